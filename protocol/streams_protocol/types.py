@@ -1,0 +1,120 @@
+"""The nouns of the assignment protocol: tasks, partitions, processes, hosts.
+
+All of them are tuples, so that they hash and compare at tuple speed: a leader with 100,000 tasks looks ids up
+hundreds of thousands of times. Their natural order *is* the protocol's order (wire-format "task order",
+"partition order", "process order"), so ``sorted(ids)`` is always right.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Final, NamedTuple
+
+__all__ = ["HostInfo", "ProcessId", "TaskId", "TopicPartition"]
+
+_TASK_ID: Final = re.compile(r"(?:(?P<name>.+)__)?(?P<sub>\d+)_(?P<part>\d+)")
+_SIGN_BIT: Final = 1 << 63
+_TWO_64: Final = 1 << 64
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic. Orders by topic name, then partition number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class _TaskIdFields(NamedTuple):
+    # The name comes first so that tuple order is task order; "" means "no topology name".
+    name: str
+    subtopology: int
+    partition: int
+
+
+class TaskId(_TaskIdFields):
+    """One partition number of one sub-topology, e.g. ``TaskId(0, 3)`` with text form ``0_3``.
+
+    A task of a named topology prints as ``name__0_3``. Orders by topology name, sub-topology, partition.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, subtopology: int, partition: int, topology_name: str | None = None) -> TaskId:
+        return super().__new__(cls, topology_name or "", subtopology, partition)
+
+    def __getnewargs__(self) -> tuple[int, int, str | None]:  # type: ignore[override]  # copy/pickle use our order
+        return (self.subtopology, self.partition, self.topology_name)
+
+    @property
+    def topology_name(self) -> str | None:
+        """Name of the named topology, or None."""
+        return self.name or None
+
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        """The task written as ``[name__]subtopology_partition``; ValueError for anything else."""
+        match = _TASK_ID.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is not a task id; expected [topology__]subtopology_partition, e.g. 0_3")
+        return cls(int(match["sub"]), int(match["part"]), match["name"])
+
+    def __str__(self) -> str:
+        plain = f"{self.subtopology}_{self.partition}"
+        return f"{self.name}__{plain}" if self.name else plain
+
+    def __repr__(self) -> str:
+        return f"TaskId({self})"
+
+
+class _ProcessIdFields(NamedTuple):
+    high: int
+    low: int
+
+
+class ProcessId(_ProcessIdFields):
+    """Identity of one application instance (process); a UUID.
+
+    Orders like Java's ``UUID``: two *signed* 64-bit halves. ``uuid.UUID`` itself orders unsigned, which differs for
+    half of all random ids, so never sort plain UUIDs.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, id: uuid.UUID) -> ProcessId:
+        high, low = id.int >> 64, id.int & (_TWO_64 - 1)
+        return super().__new__(
+            cls, high - _TWO_64 if high & _SIGN_BIT else high, low - _TWO_64 if low & _SIGN_BIT else low
+        )
+
+    def __getnewargs__(self) -> tuple[uuid.UUID]:  # type: ignore[override]  # copy/pickle use our constructor
+        return (self.id,)
+
+    @property
+    def id(self) -> uuid.UUID:
+        """The UUID itself."""
+        return uuid.UUID(int=(self.high % _TWO_64) << 64 | (self.low % _TWO_64))
+
+    @classmethod
+    def parse(cls, text: str) -> ProcessId:
+        """The process id written as a UUID; ValueError for anything else."""
+        return cls(uuid.UUID(text))
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+    def __repr__(self) -> str:
+        return f"ProcessId({self})"
+
+
+class HostInfo(NamedTuple):
+    """End point of a client for interactive queries (``application.server``)."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"

@@ -46,7 +46,7 @@ class TaskId(_TaskIdFields):
     def __new__(cls, subtopology: int, partition: int, topology_name: str | None = None) -> TaskId:
         return super().__new__(cls, topology_name or "", subtopology, partition)
 
-    def __getnewargs__(self) -> tuple[int, int, str | None]:  # type: ignore[override]  # copy/pickle use our order
+    def __getnewargs__(self) -> tuple[int, int, str | None]:  # copy and pickle use our argument order
         return (self.subtopology, self.partition, self.topology_name)
 
     @property
@@ -90,7 +90,7 @@ class ProcessId(_ProcessIdFields):
             cls, high - _TWO_64 if high & _SIGN_BIT else high, low - _TWO_64 if low & _SIGN_BIT else low
         )
 
-    def __getnewargs__(self) -> tuple[uuid.UUID]:  # type: ignore[override]  # copy/pickle use our constructor
+    def __getnewargs__(self) -> tuple[uuid.UUID]:  # copy and pickle use our constructor
         return (self.id,)
 
     @property

@@ -1,0 +1,191 @@
+"""Every error of streams_py, on one page.
+
+Four families, by whose turn it is to act:
+
+* *yours*: :class:`ConfigError`, :class:`TopologyError`, :class:`AssignorError`, ... - change your code or settings;
+* *theirs*: :class:`TaskAssignmentError` - another member sent something that cannot be used (undecodable bytes raise
+  ``streams_protocol``'s ``DecodeError``);
+* *the world*: :class:`BrokerUnavailable`, :class:`StateError`, ... - ``retriable`` says whether waiting may help;
+* *control*: :class:`TaskMigrated`, :class:`TaskCorrupted` - how the runtime tells itself to rebuild; they appear in
+  logs and never reach your code or your uncaught-exception handler.
+
+Names follow Apache Kafka Streams without the word "Exception".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import ClassVar
+
+from streams_protocol.types import TaskId, TopicPartition
+
+__all__ = [
+    "AssignorError",
+    "BrokerUnavailable",
+    "ConfigError",
+    "DeserializationError",
+    "IllegalStateError",
+    "InvalidStateStoreError",
+    "InvalidStateStorePartitionError",
+    "LockError",
+    "MissingSourceTopicError",
+    "OffsetOutOfRange",
+    "ProcessingError",
+    "ProductionError",
+    "SerializationError",
+    "StateError",
+    "StreamsError",
+    "StreamsNotStartedError",
+    "TaskAssignmentError",
+    "TaskCorrupted",
+    "TaskMigrated",
+    "TimeoutExceeded",
+    "TopologyError",
+    "UnknownStateStoreError",
+    "UnsupportedOperationError",
+]
+
+
+class StreamsError(Exception):
+    """Base of all errors that streams_py raises.
+
+    ``retriable`` is True when doing the same again later may work; ``task_id`` is set when one task is concerned.
+    """
+
+    retriable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, task_id: TaskId | None = None) -> None:
+        super().__init__(message)
+        self.task_id = task_id
+
+
+# -- yours -------------------------------------------------------------------------------------------------------
+
+
+class ConfigError(StreamsError, ValueError):
+    """A configuration value cannot be used. Raised when the configuration is read, never later.
+
+    The message names the key, the value (secrets are masked), and what is allowed.
+    """
+
+    def __init__(self, message: str, *, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class TopologyError(StreamsError, ValueError):
+    """The described topology is not valid; raised by the call that made it so, or by ``build``/``start``."""
+
+
+class AssignorError(StreamsError):
+    """``task.assignor.class`` cannot be loaded, raised, returned something that is no assignment, or never returned.
+
+    The message names the class. You do not get it for a :class:`TaskAssignmentError` that the assignor raises itself.
+    """
+
+
+class SerializationError(StreamsError):
+    """A serde refused a value: wrong Python type, out of range, or wrong number of bytes."""
+
+
+class ProcessingError(StreamsError):
+    """Your processor, function or punctuator raised; ``__cause__`` is the original error.
+
+    The message names node, task, topic, partition and offset.
+    """
+
+
+class DeserializationError(StreamsError):
+    """A record could not be decoded and the deserialization handler answered FAIL.
+
+    The message names topic, partition, offset, source node, and the serde.
+    """
+
+
+class UnsupportedOperationError(StreamsError):
+    """Something was asked for that this object cannot give, e.g. lags that were not requested (KIP-924)."""
+
+
+class IllegalStateError(StreamsError, RuntimeError):
+    """A call that is not allowed now, e.g. starting a client twice."""
+
+
+# -- theirs ------------------------------------------------------------------------------------------------------
+
+
+class TaskAssignmentError(StreamsError):
+    """The group could not be assigned (protocol error code 3), or an assignor refused on purpose."""
+
+
+class MissingSourceTopicError(StreamsError):
+    """A source topic does not exist (protocol error code 1). Create it, then restart; the message names the topics."""
+
+
+# -- the world ---------------------------------------------------------------------------------------------------
+
+
+class BrokerUnavailable(StreamsError):
+    """The cluster did not answer in time; the message names the address and the time waited."""
+
+    retriable: ClassVar[bool] = True
+
+
+class TimeoutExceeded(StreamsError):
+    """Something retriable kept failing longer than ``task.timeout.ms`` (or the time-out given) allows."""
+
+
+class ProductionError(StreamsError):
+    """A record could not be written. Names topic and partition; ``retriable`` tells a passing from a final failure."""
+
+    def __init__(self, message: str, *, topic: str, partition: int | None, retriable: bool = False) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.partition = partition
+        self.retriable = retriable  # type: ignore[misc]  # narrows the class default per instance
+
+
+class OffsetOutOfRange(StreamsError):
+    """The positions of these partitions do not exist on the broker (any more)."""
+
+    def __init__(self, partitions: Collection[TopicPartition]) -> None:
+        self.partitions = frozenset(partitions)
+        super().__init__(f"no such offset (deleted or never written): {', '.join(map(str, sorted(self.partitions)))}")
+
+
+class StateError(StreamsError):
+    """A state store or the state directory failed (Kafka: ProcessorStateException)."""
+
+
+class LockError(StateError):
+    """The state directory is in use by another process, or a task directory by another thread."""
+
+
+class InvalidStateStoreError(StreamsError):
+    """The store cannot be read now: closed, migrated, still restoring, or of another type."""
+
+
+class UnknownStateStoreError(InvalidStateStoreError):
+    """No sub-topology has a store of that name; the message lists the names that exist."""
+
+
+class InvalidStateStorePartitionError(InvalidStateStoreError):
+    """The asked partition of the store is not on this client."""
+
+
+class StreamsNotStartedError(InvalidStateStoreError):
+    """Stores can be read only after ``start``."""
+
+
+# -- control: never shown to users -----------------------------------------------------------------------------------
+
+
+class TaskMigrated(StreamsError):
+    """This member does not own its tasks any more (fenced, expired, kicked out): drop them without committing."""
+
+
+class TaskCorrupted(StreamsError):
+    """Local state of these tasks cannot be trusted: wipe and restore. Maps each task to its bad changelogs."""
+
+    def __init__(self, message: str, tasks: Mapping[TaskId, Collection[TopicPartition]]) -> None:
+        super().__init__(message)
+        self.tasks = {task: frozenset(changelogs) for task, changelogs in tasks.items()}

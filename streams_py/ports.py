@@ -1,0 +1,288 @@
+"""What the core and the runtime need from outside, as typing.Protocol classes.
+
+Adapters implement these and nothing else; no other module imports a Kafka client. Errors cross the border only as
+:mod:`streams_py.errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from streams_protocol.types import TopicPartition
+
+__all__ = [
+    "BEGINNING",
+    "END",
+    "Admin",
+    "AdminError",
+    "AdminErrorKind",
+    "Clients",
+    "Clock",
+    "GroupMetadata",
+    "Headers",
+    "MemberAssignment",
+    "MemberSubscription",
+    "Membership",
+    "MembershipListener",
+    "OffsetAndMetadata",
+    "PartitionInfo",
+    "RawRecord",
+    "RecordConsumer",
+    "RecordProducer",
+    "TopicSpec",
+]
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+BEGINNING = -2
+"""Position: the first record there is."""
+END = -1
+"""Position: after the last record there is."""
+
+
+class Clock(Protocol):
+    """Time, in milliseconds. Tests replace it; nothing in the runtime reads the system clock directly."""
+
+    def now_ms(self) -> int:
+        """Wall clock, ms since the epoch."""
+
+    def monotonic_ms(self) -> int:
+        """A clock that never goes back."""
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        """Wait."""
+
+
+# -- records -----------------------------------------------------------------------------------------------------------
+
+
+class RawRecord(Protocol):
+    """A record as the consumer delivers it: exactly the accessors of confluent-kafka's Message, so nothing is wrapped."""
+
+    def topic(self) -> str: ...
+    def partition(self) -> int: ...
+    def offset(self) -> int: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+
+
+class RecordConsumer(Protocol):
+    """Reads records of explicitly assigned partitions (main, restore and global consumers). One thread only."""
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Make this the whole assignment. A position is an offset, BEGINNING or END; None keeps the current position
+        of an already assigned partition. Partitions that stay are not disturbed."""
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None: ...
+    def resume(self, partitions: Collection[TopicPartition]) -> None: ...
+    def seek(self, partition: TopicPartition, offset: int) -> None: ...
+
+    def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:
+        """Up to ``max_records`` records; empty after ``timeout_ms`` without any. Raises OffsetOutOfRange."""
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Offset of the next record to be delivered; None when not known yet."""
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Cached end offset minus position, no network call; None when unknown."""
+
+    def close(self) -> None: ...
+
+
+class RecordProducer(Protocol):
+    """Writes records. ``produce`` takes its arguments by position: it is on the hot path of every record."""
+
+    produce: Callable[..., None]
+    """produce(topic, value, key, partition, on_delivery, timestamp_ms, headers); partition -1 = murmur2 of the key,
+    timestamp -1 = now. Raises ProductionError for an earlier failed send."""
+
+    def poll(self, timeout_ms: int = 0) -> int: ...
+
+    def flush(self, timeout_ms: int) -> int:
+        """Wait until everything is acknowledged; number of records still waiting after ``timeout_ms``."""
+
+    def check(self) -> None:
+        """Raise the first send error since the last check."""
+
+    def acked_offsets(self) -> Mapping[TopicPartition, int]:
+        """Highest acknowledged offset of every tracked (changelog) partition; valid after ``flush``."""
+
+    def track(self, topics: Collection[str]) -> None:
+        """Topics whose acknowledged offsets are wanted."""
+
+    def partitions_for(self, topic: str) -> int:
+        """Partition count of a topic; BrokerUnavailable when it cannot be learnt in time."""
+
+    def close(self) -> None: ...
+
+
+# -- administration ----------------------------------------------------------------------------------------------------
+
+
+class PartitionInfo(NamedTuple):
+    """One partition in the cluster's metadata. ``racks`` has the racks of the replicas that have one."""
+
+    topic: str
+    partition: int
+    leader: int | None
+    replicas: tuple[int, ...]
+    racks: frozenset[str]
+
+
+class AdminErrorKind(Enum):
+    """Why an administrative request failed, as far as somebody reacts differently."""
+
+    UNKNOWN_TOPIC = "unknown topic"
+    LEADER_NOT_AVAILABLE = "leader not available"
+    TIMED_OUT = "timed out"
+    ALREADY_EXISTS = "already exists"
+    UNSUPPORTED = "not supported by the broker"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class AdminError:
+    """A failure of one item of an administrative request."""
+
+    kind: AdminErrorKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to create. ``replication_factor`` -1 = the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int = -1
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+class Admin(Protocol):
+    """Administrative requests. Thread-safe. A request that fails as a whole raises BrokerUnavailable."""
+
+    def describe_topics(
+        self, names: Collection[str] | None = None
+    ) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
+        """Partitions of the named topics (None: all that exist), ascending by number."""
+
+    def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]: ...
+
+    def list_offsets(
+        self, partitions: Collection[TopicPartition], *, earliest: bool = False
+    ) -> Mapping[TopicPartition, int | AdminError]:
+        """End (or first) offsets, read uncommitted."""
+
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | None]: ...
+
+    def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Delete everything below these offsets; failures are only logged."""
+
+    def remove_member(self, group: str, instance_id: str) -> None: ...
+    def close(self) -> None: ...
+
+
+# -- group membership ----------------------------------------------------------------------------------------------------
+
+
+class GroupMetadata(NamedTuple):
+    """Who this member is in its group right now (KIP-447)."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position and its metadata text."""
+
+    offset: int
+    metadata: str = ""
+
+
+class MemberSubscription(NamedTuple):
+    """What one member sent in JoinGroup, decoded as far as the consumer protocol goes."""
+
+    topics: tuple[str, ...]
+    user_data: bytes | None
+    owned: tuple[TopicPartition, ...]
+    generation: int
+    rack: str | None
+
+
+class MemberAssignment(NamedTuple):
+    """What the leader sends to one member."""
+
+    partitions: tuple[TopicPartition, ...]
+    user_data: bytes
+
+
+class MembershipListener(Protocol):
+    """Called by a Membership, always on its own polling thread."""
+
+    def subscription_user_data(self, topics: frozenset[str]) -> bytes:
+        """User data for the JoinGroup that is being built; called once for each one built."""
+
+    def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
+        """The leader's step. May block (creates topics, lists offsets). BrokerUnavailable: back off and rejoin."""
+
+    def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes, generation: int) -> None:
+        """A new assignment arrived."""
+
+    def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Blocks until processing of these partitions has stopped and is flushed; the offsets to commit."""
+
+    def on_revoked_committed(self, error: Exception | None) -> None:
+        """The offsets of ``on_revoked`` are committed, or could not be."""
+
+    def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Membership is gone: these belong to somebody else already."""
+
+    def on_assigned(self, added: tuple[TopicPartition, ...]) -> None:
+        """End of a rebalance; called also when nothing was added."""
+
+
+class Membership(Protocol):
+    """Membership of one stream thread in the group. Thread-safe."""
+
+    def start(self) -> None: ...
+    def subscribe(self, topics: frozenset[str], pattern: str | None = None) -> None: ...
+    def request_rejoin(self, reason: str) -> None: ...
+
+    def rejoin_as_new_member(self) -> None:
+        """Unsubscribe and subscribe again, after tasks were found migrated."""
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
+        """Commit; raises TaskMigrated when not a member any more, BrokerUnavailable on time-out."""
+
+    def committed(
+        self, partitions: Collection[TopicPartition], *, timeout_ms: int
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]: ...
+
+    def group_metadata(self) -> GroupMetadata | None:
+        """None while this is no member: no generation, no member id, or heartbeats silent."""
+
+    def check(self) -> None:
+        """Raise what the polling thread failed with."""
+
+    def leave_and_close(self, *, leave_group: bool, timeout_ms: int) -> None:
+        """Stop. By default members do not leave: the broker notices after the session time-out."""
+
+
+class Clients(Protocol):
+    """Makes the clients of one application instance; names follow Kafka Streams (``<thread>-consumer`` and so on)."""
+
+    def main_consumer(self, thread_name: str) -> RecordConsumer: ...
+    def restore_consumer(self, thread_name: str) -> RecordConsumer: ...
+    def global_consumer(self, client_id: str) -> RecordConsumer: ...
+    def producer(self, thread_name: str) -> RecordProducer: ...
+    def admin(self) -> Admin: ...
+    def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> Membership: ...

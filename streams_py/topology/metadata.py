@@ -1,0 +1,74 @@
+"""What the rest of the system needs to know about a built topology: sub-topologies, topics, groups. Plain values.
+
+The leader turns this into repartition counts, tasks and internal topics; members turn it into subscriptions. Topic
+names are *full* here (``<application.id>-<name>`` for internal topics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+__all__ = ["InternalTopic", "InternalTopicKind", "SubtopologyTopics", "TopologyMetadata"]
+
+
+class InternalTopicKind(Enum):
+    """Why an internal topic exists."""
+
+    REPARTITION = "repartition"
+    CHANGELOG = "changelog"
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """An internal topic as the leader creates it.
+
+    ``partitions`` is the count given by the user ("enforced"), or None when the leader derives it.
+    ``config`` is the complete topic configuration (library defaults, then ``topic.`` settings, then per-store
+    settings already merged), values as text.
+    """
+
+    name: str
+    kind: InternalTopicKind
+    partitions: int | None = None
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubtopologyTopics:
+    """Topics and stores of one sub-topology (Kafka Streams' ``TopicsInfo``).
+
+    ``source_topics`` includes the repartition topics it reads, never global topics. ``source_changelogs`` are source
+    topics that double as changelog (optimised source tables); they are not in ``changelogs``.
+    """
+
+    source_topics: frozenset[str]
+    sink_topics: frozenset[str]
+    repartition_sources: Mapping[str, InternalTopic]
+    changelogs: Mapping[str, InternalTopic]
+    source_changelogs: frozenset[str] = frozenset()
+    stores: frozenset[str] = frozenset()
+
+    @property
+    def is_logged(self) -> bool:
+        """True when its tasks have at least one changelog ("logged-stateful")."""
+        return bool(self.changelogs or self.source_changelogs)
+
+    @property
+    def changelog_topics(self) -> frozenset[str]:
+        """All changelog topics, source changelogs included."""
+        return frozenset(self.changelogs) | self.source_changelogs
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyMetadata:
+    """The sub-topologies that have tasks, by id, and the co-partition groups (sets of full topic names)."""
+
+    subtopologies: Mapping[int, SubtopologyTopics]
+    copartition_groups: tuple[frozenset[str], ...] = ()
+
+    @property
+    def source_topics(self) -> frozenset[str]:
+        """Union of all sub-topologies' source topics: what a member subscribes to."""
+        return frozenset().union(*(sub.source_topics for sub in self.subtopologies.values()))

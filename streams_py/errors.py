@@ -59,7 +59,7 @@ class StreamsError(Exception):
         self.task_id = task_id
 
 
-# -- yours -------------------------------------------------------------------------------------------------------
+# -- yours ---------------------------------------------------------------------------------------------------
 
 
 class ConfigError(StreamsError, ValueError):
@@ -110,7 +110,7 @@ class IllegalStateError(StreamsError, RuntimeError):
     """A call that is not allowed now, e.g. starting a client twice."""
 
 
-# -- theirs ------------------------------------------------------------------------------------------------------
+# -- theirs --------------------------------------------------------------------------------------------------
 
 
 class TaskAssignmentError(StreamsError):
@@ -121,7 +121,7 @@ class MissingSourceTopicError(StreamsError):
     """A source topic does not exist (protocol error code 1). Create it, then restart; the message names the topics."""
 
 
-# -- the world ---------------------------------------------------------------------------------------------------
+# -- the world -----------------------------------------------------------------------------------------------
 
 
 class BrokerUnavailable(StreamsError):
@@ -176,7 +176,7 @@ class StreamsNotStartedError(InvalidStateStoreError):
     """Stores can be read only after ``start``."""
 
 
-# -- control: never shown to users -----------------------------------------------------------------------------------
+# -- control: never shown to users ---------------------------------------------------------------------------
 
 
 class TaskMigrated(StreamsError):

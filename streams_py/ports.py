@@ -56,11 +56,11 @@ class Clock(Protocol):
         """Wait."""
 
 
-# -- records -----------------------------------------------------------------------------------------------------------
+# -- records -------------------------------------------------------------------------------------------------
 
 
 class RawRecord(Protocol):
-    """A record as the consumer delivers it: exactly the accessors of confluent-kafka's Message, so nothing is wrapped."""
+    """A record as the consumer delivers it: the accessors of confluent-kafka's Message, so that nothing is wrapped."""
 
     def topic(self) -> str: ...
     def partition(self) -> int: ...
@@ -121,7 +121,7 @@ class RecordProducer(Protocol):
     def close(self) -> None: ...
 
 
-# -- administration ----------------------------------------------------------------------------------------------------
+# -- administration ------------------------------------------------------------------------------------------
 
 
 class PartitionInfo(NamedTuple):
@@ -189,7 +189,7 @@ class Admin(Protocol):
     def close(self) -> None: ...
 
 
-# -- group membership ----------------------------------------------------------------------------------------------------
+# -- group membership ----------------------------------------------------------------------------------------
 
 
 class GroupMetadata(NamedTuple):

@@ -1,0 +1,197 @@
+"""Physical nodes of a topology, and the contract between a node's behaviour and the task that runs it.
+
+A topology is data: an insertion-ordered list of :class:`SourceNode`, :class:`ProcessorNode` and :class:`SinkNode`.
+Behaviour comes in when a task is initialised: each processor node's :class:`Operator` is *bound* to the task and
+gives back one plain function ``process(key, value, timestamp_ms)``. The function of a node calls the functions of its
+children directly, so a record travels through nested plain calls: no record object, no queue, no dispatch between
+two nodes. What belongs to the record as a whole (topic, partition, offset, headers) sits in one reusable
+:class:`RecordContext` per task.
+
+Between table operators the value is a :class:`Change`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from streams_protocol.types import TaskId
+from streams_py.ports import Headers
+from streams_py.serdes import Serde
+
+__all__ = [
+    "Change",
+    "NodeContext",
+    "Operator",
+    "Partitioner",
+    "Process",
+    "ProcessorNode",
+    "Punctuation",
+    "RecordContext",
+    "ResetPolicy",
+    "SinkNode",
+    "SourceNode",
+    "TimestampExtractor",
+    "TopicChooser",
+]
+
+Process: TypeAlias = Callable[[Any, Any, int], None]
+"""process(key, value, timestamp_ms) of one node in one task."""
+
+
+class Change(NamedTuple):
+    """What flows between table operators: the new and the old value of a key (None: absent)."""
+
+    new: Any
+    old: Any
+
+
+class RecordContext:
+    """Where the record in process came from. One object per task, overwritten for each record.
+
+    ``timestamp`` is the timestamp of the record *as the current processor received it*: operators set it before
+    they touch a store, because plain stores log with it. In punctuators ``topic`` is None, ``partition`` and
+    ``offset`` are -1 and ``headers`` is empty. ``headers`` is never mutated in place: a new list replaces it.
+    """
+
+    __slots__ = ("headers", "offset", "partition", "stream_time_ms", "timestamp", "topic")
+
+    def __init__(self) -> None:
+        self.topic: str | None = None
+        self.partition = -1
+        self.offset = -1
+        self.timestamp = -1
+        self.headers: Headers = ()
+        self.stream_time_ms = -1
+
+
+class Punctuation(Enum):
+    """Which clock drives a punctuator."""
+
+    STREAM_TIME = "stream time"
+    WALL_CLOCK_TIME = "wall-clock time"
+
+
+class Cancellable(Protocol):
+    """A scheduled punctuator."""
+
+    def cancel(self) -> None: ...
+
+
+class NodeContext(Protocol):
+    """What a task offers to one node while the node is bound, and afterwards."""
+
+    @property
+    def name(self) -> str:
+        """Node name."""
+
+    @property
+    def task_id(self) -> TaskId: ...
+    @property
+    def application_id(self) -> str: ...
+    @property
+    def record(self) -> RecordContext:
+        """The task's record context."""
+
+    @property
+    def forward(self) -> Process:
+        """Sends to all children, in insertion order; does nothing when there are none."""
+
+    @property
+    def children(self) -> Mapping[str, Process]:
+        """Each child's function by node name, in insertion order."""
+
+    def store(self, name: str) -> Any:
+        """A connected (or global) store; error when it is not connected."""
+
+    def failed(self, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
+        """User code of this node raised: asks the processing handler. Returns when the record is to be dropped,
+        raises otherwise. Errors that already went through it (of a node below) are raised again as they are."""
+
+    def dropped(self, reason: str) -> None:
+        """Count the current record as dropped and warn."""
+
+    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Cancellable: ...
+    def request_commit(self) -> None: ...
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Called once when the task is suspended or closed."""
+
+    @property
+    def app_configs(self) -> Mapping[str, Any]: ...
+    @property
+    def state_dir(self) -> str: ...
+    def now_ms(self) -> int:
+        """Wall clock of the task."""
+
+
+class Operator(Protocol):
+    """Behaviour of a processor node. One object per node, shared by all tasks: keeps no per-task state itself."""
+
+    def bind(self, node: NodeContext) -> Process:
+        """The node's function in one task. Called after the task's stores are restored."""
+
+
+TimestampExtractor: TypeAlias = Callable[[Any, Any, int, int], int]
+"""extractor(key, value, record_timestamp_ms, partition_time_ms) -> timestamp ms; negative = drop the record;
+``partition_time_ms`` is -1 while unknown."""
+
+TopicChooser: TypeAlias = Callable[[Any, Any, RecordContext], str]
+"""chooser(key, value, record context) -> topic name."""
+
+Partitioner: TypeAlias = Callable[[str, Any, Any, int], "Sequence[int] | int | None"]
+"""partitioner(topic, key, value, partition count): None = default rule, [] = drop, several = one copy to each."""
+
+
+class ResetPolicy(Enum):
+    """Where to start when a partition has no valid committed offset."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceNode:
+    """Reads topics. ``topics`` are short names (internal ones undecorated); either topics or a pattern is set.
+
+    A None serde stands for the configured default. ``is_internal`` marks the reading side of a repartition topic.
+    """
+
+    name: str
+    topics: tuple[str, ...]
+    pattern: re.Pattern[str] | None = None
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+    timestamp_extractor: TimestampExtractor | None = None
+    reset_policy: ResetPolicy | None = None
+    is_internal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorNode:
+    """Runs an operator. ``stores`` are the names of the stores it is connected to."""
+
+    name: str
+    parents: tuple[str, ...]
+    operator: Operator
+    stores: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SinkNode:
+    """Writes to ``topic`` (short name) or to the topic that ``chooser`` names for each record.
+
+    ``is_internal`` marks the writing side of a repartition topic.
+    """
+
+    name: str
+    parents: tuple[str, ...]
+    topic: str | None = None
+    chooser: TopicChooser | None = None
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+    partitioner: Partitioner | None = None
+    is_internal: bool = False

@@ -1,0 +1,112 @@
+"""State stores as a topology declares them, and the interfaces through which processors use them.
+
+Implementations live in :mod:`streams_py.state`; this module only says what a store is called, what it holds, and
+what may be asked of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from streams_py.serdes import Serde
+
+__all__ = ["KeyValueStore", "StateStore", "StoreBuilder", "StoreKind", "TimestampedKeyValueStore", "ValueAndTimestamp"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
+
+
+class ValueAndTimestamp(NamedTuple, Generic[V]):
+    """A stored value and the timestamp (ms) of the record that made it."""
+
+    value: V
+    timestamp: int
+
+
+class StoreKind(Enum):
+    """What a store holds."""
+
+    KEY_VALUE = "key-value"
+    TIMESTAMPED_KEY_VALUE = "timestamped key-value"
+
+
+@dataclass(frozen=True)
+class StoreBuilder:
+    """Declaration of a state store.
+
+    ``persistent``: True = RocksDB on disk, False = in memory, None = as ``dsl.store.suppliers.class`` says.
+    A None serde stands for the configured default. ``logging``: keep a changelog topic, created with
+    ``logging_config`` on top of the defaults. ``caching``: merge updates between commits (record cache).
+    ``source_topic``: short name of the source topic that serves as changelog (optimised source tables), else None.
+    """
+
+    name: str
+    kind: StoreKind
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+    persistent: bool | None = None
+    logging: bool = True
+    caching: bool = False
+    logging_config: Mapping[str, str] = field(default_factory=dict)
+    source_topic: str | None = None
+
+
+class StateStore(Protocol):
+    """What every store has."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def persistent(self) -> bool: ...
+    @property
+    def is_open(self) -> bool: ...
+
+
+class KeyValueStore(StateStore, Protocol[K, V]):
+    """Key-value store. Iteration is in unsigned byte order of the serialized keys; iterators are snapshots.
+
+    ``None`` as a value deletes. Ranges include both ends; None is an open end.
+    """
+
+    def get(self, key: K) -> V | None: ...
+    def put(self, key: K, value: V | None) -> None: ...
+    def put_if_absent(self, key: K, value: V) -> V | None:
+        """The present value, or None after storing."""
+
+    def put_all(self, entries: Iterable[tuple[K, V | None]]) -> None: ...
+    def delete(self, key: K) -> V | None:
+        """The deleted value, if there was one."""
+
+    def range(self, first: K | None, last: K | None) -> Iterator[tuple[K, V]]: ...
+    def reverse_range(self, first: K | None, last: K | None) -> Iterator[tuple[K, V]]: ...
+    def all(self) -> Iterator[tuple[K, V]]: ...
+    def reverse_all(self) -> Iterator[tuple[K, V]]: ...
+    def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, V]]:
+        """Entries whose *serialized* key starts with ``prefix``."""
+
+    def approximate_num_entries(self) -> int: ...
+
+
+FlushListener = Callable[[Any, Any, Any, int], None]
+"""listener(key, new value, old value, timestamp_ms): a cached entry leaves the cache."""
+
+
+class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]], Protocol[K, V]):
+    """Key-value store whose values carry timestamps: what every table and aggregate of the DSL uses.
+
+    For the record path there are calls without a pair object: ``get`` returns the pair, ``put_value`` takes its parts.
+    """
+
+    @property
+    def is_cached(self) -> bool:
+        """True when updates are merged in the record cache; then the flush listener forwards, not the operator."""
+
+    def put_value(self, key: K, value: V | None, timestamp_ms: int) -> None:
+        """Store (None: delete) a value; ``timestamp_ms`` also is the changelog record's timestamp."""
+
+    def set_flush_listener(self, listener: FlushListener, *, send_old_values: bool) -> None:
+        """Who forwards when the cache is flushed. While it runs, the record context is that of the cached entry."""

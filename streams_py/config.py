@@ -1,0 +1,435 @@
+"""Configuration: Kafka's dotted keys, validated once, before anything starts.
+
+A configuration comes from a mapping of dotted keys, from keyword arguments (dots become underscores), or from a
+``.toml`` or ``.properties`` file; all of them may be mixed, later ones win. Defaults are those of Apache Kafka Streams.
+
+Keys fall into four groups:
+
+* keys of Kafka Streams itself: the fields of :class:`StreamsConfig`;
+* keys of the Kafka clients, such as ``security.protocol`` or ``session.timeout.ms``: they reach every client. With a
+  prefix (``main.consumer.``, ``restore.consumer.``, ``global.consumer.``, ``consumer.``, ``producer.``, ``admin.``)
+  they reach only that one and are not checked against the list of known keys;
+* ``topic.<key>`` (configuration of internal topics), ``client.tag.<key>`` (KIP-708);
+* ``app.<anything>``: yours, handed to processors and assignors as it is.
+
+Anything else is a :class:`~streams_py.errors.ConfigError` that names the nearest known key. Secrets are masked in every
+message and in ``repr``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from streams_py.errors import ConfigError
+
+__all__ = ["CLIENT_PREFIXES", "StreamsConfig", "is_secret", "masked"]
+
+CLIENT_PREFIXES: Final = ("main.consumer.", "restore.consumer.", "global.consumer.", "consumer.", "producer.", "admin.")
+
+# Keys of Kafka's clients that may stand without a prefix. Prefixed keys are passed on unchecked; the adapters refuse
+# what neither client library can do.
+_CLIENT_KEYS: Final = frozenset(
+    """
+    security.protocol sasl.mechanism sasl.mechanisms sasl.username sasl.password sasl.jaas.config
+    sasl.kerberos.service.name sasl.kerberos.kinit.cmd sasl.kerberos.keytab sasl.kerberos.principal
+    sasl.login.callback.handler.class sasl.oauthbearer.config sasl.oauthbearer.method sasl.oauthbearer.client.id
+    sasl.oauthbearer.client.secret sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url
+    sasl.oauthbearer.extensions sasl.oauthbearer.jwks.endpoint.url
+    ssl.ca.location ssl.certificate.location ssl.key.location ssl.key.password ssl.ca.pem ssl.certificate.pem
+    ssl.key.pem ssl.cipher.suites ssl.enabled.protocols ssl.protocol ssl.endpoint.identification.algorithm
+    ssl.crl.location ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.keystore.key
+    ssl.keystore.certificate.chain ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    ssl.truststore.certificates enable.ssl.certificate.verification
+    session.timeout.ms heartbeat.interval.ms max.poll.interval.ms max.poll.records auto.offset.reset client.rack
+    group.instance.id fetch.min.bytes fetch.max.bytes fetch.max.wait.ms max.partition.fetch.bytes
+    isolation.level check.crcs default.api.timeout.ms group.protocol enable.auto.commit
+    acks retries linger.ms batch.size buffer.memory compression.type max.request.size delivery.timeout.ms
+    max.in.flight.requests.per.connection enable.idempotence transaction.timeout.ms
+    broker.address.family socket.keepalive.enable socket.connection.setup.timeout.ms
+    socket.connection.setup.timeout.max.ms client.dns.lookup allow.auto.create.topics
+    """.split()
+)
+
+_SECRET: Final = re.compile(r"password|secret|jaas|credential|\btoken$|\.key\.pem$|keystore\.key$", re.IGNORECASE)
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_UPGRADE_FROM: Final = (
+    {"0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"}
+    | {f"2.{minor}" for minor in range(9)}
+    | {f"3.{minor}" for minor in range(10)}
+    | {f"4.{minor}" for minor in range(4)}
+)
+# KIP-708's limits.
+_TAGS_MAX, _TAG_KEY_CHARS_MAX, _TAG_VALUE_CHARS_MAX = 5, 20, 30
+
+_INT32_MAX: Final = 2**31 - 1
+_INT64_MAX: Final = 2**63 - 1
+
+
+def is_secret(key: str) -> bool:
+    """True when the value of ``key`` must never be shown."""
+    return _SECRET.search(key) is not None
+
+
+def masked(key: str, value: object) -> str:
+    """``value`` for a message: hidden when the key holds a secret."""
+    return "[hidden]" if is_secret(key) else repr(value)
+
+
+def _texts(value: object) -> object:
+    """A list given as comma-separated text."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(value) if isinstance(value, list | set | frozenset) else value
+
+
+Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+Millis = Annotated[int, Field(ge=0, le=_INT64_MAX)]
+Int32 = Annotated[int, Field(ge=-(2**31), le=_INT32_MAX)]
+Component = Any  # a class, a callable, an object, or "package.module:name"
+
+
+def _dotted(name: str) -> str:
+    return name.replace("_", ".")
+
+
+class StreamsConfig(BaseModel):
+    """A checked configuration. Attributes are the dotted keys with underscores, e.g. ``config.num_stream_threads``.
+
+    Build it with :meth:`of`. ``clients`` has the settings for Kafka clients (dotted keys, prefixes kept), ``topics``
+    the ``topic.`` settings without their prefix, ``client_tags`` the ``client.tag.`` ones, ``app`` yours.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        alias_generator=_dotted,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
+
+    application_id: str
+    bootstrap_servers: Texts
+
+    acceptable_recovery_lag: Millis = 10_000
+    application_server: str = ""
+    buffered_records_per_partition: Annotated[int, Field(ge=1, le=_INT32_MAX)] = 1000
+    client_id: str = ""
+    commit_interval_ms: Millis = 30_000
+    connections_max_idle_ms: Int32 = 540_000
+    default_client_supplier: Component = "streams_py.clients:KafkaClients"
+    default_key_serde: Component = None
+    default_value_serde: Component = None
+    default_timestamp_extractor: Component = None
+    deserialization_exception_handler: Component = "log_and_fail"
+    dsl_store_suppliers_class: Literal["rocksdb", "in_memory"] = "rocksdb"
+    internal_task_assignor_class: Component = None
+    log_summary_interval_ms: int = 120_000
+    max_task_idle_ms: Annotated[int, Field(ge=-1, le=_INT64_MAX)] = 0
+    max_warmup_replicas: Annotated[int, Field(ge=1, le=_INT32_MAX)] = 2
+    metadata_max_age_ms: Millis = 300_000
+    metrics_recording_level: Literal["INFO", "DEBUG", "TRACE"] = "INFO"
+    num_standby_replicas: Annotated[int, Field(ge=0, le=_INT32_MAX)] = 0
+    num_stream_threads: Annotated[int, Field(ge=0, le=1000)] = 1
+    poll_ms: Millis = 100
+    probing_rebalance_interval_ms: Annotated[int, Field(ge=60_000, le=_INT64_MAX)] = 600_000
+    processing_exception_handler: Component = "log_and_fail"
+    processing_guarantee: Literal["at_least_once"] = "at_least_once"
+    production_exception_handler: Component = "default"
+    rack_aware_assignment_non_overlap_cost: Annotated[
+        Int32 | None, Field(alias="rack.aware.assignment.non_overlap_cost")
+    ] = None
+    rack_aware_assignment_strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
+    rack_aware_assignment_tags: Texts = ()
+    rack_aware_assignment_traffic_cost: Annotated[Int32 | None, Field(alias="rack.aware.assignment.traffic_cost")] = (
+        None
+    )
+    receive_buffer_bytes: Int32 = 32_768
+    reconnect_backoff_ms: Millis = 50
+    reconnect_backoff_max_ms: Millis = 1_000
+    repartition_purge_interval_ms: Millis = 30_000
+    replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
+    request_timeout_ms: Annotated[int, Field(ge=1, le=_INT32_MAX)] = 40_000
+    retry_backoff_ms: Millis = 100
+    send_buffer_bytes: Int32 = 131_072
+    state_cleanup_delay_ms: Millis = 600_000
+    state_dir: str = Field(default_factory=lambda: os.path.join(tempfile.gettempdir(), "kafka-streams"))
+    statestore_cache_max_bytes: Millis = 10 * 1024 * 1024
+    task_assignor_class: Component = None
+    task_timeout_ms: Millis = 300_000
+    topology_optimization: Texts = ("none",)
+    upgrade_from: str | None = None
+    windowstore_changelog_additional_retention_ms: Millis = 86_400_000
+
+    clients: Mapping[str, str] = Field(default_factory=dict, exclude=True)
+    topics: Mapping[str, str] = Field(default_factory=dict, exclude=True)
+    client_tags: Mapping[str, str] = Field(default_factory=dict, exclude=True)
+    app: Mapping[str, Any] = Field(default_factory=dict, exclude=True)
+    original: Mapping[str, Any] = Field(default_factory=dict, exclude=True)
+
+    # -- construction ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def of(
+        cls, source: StreamsConfig | Mapping[str, Any] | str | os.PathLike[str] | None = None, /, **values: Any
+    ) -> StreamsConfig:
+        """The configuration in ``source`` (a mapping, or the path of a ``.toml`` or ``.properties`` file), with
+        keyword arguments on top. Raises ConfigError for the first thing that is wrong."""
+        if isinstance(source, StreamsConfig):
+            given = dict(source.original)
+        elif source is None:
+            given = {}
+        elif isinstance(source, Mapping):
+            given = {str(key): value for key, value in source.items()}
+        else:
+            given = _read_file(Path(source))
+        given = {_canonical(key): value for key, value in given.items()}
+        given.update({_canonical(key): value for key, value in values.items()})
+        return cls._check(given)
+
+    @classmethod
+    def _check(cls, given: dict[str, Any]) -> StreamsConfig:
+        own: dict[str, Any] = {"clients": {}, "topics": {}, "client_tags": {}, "app": {}, "original": dict(given)}
+        known = known_keys()
+        for key, value in given.items():
+            if key in known:
+                own[key] = value
+            elif key in _CLIENT_KEYS or key.startswith(CLIENT_PREFIXES):
+                own["clients"][key] = _text(value)
+            elif key.startswith("topic."):
+                own["topics"][key.removeprefix("topic.")] = _text(value)
+            elif key.startswith("client.tag."):
+                own["client_tags"][key.removeprefix("client.tag.")] = _text(value)
+            elif key.startswith("app."):
+                own["app"][key.removeprefix("app.")] = value
+            else:
+                raise _unknown(key, known)
+        try:
+            return cls.model_validate(own)
+        except ValidationError as error:
+            raise _first_error(error, given) from None
+
+    # -- rules that concern one key ----------------------------------------------------------------------------------
+
+    @field_validator("application_id")
+    @classmethod
+    def _application_id(cls, value: str) -> str:
+        if not value or len(value) > 249 or value in (".", "..") or not _NAME.fullmatch(value):
+            raise ValueError(
+                "it names the group, the internal topics and a folder: use 1 to 249 of the characters A-Z a-z 0-9 . _ -"
+            )
+        return value
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _bootstrap(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for server in value:
+            if not (server.startswith("embedded") or re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\s/]+):\d{1,5}", server)):
+                raise ValueError(
+                    f"{server!r} is no address: expected host:port, or `embedded` for the built-in cluster"
+                )
+        if not value:
+            raise ValueError("give at least one host:port, or `embedded` for the built-in cluster")
+        return value
+
+    @field_validator("processing_guarantee", mode="before")
+    @classmethod
+    def _guarantee(cls, value: object) -> object:
+        if value in ("exactly_once_v2", "exactly_once", "exactly_once_beta"):
+            raise ValueError(
+                "this version processes at_least_once only; make the effect of a record idempotent instead"
+            )
+        return value
+
+    @field_validator("dsl_store_suppliers_class", mode="before")
+    @classmethod
+    def _store_kind(cls, value: object) -> object:
+        text = str(value).lower().replace("-", "_")
+        return {"rocks_db": "rocksdb", "persistent": "rocksdb", "memory": "in_memory"}.get(text, text)
+
+    @field_validator("upgrade_from")
+    @classmethod
+    def _upgrade_from(cls, value: str | None) -> str | None:
+        if value is not None and value not in _UPGRADE_FROM:
+            raise ValueError("expected a release such as 2.3 or 3.8")
+        return value
+
+    @field_validator("application_server")
+    @classmethod
+    def _endpoint(cls, value: str) -> str:
+        if value and not re.fullmatch(r"(?:[0-9a-zA-Z\-%._]*://)?\[?[0-9a-zA-Z\-%._:]*\]?:\d+", value):
+            raise ValueError("expected host:port")
+        return value
+
+    @field_validator("topology_optimization")
+    @classmethod
+    def _optimization(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        allowed = {"reuse.ktable.source.topics", "merge.repartition.topics", "single.store.self.join"}
+        if value in (("none",), ("all",)):
+            return value
+        if not value or not set(value) <= allowed:
+            raise ValueError(f"expected none, all, or a comma list of {', '.join(sorted(allowed))}")
+        return value
+
+    @field_validator("client_tags")
+    @classmethod
+    def _tags(cls, value: Mapping[str, str]) -> Mapping[str, str]:
+        if len(value) > _TAGS_MAX:
+            raise ValueError(f"at most {_TAGS_MAX} client tags are allowed, {len(value)} are given")
+        for key, text in value.items():
+            if len(key) > _TAG_KEY_CHARS_MAX or len(text) > _TAG_VALUE_CHARS_MAX:
+                raise ValueError(
+                    f"client.tag.{key} = {text!r}: a tag key has at most {_TAG_KEY_CHARS_MAX} characters, "
+                    f"a value at most {_TAG_VALUE_CHARS_MAX}"
+                )
+        return value
+
+    # -- rules that concern several ----------------------------------------------------------------------------------
+
+    @model_validator(mode="after")
+    def _together(self) -> StreamsConfig:
+        if len(self.rack_aware_assignment_tags) > _TAGS_MAX:
+            raise ValueError(f"rack.aware.assignment.tags may name at most {_TAGS_MAX} tags")
+        missing = [tag for tag in self.rack_aware_assignment_tags if tag not in self.client_tags]
+        if missing:
+            raise ValueError(
+                f"rack.aware.assignment.tags names {missing[0]!r}, but this instance has no "
+                f"client.tag.{missing[0]}; set it"
+            )
+        return self
+
+    # -- what others ask ---------------------------------------------------------------------------------------------
+
+    @property
+    def embedded(self) -> bool:
+        """True when the built-in cluster is to be used."""
+        return self.bootstrap_servers[0].startswith("embedded")
+
+    @property
+    def application_dir(self) -> Path:
+        """``<state.dir>/<application.id>``."""
+        return Path(self.state_dir) / self.application_id
+
+    def client_settings(self, *prefixes: str) -> dict[str, str]:
+        """Settings for one client: unprefixed ones, then those of each prefix in turn (a later one wins).
+
+        ``client_settings("consumer.", "main.consumer.")`` is what the main consumer gets.
+        """
+        settings = {key: value for key, value in self.clients.items() if not key.startswith(CLIENT_PREFIXES)}
+        for prefix in prefixes:
+            for key, value in self.clients.items():
+                if key.startswith(prefix):
+                    settings[key.removeprefix(prefix)] = value
+        return settings
+
+    def client_setting(self, key: str, *prefixes: str) -> str | None:
+        """One of :meth:`client_settings`, or None."""
+        return self.client_settings(*prefixes).get(key)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for key, value in self.original.items():
+            yield key, "[hidden]" if is_secret(key) else value
+
+
+def known_keys() -> frozenset[str]:
+    """Every dotted key of Kafka Streams that is understood."""
+    internal = {"clients", "topics", "client_tags", "app", "original"}
+    return frozenset(
+        field.alias or _dotted(name) for name, field in StreamsConfig.model_fields.items() if name not in internal
+    )
+
+
+# Older names that mean the same; the newer name wins when both are given.
+_RENAMED: Final = {
+    "cache.max.bytes.buffering": "statestore.cache.max.bytes",
+    "default.deserialization.exception.handler": "deserialization.exception.handler",
+    "default.production.exception.handler": "production.exception.handler",
+    "default.dsl.store": "dsl.store.suppliers.class",
+}
+
+
+def _canonical(key: str) -> str:
+    """The dotted form of ``key``: keyword arguments spell dots as underscores."""
+    known = known_keys()
+    for candidate in (key, key.replace("_", ".")):
+        candidate = _RENAMED.get(candidate, candidate)
+        if candidate in known or candidate in _CLIENT_KEYS:
+            return candidate
+    loosely = {name.replace(".", "_"): name for name in known}
+    return loosely.get(key.replace(".", "_"), key)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _unknown(key: str, known: frozenset[str]) -> ConfigError:
+    candidates = sorted(known | _CLIENT_KEYS)
+    near = difflib.get_close_matches(key.replace("_", "."), candidates, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return ConfigError(
+        f"unknown configuration key {key!r}: {hint}Settings for one Kafka client need its prefix "
+        f"({', '.join(CLIENT_PREFIXES)}); settings of your own start with 'app.'",
+        key=key,
+    )
+
+
+def _first_error(error: ValidationError, given: Mapping[str, Any]) -> ConfigError:
+    first = error.errors(include_url=False)[0]
+    reason = str(first["msg"]).removeprefix("Value error, ")
+    key = next((_dotted(part) for part in first["loc"] if isinstance(part, str)), None)
+    if key is None or key == "client.tags":
+        return ConfigError(reason)
+    key = _canonical(key)
+    if first["type"] == "missing":
+        return ConfigError(f"{key} is required; set it, e.g. {key} = {_EXAMPLES.get(key, '...')}", key=key)
+    return ConfigError(f"{key} = {masked(key, given.get(key))} is not valid: {reason}", key=key)
+
+
+_EXAMPLES: Final = {"application.id": "'word-count'", "bootstrap.servers": "'localhost:9092'"}
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"cannot read configuration file {path}: {error.strerror}") from None
+    if path.suffix == ".toml":
+        try:
+            return dict(_flatten(tomllib.loads(text)))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{path} is no valid TOML: {error}") from None
+    if path.suffix == ".properties":
+        return dict(_properties(text, path))
+    raise ConfigError(f"{path}: a configuration file ends in .toml or .properties")
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """TOML reads ``application.id = "x"`` as a table in a table; join the parts again."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _properties(text: str, path: Path) -> Iterator[tuple[str, str]]:
+    joined = re.sub(r"\\\n[ \t]*", "", text)
+    for number, line in enumerate(joined.splitlines(), 1):
+        line = line.strip()
+        if not line or line[0] in "#!":
+            continue
+        match = re.fullmatch(r"([^=:\s]+)\s*[=:\s]\s*(.*)", line)
+        if match is None:
+            raise ConfigError(f"{path}, line {number}: expected `key = value`")
+        yield match[1], match[2]

@@ -1,0 +1,23 @@
+"""The system's clock, as the runtime's Clock port."""
+
+from __future__ import annotations
+
+import time
+
+__all__ = ["SystemClock"]
+
+
+class SystemClock:
+    """Wall clock, monotonic clock and sleep of this machine."""
+
+    def now_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds on a clock that never goes back."""
+        return time.monotonic_ns() // 1_000_000
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        """Block the calling thread."""
+        time.sleep(duration_ms / 1000)

@@ -1,0 +1,94 @@
+"""State machines of a client and of its stream threads (``KafkaStreams.State`` and ``StreamThread.State`` in Java).
+
+A client's state is derived from its threads' states by :func:`is_running`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import Enum
+from typing import Final
+
+__all__ = ["State", "ThreadState", "client_may_go", "is_running", "thread_may_go"]
+
+
+class State(Enum):
+    """State of a client (KIP-399 names). ``NOT_RUNNING`` and ``ERROR`` are final."""
+
+    CREATED = "CREATED"
+    REBALANCING = "REBALANCING"
+    RUNNING = "RUNNING"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    PENDING_ERROR = "PENDING_ERROR"
+    NOT_RUNNING = "NOT_RUNNING"
+    ERROR = "ERROR"
+
+    @property
+    def is_final(self) -> bool:
+        """True when the client has ended; it cannot be started again."""
+        return self in (State.NOT_RUNNING, State.ERROR)
+
+    @property
+    def is_running_or_rebalancing(self) -> bool:
+        """True while tasks may be processing."""
+        return self in (State.RUNNING, State.REBALANCING)
+
+
+_CLIENT: Final = {
+    State.CREATED: {State.REBALANCING, State.PENDING_SHUTDOWN},
+    State.REBALANCING: {State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR},
+    State.RUNNING: {State.REBALANCING, State.PENDING_SHUTDOWN, State.PENDING_ERROR},
+    State.PENDING_SHUTDOWN: {State.NOT_RUNNING},
+    State.PENDING_ERROR: {State.ERROR},
+    State.NOT_RUNNING: set(),
+    State.ERROR: set(),
+}
+
+
+def client_may_go(old: State, new: State) -> bool:
+    """True for a change of state that a client makes."""
+    return new in _CLIENT[old]
+
+
+class ThreadState(Enum):
+    """State of a stream thread."""
+
+    CREATED = "CREATED"
+    STARTING = "STARTING"
+    PARTITIONS_REVOKED = "PARTITIONS_REVOKED"
+    PARTITIONS_ASSIGNED = "PARTITIONS_ASSIGNED"
+    RUNNING = "RUNNING"
+    PENDING_SHUTDOWN = "PENDING_SHUTDOWN"
+    DEAD = "DEAD"
+
+
+_WORKING: Final = {
+    ThreadState.PARTITIONS_REVOKED,
+    ThreadState.PARTITIONS_ASSIGNED,
+    ThreadState.RUNNING,
+    ThreadState.PENDING_SHUTDOWN,
+}
+_THREAD: Final = {
+    ThreadState.CREATED: {ThreadState.STARTING, ThreadState.PENDING_SHUTDOWN},
+    ThreadState.STARTING: _WORKING - {ThreadState.RUNNING},
+    ThreadState.PARTITIONS_REVOKED: _WORKING - {ThreadState.RUNNING},
+    ThreadState.PARTITIONS_ASSIGNED: _WORKING,
+    ThreadState.RUNNING: _WORKING,
+    ThreadState.PENDING_SHUTDOWN: {ThreadState.DEAD},
+    ThreadState.DEAD: set(),
+}
+
+
+def thread_may_go(old: ThreadState, new: ThreadState) -> bool:
+    """True for a change of state that a thread makes; others are ignored once it is shutting down."""
+    return new in _THREAD[old]
+
+
+def is_running(threads: Collection[ThreadState]) -> bool:
+    """True when a client with threads in these states is RUNNING: all run or are dead, and at least one runs.
+
+    Threads that are shutting down are overlooked.
+    """
+    return ThreadState.RUNNING in threads and all(
+        state in (ThreadState.RUNNING, ThreadState.DEAD, ThreadState.PENDING_SHUTDOWN) for state in threads
+    )

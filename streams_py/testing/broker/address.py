@@ -1,0 +1,44 @@
+"""A broker that somebody else runs, named in ``STREAMS_PY_BOOTSTRAP``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from streams_py.testing.broker import topics
+from streams_py.testing.broker.interface import BrokerCapabilities, NoBroker
+
+__all__ = ["AddressBroker"]
+
+_CONNECT_S = 10.0
+
+
+class AddressBroker:
+    """Any Kafka cluster by address. Its nodes cannot be stopped from here, and ``close`` leaves it alone."""
+
+    def __init__(self, bootstrap: str) -> None:
+        try:
+            metadata = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=_CONNECT_S)
+        except KafkaException as error:
+            raise NoBroker(f"no broker answers at {bootstrap} (STREAMS_PY_BOOTSTRAP): {error.args[0]}") from error
+        self.bootstrap = bootstrap
+        self.capabilities = BrokerCapabilities(
+            label=f"Kafka at {bootstrap}", nodes=len(metadata.brokers), apache_kafka=True, node_control=False
+        )
+
+    def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
+        topics.create_topic(self.bootstrap, name, partitions, config)
+
+    def stop_node(self, node: int) -> None:
+        raise NoBroker(f"{self.capabilities.label} is not ours: node {node} cannot be stopped")
+
+    def kill_node(self, node: int) -> None:
+        raise NoBroker(f"{self.capabilities.label} is not ours: node {node} cannot be killed")
+
+    def start_node(self, node: int) -> None:
+        raise NoBroker(f"{self.capabilities.label} is not ours: node {node} cannot be started")
+
+    def close(self) -> None:
+        """Nothing to end."""

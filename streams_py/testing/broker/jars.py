@@ -1,0 +1,86 @@
+"""Java, and Apache Kafka's own jars from Maven Central.
+
+The jars (48 files, 115 MB) are fetched once into ``$STREAMS_PY_KAFKA_CACHE``, else ``~/.cache/streams-py``, folder
+``kafka-<version>``; a lock file lets several processes ask at the same time. A machine without internet may be given
+the folder by hand.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib import resources
+from pathlib import Path
+
+from streams_py.testing.broker.interface import KAFKA_VERSION, NoBroker
+
+__all__ = ["java_path", "kafka_jars", "why_no_jvm"]
+
+_JAVA_MIN = 17
+
+
+def java_path() -> str:
+    """Path of a Java that can run Kafka 4; NoBroker if there is none."""
+    path = shutil.which("java")
+    if path is None:
+        raise NoBroker("no Java")
+    text = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
+    major = text.split('"')[1].split(".")[0] if text.count('"') >= 2 else ""
+    if not major.isdigit() or int(major) < _JAVA_MIN:
+        first_line = text.splitlines()[0] if text else "nothing"
+        raise NoBroker(f"no Java {_JAVA_MIN} or newer ({path} says: {first_line})")
+    return path
+
+
+def why_no_jvm() -> str | None:
+    """Why Kafka cannot run on a JVM here, in one line; None if it can. Fetches the jars when they are not here yet."""
+    try:
+        java_path()
+        kafka_jars()
+    except NoBroker as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def kafka_jars() -> Path:
+    """The folder with the jars, filled with Maven when it does not exist yet; NoBroker if that fails."""
+    folder = _cache_folder()
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():  # else somebody was faster
+            _fetch(folder)
+    return folder
+
+
+def _cache_folder() -> Path:
+    cache = os.environ.get("STREAMS_PY_KAFKA_CACHE")
+    if not cache:
+        cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "streams-py")
+    return Path(cache).resolve() / f"kafka-{KAFKA_VERSION}"
+
+
+def _fetch(folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NoBroker(f"no Maven to fetch Kafka's jars (or put them into {folder})")
+    print(f"fetching Apache Kafka {KAFKA_VERSION} with Maven into {folder} (once) ...", file=sys.stderr)
+    part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder.parent))  # renamed when complete: never half a folder
+    try:
+        with resources.as_file(resources.files(__package__) / "pom.xml") as pom:
+            done = subprocess.run(
+                [maven, "-q", "-B", "-f", str(pom), f"-Dkafka.version={KAFKA_VERSION}",
+                 "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={part}"],
+                capture_output=True, text=True, check=False, cwd=part,
+            )  # fmt: skip
+        if done.returncode != 0 or not list(part.glob("kafka_2.13-*.jar")):
+            raise NoBroker(f"Maven could not fetch Kafka's jars:\n{(done.stdout + done.stderr).strip()[-2000:]}")
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)

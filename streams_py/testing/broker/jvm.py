@@ -1,0 +1,211 @@
+"""Apache Kafka from its Maven jars on the JVM of this machine: no Docker, ready in seconds.
+
+:class:`JvmCluster` is a cluster in a folder, for the command line: it outlives the process that starts it.
+:class:`JvmBroker` is a cluster in a temporary folder on free ports, for tests: it ends with the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import shutil
+import socket
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from streams_py.testing.broker import topics
+from streams_py.testing.broker.interface import KAFKA_VERSION, BrokerCapabilities, NoBroker
+from streams_py.testing.broker.jars import java_path, kafka_jars
+from streams_py.testing.broker.jvm_node import HOST, JvmNode, Ports
+from streams_py.testing.broker.readiness import wait_until_ready
+
+__all__ = ["JvmBroker", "JvmCluster", "consecutive_ports", "free_ports"]
+
+
+def free_ports(nodes: int) -> dict[int, Ports]:
+    """Ports that nobody listens on right now, for that many nodes."""
+    probes = []
+    try:
+        for _ in range(2 * nodes):
+            probe = socket.socket()
+            probes.append(probe)
+            probe.bind((HOST, 0))
+        numbers = [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+    return {i: Ports(numbers[2 * i - 2], numbers[2 * i - 1]) for i in range(1, nodes + 1)}
+
+
+def consecutive_ports(nodes: int, first: int) -> dict[int, Ports]:
+    """Brokers on ``first``, ``first + 1``, ...; controllers on the ports after the last broker."""
+    return {i: Ports(first + i - 1, first + nodes + i - 1) for i in range(1, nodes + 1)}
+
+
+class JvmCluster:
+    """A cluster whose nodes keep everything in ``folder``; 1 or 3 nodes."""
+
+    def __init__(self, folder: Path, *, heap: str = "512m", ready_timeout_ms: int = 90_000) -> None:
+        self.folder = folder.resolve()
+        self._heap = heap
+        self._ready_timeout_ms = ready_timeout_ms
+
+    @property
+    def nodes(self) -> list[JvmNode]:
+        """Nodes that were started at least once, by number."""
+        ids = sorted(int(path.stem.split("-")[1]) for path in self.folder.glob("node-*.properties"))
+        return [JvmNode(self.folder, i) for i in ids]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.address for node in self.nodes)
+
+    def start(self, ports: Mapping[int, Ports]) -> None:
+        """Start every node that is down, with its data if it has some; wait until all serve."""
+        known = self.nodes
+        if known and len(known) != len(ports):
+            raise NoBroker(
+                f"{self.folder} holds a cluster of {len(known)} node(s), not {len(ports)}; take another folder,"
+                " or delete it with stop --delete"
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        down = []
+        for i in sorted(ports):
+            node = JvmNode(self.folder, i)
+            if node.pid() is not None:
+                if node.ports != ports[i]:
+                    raise NoBroker(f"node {i} in {self.folder} already runs, on other ports; stop it first")
+                continue
+            _check_free((ports[i].broker, ports[i].controller))
+            node.write_settings(dict(ports))
+            down.append(node)
+        self._launch(down, expected_nodes=len(ports))
+
+    def start_node(self, node_id: int) -> None:
+        node = self._node(node_id)
+        if node.pid() is None:
+            running = sum(other.pid() is not None for other in self.nodes)
+            self._launch([node], expected_nodes=running + 1)
+
+    def end_node(self, node_id: int, *, hard: bool) -> None:
+        self._node(node_id).end(hard=hard)
+
+    def end(self, *, hard: bool, delete: bool = False) -> None:
+        """End all nodes (at the same time: a clean stop needs its peers); optionally remove the data."""
+        for node in self.nodes:
+            pid = node.pid()
+            if pid is not None and not hard:
+                subprocess.run(["kill", "-TERM", str(pid)], check=False)
+        for node in self.nodes:
+            node.end(hard=hard)
+        if delete:
+            for node in self.nodes:
+                node.delete()
+            (self.folder / "cluster.id").unlink(missing_ok=True)
+            if self.folder.exists() and not any(self.folder.iterdir()):
+                self.folder.rmdir()
+
+    def _node(self, node_id: int) -> JvmNode:
+        node = JvmNode(self.folder, node_id)
+        if node.ports is None:
+            raise NoBroker(f"{self.folder} has no node {node_id}")
+        return node
+
+    def _cluster_id(self) -> str:
+        file = self.folder / "cluster.id"
+        if not file.exists():
+            # Must not start with "-": StorageTool would take it for an option.
+            file.write_text("c" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22])
+        return file.read_text()
+
+    def _launch(self, nodes: list[JvmNode], *, expected_nodes: int) -> None:
+        java, classpath = java_path(), f"{kafka_jars()}/*"
+        self._format([node for node in nodes if not node.is_formatted], java, classpath)
+        started: dict[JvmNode, subprocess.Popen[bytes]] = {}
+
+        def check_alive() -> None:
+            for node, process in started.items():
+                if process.poll() is not None:
+                    end = node.log_file.read_text(errors="replace")[-2000:]
+                    raise NoBroker(f"node {node.id} ended with {process.returncode}; end of {node.log_file}:\n{end}")
+
+        try:
+            for node in nodes:
+                started[node] = node.launch(java, classpath, self._heap)
+            wait_until_ready(
+                [node.address for node in nodes],
+                nodes=expected_nodes,
+                timeout_ms=self._ready_timeout_ms,
+                check_alive=check_alive,
+            )
+        except BaseException:  # also Ctrl-C: leave no half-started node behind
+            for node, process in started.items():
+                node.end(hard=True)
+                process.wait()
+            raise
+
+    def _format(self, nodes: Iterable[JvmNode], java: str, classpath: str) -> None:
+        running = [
+            (
+                node,
+                subprocess.Popen(
+                    node.format_command(java, classpath, self._cluster_id()),
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                ),
+            )
+            for node in nodes
+        ]
+        for node, process in running:
+            output = process.communicate()[0]
+            if process.returncode != 0:
+                raise NoBroker(f"formatting {node.data_folder} failed:\n{output[-2000:]}")
+
+
+class JvmBroker:
+    """A :class:`~streams_py.testing.broker.interface.Broker` for tests: temporary folder, free ports, gone at exit."""
+
+    def __init__(self, *, nodes: int = 1, heap: str = "512m") -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="streams-py-kafka-"))
+        self._cluster = JvmCluster(self._folder, heap=heap)
+        atexit.register(self.close)
+        try:
+            self._cluster.start(free_ports(nodes))
+        except BaseException:
+            self.close()
+            raise
+        self.bootstrap = self._cluster.bootstrap
+        self.capabilities = BrokerCapabilities(
+            label=f"Apache Kafka {KAFKA_VERSION} (jvm)", nodes=nodes, apache_kafka=True, node_control=True
+        )
+
+    def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
+        topics.create_topic(self.bootstrap, name, partitions, config)
+
+    def stop_node(self, node: int) -> None:
+        self._cluster.end_node(node, hard=False)
+
+    def kill_node(self, node: int) -> None:
+        self._cluster.end_node(node, hard=True)
+
+    def start_node(self, node: int) -> None:
+        self._cluster.start_node(node)
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        self._cluster.end(hard=True)  # the data goes anyway, so no time is lost on a clean stop
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _check_free(ports: Iterable[int]) -> None:
+    for port in ports:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError as error:
+                raise NoBroker(f"port {port} is taken ({error.strerror}); choose another --port") from None

@@ -1,0 +1,182 @@
+"""One Kafka node on a JVM: its settings file, its data folder, its process.
+
+Everything about a node lives in the cluster's folder - ``node-1.properties``, ``node-1.pid``, ``node-1.log``,
+``data-1`` - so that another process (the command line) can stop, kill and restart it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from streams_py.testing.broker.interface import NoBroker
+
+__all__ = ["HOST", "JvmNode", "Ports"]
+
+HOST = "127.0.0.1"
+_STOP_S, _KILL_S = 20.0, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Loopback ports of one node."""
+
+    broker: int
+    controller: int
+
+
+@dataclass(frozen=True, slots=True)
+class JvmNode:
+    """Node number ``id`` (from 1) of the cluster whose files are in ``folder``."""
+
+    folder: Path
+    id: int
+
+    @property
+    def settings_file(self) -> Path:
+        return self.folder / f"node-{self.id}.properties"
+
+    @property
+    def data_folder(self) -> Path:
+        return self.folder / f"data-{self.id}"
+
+    @property
+    def log_file(self) -> Path:
+        return self.folder / f"node-{self.id}.log"
+
+    @property
+    def _pid_file(self) -> Path:
+        return self.folder / f"node-{self.id}.pid"
+
+    @property
+    def ports(self) -> Ports | None:
+        """Ports from the settings file; None when the node was never started."""
+        if not self.settings_file.exists():
+            return None
+        for line in self.settings_file.read_text().splitlines():
+            key, _, value = line.partition("=")
+            if key == "listeners":
+                broker, controller = (int(listener.rpartition(":")[2]) for listener in value.split(","))
+                return Ports(broker, controller)
+        return None
+
+    @property
+    def address(self) -> str:
+        ports = self.ports
+        if ports is None:
+            raise NoBroker(f"{self.folder} has no node {self.id}")
+        return f"{HOST}:{ports.broker}"
+
+    def pid(self) -> int | None:
+        """Process id if the node runs, and is ours: the command line must name our settings file."""
+        try:
+            pid = int(self._pid_file.read_text())
+        except (OSError, ValueError):
+            return None
+        listing = subprocess.run(
+            ["ps", "-ww", "-p", str(pid), "-o", "stat=,command="], capture_output=True, text=True, check=False
+        ).stdout
+        return pid if str(self.settings_file) in listing and not listing.startswith("Z") else None
+
+    def write_settings(self, all_ports: dict[int, Ports]) -> None:
+        text = "".join(f"{key}={value}\n" for key, value in _settings(self, all_ports).items())
+        self.settings_file.write_text(text)
+
+    def format_command(self, java: str, classpath: str, cluster_id: str) -> list[str]:
+        """Command that prepares the data folder (KRaft needs that once)."""
+        return [
+            java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath,
+            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self.settings_file),
+        ]  # fmt: skip
+
+    @property
+    def is_formatted(self) -> bool:
+        return (self.data_folder / "meta.properties").exists()
+
+    def launch(self, java: str, classpath: str, heap: str) -> subprocess.Popen[bytes]:
+        """Start the process; it survives this one, unlike a Ctrl-C in this terminal would let it."""
+        with self.log_file.open("ab") as log:
+            process = subprocess.Popen(
+                [java, f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", classpath, "kafka.Kafka", str(self.settings_file)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.folder,
+            )  # fmt: skip
+        self._pid_file.write_text(str(process.pid))
+        return process
+
+    def end(self, *, hard: bool) -> None:
+        """Send SIGKILL (``hard``) or SIGTERM and wait until the process is gone. No error when it does not run."""
+        pid = self.pid()
+        if pid is not None:
+            _signal(pid, signal.SIGKILL if hard else signal.SIGTERM)
+            if not self._is_gone_within(_KILL_S if hard else _STOP_S):
+                _signal(pid, signal.SIGKILL)
+                self._is_gone_within(_KILL_S)
+        self._pid_file.unlink(missing_ok=True)
+
+    def delete(self) -> None:
+        """Remove every file of this node."""
+        shutil.rmtree(self.data_folder, ignore_errors=True)
+        for file in (self.settings_file, self.log_file, self._pid_file):
+            file.unlink(missing_ok=True)
+
+    def _is_gone_within(self, seconds: float) -> bool:
+        limit = time.monotonic() + seconds
+        while self.pid() is not None:
+            if time.monotonic() > limit:
+                return False
+            time.sleep(0.05)
+        return True
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it may end in between
+        os.kill(pid, number)
+
+
+def _settings(node: JvmNode, all_ports: dict[int, Ports]) -> dict[str, object]:
+    """Loopback only, broker and controller in one JVM, quick rebalances, everything replicated as far as possible."""
+    mine, nodes = all_ports[node.id], len(all_ports)
+    copies = min(3, nodes)
+    in_sync = max(1, copies - 1)  # three nodes: one may die
+    return {
+        "process.roles": "broker,controller",
+        "node.id": node.id,
+        "broker.rack": f"rack-{node.id}",
+        "controller.quorum.voters": ",".join(f"{i}@{HOST}:{ports.controller}" for i, ports in all_ports.items()),
+        "listeners": f"PLAINTEXT://{HOST}:{mine.broker},CONTROLLER://{HOST}:{mine.controller}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{mine.broker}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": node.data_folder,
+    } | shared_settings(copies, in_sync)
+
+
+def shared_settings(copies: int, in_sync: int) -> dict[str, object]:
+    """Settings that do not depend on where the node runs; also used for containers."""
+    return {
+        "num.partitions": 4,
+        # Internal topics are the group leader's job: a broker that creates topics by itself would hide mistakes.
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": copies,
+        "min.insync.replicas": in_sync,
+        "offsets.topic.replication.factor": copies,
+        "offsets.topic.num.partitions": 5,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": in_sync,
+        "transaction.state.log.num.partitions": 5,
+        "share.coordinator.state.topic.replication.factor": copies,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "group.initial.rebalance.delay.ms": 0,
+        "group.min.session.timeout.ms": 500,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
+        # A killed node is noticed, and may come back, after 4 s instead of 9.
+        "broker.session.timeout.ms": 4000,
+        "broker.heartbeat.interval.ms": 500,
+    }

@@ -1,0 +1,63 @@
+"""Is a broker ready to be tested? Two tiny requests on a plain socket, no Kafka client.
+
+A port that accepts connections says little: a broker is of use when it sees all its peers and when the coordinators
+of groups and of transactions answer (asking for them also creates their topics). A client library would hide these
+states behind its own retries.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable
+
+from streams_py.testing.broker.interface import NoBroker
+
+__all__ = ["is_ready", "wait_until_ready"]
+
+_METADATA, _FIND_COORDINATOR = 3, 10
+_CONNECT_S, _ANSWER_S, _RETRY_S = 2.0, 5.0, 0.1
+
+
+def is_ready(address: str, *, nodes: int) -> bool:
+    """True when the broker at ``host:port`` knows at least ``nodes`` brokers and its coordinators answer."""
+    try:
+        brokers = struct.unpack_from(">i", _ask(address, _METADATA, 1, struct.pack(">i", 0)))[0]
+        if brokers < nodes:
+            return False
+        for coordinator_kind in (0, 1):  # group, transaction
+            body = struct.pack(">h5sb", 5, b"ready", coordinator_kind)
+            _throttle_ms, error = struct.unpack_from(">ih", _ask(address, _FIND_COORDINATOR, 1, body))
+            if error != 0:
+                return False
+    except (OSError, struct.error):
+        return False
+    return True
+
+
+def wait_until_ready(
+    addresses: Iterable[str], *, nodes: int, timeout_ms: int, check_alive: Callable[[], None] = lambda: None
+) -> None:
+    """Block until all addresses are ready; NoBroker after ``timeout_ms``. ``check_alive`` may raise to end the wait."""
+    waiting = list(addresses)
+    limit = time.monotonic() + timeout_ms / 1000
+    while waiting:
+        check_alive()
+        waiting = [address for address in waiting if not is_ready(address, nodes=nodes)]
+        if waiting:
+            if time.monotonic() > limit:
+                raise NoBroker(f"{', '.join(waiting)} not ready after {timeout_ms / 1000:.0f} s")
+            time.sleep(_RETRY_S)
+
+
+def _ask(address: str, api_key: int, version: int, body: bytes) -> bytes:
+    """One request, one answer (without correlation id)."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S) as connection:
+        connection.settimeout(_ANSWER_S)
+        request = struct.pack(">hhih", api_key, version, 1, 5) + b"ready" + body
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        with connection.makefile("rb") as stream:
+            size, _correlation = struct.unpack(">ii", stream.read(8))
+            return stream.read(size - 4)

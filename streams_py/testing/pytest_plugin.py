@@ -1,0 +1,93 @@
+"""pytest plugin: real brokers as session fixtures, and an honest count of the tests that had one.
+
+* ``kafka_broker``: one Apache Kafka node, started when the first test asks for it, shared by the session;
+* ``kafka_cluster``: three nodes; a test that kills some must start them again;
+* tests marked ``broker`` are deselected where no broker can be had, and the last lines of the run say so by number:
+  ``0 of 12 broker tests ran: no Java and no Docker``. A test that did not run never looks like one that passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from streams_py.testing.broker import Broker, find_broker, why_no_broker
+
+__all__ = ["kafka_broker", "kafka_cluster"]
+
+
+class _BrokerTests:
+    """What became of the tests marked ``broker`` in this run."""
+
+    def __init__(self) -> None:
+        self.selected: set[str] = set()
+        self.ran: set[str] = set()
+        self.why_none: str | None = None
+        self.labels: set[str] = set()
+
+    def summary(self) -> str | None:
+        """The line for the end of the run; None when no such test was selected."""
+        if not self.selected:
+            return None
+        line = f"{len(self.ran)} of {len(self.selected)} broker tests ran"
+        if self.why_none is not None:
+            return f"{line}: {self.why_none}"
+        return f"{line} on {', '.join(sorted(self.labels))}" if self.labels else line
+
+
+_STATE = pytest.StashKey[_BrokerTests]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_STATE] = _BrokerTests()
+    config.addinivalue_line("markers", "broker: needs a real Apache Kafka broker (JVM, Docker or STREAMS_PY_BOOTSTRAP)")
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k: count only what was asked for
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    state = config.stash[_STATE]
+    chosen = [item for item in items if item.get_closest_marker("broker") is not None]
+    if not chosen:
+        return
+    state.selected = {item.nodeid for item in chosen}
+    state.why_none = why_no_broker()
+    if state.why_none is not None:
+        items[:] = [item for item in items if item.nodeid not in state.selected]
+        config.hook.pytest_deselected(items=chosen)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    state = item.config.stash[_STATE]
+    if report.when == "call" and not report.skipped and item.nodeid in state.selected:
+        state.ran.add(item.nodeid)
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    line = config.stash[_STATE].summary()
+    if line is not None:
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """One real Kafka node for the whole session."""
+    yield from _running(request, nodes=1)
+
+
+@pytest.fixture(scope="session")
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """Three real Kafka nodes for the whole session, everything replicated three times, one may be down."""
+    yield from _running(request, nodes=3)
+
+
+def _running(request: pytest.FixtureRequest, *, nodes: int) -> Iterator[Broker]:
+    broker = find_broker(nodes=nodes)
+    request.config.stash[_STATE].labels.add(broker.capabilities.label)
+    try:
+        yield broker
+    finally:
+        broker.close()

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""One door to everything: `python3 run.py demo`, `python3 run.py test`, ...
+
+Makes its own environment in .venv on first use (Python >= 3.11 and access to a package index are all it needs) and
+renews it when the lock file changes. Standard library only.
+
+  demo [FILE|FOLDER]   count words with two processes; one is killed and comes back
+  test [PYTEST ARGS]   the test suite (broker tests too, when Java 17+ with Maven, or Docker, is there)
+  check                lint, format and types
+  bench [ARGS]         the benchmark table, ours beside its peers
+  python [ARGS]        Python inside the environment
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+LOCK = ROOT / "requirements.lock"
+STAMP = VENV / ".streams-py-stamp"
+
+
+def fail(message: str) -> None:
+    print(f"run.py: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def pip(*arguments: str) -> None:
+    command = [str(BIN / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *arguments]
+    if subprocess.run(command, cwd=ROOT).returncode:
+        fail("installing failed (the lines above say why); with a package index in reach, run the same command again")
+
+
+def ensure_environment() -> None:
+    """Create .venv from the lock file, unless it is already the right one."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    content = LOCK.read_bytes() + (ROOT / "pyproject.toml").read_bytes() + version.encode()
+    stamp = hashlib.sha256(content).hexdigest()
+    if STAMP.exists() and STAMP.read_text() == stamp:
+        return
+    print("run.py: making the environment in .venv (once, about a minute) ...", file=sys.stderr)
+    if STAMP.exists() or (VENV.exists() and not (BIN / "python").exists()):
+        shutil.rmtree(VENV)
+    if subprocess.run([sys.executable, "-m", "venv", str(VENV)]).returncode:
+        fail("python -m venv failed; on Debian and Ubuntu: apt-get install python3-venv")
+    pip("--require-hashes", "--requirement", str(LOCK))
+    pip("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    STAMP.write_text(stamp)
+
+
+def run(*command: str) -> int:
+    """Run a command of the environment in the foreground; Ctrl-C goes to it, and its exit status comes back."""
+    environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}", "VIRTUAL_ENV": str(VENV)}
+    process = subprocess.Popen([str(BIN / command[0]), *command[1:]], env=environment, cwd=ROOT)
+    while True:
+        with contextlib.suppress(KeyboardInterrupt):
+            return process.wait()
+
+
+def check() -> int:
+    steps = (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("mypy",))
+    return max(run(*step) for step in steps)
+
+
+def main() -> int:
+    if sys.version_info < (3, 11):
+        fail(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}")
+    name, arguments = (sys.argv[1] if len(sys.argv) > 1 else "help"), sys.argv[2:]
+    if name in ("help", "-h", "--help"):
+        print(__doc__)
+        return 0
+    commands = {"demo", "test", "check", "bench", "python"}
+    if name not in commands:
+        fail(f"unknown command {name!r}; one of {', '.join(sorted(commands))}")
+    # Paths are the user's: make them absolute before the working directory becomes the project's.
+    arguments = [str(Path(text).resolve()) if name == "demo" and Path(text).exists() else text for text in arguments]
+    ensure_environment()
+    match name:
+        case "demo":
+            return run("python", "-m", "examples.word_count.demo", *arguments)
+        case "test":
+            return run("python", "-m", "pytest", *arguments)
+        case "check":
+            return check()
+        case "bench":
+            return run("python", "-m", "benchmarks", *arguments)
+        case _:
+            return run("python", *arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,409 @@
+"""The state updater: replays changelogs into the stores of restoring actives and of standbys (Kafka's StateUpdater).
+
+One per stream thread, with a thread and a restore consumer of its own, so that processing never waits for a restore.
+A task object is touched either by its stream thread or by this one, never by both: it is here from :meth:`add` until
+it is taken out by :meth:`remove`, :meth:`drain_restored` or :meth:`drain_failed`. All of that happens under one lock,
+which is *not* held while polling; records that arrive for a changelog no longer registered are dropped.
+
+Rules kept:
+
+* an active is restored when the position has passed the end offset read at its start; the *position* counts, since
+  compaction and transaction markers leave gaps;
+* while any active restores, standbys wait;
+* a changelog that is the source topic of a table is never read past the group's committed offset;
+* a position below the log start makes the task corrupted: it starts again from the beginning.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, StreamsError, TaskCorrupted
+from streams_py.ports import BEGINNING, Admin, AdminError, Clock, RawRecord, RecordConsumer
+
+__all__ = ["RestorableTask", "RestoreListener", "StateUpdater"]
+
+_log = logging.getLogger(__name__)
+
+_RECORDS_MAX = 5_000
+"""Records taken per poll: large enough for speed, small enough that a removal never waits long for the lock."""
+
+
+class RestorableTask(Protocol):
+    """What the updater needs of a task."""
+
+    @property
+    def id(self) -> TaskId: ...
+    @property
+    def is_active(self) -> bool: ...
+    @property
+    def changelog_partitions(self) -> frozenset[TopicPartition]: ...
+    @property
+    def source_changelogs(self) -> frozenset[TopicPartition]:
+        """Those changelogs that are source topics."""
+
+    def restore_position(self, changelog: TopicPartition) -> int:
+        """Next offset to replay, or BEGINNING."""
+
+    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
+    def store_of(self, changelog: TopicPartition) -> str: ...
+    def checkpoint(self, *, enforce: bool) -> None: ...
+
+
+class RestoreListener:
+    """Told about the restoration of active tasks; override what you need (Kafka's ``StateRestoreListener``)."""
+
+    def on_restore_start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
+        """Replaying begins; offsets from ``start`` up to, not including, ``end``."""
+
+    def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
+        """``count`` more records are in the store; ``batch_end`` is the offset of the last one."""
+
+    def on_restore_end(self, changelog: TopicPartition, store: str, total: int) -> None:
+        """Everything is restored."""
+
+    def on_restore_suspended(self, changelog: TopicPartition, store: str, total: int) -> None:
+        """The task was taken away before the end."""
+
+
+@dataclass(slots=True)
+class _Changelog:
+    """One changelog in work."""
+
+    partition: TopicPartition
+    task: RestorableTask
+    position: int | None = None  # next offset; None until the start is known
+    end: int | None = None  # active: where it is done; standby of a source changelog: where it must stop
+    total: int = 0
+    registered: bool = False  # part of the restore consumer's assignment
+
+    @property
+    def is_done(self) -> bool:
+        return self.end is not None and self.position is not None and self.position >= self.end
+
+
+class StateUpdater:
+    """Restores actives and feeds standbys. All public methods are thread-safe."""
+
+    def __init__(
+        self,
+        name: str,
+        consumer: Callable[[], RecordConsumer],
+        admin: Admin,
+        clock: Clock,
+        *,
+        group: str,
+        poll_ms: int,
+        commit_interval_ms: int,
+        retry_backoff_ms: int,
+        listener: RestoreListener | None = None,
+    ) -> None:
+        self._name = name
+        self._make_consumer = consumer
+        self._admin = admin
+        self._clock = clock
+        self._group = group
+        self._poll_ms = poll_ms
+        self._commit_interval_ms = commit_interval_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._listener = listener or RestoreListener()
+        self._lock = threading.RLock()
+        self._wake = threading.Condition(self._lock)
+        self._tasks: dict[TaskId, RestorableTask] = {}
+        self._changelogs: dict[TopicPartition, _Changelog] = {}
+        self._restored: list[RestorableTask] = []
+        self._failed: list[tuple[RestorableTask, Exception]] = []
+        self._fatal: BaseException | None = None
+        self._stopping = False
+        self._paused = False
+        self._thread: threading.Thread | None = None
+        self._next_checkpoint_ms = clock.monotonic_ms() + commit_interval_ms
+        self._next_limits_ms = 0
+
+    # -- called by the stream thread -------------------------------------------------------------------------------
+
+    def add(self, task: RestorableTask) -> None:
+        """Take over a task: an active to be restored, or a standby to be kept current."""
+        with self._lock:
+            self._tasks[task.id] = task
+            for partition in task.changelog_partitions:
+                self._changelogs[partition] = _Changelog(partition, task)
+            if task.is_active and not task.changelog_partitions:
+                self._finish(task)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            self._wake.notify_all()
+
+    def remove(self, task_id: TaskId) -> RestorableTask | None:
+        """Give a task back, also one that is restored or failed but not drained yet; None when it is not here."""
+        with self._lock:
+            task = self._tasks.get(task_id)
+            if task is not None:
+                for partition in task.changelog_partitions:
+                    changelog = self._changelogs.get(partition)
+                    if changelog is not None and task.is_active and changelog.total and not changelog.is_done:
+                        self._listener.on_restore_suspended(partition, task.store_of(partition), changelog.total)
+                self._forget(task)
+                return task
+            for held in self._restored:
+                if held.id == task_id:
+                    self._restored.remove(held)
+                    return held
+            for entry in self._failed:
+                if entry[0].id == task_id:
+                    self._failed.remove(entry)
+                    return entry[0]
+            return None
+
+    def drain_restored(self) -> list[RestorableTask]:
+        """Actives that are up to date; they are not here any more afterwards."""
+        with self._lock:
+            restored, self._restored = self._restored, []
+            return restored
+
+    def drain_failed(self) -> list[tuple[RestorableTask, Exception]]:
+        """Tasks that could not be updated, and why. Raises when the updater itself has failed."""
+        with self._lock:
+            failed, self._failed = self._failed, []
+            if self._fatal is not None and not failed:
+                raise StreamsError(f"{self._name} stopped working: {self._fatal}") from self._fatal
+            return failed
+
+    def tasks(self) -> list[RestorableTask]:
+        """Everything that is here, restored and failed ones included."""
+        with self._lock:
+            return [*self._tasks.values(), *self._restored, *(task for task, _ in self._failed)]
+
+    def has_restoring_actives(self) -> bool:
+        """True while an active is here."""
+        with self._lock:
+            return bool(self._restored) or any(task.is_active for task in self._tasks.values())
+
+    def remaining_records(self) -> int:
+        """Records that restoring actives still have to replay, as far as known."""
+        with self._lock:
+            return sum(
+                max(0, changelog.end - max(0, changelog.position or 0))
+                for changelog in self._changelogs.values()
+                if changelog.task.is_active and changelog.end is not None
+            )
+
+    def lags(self) -> dict[TaskId, int]:
+        """Offset distance of each task here to the end of its changelogs, as far as known."""
+        with self._lock:
+            lags = dict.fromkeys(self._tasks, 0)
+            for changelog in self._changelogs.values():
+                if changelog.end is not None and changelog.position is not None:
+                    lags[changelog.task.id] += max(0, changelog.end - max(0, changelog.position))
+            return lags
+
+    def pause(self, paused: bool) -> None:
+        """Stop (or go on) replaying; tasks stay here."""
+        with self._lock:
+            self._paused = paused
+            self._wake.notify_all()
+
+    def close(self) -> None:
+        """Stop the thread and close the restore consumer. Tasks that are still here can be removed afterwards."""
+        with self._lock:
+            self._stopping = True
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    # -- the updater's thread ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        consumer: RecordConsumer | None = None
+        try:
+            while self._wait_for_work():
+                consumer = consumer or self._make_consumer()
+                self._round(consumer)
+        except BaseException as error:
+            _log.exception("%s failed; its tasks fail with it", self._name)
+            with self._lock:
+                self._fatal = error
+                cause = error if isinstance(error, Exception) else StreamsError(str(error))
+                for task in list(self._tasks.values()):
+                    self._fail(task, cause)
+        finally:
+            if consumer is not None:
+                consumer.close()
+
+    def _wait_for_work(self) -> bool:
+        """Block until there is something to replay; False when it is time to stop."""
+        with self._lock:
+            self._wake.wait_for(lambda: self._stopping or (self._changelogs and not self._paused))
+            return not self._stopping
+
+    def _round(self, consumer: RecordConsumer) -> None:
+        try:
+            self._learn_ends()
+            self._assign(consumer)
+            records = consumer.poll(_RECORDS_MAX, self._poll_ms)
+        except BrokerUnavailable as error:
+            _log.warning("%s: %s; trying again", self._name, error)
+            self._clock.sleep_ms(self._retry_backoff_ms)
+            return
+        except OffsetOutOfRange as error:
+            self._corrupted(error.partitions)
+            return
+        with self._lock:
+            self._apply(records, consumer)
+            self._finish_restored()
+            self._checkpoint_if_due()
+
+    def _learn_ends(self) -> None:
+        """End offsets of new actives, and the limits of source changelogs."""
+        now = self._clock.monotonic_ms()
+        with self._lock:
+            source = {tp for c in self._changelogs.values() for tp in c.task.source_changelogs if tp == c.partition}
+            unknown = [
+                c.partition
+                for c in self._changelogs.values()
+                if c.end is None and (c.task.is_active or c.partition in source)
+            ]
+            refresh = source if now >= self._next_limits_ms else source.intersection(unknown)
+        wanted = set(unknown) | refresh
+        if not wanted:
+            return
+        self._next_limits_ms = now + min(self._commit_interval_ms, 300_000)
+        ends = self._admin.list_offsets(wanted)
+        committed = self._admin.committed_offsets(self._group, refresh) if refresh else {}
+        for partition in wanted:
+            end = ends.get(partition)
+            if not isinstance(end, int):
+                reason = end.message if isinstance(end, AdminError) else "no answer"
+                raise BrokerUnavailable(f"end offset of changelog {partition} is not available: {reason}")
+        with self._lock:
+            for partition in wanted:
+                changelog = self._changelogs.get(partition)
+                end = ends[partition]
+                if changelog is None or not isinstance(end, int):
+                    continue
+                if partition in refresh:
+                    end = min(end, committed.get(partition) or 0)
+                if changelog.end is None or not changelog.task.is_active:
+                    changelog.end = end
+
+    def _assign(self, consumer: RecordConsumer) -> None:
+        """Let the consumer read what is needed now: restoring actives first, else standbys."""
+        with self._lock:
+            actives = any(c.task.is_active and not c.is_done for c in self._changelogs.values())
+            positions: dict[TopicPartition, int | None] = {}
+            for changelog in self._changelogs.values():
+                if changelog.position is None:
+                    self._start(changelog)
+                idle = changelog.is_done or (actives and not changelog.task.is_active)
+                if idle:
+                    changelog.registered = False
+                    continue
+                positions[changelog.partition] = None if changelog.registered else changelog.position
+                changelog.registered = True
+            self._finish_restored()
+        consumer.assign(positions)
+
+    def _start(self, changelog: _Changelog) -> None:
+        changelog.position = changelog.task.restore_position(changelog.partition)
+        if changelog.end == 0 and changelog.position == BEGINNING:
+            changelog.position = 0
+        if changelog.task.is_active and changelog.end is not None:
+            store = changelog.task.store_of(changelog.partition)
+            self._listener.on_restore_start(changelog.partition, store, max(0, changelog.position), changelog.end)
+
+    def _apply(self, records: Sequence[RawRecord], consumer: RecordConsumer) -> None:
+        for partition, batch in _by_partition(records).items():
+            changelog = self._changelogs.get(partition)
+            if changelog is None or not changelog.registered:
+                continue
+            if changelog.end is not None:
+                kept = [record for record in batch if record.offset() < changelog.end]
+                if len(kept) < len(batch):
+                    changelog.registered = False  # what was read too early is read again later
+                batch_end = changelog.end if len(kept) < len(batch) else batch[-1].offset() + 1
+            else:
+                kept, batch_end = batch, batch[-1].offset() + 1
+            self._replay(changelog, kept, batch_end)
+        for changelog in self._changelogs.values():
+            if changelog.registered and changelog.end is not None and not changelog.is_done:
+                position = consumer.position(changelog.partition)
+                if position is not None and position > (changelog.position or 0):
+                    changelog.position = position
+
+    def _replay(self, changelog: _Changelog, records: Sequence[RawRecord], position: int) -> None:
+        task = changelog.task
+        try:
+            if records:
+                task.restore(changelog.partition, records)
+        except Exception as error:
+            self._fail(task, error)
+            return
+        changelog.position = position
+        changelog.total += len(records)
+        if records and task.is_active:
+            store = task.store_of(changelog.partition)
+            self._listener.on_batch_restored(changelog.partition, store, records[-1].offset(), len(records))
+
+    def _finish_restored(self) -> None:
+        for task in [task for task in self._tasks.values() if task.is_active]:
+            changelogs = [self._changelogs[partition] for partition in task.changelog_partitions]
+            if all(changelog.is_done for changelog in changelogs):
+                for changelog in changelogs:
+                    store = task.store_of(changelog.partition)
+                    self._listener.on_restore_end(changelog.partition, store, changelog.total)
+                self._finish(task)
+
+    def _finish(self, task: RestorableTask) -> None:
+        try:
+            task.checkpoint(enforce=True)
+        except Exception as error:
+            self._fail(task, error)
+            return
+        self._forget(task)
+        self._restored.append(task)
+
+    def _fail(self, task: RestorableTask, error: Exception) -> None:
+        self._forget(task)
+        self._failed.append((task, error))
+
+    def _forget(self, task: RestorableTask) -> None:
+        self._tasks.pop(task.id, None)
+        for partition in task.changelog_partitions:
+            self._changelogs.pop(partition, None)
+
+    def _corrupted(self, partitions: Collection[TopicPartition]) -> None:
+        with self._lock:
+            bad: dict[TaskId, set[TopicPartition]] = {}
+            for partition in partitions:
+                if partition in self._changelogs:
+                    bad.setdefault(self._changelogs[partition].task.id, set()).add(partition)
+            for task_id, changelogs in bad.items():
+                names = ", ".join(map(str, sorted(changelogs)))
+                error = TaskCorrupted(
+                    f"changelog {names} does not reach back to the checkpoint of task {task_id}", {task_id: changelogs}
+                )
+                self._fail(self._tasks[task_id], error)
+
+    def _checkpoint_if_due(self) -> None:
+        now = self._clock.monotonic_ms()
+        if now < self._next_checkpoint_ms:
+            return
+        self._next_checkpoint_ms = now + self._commit_interval_ms
+        for task in list(self._tasks.values()):
+            try:
+                task.checkpoint(enforce=False)
+            except Exception as error:
+                self._fail(task, error)
+
+
+def _by_partition(records: Sequence[RawRecord]) -> Mapping[TopicPartition, list[RawRecord]]:
+    batches: dict[TopicPartition, list[RawRecord]] = {}
+    for record in records:
+        batches.setdefault(TopicPartition(record.topic(), record.partition()), []).append(record)
+    return batches

@@ -1,0 +1,95 @@
+"""Even out tasks over threads (Kafka Streams' ``balanceTasksOverThreads``).
+
+For every ordered pair of clients, tasks move from the first to the second, lowest id first, while that brings their
+loads nearer without overshooting. Loads count active and standby tasks alike, whichever of the two roles is moved.
+
+The rule "the move shrinks the difference and does not turn it round" is, for whole counts and positive capacities,
+the same as ``(count_src - 1) / cap_src >= (count_dst + 1) / cap_dst`` in doubles. So a source whose left side is below
+the least right side has no partner at all, and whole rows of the pair loop are skipped.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable
+
+from streams_py.assignment.assignors.cluster import Cluster
+
+__all__ = ["balance_active", "balance_standby"]
+
+
+def balance_active(cluster: Cluster) -> None:
+    """Balance the active role. There must be no standbys yet."""
+    active = cluster.active
+
+    def move(task: int, _src: int, dst: int) -> bool:
+        active[task] = dst
+        return True
+
+    _balance(cluster, cluster.active_lists, move, None)
+
+
+def balance_standby(cluster: Cluster, may_move: Callable[[int, int], bool] | None) -> None:
+    """Balance the standby role; ``may_move(src, dst)`` None allows every pair."""
+    active, standby = cluster.active, cluster.standby
+
+    def move(task: int, src: int, dst: int) -> bool:
+        hosts = standby[task]
+        if dst in hosts or active[task] == dst:
+            return False
+        hosts.discard(src)
+        hosts.add(dst)
+        return True
+
+    _balance(cluster, cluster.standby_lists, move, may_move)
+
+
+def _balance(
+    cluster: Cluster,
+    lists: Callable[[], list[list[int]]],
+    move: Callable[[int, int, int], bool],
+    may_move: Callable[[int, int], bool] | None,
+) -> None:
+    count, capacity = cluster.count, cluster.capacity
+    clients = range(len(cluster))
+    after_giving = [(n - 1) / cap for n, cap in zip(count, capacity)]
+    after_getting = [(n + 1) / cap for n, cap in zip(count, capacity)]
+    if not clients or max(after_giving) < min(after_getting):
+        return
+    tasks_of = lists()
+
+    def give_from(src: int, dst: int) -> bool:
+        kept: list[int] = []
+        queue = tasks_of[src]
+        position = 0
+        while position < len(queue) and after_giving[src] >= after_getting[dst]:
+            task = queue[position]
+            position += 1
+            if not move(task, src, dst):
+                kept.append(task)
+                continue
+            insort(tasks_of[dst], task)
+            for client, change in ((src, -1), (dst, 1)):
+                count[client] += change
+                after_giving[client] = (count[client] - 1) / capacity[client]
+                after_getting[client] = (count[client] + 1) / capacity[client]
+        if len(kept) == position:
+            return False
+        tasks_of[src] = kept + queue[position:]
+        return True
+
+    moved = True
+    while moved:
+        moved = False
+        least = min(after_getting)
+        for src in clients:
+            if after_giving[src] < least:
+                continue
+            gave = False
+            # What src can still give only shrinks while it gives, so this list has every partner it will find.
+            for dst in [d for d in clients if after_getting[d] <= after_giving[src]]:
+                if after_giving[src] >= after_getting[dst] and (may_move is None or may_move(src, dst)):
+                    gave |= give_from(src, dst)
+            if gave:
+                moved = True
+                least = min(after_getting)

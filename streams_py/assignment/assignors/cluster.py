@@ -1,0 +1,118 @@
+"""The working state of a placement: clients and stateful tasks as numbers.
+
+Numbers follow the ids' order (clients by process id, tasks by task id), so ascending numbers are ascending ids and the
+ids themselves are touched only on the way in and out. Everything here grows with the *copies* of tasks that exist,
+never with tasks times clients: 100,000 tasks on 1,000 clients are an ordinary input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.heap import Ordered as Key
+from streams_py.assignment.java_order import process_hash
+from streams_py.assignment.problem import AssignmentProblem, ClientInput
+
+__all__ = ["Cluster", "reported_lags"]
+
+
+class Cluster:
+    """Clients with their load, stateful tasks with their hosts.
+
+    ``count[c]`` = tasks of client c in either role; ``active[t]`` = a client or -1; ``standby[t]`` = set of clients
+    that is never iterated where order could show.
+    """
+
+    __slots__ = ("active", "capacity", "count", "hashes", "process_ids", "standby", "tasks", "uniform")
+
+    def __init__(self, process_ids: Sequence[ProcessId], capacity: Sequence[int], tasks: Sequence[TaskId]) -> None:
+        """Ids ascending, capacities at least 1."""
+        self.process_ids = process_ids
+        self.capacity = list(capacity)
+        self.tasks = tasks
+        self.count = [0] * len(process_ids)
+        self.active = [-1] * len(tasks)
+        self.standby: list[set[int]] = [set() for _ in tasks]
+        # With equal capacities, counts order clients exactly as loads do, and integers compare faster.
+        self.uniform = len(set(self.capacity)) <= 1
+        self.hashes: list[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.process_ids)
+
+    def key(self, client: int) -> Key:
+        """A client's place in the order by (load, process id): one comparable value that also names the client."""
+        if self.uniform:
+            return self.count[client] * len(self.process_ids) + client
+        return self.count[client] / self.capacity[client], client
+
+    def keys(self) -> list[Key]:
+        """Keys of all clients."""
+        return [self.key(client) for client in range(len(self.process_ids))]
+
+    def client_of(self, key: Key) -> int:
+        """The client that a key names."""
+        if isinstance(key, int):
+            return key % len(self.process_ids)
+        assert isinstance(key, tuple)
+        return int(key[1])
+
+    def load(self, client: int) -> float:
+        """Tasks per thread."""
+        return self.count[client] / self.capacity[client]
+
+    def holds(self, client: int, task: int) -> bool:
+        """Whether the client has the task in either role."""
+        return self.active[task] == client or client in self.standby[task]
+
+    def spread_hashes(self) -> list[int]:
+        """Hash of each process id as a Java hash table mixes it; computed once."""
+        if self.hashes is None:
+            raw = [process_hash(process_id) for process_id in self.process_ids]
+            self.hashes = [h ^ (h >> 16) for h in raw]
+        return self.hashes
+
+    def place_active(self, task: int, client: int) -> None:
+        """Make the client the active host of a task without one."""
+        self.active[task] = client
+        self.count[client] += 1
+
+    def place_standby(self, task: int, client: int) -> None:
+        """Add a standby; the client must not have the task."""
+        self.standby[task].add(client)
+        self.count[client] += 1
+
+    def active_lists(self) -> list[list[int]]:
+        """Active tasks of each client, ascending."""
+        lists: list[list[int]] = [[] for _ in self.process_ids]
+        for task, client in enumerate(self.active):
+            if client >= 0:
+                lists[client].append(task)
+        return lists
+
+    def standby_lists(self) -> list[list[int]]:
+        """Standby tasks of each client, ascending."""
+        lists: list[list[int]] = [[] for _ in self.process_ids]
+        for task, clients in enumerate(self.standby):
+            for client in clients:
+                lists[client].append(task)
+        return lists
+
+
+def reported_lags(
+    problem: AssignmentProblem, clients: Iterable[ClientInput], number_of: Mapping[TaskId, int]
+) -> list[dict[int, int] | None]:
+    """Per task number the lags of the clients (numbered in the given order) that reported the task, or None."""
+    reported: list[dict[int, int] | None] = [None] * len(number_of)
+    for client, given in enumerate(clients):
+        for task, lag in given.lags.items():
+            number = number_of.get(task)
+            if number is None:
+                continue
+            lags = reported[number]
+            if lags is None:
+                reported[number] = {client: lag}
+            else:
+                lags[client] = lag
+    return reported

@@ -1,0 +1,179 @@
+"""The high-availability assignor (KIP-441): Kafka Streams' default, and ours.
+
+Steps: stateful tasks go round robin over the clients and are balanced over threads; standbys are placed and balanced;
+that is the *desired* placement, which ignores where tasks were. Then movements make it bearable: clients that are not
+caught up warm up while a caught-up client does the work (:mod:`~streams_py.assignment.assignors.movements`). Last,
+stateless tasks fill up the least busy clients. With complete rack information KIP-925's optimiser exchanges tasks
+after each placement step.
+
+Decisions are those of Kafka Streams' ``HighAvailabilityTaskAssignor``, found without its tasks-times-clients tables:
+the work grows with the copies of tasks that exist.
+
+One deviation, on purpose: with a rack strategy configured, racks on all clients and no tags configured, the racks
+themselves act as the tag that standbys are spread over. Kafka documents that for ``client.rack`` and then does not
+pass the racks on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heapify, heapreplace
+from typing import Final
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.assignors.balance import balance_active, balance_standby
+from streams_py.assignment.assignors.cluster import Cluster, reported_lags
+from streams_py.assignment.assignors.movements import LagTable, MovementPlan
+from streams_py.assignment.configs import STRATEGY_NONE
+from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decision, MayMoveStandby, Note, Placement
+from streams_py.assignment.standby.default import assign_default_standbys
+from streams_py.assignment.standby.tag_aware import TagAwareStandbys
+
+__all__ = ["HighAvailabilityAssignor"]
+
+_TRAFFIC_COST: Final = 10
+_NON_OVERLAP_COST: Final = 1
+
+
+class HighAvailabilityAssignor:
+    """Decides one rebalance; see the module."""
+
+    def __init__(self, *, racks_as_tags: bool = True) -> None:
+        """``racks_as_tags=False`` turns the deviation off."""
+        self._racks_as_tags = racks_as_tags
+
+    def decide(self, problem: AssignmentProblem, *, tell_story: bool = False) -> Decision:
+        """Place all tasks. The order of clients and tasks in the problem does not matter."""
+        clients = sorted(problem.clients, key=lambda client: client.process_id)
+        if not clients:
+            return Decision({})
+        ends = problem.end_offset_sums
+        stateful = sorted(ends)
+        stateless = sorted(task for task in problem.tasks if task not in ends)
+        cluster = Cluster([c.process_id for c in clients], [c.capacity for c in clients], stateful)
+        place_actives(cluster)
+        optimise_actives(problem, cluster, stateful)
+        notes = self._place_standbys(problem, clients, cluster)
+        lags = LagTable(
+            reported_lags(problem, clients, {task: number for number, task in enumerate(stateful)}),
+            [ends[task] for task in stateful],
+            clients=len(clients),
+            acceptable=problem.configs.acceptable_recovery_lag,
+        )
+        plan = MovementPlan(cluster, lags, max_warmup_replicas=problem.configs.max_warmup_replicas)
+        movements = plan.run()
+        owners = place_stateless(cluster, stateless)
+        if problem.racks is not None and stateless:
+            owners = list(
+                problem.racks.optimise_active(
+                    stateless, cluster.process_ids, owners, traffic_cost=1, non_overlap_cost=0
+                )
+            )
+        return Decision(
+            placements(cluster, stateless, owners),
+            probing=movements > 0,
+            warmups=tuple((stateful[m.task], clients[m.dest].process_id) for m in plan.movements if m.warms_up),
+            notes=tuple(notes),
+        )
+
+    def _place_standbys(
+        self, problem: AssignmentProblem, clients: Sequence[ClientInput], cluster: Cluster
+    ) -> list[Note]:
+        configs = problem.configs
+        replicas = configs.num_standby_replicas
+        if replicas == 0:
+            return []
+        tasks = range(len(cluster.tasks))
+        tags = [client.tags for client in clients]
+        keys = configs.rack_aware_assignment_tags
+        if not keys and self._racks_as_tags and configs.rack_aware_assignment_strategy != STRATEGY_NONE:
+            racks = [client.rack for client in clients]
+            if all(racks):
+                keys, tags = ("rack",), [{"rack": rack or ""} for rack in racks]
+        may_move_task: MayMoveStandby | None = None
+        if keys:
+            tag_aware = TagAwareStandbys(cluster, tags, keys)
+            notes = tag_aware.assign(tasks, replicas)
+            balance_standby(cluster, tag_aware.may_move)
+            may_move_task = tag_aware.may_move_task
+        else:
+            notes = assign_default_standbys(cluster, tasks, replicas)
+            balance_standby(cluster, None)
+        optimise_standbys(problem, cluster, may_move_task)
+        return notes
+
+
+def place_actives(cluster: Cluster) -> None:
+    """Task number i goes to client i mod N; uneven threads are then balanced."""
+    size = len(cluster)
+    for task in range(len(cluster.tasks)):
+        cluster.place_active(task, task % size)
+    if not cluster.uniform:  # with equal capacities counts differ by at most one: nothing can move
+        balance_active(cluster)
+
+
+def optimise_actives(problem: AssignmentProblem, cluster: Cluster, tasks: Sequence[TaskId]) -> None:
+    """KIP-925 on the stateful actives."""
+    if problem.racks is None or not tasks:
+        return
+    traffic, non_overlap = _costs(problem)
+    new = problem.racks.optimise_active(
+        tasks, cluster.process_ids, cluster.active, traffic_cost=traffic, non_overlap_cost=non_overlap
+    )
+    cluster.active[:] = new
+
+
+def optimise_standbys(problem: AssignmentProblem, cluster: Cluster, may_move: MayMoveStandby | None) -> None:
+    """KIP-925 on the standbys."""
+    if problem.racks is None:
+        return
+    traffic, non_overlap = _costs(problem)
+    new = problem.racks.optimise_standby(
+        cluster.tasks,
+        cluster.process_ids,
+        cluster.active,
+        cluster.standby,
+        traffic_cost=traffic,
+        non_overlap_cost=non_overlap,
+        may_move=may_move,
+    )
+    cluster.standby[:] = [set(hosts) for hosts in new]
+
+
+def _costs(problem: AssignmentProblem) -> tuple[int, int]:
+    configs = problem.configs
+    traffic, non_overlap = configs.rack_aware_traffic_cost, configs.rack_aware_non_overlap_cost
+    return (_TRAFFIC_COST if traffic is None else traffic, _NON_OVERLAP_COST if non_overlap is None else non_overlap)
+
+
+def place_stateless(cluster: Cluster, tasks: Sequence[TaskId]) -> list[int]:
+    """Client of each stateless task: the one with the fewest actives per thread, then the lowest id."""
+    if not tasks:
+        return []
+    actives = [0] * len(cluster)
+    for client in cluster.active:
+        actives[client] += 1
+    heap = [(count / capacity, client) for client, (count, capacity) in enumerate(zip(actives, cluster.capacity))]
+    heapify(heap)
+    owners = []
+    for _ in tasks:
+        client = heap[0][1]
+        owners.append(client)
+        actives[client] += 1
+        heapreplace(heap, (actives[client] / cluster.capacity[client], client))
+    return owners
+
+
+def placements(cluster: Cluster, stateless: Sequence[TaskId], owners: Sequence[int]) -> dict[ProcessId, Placement]:
+    """Lists of ids per client; appended in task order, so they are ascending without a sort."""
+    result = [Placement([], []) for _ in range(len(cluster))]
+    for task, client, hosts in zip(cluster.tasks, cluster.active, cluster.standby):
+        result[client].active.append(task)
+        for host in hosts:
+            result[host].standby.append(task)
+    for task, client in zip(stateless, owners):
+        result[client].active.append(task)
+    if stateless:
+        for placement in result:
+            placement.active.sort()
+    return dict(zip(cluster.process_ids, result))

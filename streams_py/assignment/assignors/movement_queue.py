@@ -1,0 +1,269 @@
+"""The queue that picks who takes over a task, without running the queue.
+
+Kafka Streams keeps all clients in a binary heap, least loaded first (``ConstrainedPrioritySet``). ``poll(task)`` takes
+clients out until one qualifies, puts the others back *in hash order*, and the winner and the task's previous host are
+put back after their loads changed. Half of all clients go through the heap for every movement.
+
+The winner is almost always simply the least of the few candidates, so the heap need not exist. Almost: the previous
+host's load changes *while it is inside*, so for a moment the heap may be out of order, and a later poll may meet
+clients in another order than that of their keys. This class tracks how far the disorder can reach, as disjoint closed
+intervals of keys in which the order is *doubtful*:
+
+* If an array is a heap once the keys of each doubtful interval are merged into one, every later push, pop or remove
+  with the exact keys keeps it so, and pops come out in merged order. Hence a poll is decided by keys alone unless its
+  least candidate shares a doubtful interval with another candidate.
+* A poll without candidates takes everything out and puts it back: no doubt is left. A poll with a winner does so for
+  everything below the winner.
+* A changed key makes an interval doubtful only as far as the keys it was compared with while stale.
+* The disorder needs the previous host on the path from the last slot to the root, two levels up or more. The clients
+  that the poll just put back fill the last slots; if they are enough, the top of that path holds only smaller keys
+  (``enough_pushes``).
+
+When keys cannot decide, the array is built after all: from the last point at which its shape is known, by replaying
+what happened since, with the literal moves of :mod:`streams_py.assignment.heap`. While an array is in order and its
+keys are distinct, :mod:`heapq` makes the same array faster; out of order it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum
+from functools import lru_cache
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from streams_py.assignment.heap import Ordered as Key
+from streams_py.assignment.heap import is_heap, remove_at
+from streams_py.assignment.java_order import table_buckets
+
+__all__ = ["MovementQueue", "enough_pushes"]
+
+
+class _Shape(Enum):
+    """How the array looked at the last known point."""
+
+    CLIENT_ORDER = "pushed in client order"
+    DRAINED = "pushed in hash order after a drain"
+    ARRAY = "given"
+
+
+class _Won(NamedTuple):
+    client: int
+
+
+class _Drained(NamedTuple):
+    pass
+
+
+class _PutBack(NamedTuple):
+    src: int
+    src_key: Key
+    dest: int
+    dest_key: Key
+    polled: bool
+
+
+class MovementQueue:
+    """All clients, ordered by keys that change as tasks move.
+
+    Between two movements every client is a member. A movement is: ``poll`` one or more times, then ``put_back``.
+    """
+
+    def __init__(self, keys: list[Key], client_of: Callable[[Key], int], spread_hashes: Sequence[int]) -> None:
+        """``keys[c]`` is distinct for each client; the list is owned by the queue from now on."""
+        self.keys = keys
+        self.doubtful: list[tuple[Key, Key]] = []
+        self.arrays_built = 0
+        self._client_of = client_of
+        self._hashes = spread_hashes
+        self._enough = enough_pushes(len(keys))
+        self._log: list[_Won | _Drained | _PutBack] = []
+        self._shape = _Shape.CLIENT_ORDER
+        self._point_keys = list(keys)
+        self._point_array: list[Key] = []
+
+    def poll(self, candidates: Collection[int]) -> int | None:
+        """The candidate that the heap would yield first; None when there is none. The winner is out until put back."""
+        keys, doubtful = self.keys, self.doubtful
+        if not candidates:
+            self._drain()
+            return None
+        winner = min(candidates, key=keys.__getitem__)
+        key = keys[winner]
+        for low, high in doubtful:
+            if low <= key <= high and sum(low <= keys[c] <= high for c in candidates) > 1:
+                return self._poll_literally(candidates)
+        if doubtful:
+            self.doubtful = [interval for interval in doubtful if not interval[1] < key]
+        self._log.append(_Won(winner))
+        return winner
+
+    def put_back(self, src: int, src_key: Key, dest: int, dest_key: Key, *, polled: bool) -> None:
+        """A task went from ``dest`` to ``src``; both have new keys. ``polled``: src was the last poll's winner."""
+        keys = self.keys
+        old_src, old_dest = keys[src], keys[dest]
+        if dest_key != old_dest:
+            if old_dest < dest_key:
+                self._doubt(old_dest, dest_key)
+            elif not polled:
+                self._doubt(dest_key, old_dest)
+            elif dest_key < src_key < old_dest and not self._harmless(old_src):
+                self._doubt(src_key, old_dest)
+        self._log.append(_PutBack(src, src_key, dest, dest_key, polled))
+        keys[src], keys[dest] = src_key, dest_key
+
+    def _harmless(self, src_key: Key) -> bool:
+        """Whether the poll put back so many smaller clients that a stale key cannot have been met."""
+        if self.doubtful and not src_key < self.doubtful[0][0]:
+            return False
+        return sum(key < src_key for key in self.keys) >= self._enough
+
+    def _doubt(self, low: Key, high: Key) -> None:
+        apart = []
+        for interval in self.doubtful:
+            if interval[1] < low or high < interval[0]:
+                apart.append(interval)
+            else:
+                low = interval[0] if interval[0] < low else low
+                high = interval[1] if high < interval[1] else high
+        apart.append((low, high))
+        apart.sort()
+        self.doubtful = apart
+
+    def _drain(self) -> None:
+        if self.doubtful:
+            # The order in which clients of one hash bucket came out is unknown: the doubt is gone, not the history.
+            self._log.append(_Drained())
+            self.doubtful = []
+        else:
+            self._log.clear()
+            self._shape = _Shape.DRAINED
+            self._point_keys = list(self.keys)
+
+    # -- the literal array -----------------------------------------------------------------------------------
+
+    def _poll_literally(self, candidates: Collection[int]) -> int:
+        self.arrays_built += 1
+        replay = _Replay(self._array_at_point(), self._point_keys, self._client_of, self._hashes)
+        for step in self._log:
+            match step:
+                case _Won(client):
+                    replay.poll((client,))
+                case _Drained():
+                    replay.poll(())
+                case _PutBack():
+                    replay.put_back(step)
+        wanted = candidates if isinstance(candidates, set) else set(candidates)
+        winner = replay.poll(wanted)
+        assert winner is not None
+        self._log.clear()
+        self._shape = _Shape.ARRAY
+        self._point_array, self._point_keys = list(replay.array), list(self.keys)
+        key = self.keys[winner]
+        if replay.in_order:
+            self.doubtful = []
+        else:
+            self.doubtful = [interval for interval in self.doubtful if not interval[1] < key]
+        return winner
+
+    def _array_at_point(self) -> list[Key]:
+        if self._shape is _Shape.ARRAY:
+            return list(self._point_array)
+        array: list[Key] = []
+        keys = self._point_keys
+        if self._shape is _Shape.DRAINED:
+            keys = _in_hash_order(sorted(keys), self._client_of, self._hashes)
+        for key in keys:
+            heappush(array, key)
+        return array
+
+
+class _Replay:
+    """The array itself, holding keys; a key names its client."""
+
+    def __init__(
+        self, array: list[Key], keys: list[Key], client_of: Callable[[Key], int], hashes: Sequence[int]
+    ) -> None:
+        self.array = array
+        self.in_order = is_heap(array)
+        self._keys = list(keys)
+        self._client_of = client_of
+        self._hashes = hashes
+
+    def poll(self, wanted: Collection[int]) -> int | None:
+        """Pop until a wanted client comes; put the others back in hash order."""
+        array, client_of = self.array, self._client_of
+        rejected: list[Key] = []
+        winner = None
+        if not wanted and self.in_order:
+            rejected = sorted(array)
+            array.clear()
+        while array:
+            if self.in_order:
+                key = heappop(array)
+            else:
+                key = array[0]
+                remove_at(array, 0)
+            if client_of(key) in wanted:
+                winner = client_of(key)
+                break
+            rejected.append(key)
+        for key in _in_hash_order(rejected, client_of, self._hashes):
+            heappush(array, key)
+        self.in_order = self.in_order or is_heap(array)
+        return winner
+
+    def put_back(self, step: _PutBack) -> None:
+        array, keys = self.array, self._keys
+        array[array.index(keys[step.dest])] = step.dest_key  # its load changed while it was inside
+        if not step.polled:
+            remove_at(array, array.index(keys[step.src]))
+        heappush(array, step.src_key)
+        remove_at(array, array.index(step.dest_key))
+        heappush(array, step.dest_key)
+        if not self.in_order or step.dest_key != keys[step.dest]:
+            self.in_order = is_heap(array)
+        keys[step.src], keys[step.dest] = step.src_key, step.dest_key
+
+
+def _in_hash_order(keys: list[Key], client_of: Callable[[Key], int], spread_hashes: Sequence[int]) -> list[Key]:
+    """Keys as a Java hash set of their clients, filled in the given order, iterates them."""
+    hashes = [spread_hashes[client_of(key)] for key in keys]
+    last = table_buckets(hashes) - 1
+    buckets = [h & last for h in hashes]
+    return [keys[i] for i in sorted(range(len(keys)), key=buckets.__getitem__)]
+
+
+@lru_cache(maxsize=64)
+def enough_pushes(size: int) -> int:
+    """How many smaller clients, put back just before, keep a stale key out of the way in a heap of this size.
+
+    They went into the slots before the last one, in slot order. Each of them whose path to the root shares the next
+    unproven node with the path of the last slot proves that node smaller; all but the two lowest levels are needed.
+    """
+    last = size  # slots counted from 1, so that a slot's path is its binary prefixes
+    depth = last.bit_length() - 1
+    needed = depth - 2
+
+    def proves(pushes: int) -> bool:
+        proven = 0
+        for slot in range(last - pushes, last):
+            shift = max(last.bit_length(), slot.bit_length())
+            a, b = last << (shift - last.bit_length()), slot << (shift - slot.bit_length())
+            shared = shift - (a ^ b).bit_length() - 1  # depth of the lowest node on both paths
+            if proven <= shared:
+                proven += 1
+                if proven >= needed:
+                    return True
+        return proven >= needed
+
+    low, high = 0, max(0, size - 1)
+    if not proves(high):
+        return size
+    while low < high:
+        middle = (low + high) // 2
+        if proves(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low

@@ -1,0 +1,111 @@
+"""A binary heap with exactly the element moves of Java's ``PriorityQueue``, and with live keys.
+
+Two structures of Kafka Streams' high-availability assignor are array heaps in which equal keys, or keys that changed
+while their element was inside, reach the result. Neither a sorted container nor :mod:`heapq` gives the same answers
+there: ``heapq`` sinks an element to the bottom and lets it rise again, Java stops as soon as the element fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+__all__ = ["BinaryHeap", "Ordered", "Sortable", "is_heap", "remove_at", "rise", "sink"]
+
+
+class Sortable(Protocol):
+    """What a heap compares. Any: comparing with its own kind is the caller's affair, as in ``sorted``."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+class Ordered(Sortable, Protocol):
+    """A key that can also be tested against an interval."""
+
+    def __le__(self, other: Any, /) -> bool: ...
+
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Sortable)
+
+
+def rise(array: list[K], slot: int) -> None:
+    """Swap the element up while it is strictly smaller than its parent."""
+    x = array[slot]
+    while slot > 0:
+        parent = (slot - 1) >> 1
+        if not x < array[parent]:
+            break
+        array[slot] = array[parent]
+        slot = parent
+    array[slot] = x
+
+
+def sink(array: list[K], slot: int) -> bool:
+    """Swap the element down while its smaller child (left on a tie) is strictly smaller; whether it moved."""
+    x, start, size = array[slot], slot, len(array)
+    while (child := 2 * slot + 1) < size:
+        right = child + 1
+        if right < size and array[right] < array[child]:
+            child = right
+        if not array[child] < x:
+            break
+        array[slot] = array[child]
+        slot = child
+    array[slot] = x
+    return slot != start
+
+
+def remove_at(array: list[K], slot: int) -> None:
+    """Take the element in a slot out; the last element of the array fills the gap."""
+    last = array.pop()
+    if slot == len(array):
+        return
+    array[slot] = last
+    if not sink(array, slot):
+        rise(array, slot)
+
+
+def is_heap(array: Sequence[K]) -> bool:
+    """Whether no element is smaller than its parent."""
+    return all(not array[slot] < array[(slot - 1) >> 1] for slot in range(1, len(array)))
+
+
+class BinaryHeap(Generic[T]):
+    """The heap over elements whose key is computed anew at every comparison."""
+
+    def __init__(self, key: Callable[[T], Sortable]) -> None:
+        self._array: list[_Live[T]] = []
+        self._key = key
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def push(self, element: T) -> None:
+        self._array.append(_Live(element, self._key))
+        rise(self._array, len(self._array) - 1)
+
+    def pop(self) -> T:
+        """The element in slot 0; IndexError when empty."""
+        first = self._array[0]
+        remove_at(self._array, 0)
+        return first.element
+
+    def remove(self, element: T) -> None:
+        """Take out the lowest slot that holds ``element``; ValueError when there is none."""
+        for slot, live in enumerate(self._array):
+            if live.element == element:
+                remove_at(self._array, slot)
+                return
+        raise ValueError(f"{element!r} is not in the heap")
+
+
+class _Live(Generic[T]):
+    __slots__ = ("element", "key")
+
+    def __init__(self, element: T, key: Callable[[T], Sortable]) -> None:
+        self.element = element
+        self.key = key
+
+    def __lt__(self, other: _Live[T]) -> bool:
+        return self.key(self.element) < other.key(other.element)

@@ -1,0 +1,115 @@
+"""The iteration order of Java's hash maps and sets, for the few decisions that depend on it.
+
+Several of Kafka Streams' placement rules walk a ``HashMap`` or ``HashSet`` of task or process ids, and the first hit
+wins. That order is not random: the hash codes of these ids are fixed by their classes, and so is the table. A Python
+leader that walks in the same order gives the same tasks to the same clients as a Java leader of the same group, which
+is what lets leadership move between them.
+
+The table: a power of two of buckets; a new key goes to the end of its bucket's chain; the table doubles when it is more
+than three quarters full, chains keeping their order; iteration walks the buckets. So the final order is a stable
+sort by bucket, and only the number of buckets needs care (early doubling when a chain gets its ninth key in a table
+below 64 buckets). Java turns longer chains in larger tables into trees; that takes nine ids with one full hash and is
+not mirrored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Final, TypeVar
+
+from streams_protocol.types import ProcessId, TaskId
+
+__all__ = [
+    "DEFAULT_BUCKETS",
+    "HashSizing",
+    "in_hash_order",
+    "process_hash",
+    "set_copy_buckets",
+    "string_hash",
+    "table_buckets",
+    "task_hash",
+]
+
+K = TypeVar("K")
+
+DEFAULT_BUCKETS: Final = 16
+_MASK: Final = 0xFFFFFFFF
+_CHAIN_MAX: Final = 8
+_TREE_BUCKETS_MIN: Final = 64
+
+
+class HashSizing(Enum):
+    """Which JDK's rule sizes a table that is copied from a collection; the two differ for few sizes only."""
+
+    JDK_18_AND_OLDER = "jdk<=18"
+    JDK_19_AND_NEWER = "jdk>=19"
+
+
+def string_hash(text: str) -> int:
+    """Java's ``String.hashCode`` as an unsigned 32-bit number."""
+    h = 0
+    if text.isascii():
+        for char in text:
+            h = (31 * h + ord(char)) & _MASK
+        return h
+    units = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(units), 2):
+        h = (31 * h + (units[i] << 8 | units[i + 1])) & _MASK
+    return h
+
+
+def task_hash(task: TaskId) -> int:
+    """Kafka Streams' ``TaskId.hashCode`` as an unsigned 32-bit number."""
+    name = string_hash(task.name) if task.name else 0
+    return (((31 + task.subtopology) * 31 + task.partition) * 31 + name) & _MASK
+
+
+def process_hash(process_id: ProcessId) -> int:
+    """Java's ``UUID.hashCode`` as an unsigned 32-bit number."""
+    x = process_id.high ^ process_id.low
+    return ((x >> 32) ^ x) & _MASK
+
+
+def in_hash_order(keys: Iterable[K], hash_of: Callable[[K], int], *, buckets: int = DEFAULT_BUCKETS) -> list[K]:
+    """Distinct keys, given in insertion order, as a Java hash table that started with ``buckets`` iterates them."""
+    hashed = []
+    for key in keys:
+        h = hash_of(key)
+        hashed.append((h ^ (h >> 16), key))
+    last = table_buckets([h for h, _ in hashed], buckets) - 1
+    hashed.sort(key=lambda pair: pair[0] & last)
+    return [key for _, key in hashed]
+
+
+def table_buckets(spread_hashes: list[int], buckets: int = DEFAULT_BUCKETS) -> int:
+    """Number of buckets after inserting keys of these (already spread) hashes, in this order."""
+    size, inserted = 0, iter(spread_hashes)
+    while buckets < _TREE_BUCKETS_MIN:  # only here can a long chain double the table
+        chains: dict[int, int] = {}
+        for h in spread_hashes[:size]:
+            chains[h & (buckets - 1)] = chains.get(h & (buckets - 1), 0) + 1
+        for h in inserted:
+            bucket = h & (buckets - 1)
+            chains[bucket] = chains.get(bucket, 0) + 1
+            size += 1
+            doublings = (chains[bucket] > _CHAIN_MAX and buckets < _TREE_BUCKETS_MIN) + 0
+            if size > 0.75 * (buckets << doublings):
+                doublings += 1
+            if doublings:
+                buckets <<= doublings
+                break
+        else:
+            return buckets
+    while len(spread_hashes) > 0.75 * buckets:
+        buckets *= 2
+    return buckets
+
+
+def set_copy_buckets(size: int, sizing: HashSizing) -> int:
+    """Initial buckets of a hash set that is copied from a collection of ``size`` elements."""
+    if sizing is HashSizing.JDK_18_AND_OLDER:
+        wanted = max(4 * size // 3 + 1, DEFAULT_BUCKETS)
+    else:
+        wanted = max(-(-4 * size // 3), DEFAULT_BUCKETS)
+    return 1 << (wanted - 1).bit_length()

@@ -1,0 +1,190 @@
+"""What a built-in assignor is given and what it answers, as plain values.
+
+The group leader builds an :class:`AssignmentProblem` from the members' subscriptions; a built-in assignor turns it into
+a :class:`Decision`; nothing else passes between them. KIP-924's ``ApplicationState`` is a view over the same problem.
+
+Lags are *sparse*. Kafka Streams fills a table of every stateful task times every client; but a client that reported
+nothing about a task lags by the whole changelog, which is one number per task. So a client lists only the tasks it
+reported, and the shared sums stand in ``end_offset_sums``, whose keys are at the same time the definition of
+"stateful" here: tasks with a changelog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from streams_protocol.types import HostInfo, ProcessId, TaskId
+from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.assignment.java_order import HashSizing
+from streams_py.errors import IllegalStateError
+
+if TYPE_CHECKING:
+    from streams_py.assignment.story import TaskStory
+
+__all__ = [
+    "LATEST_OFFSET",
+    "UNKNOWN_OFFSET_SUM",
+    "AssignmentProblem",
+    "BuiltInAssignor",
+    "ClientInput",
+    "Decision",
+    "MayMoveStandby",
+    "Note",
+    "NoteKind",
+    "Placement",
+    "RackOptimiser",
+    "lag_from_offsets",
+]
+
+LATEST_OFFSET: Final = -2
+"""In place of an offset sum or a lag: the task is running as active here."""
+UNKNOWN_OFFSET_SUM: Final = -3
+"""In place of an offset sum or a lag: not known."""
+
+
+def lag_from_offsets(offset_sum: int, end_offset_sum: int) -> int:
+    """Lag, in records, of a client that reported ``offset_sum`` of a task whose changelogs end at ``end_offset_sum``.
+
+    An offset beyond the end means that the local state cannot be trusted: the lag is then the whole changelog. With an
+    unknown end (-3) that makes every reported offset an unknown lag.
+    """
+    if offset_sum in (LATEST_OFFSET, UNKNOWN_OFFSET_SUM):
+        return offset_sum
+    return end_offset_sum if end_offset_sum < offset_sum else end_offset_sum - offset_sum
+
+
+@dataclass(frozen=True, slots=True)
+class ClientInput:
+    """One application instance (process) of the group.
+
+    ``capacity`` is its number of member consumers, at least 1. ``lags`` holds stateful tasks the client reported;
+    a stateful task not in it lags by its end-offset sum. Previous tasks are ascending and may name tasks that no
+    longer exist. ``consumer_tasks`` lists, by consumer, the previous stateful tasks it reported.
+    """
+
+    process_id: ProcessId
+    capacity: int = 1
+    tags: Mapping[str, str] = field(default_factory=dict)
+    rack: str | None = None
+    previous_active: Sequence[TaskId] = ()
+    previous_standby: Sequence[TaskId] = ()
+    lags: Mapping[TaskId, int] = field(default_factory=dict)
+    consumers: Sequence[str] = ()
+    consumer_tasks: Mapping[str, Collection[TaskId]] = field(default_factory=dict)
+    host: HostInfo | None = None
+
+    def __post_init__(self) -> None:
+        if self.capacity < 1:
+            raise IllegalStateError(f"client {self.process_id} has capacity {self.capacity}; it must be at least 1")
+
+
+# (source client, destination client, task) -> allowed; clients and tasks by their numbers in the call's sequences.
+MayMoveStandby = Callable[[int, int, int], bool]
+
+
+class RackOptimiser(Protocol):
+    """KIP-925's optimiser as the built-in assignors call it; present only when all rack information is complete.
+
+    Tasks and clients are ascending; owners are positions in ``clients``. Every call keeps each client's count.
+    """
+
+    def optimise_active(
+        self,
+        tasks: Sequence[TaskId],
+        clients: Sequence[ProcessId],
+        owners: Sequence[int],
+        *,
+        traffic_cost: int,
+        non_overlap_cost: int,
+    ) -> Sequence[int]:
+        """New owner of each task; ``owners`` itself is left alone."""
+
+    def optimise_standby(
+        self,
+        tasks: Sequence[TaskId],
+        clients: Sequence[ProcessId],
+        actives: Sequence[int],
+        standbys: Sequence[Collection[int]],
+        *,
+        traffic_cost: int,
+        non_overlap_cost: int,
+        may_move: MayMoveStandby | None,
+    ) -> Sequence[Collection[int]]:
+        """New standby hosts of each task (stateful tasks only); None as ``may_move`` allows everything.
+
+        ``may_move`` answers for the placement as it was when the call began.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentProblem:
+    """Input of a built-in assignor.
+
+    The high-availability assignor sorts everything first. The sticky assignors depend on the order of ``clients``,
+    ``tasks`` and ``end_offset_sums``, which is the insertion order of Kafka Streams' containers.
+    """
+
+    clients: Sequence[ClientInput]
+    tasks: Collection[TaskId]
+    end_offset_sums: Mapping[TaskId, int]
+    configs: AssignmentConfigs = field(default_factory=AssignmentConfigs)
+    racks: RackOptimiser | None = None
+    hash_sizing: HashSizing = HashSizing.JDK_19_AND_NEWER
+
+    def __post_init__(self) -> None:
+        if len({client.process_id for client in self.clients}) != len(self.clients):
+            raise IllegalStateError("two clients have the same process id")
+
+    def lag(self, client: ClientInput, task: TaskId) -> int:
+        """Lag in records of a stateful task on a client; KeyError for a task without changelog."""
+        found = client.lags.get(task)
+        return self.end_offset_sums[task] if found is None else found
+
+
+class Placement(NamedTuple):
+    """Tasks of one client, each list ascending. Warm-ups are among the standbys."""
+
+    active: list[TaskId]
+    standby: list[TaskId]
+
+
+class NoteKind:
+    """What a :class:`Note` is about."""
+
+    NOT_ENOUGH_CLIENTS: Final = "not enough clients"
+    TAGS_RELAXED: Final = "tags relaxed"
+    TAG_NOT_CONFIGURED: Final = "tag not configured"
+
+
+class Note(NamedTuple):
+    """Something the operator should hear about; ``text`` is the sentence for the log."""
+
+    kind: str
+    task: TaskId | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Answer of an assignor: every client of the problem has a placement, possibly an empty one.
+
+    ``probing`` asks for another rebalance after the probing interval. ``followup_deadlines`` are absolute instants
+    that a public assignor attached to single clients. ``warmups`` are extra copies placed by this decision.
+    """
+
+    placements: Mapping[ProcessId, Placement]
+    probing: bool = False
+    followup_deadlines: Mapping[ProcessId, datetime] = field(default_factory=dict)
+    warmups: tuple[tuple[TaskId, ProcessId], ...] = ()
+    notes: tuple[Note, ...] = ()
+    story: Mapping[TaskId, TaskStory] = field(default_factory=dict)
+
+
+class BuiltInAssignor(Protocol):
+    """A built-in assignor. A fresh instance decides one rebalance; it keeps nothing between calls."""
+
+    def decide(self, problem: AssignmentProblem, *, tell_story: bool = False) -> Decision:
+        """Place all tasks. ``tell_story`` also records why each task is where it is."""

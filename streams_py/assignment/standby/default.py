@@ -1,0 +1,55 @@
+"""Standby placement by load alone (Kafka Streams' ``DefaultStandbyTaskAssignor``).
+
+Task after task, each standby goes to the least loaded client without the task; ties go to the lowest process id.
+Whoever gets one is put back with its new load before the next task. Not balanced by itself: the high-availability
+assignor balances afterwards.
+
+No client's load changes while it waits in the queue, so the order is total and any priority queue finds the same
+clients as Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+from streams_py.assignment.assignors.cluster import Cluster
+from streams_py.assignment.problem import Note, NoteKind
+
+__all__ = ["assign_default_standbys", "fill_by_load"]
+
+
+def assign_default_standbys(cluster: Cluster, tasks: Iterable[int], replicas: int) -> list[Note]:
+    """Give each task, in the given order, ``replicas`` standbys if enough clients lack it."""
+    return fill_by_load(cluster, ((task, replicas) for task in tasks), replicas)
+
+
+def fill_by_load(cluster: Cluster, remaining: Iterable[tuple[int, int]], replicas: int) -> list[Note]:
+    """Place the given number of standbys for each (task, number); notes for tasks that could not get all of them."""
+    notes: list[Note] = []
+    queue = cluster.keys()
+    heapify(queue)
+    for task, missing in remaining:
+        aside: list[int] = []  # clients that have the task: they could not be chosen again for it anyway
+        while missing > 0 and queue:
+            client = cluster.client_of(heappop(queue))
+            if not cluster.holds(client, task):
+                cluster.place_standby(task, client)
+                missing -= 1
+            aside.append(client)
+        for client in aside:
+            heappush(queue, cluster.key(client))
+        if missing > 0:
+            notes.append(not_enough_clients(cluster, task, missing, replicas))
+    return notes
+
+
+def not_enough_clients(cluster: Cluster, task: int, missing: int, replicas: int) -> Note:
+    """The warning for standbys that no client is left for."""
+    name = cluster.tasks[task]
+    return Note(
+        NoteKind.NOT_ENOUGH_CLIENTS,
+        name,
+        f"cannot place {missing} of {replicas} standby replicas of task {name}: every client has the task already; "
+        f"start more application instances or lower num.standby.replicas",
+    )

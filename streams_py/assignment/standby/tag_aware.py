@@ -1,0 +1,190 @@
+"""Standby placement over client tags (KIP-708, Kafka Streams' ``ClientTagAwareStandbyTaskAssignor``).
+
+Copies of a task should differ in every configured tag (zone, cluster, ...). For each task with an active host, standbys
+are placed one by one on the least loaded client that shares no configured (key, value) with a host placed so far. A
+key whose distinct values are all used up stops counting. Whatever does not fit waits until every task had its
+first attempt, and then goes to the least loaded clients, tags ignored, in the order of a Java hash map of task ids.
+
+Clients fall into classes that block alike, one heap for each class and one over the heaps' minima, so that a zone
+that is idle and blocked is stepped over as a whole. A (key, value) that only one client carries makes no class of its
+own: it can only block a client that has the task anyway.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from streams_py.assignment.assignors.cluster import Cluster
+from streams_py.assignment.heap import Ordered as Key
+from streams_py.assignment.java_order import in_hash_order, task_hash
+from streams_py.assignment.problem import Note, NoteKind
+from streams_py.assignment.standby.default import fill_by_load
+
+__all__ = ["TagAwareStandbys"]
+
+_FIRST_HOSTS: Final = 1  # the active
+
+
+class TagAwareStandbys:
+    """Places standbys in one cluster, and tells which later movements keep them spread."""
+
+    def __init__(self, cluster: Cluster, tags: Sequence[Mapping[str, str]], keys: Sequence[str]) -> None:
+        """``tags[c]`` are all tags of client c; ``keys`` the configured ones."""
+        self._cluster = cluster
+        self._tags = tags
+        self._keys = tuple(keys)
+        self._pairs = [frozenset(own.items()) for own in tags]
+        self._values = [[own.get(key) for key in self._keys] for own in tags]
+        self._distinct = [len({v for v in column if v is not None}) for column in _columns(self._values, self._keys)]
+        self._notes: list[Note] = []
+        self._noted_keys: set[str] = set()
+
+    # -- placement -------------------------------------------------------------------------------------------
+
+    def assign(self, tasks: Sequence[int], replicas: int) -> list[Note]:
+        """Place standbys of the tasks, in the given order.
+
+        As in Kafka, asking for 0 replicas still places one for each task with an active host.
+        """
+        cluster = self._cluster
+        classes = _ClientClasses(cluster, self._values)
+        remaining: dict[int, int] = {}
+        for task in tasks:
+            left = replicas
+            if cluster.active[task] >= 0:
+                left = self._spread(task, replicas, classes)
+                if left > 0:
+                    self._notes.append(self._relaxed(task, left, replicas))
+            if left > 0:
+                remaining[task] = left
+        if remaining:
+            order = in_hash_order(tasks, lambda task: task_hash(cluster.tasks[task]))
+            queue = ((task, remaining[task]) for task in order if task in remaining)
+            self._notes.extend(fill_by_load(cluster, queue, replicas))
+        return self._notes
+
+    def _spread(self, task: int, replicas: int, classes: _ClientClasses) -> int:
+        """First attempt for one task; the number of standbys left to place."""
+        cluster = self._cluster
+        blocked: list[set[str]] = [set() for _ in self._keys]
+        used, left, last = _FIRST_HOSTS, replicas, cluster.active[task]
+        while True:
+            for position, value in enumerate(self._values[last]):
+                if value is None:
+                    continue
+                if self._distinct[position] <= used:
+                    blocked[position].clear()
+                else:
+                    blocked[position].add(value)
+            self._note_unconfigured(last)
+            client = classes.take_least(task, blocked)
+            if client is None:
+                break
+            used += 1
+            left -= 1
+            cluster.place_standby(task, client)
+            last = client
+            if left <= 0:
+                break
+        classes.put_back()
+        return left
+
+    # -- movement rules --------------------------------------------------------------------------------------
+
+    def may_move(self, src: int, dst: int) -> bool:
+        """Whether any standby may go from src to dst: dst has every tag of src, configured or not."""
+        return self._pairs[src] <= self._pairs[dst]
+
+    def may_move_task(self, src: int, dst: int, task: int) -> bool:
+        """Whether the copies of a task would have at least as many distinct tags after a move from src to dst."""
+        cluster = self._cluster
+        others: set[tuple[str, str]] = set()
+        for host in (cluster.active[task], *cluster.standby[task]):
+            if host >= 0 and host not in (src, dst):
+                others |= self._pairs[host]
+        return len(others | self._pairs[dst]) >= len(others | self._pairs[src])
+
+    # -- notes -----------------------------------------------------------------------------------------------
+
+    def _relaxed(self, task: int, left: int, replicas: int) -> Note:
+        cluster = self._cluster
+        name = cluster.tasks[task]
+        return Note(
+            NoteKind.TAGS_RELAXED,
+            name,
+            f"cannot place {left} of {replicas} standby replicas of task {name} on clients that differ in the tags "
+            f"{list(self._keys)} from its active client (tags {dict(self._tags[cluster.active[task]])}); "
+            f"they go to the least loaded clients",
+        )
+
+    def _note_unconfigured(self, client: int) -> None:
+        for key in self._tags[client]:
+            if key not in self._keys and key not in self._noted_keys:
+                self._noted_keys.add(key)
+                text = f"client tag {key!r} is not used: rack.aware.assignment.tags lists {list(self._keys)}"
+                self._notes.append(Note(NoteKind.TAG_NOT_CONFIGURED, None, text))
+
+
+def _columns(values: list[list[str | None]], keys: Sequence[str]) -> list[list[str | None]]:
+    return [[row[position] for row in values] for position in range(len(keys))]
+
+
+class _ClientClasses:
+    """All clients, least loaded first, by class; classes can be passed over."""
+
+    def __init__(self, cluster: Cluster, values: list[list[str | None]]) -> None:
+        self._cluster = cluster
+        carriers = Counter((position, v) for row in values for position, v in enumerate(row))
+        numbers: dict[tuple[str | None, ...], int] = {}
+        self._class_of: list[int] = []
+        for row in values:
+            shared = tuple(v if v is not None and carriers[position, v] > 1 else None for position, v in enumerate(row))
+            self._class_of.append(numbers.setdefault(shared, len(numbers)))
+        self._values = list(numbers)
+        self._heaps: list[list[Key]] = [[] for _ in numbers]
+        for client, key in enumerate(cluster.keys()):
+            self._heaps[self._class_of[client]].append(key)
+        for heap in self._heaps:
+            heapify(heap)
+        # Minima of the heaps; entries that are no longer a minimum are dropped when seen.
+        self._tops: list[tuple[Key, int]] = [(heap[0], number) for number, heap in enumerate(self._heaps)]
+        heapify(self._tops)
+        self._out: list[int] = []
+
+    def take_least(self, task: int, blocked: Sequence[set[str]]) -> int | None:
+        """Take out the least loaded client without the task whose class shares no blocked value."""
+        cluster, tops = self._cluster, self._tops
+        passed_over: list[tuple[Key, int]] = []
+        winner = None
+        while tops and winner is None:
+            top = heappop(tops)
+            key, number = top
+            heap = self._heaps[number]
+            if not heap or heap[0] != key:
+                continue
+            if any(v in values for v, values in zip(self._values[number], blocked)):
+                passed_over.append(top)
+                continue
+            heappop(heap)
+            if heap:
+                heappush(tops, (heap[0], number))
+            client = cluster.client_of(key)
+            self._out.append(client)
+            if not cluster.holds(client, task):
+                winner = client
+        for top in passed_over:
+            heappush(tops, top)
+        return winner
+
+    def put_back(self) -> None:
+        """Return everybody taken out, with their loads of now."""
+        for client in self._out:
+            key, number = self._cluster.key(client), self._class_of[client]
+            heap = self._heaps[number]
+            heappush(heap, key)
+            if heap[0] == key:
+                heappush(self._tops, (key, number))
+        self._out.clear()

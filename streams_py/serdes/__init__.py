@@ -1,0 +1,53 @@
+"""Serdes: how keys and values become bytes. Byte for byte those of Kafka's own ``Serdes``.
+
+Ready-made serdes are constants (``STRING``, ``INT64``, ...), serdes that need an argument are functions
+(:func:`string`, :func:`json`, :func:`list_of`). Your own: :func:`serde` from two functions, or a subclass of
+:class:`Serde`. There is no serde that executes what it reads (no pickle).
+
+==============  ==========================  =================
+constant        Kafka's ``Serdes.``         Python type
+==============  ==========================  =================
+``BYTES``       ``ByteArray()``             bytes
+``STRING``      ``String()``                str
+``INT16``       ``Short()``                 int
+``INT32``       ``Integer()``               int
+``INT64``       ``Long()``                  int
+``FLOAT32``     ``Float()``                 float
+``FLOAT64``     ``Double()``                float
+``UUID``        ``UUID()``                  uuid.UUID
+``BOOL``        ``Boolean()``               bool
+``VOID``        ``Void()``                  None
+``JSON``        (none)                      what JSON can say
+==============  ==========================  =================
+"""
+
+from __future__ import annotations
+
+from streams_py.serdes.basic import BOOL, BYTES, FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, UUID, VOID, string
+from streams_py.serdes.failures import cannot_decode, cannot_encode
+from streams_py.serdes.json import JSON, json
+from streams_py.serdes.lists import list_of
+from streams_py.serdes.named import resolve_serde
+from streams_py.serdes.serde import Serde, serde
+
+__all__ = [
+    "BOOL",
+    "BYTES",
+    "FLOAT32",
+    "FLOAT64",
+    "INT16",
+    "INT32",
+    "INT64",
+    "JSON",
+    "STRING",
+    "UUID",
+    "VOID",
+    "Serde",
+    "cannot_decode",
+    "cannot_encode",
+    "json",
+    "list_of",
+    "resolve_serde",
+    "serde",
+    "string",
+]

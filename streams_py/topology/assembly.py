@@ -1,0 +1,159 @@
+"""The physical topology while it is being put together: nodes, stores, internal topics, and every rule about them.
+
+Both ways of describing a topology end here: the Processor API calls it directly, the DSL writes its optimised graph
+into it. Insertion order is kept everywhere, because sub-topology numbers follow it. Answers to Kafka Streams'
+``InternalTopologyBuilder``; all findings are :class:`TopologyError`, raised by the call that made the topology wrong.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+from streams_py.errors import TopologyError
+from streams_py.topology.names import check_name
+from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.stores import StoreBuilder
+
+__all__ = ["Node", "TopologyAssembly"]
+
+Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
+
+
+class TopologyAssembly:
+    """Nodes by name, stores by name, repartition topics, co-partition groups; each in insertion order."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._stores: dict[str, StoreBuilder] = {}
+        self._processors_of_store: dict[str, list[str]] = {}
+        self._source_of_topic: dict[str, str] = {}
+        self._patterns: dict[str, re.Pattern[str]] = {}
+        self._repartitions: dict[str, int | None] = {}
+        self._copartitions: list[frozenset[str]] = []
+
+    # -- what is there ---------------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """All nodes by name, in insertion order."""
+        return self._nodes
+
+    @property
+    def stores(self) -> Mapping[str, StoreBuilder]:
+        """All stores by name, in insertion order."""
+        return self._stores
+
+    @property
+    def repartition_topics(self) -> Mapping[str, int | None]:
+        """Short name -> number of partitions the user asked for, or None."""
+        return self._repartitions
+
+    @property
+    def copartitions(self) -> tuple[frozenset[str], ...]:
+        """Sets of source node names that were declared to need equal partition counts, as declared."""
+        return tuple(self._copartitions)
+
+    def processors_of(self, store: str) -> tuple[str, ...]:
+        """Processors connected to a store, first connected first."""
+        return tuple(self._processors_of_store[store])
+
+    # -- adding ----------------------------------------------------------------------------------------------
+
+    def add_source(self, node: SourceNode) -> None:
+        """Add a source. Each topic belongs to one source, by name or by pattern."""
+        self._check_new_node(node.name)
+        if not node.topics and node.pattern is None:
+            raise TopologyError(f"source {node.name!r} needs at least one topic or a pattern")
+        for topic in node.topics:
+            self._check_topic_is_free(topic)
+        if node.pattern is not None:
+            for topic, source in self._source_of_topic.items():
+                if node.pattern.fullmatch(topic):
+                    raise TopologyError(
+                        f"pattern {node.pattern.pattern!r} matches topic {topic!r}, which is read already by {source!r}"
+                    )
+            self._patterns[node.name] = node.pattern
+        self._source_of_topic.update(dict.fromkeys(node.topics, node.name))
+        self._nodes[node.name] = node
+
+    def add_processor(self, node: ProcessorNode) -> None:
+        """Add a processor; its stores must be there, unless they are connected later."""
+        self._check_new_node(node.name)
+        self._check_parents(node.name, node.parents)
+        self._nodes[node.name] = dataclasses.replace(node, stores=())
+        for store in node.stores:
+            self.connect(node.name, store)
+
+    def add_sink(self, node: SinkNode) -> None:
+        """Add a sink; it writes to one topic or to those a chooser names."""
+        self._check_new_node(node.name)
+        if (node.topic is None) == (node.chooser is None):
+            raise TopologyError(f"sink {node.name!r} needs a topic or a topic chooser")
+        self._check_parents(node.name, node.parents)
+        self._nodes[node.name] = node
+
+    def add_store(self, builder: StoreBuilder, processors: Iterable[str] = ()) -> None:
+        """Add a store and connect it. Adding the same declaration object again does no harm."""
+        if self._stores.get(builder.name, builder) is not builder:
+            raise TopologyError(
+                f"store {builder.name!r} is declared twice; share one declaration object, or use another name"
+            )
+        check_name(builder.name)
+        self._stores[builder.name] = builder
+        self._processors_of_store.setdefault(builder.name, [])
+        for processor in processors:
+            self.connect(processor, builder.name)
+
+    def connect(self, processor: str, store: str) -> None:
+        """Let a processor use a store. Connected processors end up in one sub-topology."""
+        if store not in self._stores:
+            raise TopologyError(f"store {store!r} is not added yet; add it before connecting {processor!r} to it")
+        node = self._nodes.get(processor)
+        if node is None:
+            raise TopologyError(f"processor {processor!r} is not added yet; add it before connecting store {store!r}")
+        if not isinstance(node, ProcessorNode):
+            raise TopologyError(f"store {store!r} cannot be connected to {processor!r}: only processors have stores")
+        if store not in node.stores:
+            self._nodes[processor] = dataclasses.replace(node, stores=(*node.stores, store))
+            self._processors_of_store[store].append(processor)
+
+    def add_repartition_topic(self, topic: str, partitions: int | None = None) -> None:
+        """Declare an internal topic (short name). ``partitions`` None: the group leader derives the number."""
+        if topic in self._repartitions:
+            raise TopologyError(
+                f"internal topic {topic!r} is declared twice; give one of the two operations another name"
+            )
+        self._repartitions[topic] = partitions
+
+    def add_copartition_group(self, sources: Iterable[str]) -> None:
+        """Declare that the topics of these source nodes are joined by partition number."""
+        self._copartitions.append(frozenset(sources))
+
+    # -- rules -----------------------------------------------------------------------------------------------
+
+    def _check_new_node(self, name: str) -> None:
+        if not name:
+            raise TopologyError("a node needs a name")
+        if name in self._nodes:
+            raise TopologyError(f"node {name!r} is added twice; node names must be unique")
+
+    def _check_topic_is_free(self, topic: str) -> None:
+        if topic in self._source_of_topic:
+            raise TopologyError(f"topic {topic!r} is read already by source {self._source_of_topic[topic]!r}")
+        for source, pattern in self._patterns.items():
+            if pattern.fullmatch(topic):
+                raise TopologyError(
+                    f"topic {topic!r} is read already by source {source!r}: {pattern.pattern!r} matches it"
+                )
+
+    def _check_parents(self, name: str, parents: tuple[str, ...]) -> None:
+        if not parents:
+            raise TopologyError(f"node {name!r} needs at least one parent")
+        for parent in parents:
+            if parent not in self._nodes:
+                raise TopologyError(f"parent {parent!r} of node {name!r} is not added yet; add parents first")
+            if isinstance(self._nodes[parent], SinkNode):
+                raise TopologyError(f"sink {parent!r} cannot be the parent of {name!r}: sinks have no children")

@@ -1,0 +1,58 @@
+"""The text form of a topology, in the shape of Kafka Streams' ``TopologyDescription``, so that two can be compared.
+
+Inside a sub-topology the node with the most nodes below it comes first, then names decide. (A node that can be reached
+on two ways counts twice, as in Kafka Streams.) Names after an arrow stand in insertion order; in Java their order
+depends on hashing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+from streams_py.topology.assembly import Node
+from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.subtopologies import Subtopology
+
+__all__ = ["describe"]
+
+
+def describe(subtopologies: Sequence[Subtopology]) -> str:
+    """Text of all sub-topologies; internal topics with their short names."""
+    return "Topologies:\n " + "".join(f"  {_describe_subtopology(sub)}\n" for sub in subtopologies)
+
+
+def _describe_subtopology(subtopology: Subtopology) -> str:
+    children = {node.name: subtopology.children_of(node.name) for node in subtopology.nodes}
+
+    @cache
+    def size(name: str) -> int:
+        return 1 + sum(size(child) for child in children[name])
+
+    ordered = sorted(subtopology.nodes, key=lambda node: (-size(node.name), node.name))
+    lines = "".join(f"    {_describe_node(node, children[node.name])}\n" for node in ordered)
+    return f"Sub-topology: {subtopology.id}\n{lines}"
+
+
+def _describe_node(node: Node, children: Iterable[str]) -> str:
+    successors = f"\n      --> {_names(children)}"
+    match node:
+        case SourceNode(name=name, topics=topics, pattern=None):
+            return f"Source: {name} (topics: [{', '.join(sorted(topics))}]){successors}"
+        case SourceNode(name=name, pattern=pattern):
+            text = "" if pattern is None else pattern.pattern
+            return f"Source: {name} (topics: {text}){successors}"
+        case ProcessorNode(name=name, stores=stores, parents=parents):
+            found = f"(stores: [{', '.join(sorted(stores))}])"
+            return f"Processor: {name} {found}{successors}\n      <-- {_names(parents)}"
+        case SinkNode(name=name, topic=topic, parents=parents):
+            target = f"topic: {topic}" if topic is not None else f"extractor class: {_chooser_name(node)}"
+            return f"Sink: {name} ({target})\n      <-- {_names(parents)}"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _chooser_name(sink: SinkNode) -> str:
+    return getattr(sink.chooser, "__qualname__", type(sink.chooser).__qualname__)

@@ -1,0 +1,116 @@
+"""What the group leader is told about internal topics: names, kinds, complete configurations; and co-partition groups.
+
+A setting is taken from the most specific place: the store's ``logging_config``, else the application's ``topic.`` key,
+else the library (Kafka Streams' ``InternalTopicConfig`` and its subclasses).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from streams_py.topology.assembly import TopologyAssembly
+from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
+from streams_py.topology.names import changelog_topic, full_topic_name
+from streams_py.topology.nodes import SourceNode
+from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.subtopologies import Subtopology
+
+__all__ = ["matched_topics", "topology_metadata"]
+
+_TOPIC_PREFIX: Final = "topic."
+_REPARTITION_CONFIG: Final = {
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "retention.ms": "-1",  # data is deleted after it was committed, never by age
+    "segment.bytes": "52428800",  # 50 MiB: small segments, because only whole ones can be deleted
+}
+_CHANGELOG_CONFIG: Final = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+
+
+def topology_metadata(
+    assembly: TopologyAssembly,
+    subtopologies: Sequence[Subtopology],
+    application_id: str,
+    config: Mapping[str, object],
+    available_topics: Iterable[str],
+) -> TopologyMetadata:
+    """Full names and configurations for one application."""
+    overrides = {
+        key.removeprefix(_TOPIC_PREFIX): str(value) for key, value in config.items() if key.startswith(_TOPIC_PREFIX)
+    }
+    topics_of = _topics_by_source(assembly, application_id, available_topics)
+
+    def changelog(store: StoreBuilder) -> InternalTopic:
+        name = full_topic_name(application_id, changelog_topic(store.name))
+        merged = {**_CHANGELOG_CONFIG, **overrides, **store.logging_config}
+        return InternalTopic(name, InternalTopicKind.CHANGELOG, None, merged)
+
+    def repartition(topic: str) -> InternalTopic:
+        partitions = assembly.repartition_topics[topic]
+        merged = {**_REPARTITION_CONFIG, **overrides}
+        return InternalTopic(full_topic_name(application_id, topic), InternalTopicKind.REPARTITION, partitions, merged)
+
+    def topics(sub: Subtopology) -> SubtopologyTopics:
+        repartitions = [repartition(topic) for source in sub.sources if source.is_internal for topic in source.topics]
+        changelogs = [changelog(store) for store in sub.stores if store.logging and store.source_topic is None]
+        return SubtopologyTopics(
+            source_topics=frozenset(topic for source in sub.sources for topic in topics_of[source.name]),
+            sink_topics=frozenset(
+                full_topic_name(application_id, sink.topic) if sink.is_internal else sink.topic
+                for sink in sub.sinks
+                if sink.topic is not None
+            ),
+            repartition_sources={topic.name: topic for topic in repartitions},
+            changelogs={topic.name: topic for topic in changelogs},
+            source_changelogs=frozenset(store.source_topic for store in sub.stores if store.source_topic is not None),
+            stores=frozenset(store.name for store in sub.stores),
+        )
+
+    return TopologyMetadata({sub.id: topics(sub) for sub in subtopologies}, _copartition_groups(assembly, topics_of))
+
+
+def matched_topics(assembly: TopologyAssembly, available_topics: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Pattern source -> topics it reads: those its pattern matches and no other source reads, sorted.
+
+    A topic that two patterns match belongs to the source that was added first.
+    """
+    taken = {topic for node in assembly.nodes.values() if isinstance(node, SourceNode) for topic in node.topics}
+    free = sorted(set(available_topics) - taken)
+    matched: dict[str, tuple[str, ...]] = {}
+    for name, node in assembly.nodes.items():
+        if isinstance(node, SourceNode) and node.pattern is not None:
+            pattern = node.pattern
+            matched[name] = tuple(topic for topic in free if pattern.fullmatch(topic))
+            free = [topic for topic in free if topic not in matched[name]]
+    return matched
+
+
+def _topics_by_source(
+    assembly: TopologyAssembly, application_id: str, available_topics: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    topics = matched_topics(assembly, available_topics)
+    for name, node in assembly.nodes.items():
+        if isinstance(node, SourceNode) and node.pattern is None:
+            topics[name] = (
+                tuple(full_topic_name(application_id, topic) for topic in node.topics)
+                if node.is_internal
+                else node.topics
+            )
+    return topics
+
+
+def _copartition_groups(
+    assembly: TopologyAssembly, topics_of: Mapping[str, tuple[str, ...]]
+) -> tuple[frozenset[str], ...]:
+    """Declared sets that share a source become one, then sources become topics.
+
+    Names without a source node (merged away, or quirks of Kafka Streams) contribute nothing.
+    """
+    merged: list[frozenset[str]] = []
+    for group in assembly.copartitions:
+        touching = [other for other in merged if other & group]
+        merged = [other for other in merged if not other & group]
+        merged.append(group.union(*touching))
+    named = (frozenset(topic for source in group for topic in topics_of.get(source, ())) for group in merged)
+    return tuple(sorted((topics for topics in named if topics), key=sorted))

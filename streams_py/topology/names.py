@@ -1,0 +1,135 @@
+"""Names of nodes, stores and internal topics: the part of a topology that other members and old data depend on.
+
+Kafka Streams names whatever the user did not name from one counter per builder. Every DSL call takes values from it
+in a fixed order, also when the user gives a name; so a name given in one place never renames anything elsewhere
+(KIP-307). Topic and store names come from the same counter, hence a member that counts differently would read and
+write other topics. The prefixes are those of Kafka Streams' ``KStreamImpl`` and ``KTableImpl``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from streams_py.errors import TopologyError
+
+__all__ = ["NameIndex", "Named", "Prefix", "RepartitionNames", "check_name", "name_or_generate", "suffixed_or_generate"]
+
+_MAX_NAME_LENGTH: Final = 249  # the longest legal topic name (Kafka's Topic.MAX_NAME_LENGTH)
+_LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_GENERATED_STREAM_NAME: Final = re.compile(r"KSTREAM.*-[0-9]{10}")
+_REPARTITION: Final = "-repartition"
+_CHANGELOG: Final = "-changelog"
+
+
+class Prefix:
+    """Prefixes of generated names."""
+
+    SOURCE: Final = "KSTREAM-SOURCE-"
+    SINK: Final = "KSTREAM-SINK-"
+    FILTER: Final = "KSTREAM-FILTER-"
+    MAP: Final = "KSTREAM-MAP-"
+    MAP_VALUES: Final = "KSTREAM-MAPVALUES-"
+    FLAT_MAP: Final = "KSTREAM-FLATMAP-"
+    FLAT_MAP_VALUES: Final = "KSTREAM-FLATMAPVALUES-"
+    PEEK: Final = "KSTREAM-PEEK-"
+    FOREACH: Final = "KSTREAM-FOREACH-"
+    PRINT: Final = "KSTREAM-PRINTER-"
+    SELECT_KEY: Final = "KSTREAM-KEY-SELECT-"
+    MERGE: Final = "KSTREAM-MERGE-"
+    BRANCH: Final = "KSTREAM-BRANCH-"
+    PROCESS: Final = "KSTREAM-PROCESSOR-"
+    PROCESS_VALUES: Final = "KSTREAM-PROCESSVALUES-"
+    TO_TABLE: Final = "KSTREAM-TOTABLE-"
+    REPARTITION: Final = "KSTREAM-REPARTITION-"
+    AGGREGATE: Final = "KSTREAM-AGGREGATE-"
+    REDUCE: Final = "KSTREAM-REDUCE-"
+    TABLE_SOURCE: Final = "KTABLE-SOURCE-"
+    TABLE_FILTER: Final = "KTABLE-FILTER-"
+    TABLE_MAP_VALUES: Final = "KTABLE-MAPVALUES-"
+    TABLE_TO_STREAM: Final = "KTABLE-TOSTREAM-"
+    TABLE_SELECT: Final = "KTABLE-SELECT-"
+    TABLE_AGGREGATE: Final = "KTABLE-AGGREGATE-"
+    TABLE_REDUCE: Final = "KTABLE-REDUCE-"
+
+
+class Named(str):
+    """A checked name; ``name="x"`` and ``name=Named("x")`` mean the same. TopologyError when it is not legal."""
+
+    __slots__ = ()
+
+    def __new__(cls, name: str) -> Named:
+        return super().__new__(cls, check_name(name))
+
+
+class NameIndex:
+    """The counter of one builder. Each call takes one value."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def node_name(self, prefix: str) -> str:
+        """``prefix`` and the next value with ten digits."""
+        value = self._next
+        self._next += 1
+        return f"{prefix}{value:010d}"
+
+    def store_name(self, prefix: str) -> str:
+        """A store name: operator prefix, ``STATE-STORE-``, next value."""
+        return self.node_name(f"{prefix}STATE-STORE-")
+
+
+def check_name(name: str) -> str:
+    """The name itself; TopologyError unless it could be (part of) a topic name (Kafka Streams' ``Named.validate``)."""
+    if not name:
+        raise TopologyError("a name must not be empty; leave it out to get a generated one")
+    if name in (".", ".."):
+        raise TopologyError(f"a name must not be {name!r}")
+    if len(name) > _MAX_NAME_LENGTH:
+        raise TopologyError(
+            f"the name {name[:40]}... has {len(name)} characters; at most {_MAX_NAME_LENGTH} are allowed"
+        )
+    if not _LEGAL_NAME.fullmatch(name):
+        raise TopologyError(f"the name {name!r} has characters other than letters, digits, '.', '_' and '-'")
+    return name
+
+
+def name_or_generate(name: str | None, index: NameIndex, prefix: str) -> str:
+    """The user's name, or a generated one. A value is taken either way."""
+    generated = index.node_name(prefix)
+    return generated if name is None else check_name(name)
+
+
+def suffixed_or_generate(name: str | None, suffix: str, index: NameIndex, prefix: str) -> str:
+    """The user's name with a suffix, or a generated one. A value is taken either way."""
+    generated = index.node_name(prefix)
+    return generated if name is None else check_name(name + suffix)
+
+
+class RepartitionNames:
+    """Topic and node names of one repartition. Always takes three values: sink, filter, source."""
+
+    __slots__ = ("filter", "sink", "source", "topic")
+
+    def __init__(self, base: str, index: NameIndex) -> None:
+        self.topic = repartition_topic(base)
+        generated = [index.node_name(prefix) for prefix in (Prefix.SINK, Prefix.FILTER, Prefix.SOURCE)]
+        if _GENERATED_STREAM_NAME.fullmatch(base):
+            self.sink, self.filter, self.source = generated
+        else:
+            self.sink, self.filter, self.source = (f"{self.topic}-{part}" for part in ("sink", "filter", "source"))
+
+
+def repartition_topic(base: str) -> str:
+    """Short name of a repartition topic."""
+    return base if base.endswith(_REPARTITION) else base + _REPARTITION
+
+
+def changelog_topic(store: str) -> str:
+    """Short name of a store's changelog topic."""
+    return store + _CHANGELOG
+
+
+def full_topic_name(application_id: str, short_name: str) -> str:
+    """Name on the broker of an internal topic. The only place that puts application id and name together."""
+    return f"{application_id}-{short_name}"

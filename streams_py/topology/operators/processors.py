@@ -1,0 +1,148 @@
+"""The operator that runs a user's processor: turns plain calls into records, and the context's calls into plain calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from streams_protocol.types import TaskId
+from streams_py.errors import ProcessingError, TopologyError
+from streams_py.topology.nodes import Cancellable, NodeContext, Process, Punctuation
+from streams_py.topology.processor import (
+    ConnectedStoreProvider,
+    FixedKeyProcessor,
+    FixedKeyRecord,
+    Processor,
+    Record,
+    RecordMetadata,
+)
+from streams_py.topology.stores import StoreBuilder
+
+__all__ = ["ProcessorOperator", "stores_of_supplier"]
+
+AnyProcessor = Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]
+AnyRecord = Record[Any, Any] | FixedKeyRecord[Any, Any]
+
+
+class ProcessorOperator:
+    """Runs one processor per task. TopologyError when the supplier cannot serve several tasks."""
+
+    def __init__(self, supplier: Callable[[], AnyProcessor], *, fixed_key: bool = False) -> None:
+        wanted: type[AnyProcessor] = FixedKeyProcessor if fixed_key else Processor
+        if not callable(supplier):
+            raise TopologyError(f"{supplier!r} cannot be called; give a {wanted.__name__} class or a function")
+        first, second = supplier(), supplier()
+        if not isinstance(first, wanted):
+            raise TopologyError(f"the supplier must give a {wanted.__name__}; it gave {first!r}")
+        if first is second:
+            raise TopologyError(
+                f"the supplier gave the same {type(first).__name__} twice; it must make a new one for each task, "
+                "or tasks would share state"
+            )
+        self._supplier = supplier
+        self._record_class: Callable[[Any, Any, int, Any], AnyRecord] = FixedKeyRecord if fixed_key else Record
+
+    def bind(self, node: NodeContext) -> Process:
+        """A new processor, initialised."""
+        processor = self._supplier()
+        processor.init(_Context(node))
+        node.on_close(processor.close)
+        handle: Callable[[Any], None] = processor.process
+        make_record, context, failed = self._record_class, node.record, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            context.timestamp = timestamp_ms  # stores the processor writes log with it
+            try:
+                handle(make_record(key, value, timestamp_ms, tuple(context.headers)))
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+
+        return process
+
+
+def stores_of_supplier(supplier: object) -> tuple[StoreBuilder, ...]:
+    """The stores a supplier brings along (``stores()``); none for a plain function or class."""
+    if inspect.isclass(supplier):
+        # A class is called to make processors; a ``stores`` *method* of its instances is none of ours.
+        found = inspect.getattr_static(supplier, "stores", None)
+        if not isinstance(found, staticmethod | classmethod):
+            return ()
+    return tuple(_declared(supplier)) if isinstance(supplier, ConnectedStoreProvider) else ()
+
+
+def _declared(provider: ConnectedStoreProvider) -> Iterable[StoreBuilder]:
+    return provider.stores() or ()
+
+
+class _Context:
+    """ProcessorContext and FixedKeyProcessorContext of one node in one task."""
+
+    __slots__ = ("_children", "_forward", "_node", "_record")
+
+    def __init__(self, node: NodeContext) -> None:
+        self._node = node
+        self._record = node.record
+        self._forward = node.forward
+        self._children: Mapping[str, Process] = node.children
+
+    def forward(self, record: AnyRecord, *, child: str | None = None) -> None:
+        """Send to all children or to one; the record context is the children's meanwhile."""
+        if record.timestamp < 0:
+            raise ProcessingError(
+                f"node {self._node.name!r} forwards a record with timestamp {record.timestamp}; timestamps are ms since "
+                "the epoch and not negative"
+            )
+        target = self._forward if child is None else self._child(child)
+        context = self._record
+        headers, timestamp_ms = context.headers, context.timestamp
+        context.headers = tuple(record.headers)
+        context.timestamp = record.timestamp
+        try:
+            target(record.key, record.value, record.timestamp)
+        finally:
+            context.headers = headers
+            context.timestamp = timestamp_ms
+
+    def _child(self, name: str) -> Process:
+        try:
+            return self._children[name]
+        except KeyError:
+            known = ", ".join(self._children) or "none"
+            raise ProcessingError(f"node {self._node.name!r} has no child {name!r}; its children: {known}") from None
+
+    @property
+    def task_id(self) -> TaskId:
+        return self._node.task_id
+
+    @property
+    def application_id(self) -> str:
+        return self._node.application_id
+
+    @property
+    def record_metadata(self) -> RecordMetadata | None:
+        record = self._record
+        return None if record.topic is None else RecordMetadata(record.topic, record.partition, record.offset)
+
+    @property
+    def app_configs(self) -> Mapping[str, Any]:
+        return self._node.app_configs
+
+    @property
+    def state_dir(self) -> str:
+        return self._node.state_dir
+
+    def get_state_store(self, name: str) -> Any:
+        return self._node.store(name)
+
+    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Cancellable:
+        return self._node.schedule(interval_ms, clock, callback)
+
+    def commit(self) -> None:
+        self._node.request_commit()
+
+    def current_stream_time_ms(self) -> int:
+        return self._record.stream_time_ms
+
+    def current_system_time_ms(self) -> int:
+        return self._node.now_ms()

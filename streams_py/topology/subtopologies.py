@@ -1,0 +1,80 @@
+"""Sub-topologies: which nodes run together in one task, and their numbers.
+
+Nodes belong together when one is the parent of the other, or when both use one store. The groups are numbered in the
+order in which their first node was *inserted*, which is not the direction of the data: the reading side of a
+repartition may have a smaller number than the writing side. Task ids contain these numbers, so every member of a group,
+in whatever language, must get the same ones (Kafka Streams' ``InternalTopologyBuilder.makeNodeGroups``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streams_py.topology.assembly import Node, TopologyAssembly
+from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.stores import StoreBuilder
+
+__all__ = ["Subtopology", "subtopologies_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subtopology:
+    """Everything one task runs: ``nodes`` in insertion order (parents first), and the stores they use."""
+
+    id: int
+    nodes: tuple[Node, ...]
+    stores: tuple[StoreBuilder, ...]
+
+    @property
+    def sources(self) -> tuple[SourceNode, ...]:
+        """Its source nodes, in insertion order."""
+        return tuple(node for node in self.nodes if isinstance(node, SourceNode))
+
+    @property
+    def processors(self) -> tuple[ProcessorNode, ...]:
+        """Its processor nodes, in insertion order."""
+        return tuple(node for node in self.nodes if isinstance(node, ProcessorNode))
+
+    @property
+    def sinks(self) -> tuple[SinkNode, ...]:
+        """Its sink nodes, in insertion order."""
+        return tuple(node for node in self.nodes if isinstance(node, SinkNode))
+
+    @property
+    def source_topics(self) -> frozenset[str]:
+        """Short names of the topics its sources read by name (patterns are not in here)."""
+        return frozenset(topic for source in self.sources for topic in source.topics)
+
+    def children_of(self, name: str) -> tuple[str, ...]:
+        """Names of a node's children, in insertion order."""
+        return tuple(node.name for node in self.nodes if not isinstance(node, SourceNode) and name in node.parents)
+
+
+def subtopologies_of(assembly: TopologyAssembly) -> tuple[Subtopology, ...]:
+    """The sub-topologies by number."""
+    root_of = {name: name for name in assembly.nodes}
+
+    def root(name: str) -> str:
+        while root_of[name] != name:
+            root_of[name] = name = root_of[root_of[name]]
+        return name
+
+    for name, node in assembly.nodes.items():
+        if not isinstance(node, SourceNode):
+            for parent in node.parents:
+                root_of[root(name)] = root(parent)
+        if isinstance(node, ProcessorNode):
+            for store in node.stores:
+                root_of[root(name)] = root(assembly.processors_of(store)[0])
+
+    members: dict[str, list[Node]] = {}
+    for name, node in assembly.nodes.items():
+        members.setdefault(root(name), []).append(node)
+    stores: dict[str, list[StoreBuilder]] = {}
+    for store_name, builder in assembly.stores.items():
+        users = assembly.processors_of(store_name)
+        if users:
+            stores.setdefault(root(users[0]), []).append(builder)
+    return tuple(
+        Subtopology(id, tuple(nodes), tuple(stores.get(group, ()))) for id, (group, nodes) in enumerate(members.items())
+    )

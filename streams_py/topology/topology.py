@@ -1,0 +1,195 @@
+"""A topology: what to read, what to do with it, what to write. The result of the DSL, or built node by node.
+
+topology = Topology()
+topology.add_source("words", "in", key=serdes.string, value=serdes.string)
+topology.add_processor("upper", Upper, "words")
+topology.add_sink("out", "out", "upper", key=serdes.string, value=serdes.string)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from streams_py.errors import TopologyError
+from streams_py.serdes import Serde
+from streams_py.topology.assembly import Node, TopologyAssembly
+from streams_py.topology.describe import describe
+from streams_py.topology.internal_topics import matched_topics, topology_metadata
+from streams_py.topology.metadata import TopologyMetadata
+from streams_py.topology.names import changelog_topic, full_topic_name
+from streams_py.topology.nodes import (
+    Partitioner,
+    ProcessorNode,
+    ResetPolicy,
+    SinkNode,
+    SourceNode,
+    TimestampExtractor,
+    TopicChooser,
+)
+from streams_py.topology.operators.processors import ProcessorOperator, stores_of_supplier
+from streams_py.topology.processor import Processor
+from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.subtopologies import Subtopology, subtopologies_of
+
+__all__ = ["Topology"]
+
+
+class Topology:
+    """Nodes and stores, grouped into numbered sub-topologies (Kafka Streams' ``Topology``).
+
+    The ``add_`` methods return the topology itself and raise :class:`TopologyError` at once when a rule is broken.
+    """
+
+    def __init__(self) -> None:
+        self._assembly = TopologyAssembly()
+
+    @classmethod
+    def from_assembly(cls, assembly: TopologyAssembly) -> Topology:
+        """The topology the DSL wrote."""
+        topology = cls()
+        topology._assembly = assembly
+        return topology
+
+    # -- building --------------------------------------------------------------------------------------------
+
+    def add_source(
+        self,
+        name: str,
+        topics: str | Iterable[str] | re.Pattern[str],
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        reset_policy: ResetPolicy | None = None,
+    ) -> Topology:
+        """Read topics, or all topics whose whole name matches a pattern. No serde: the configured default."""
+        names, pattern = _topics_or_pattern(topics)
+        self._assembly.add_source(SourceNode(name, names, pattern, key, value, timestamp_extractor, reset_policy))
+        return self
+
+    def add_processor(
+        self,
+        name: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        parents: str | Iterable[str],
+        *,
+        stores: Iterable[str] = (),
+    ) -> Topology:
+        """Run a processor below ``parents``. ``supplier`` is called once per task and makes a new processor each time.
+
+        A supplier with a method ``stores()`` brings its own stores; those are added and connected as well.
+        """
+        operator = ProcessorOperator(supplier)
+        brought = stores_of_supplier(supplier)
+        for builder in brought:
+            self._assembly.add_store(builder)
+        connected = (*_names(stores), *(builder.name for builder in brought))
+        self._assembly.add_processor(ProcessorNode(name, _names(parents), operator, connected))
+        return self
+
+    def add_sink(
+        self,
+        name: str,
+        topic: str | TopicChooser,
+        parents: str | Iterable[str],
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        partitioner: Partitioner | None = None,
+    ) -> Topology:
+        """Write what ``parents`` forward to a topic, or to the one ``topic(key, value, record context)`` names."""
+        fixed, chooser = (topic, None) if isinstance(topic, str) else (None, topic)
+        self._assembly.add_sink(SinkNode(name, _names(parents), fixed, chooser, key, value, partitioner))
+        return self
+
+    def add_state_store(self, builder: StoreBuilder, processors: str | Iterable[str] = ()) -> Topology:
+        """Add a store and connect it to processors that are there already."""
+        self._assembly.add_store(builder, _names(processors))
+        return self
+
+    def connect_processor_and_state_stores(self, processor: str, stores: str | Iterable[str]) -> Topology:
+        """Let a processor use stores that are there already."""
+        for store in _names(stores):
+            self._assembly.connect(processor, store)
+        return self
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes in insertion order."""
+        return tuple(self._assembly.nodes.values())
+
+    @property
+    def stores(self) -> Mapping[str, StoreBuilder]:
+        """All stores by name."""
+        return dict(self._assembly.stores)
+
+    @property
+    def has_patterns(self) -> bool:
+        """True when a source reads by pattern: then the subscription is a regular expression."""
+        return any(isinstance(node, SourceNode) and node.pattern is not None for node in self.nodes)
+
+    def subtopologies(self) -> tuple[Subtopology, ...]:
+        """All sub-topologies, by id from 0."""
+        return subtopologies_of(self._assembly)
+
+    def subtopology(self, id: int) -> Subtopology:
+        """The nodes (in insertion order) and stores of one sub-topology; TopologyError when there is none."""
+        known = self.subtopologies()
+        if not 0 <= id < len(known):
+            raise TopologyError(f"there is no sub-topology {id}; this topology has {len(known)}")
+        return known[id]
+
+    def describe(self) -> str:
+        """Text form, comparable with that of Kafka Streams: nodes, topics, stores by sub-topology."""
+        return describe(self.subtopologies())
+
+    def metadata(
+        self, application_id: str, config: Mapping[str, object] | None = None, *, available_topics: Iterable[str] = ()
+    ) -> TopologyMetadata:
+        """Topics of the sub-topologies with full names and configurations, and the co-partition groups.
+
+        Of ``config`` only the keys that start with ``topic.`` matter: settings for all internal topics.
+        ``available_topics`` is what pattern sources choose from. TopologyError when there is nothing to run.
+        """
+        subtopologies = self.subtopologies()
+        if not subtopologies:
+            raise TopologyError("the topology is empty: add a source (or read a stream or table) before starting it")
+        return topology_metadata(self._assembly, subtopologies, application_id, config or {}, available_topics)
+
+    def source_topics(
+        self, application_id: str, *, available_topics: Iterable[str] = ()
+    ) -> Mapping[str, tuple[str, ...]]:
+        """Source node -> the topics it reads, full names; pattern sources choose from ``available_topics``."""
+        topics: dict[str, tuple[str, ...]] = {}
+        matched = matched_topics(self._assembly, available_topics)
+        for node in self.nodes:
+            if isinstance(node, SourceNode):
+                own = matched[node.name] if node.pattern is not None else node.topics
+                topics[node.name] = tuple(
+                    full_topic_name(application_id, topic) if node.is_internal else topic for topic in own
+                )
+        return topics
+
+    def subscription(self, application_id: str) -> tuple[str, ...] | re.Pattern[str]:
+        """What the consumer subscribes to: sorted full topic names, or one expression when there are patterns."""
+        sources = [node for node in self.nodes if isinstance(node, SourceNode)]
+        exact = sorted({topic for topics in self.source_topics(application_id).values() for topic in topics})
+        patterns = [node.pattern.pattern for node in sources if node.pattern is not None]
+        return re.compile("|".join([*map(re.escape, exact), *patterns])) if patterns else tuple(exact)
+
+    def changelog_topic(self, store: str, application_id: str) -> str:
+        """Full name of the changelog a store has, or would have if it were logged: serdes are told this topic."""
+        builder = self._assembly.stores[store]
+        return builder.source_topic or full_topic_name(application_id, changelog_topic(store))
+
+
+def _topics_or_pattern(topics: str | Iterable[str] | re.Pattern[str]) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
+    return ((), topics) if isinstance(topics, re.Pattern) else (_names(topics), None)
+
+
+def _names(names: str | Iterable[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))

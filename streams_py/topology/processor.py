@@ -207,7 +207,7 @@ class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
     def process(self, record: Record[KIn, VIn]) -> None:
         """Handle one record; ``self.context.forward`` sends results on."""
 
-    def close(self) -> None:  # noqa: B027  # optional to override, not abstract by mistake
+    def close(self) -> None:
         """Called once when the task ends here. Stores close by themselves."""
 
 
@@ -224,7 +224,7 @@ class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
     def process(self, record: FixedKeyRecord[KIn, VIn]) -> None:
         """Handle one record; ``self.context.forward`` sends results on."""
 
-    def close(self) -> None:  # noqa: B027  # optional to override, not abstract by mistake
+    def close(self) -> None:
         """Called once when the task ends here. Stores close by themselves."""
 
 

@@ -179,7 +179,8 @@ class Topology:
         sources = [node for node in self.nodes if isinstance(node, SourceNode)]
         exact = sorted({topic for topics in self.source_topics(application_id).values() for topic in topics})
         patterns = [node.pattern.pattern for node in sources if node.pattern is not None]
-        return re.compile("|".join([*map(re.escape, exact), *patterns])) if patterns else tuple(exact)
+        # Anchored, because a Kafka client may only ask whether a topic name *starts* with a match.
+        return re.compile(rf"(?:{'|'.join([*map(re.escape, exact), *patterns])})\Z") if patterns else tuple(exact)
 
     def changelog_topic(self, store: str, application_id: str) -> str:
         """Full name of the changelog a store has, or would have if it were logged: serdes are told this topic."""

@@ -1,4 +1,4 @@
-"""The operator that runs a user's processor: turns plain calls into records, and the context's calls into plain calls."""
+"""The operator that runs a user's processor: plain calls become records, and what it forwards becomes plain calls."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class _Context:
         """Send to all children or to one; the record context is the children's meanwhile."""
         if record.timestamp < 0:
             raise ProcessingError(
-                f"node {self._node.name!r} forwards a record with timestamp {record.timestamp}; timestamps are ms since "
-                "the epoch and not negative"
+                f"node {self._node.name!r} forwards a record with timestamp {record.timestamp}; "
+                "timestamps are ms since the epoch and not negative"
             )
         target = self._forward if child is None else self._child(child)
         context = self._record

@@ -1,0 +1,548 @@
+"""A member of a Streams group, built on kafka-python's consumer coordinator.
+
+kafka-python 3.0.12 can host a custom assignor with binary user data, which librdkafka cannot; but its coordinator
+makes four choices that a Streams member cannot live with. This subclass replaces them. It touches private methods, so
+it works with the tested versions only (pinned in pyproject.toml); tests state each fact it leans on.
+
+1. *A finished join is kept.* JoinGroup and SyncGroup run in the background, and only a later poll that still sees a
+   reason to rejoin looks at the result. If the attempt has ended by then, that poll sends a new JoinGroup; if the
+   reason is gone (a new leader's first metadata arrived), nobody ever looks: the member is "rebalancing" for ever,
+   without heartbeats and without an error. Here the result of an attempt is remembered with the generation it belongs
+   to, a new attempt returns it while that generation is current, and a rejoin that was started keeps
+   ``need_rejoin`` true until it is completed.
+2. *Callbacks come in Kafka's order* (KIP-429; Java's ``ConsumerCoordinator.onJoinComplete``): revoked and committed
+   first, then the assignment, then new ownership, then assigned - also when nothing was added. A lost generation
+   means ``lost``, never ``revoked``, also when it is lost in the middle of a rejoin.
+3. *Nothing waits on the network thread.* User data, the leader's assignment and revocation are computed on the polling
+   thread (:mod:`.callbacks`). The leader heartbeats while it assigns: creating topics may outlast a session.
+4. *A leader's watch on metadata starts from what it assigned with.* A topic that appears because the assignment
+   created it is no change; otherwise every first rebalance would be followed by a second.
+
+Threads: every method runs on the network thread unless it says otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka import errors as kafka_errors
+from kafka.coordinator.assignors.abstract import RebalanceProtocol
+from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.future import Future
+from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, JoinGroupRequest, SyncGroupRequest
+from kafka.structs import MemberState
+from kafka.structs import OffsetAndMetadata as KafkaOffset
+from kafka.structs import TopicPartition as KafkaPartition
+from kafka.util import Timer
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.kafka_python.callbacks import CallbackInbox
+from streams_py.adapters.kafka_python.failures import is_retriable, translated
+from streams_py.adapters.kafka_python.payloads import (
+    UserDataCheck,
+    assignments_to_send,
+    read_assignment,
+    readable_members,
+    subscription_to_send,
+)
+from streams_py.errors import BrokerUnavailable, StreamsError, TaskMigrated
+from streams_py.ports import GroupMetadata, MembershipListener, OffsetAndMetadata
+
+__all__ = ["PROTOCOL_NAME", "MemberOptions", "StreamsCoordinator"]
+
+_log = logging.getLogger(__name__)
+
+PROTOCOL_NAME: Final = "stream"
+"""Name of the group protocol of every Kafka Streams member."""
+
+# JoinGroup 8 carries the reason (KIP-800). 9 would let the broker tell a returning static leader to skip the
+# assignment, which needs another answer than we give.
+_JOIN_VERSION_MAX, _SYNC_VERSION_MAX = 8, 5
+_REASON_CHARS_MAX = 255
+_FRESH_METADATA_MS = 5_000
+_TO_BE_JOINED_AGAIN = (
+    kafka_errors.UnknownMemberIdError,
+    kafka_errors.RebalanceInProgressError,
+    kafka_errors.IllegalGenerationError,
+    kafka_errors.MemberIdRequiredError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """What a Streams member needs beyond the client's settings.
+
+    ``leader_answer_delay_ms``: a leader waits at least so long between JoinGroup and SyncGroup. Needed with
+    librdkafka's mock cluster only, whose followers are refused when the leader answers first.
+    """
+
+    cooperative: bool = True
+    rack: str | None = None
+    leader_answer_delay_ms: int = 0
+    revocation_commit_timeout_ms: int = 60_000
+    check_subscription: UserDataCheck = bytes
+    check_assignment: UserDataCheck = bytes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _FinishedJoin:
+    generation: Any
+    assignment: bytes
+
+
+class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
+    """kafka-python's coordinator with a Streams member's rules; see the module's text."""
+
+    _assignment_snapshot: Mapping[str, frozenset[object]] | None
+
+    def __init__(
+        self,
+        client: Any,
+        subscription: Any,
+        listener: MembershipListener,
+        inbox: CallbackInbox,
+        options: MemberOptions,
+        **settings: Any,
+    ) -> None:
+        self._listener = listener
+        self._inbox = inbox
+        self._options = options
+        self.failure: BaseException | None = None
+        """What ended this membership for good; read by the polling thread."""
+        self.owned: frozenset[TopicPartition] = frozenset()
+        """The member's own record of what it owns: the only valid one."""
+        self._joined: GroupMetadata | None = None
+        self._joined_at = -float("inf")
+        self._finished_join: _FinishedJoin | None = None
+        self._rejoin_reason: str | None = None
+        super().__init__(client, subscription, **settings)
+
+    # -- asked by other threads ------------------------------------------------------------------------------------
+
+    def membership(self) -> GroupMetadata | None:
+        """Group metadata of the last completed join; None when not a member or when heartbeats are silent."""
+        joined = self._joined
+        if joined is None or self.heartbeats_are_silent():
+            return None
+        return joined
+
+    def heartbeats_are_silent(self) -> bool:
+        """True when a stable member's last heartbeat was answered longer ago than a session, or none are sent."""
+        with self._lock:
+            if self.state is not MemberState.STABLE or self.rejoining:
+                return False  # no heartbeats while joining: JoinGroup itself keeps the member alive
+            answered = max(self.heartbeat.last_receive, self._joined_at)
+            silent_s = time.monotonic() - answered
+            return not self._heartbeat_enabled or silent_s > self.config["session_timeout_ms"] / 1000
+
+    # -- polling ---------------------------------------------------------------------------------------------------
+
+    async def poll_async(self, timeout_ms: int) -> bool:
+        """Find the coordinator and (re)join if there is reason to. False when not done within ``timeout_ms``.
+
+        A join that is not done goes on in the background, and the next poll collects it.
+        """
+        if self.failure is not None:
+            raise self.failure
+        timer = Timer(timeout_ms)
+        if not await self.ensure_coordinator_ready_async(timeout_ms=timer.timeout_ms):
+            return False
+        while self.need_rejoin():  # a revocation is followed by another round at once
+            if self._subscription.subscribed_pattern and not self.rejoining:
+                await self._refresh_metadata(timer.timeout_ms)
+            if not await self.ensure_active_group_async(timeout_ms=timer.timeout_ms):
+                return False
+        return True
+
+    def need_rejoin(self) -> bool:
+        if not self._subscription.partitions_auto_assigned():
+            return False
+        return bool(self.rejoining or self._rejoin_reason is not None or super().need_rejoin())
+
+    def request_rejoin_because(self, reason: str) -> None:
+        """Ask for a rebalance. A request that comes while a JoinGroup is under way leads to another one after it."""
+        self._rejoin_reason = reason[:_REASON_CHARS_MAX]
+        self._inbox.wake()
+
+    def request_rejoin(self) -> None:
+        super().request_rejoin()
+        self._inbox.wake()
+
+    def fail(self, error: BaseException) -> None:
+        """End this membership: the polling thread stops, and whoever asks is told."""
+        if self.failure is None:
+            self.failure = error
+        self._inbox.wake()
+
+    # -- subscription and metadata -----------------------------------------------------------------------------------
+
+    def set_subscription(self, topics: Collection[str], pattern: str | None) -> None:
+        """Replace the subscription; a difference is a reason to rejoin. ``pattern`` must match a topic's whole name."""
+        whole = rf"(?:{pattern})\Z" if pattern is not None else None
+        current = self._subscription.subscribed_pattern
+        if self._subscription.subscription is not None:
+            if whole == (current.pattern if current else None) and (
+                whole is not None or self._subscription.subscription == set(topics)
+            ):
+                return
+            self._subscription.unsubscribe()
+        self._subscription.subscribe(topics=() if whole else sorted(topics), pattern=whole)
+        self._cluster.need_all_topic_metadata = whole is not None
+        self._cluster.set_topics([] if whole else sorted(topics))
+        self._cluster.request_update()
+        self._inbox.wake()
+
+    def _handle_metadata_update(self, cluster: Any) -> None:
+        if cluster.unauthorized_topics:
+            self.fail(kafka_errors.TopicAuthorizationFailedError(sorted(cluster.unauthorized_topics)))
+        pattern = self._subscription.subscribed_pattern
+        if pattern is not None:
+            matching = {
+                topic for topic in cluster.topics(self.config["exclude_internal_topics"]) if pattern.match(topic)
+            }
+            if matching != self._subscription.subscription:
+                self._subscription.change_subscription(sorted(matching))
+        if self._subscription.partitions_auto_assigned():
+            self._metadata_snapshot = self._build_metadata_snapshot(self._subscription, cluster)
+            if self.need_rejoin():
+                self._inbox.wake()
+
+    def _build_metadata_snapshot(self, subscription: Any, cluster: Any) -> dict[str, frozenset[object]]:
+        """Partitions of all watched topics; with ``client.rack`` also the racks of their replicas (KIP-881)."""
+        racks = {broker.node_id: broker.rack for broker in cluster.brokers()} if self._options.rack else {}
+        snapshot: dict[str, frozenset[object]] = {}
+        for topic in subscription.group_subscription():
+            partitions = cluster.partitions_for_topic(topic) or ()
+            snapshot[topic] = frozenset(
+                (
+                    partition,
+                    frozenset(
+                        racks.get(node)
+                        for node in (cluster._partitions[topic][partition].replica_nodes if racks else ())
+                    ),
+                )
+                for partition in partitions
+            )
+        return snapshot
+
+    async def _refresh_metadata(self, timeout_ms: int) -> None:
+        try:
+            await self._manager.wait_for(self._cluster.request_update(), timeout_ms)
+        except kafka_errors.KafkaError as error:
+            _log.debug("metadata not refreshed: %s", error)
+
+    # -- joining -----------------------------------------------------------------------------------------------------
+
+    def _validate_rebalance_protocol(self) -> Any:
+        # The base class would ask its assignors; a Streams group has exactly one, and it is the listener.
+        self._assignors: dict[str, Any] = {}
+        return RebalanceProtocol.COOPERATIVE if self._options.cooperative else RebalanceProtocol.EAGER
+
+    def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
+        was_member = not self._generation.is_lost()
+        super().reset_generation(member_id)
+        self._joined = None
+        if was_member:
+            # Also in the middle of a rejoin: prepare again, so that what was owned is reported as lost.
+            self.rejoining = False
+            self._finished_join = None
+        self._inbox.wake()
+
+    async def _on_join_prepare_async(self, generation: int, member_id: str, timeout_ms: int | None = None) -> None:
+        """Before a rejoin, once per rebalance; again only after the generation was lost (KIP-429)."""
+        owned = self.owned
+        if self._generation.is_lost():
+            self.owned = frozenset()
+            if owned:
+                await self._inbox.call(self._listener.on_lost, tuple(sorted(owned)))
+        elif not self._options.cooperative:
+            await self._revoke(owned)
+            self.owned = frozenset()
+        else:
+            subscribed = self._subscription.subscription or ()
+            gone = frozenset(partition for partition in owned if partition.topic not in subscribed)
+            if gone:
+                await self._revoke(gone)
+                self.owned = owned - gone
+        self._is_leader = False
+        self._subscription.reset_group_subscription()
+
+    async def _do_join_and_sync_async(self) -> bytes:
+        """One attempt; the result of a finished attempt that nobody has collected, if it is still valid."""
+        finished, self._finished_join = self._finished_join, None
+        if finished is None or finished.generation is not self._generation:
+            try:
+                assignment = await self._attempt_join()
+            except Exception as error:
+                self._judge(error)
+                raise
+            finished = _FinishedJoin(self._generation, assignment)
+        self._finished_join = finished
+        return finished.assignment
+
+    def _judge(self, error: Exception) -> None:
+        """An attempt may fail while nobody waits for it; what ends the membership must not be overlooked."""
+        if is_retriable(error) and not isinstance(error, kafka_errors.KafkaError):
+            # BrokerUnavailable from the listener: nothing is wrong with the group, so back off and join again.
+            _log.warning("no assignment in this rebalance, joining again: %s", error)
+            raise kafka_errors.RequestTimedOutError(str(error)) from error
+        if isinstance(error, kafka_errors.InvalidRequestError) and self._options.leader_answer_delay_ms > 0:
+            raise kafka_errors.RebalanceInProgressError("the mock cluster refused a late follower") from error
+        if not (is_retriable(error) or isinstance(error, (*_TO_BE_JOINED_AGAIN, TaskMigrated))):
+            self.fail(error)
+
+    async def _attempt_join(self) -> bytes:
+        reason, self._rejoin_reason = self._rejoin_reason, None
+        self._joined_subscription = set(self._subscription.subscription)
+        metadata = await self._subscription_bytes(frozenset(self._joined_subscription))
+        with self._lock:
+            self.state = MemberState.REBALANCING
+        _log.info("joining group %s%s", self.group_id, f": {reason}" if reason else "")
+        sent_at = time.monotonic()
+        response = await self._send_to_coordinator(
+            JoinGroupRequest(
+                group_id=self.group_id,
+                session_timeout_ms=self.config["session_timeout_ms"],
+                rebalance_timeout_ms=self.config["max_poll_interval_ms"],
+                member_id=self._generation.member_id,
+                group_instance_id=self.group_instance_id,
+                protocol_type=self.protocol_type(),
+                protocols=[(PROTOCOL_NAME, metadata)],
+                reason=reason,
+                max_version=_JOIN_VERSION_MAX,
+            ),
+            # The broker answers when all members have joined, or when max.poll.interval.ms is over.
+            timeout_ms=max(self.config["request_timeout_ms"], self.config["max_poll_interval_ms"] + 5_000),
+        )
+        self._process_join_group_response(response, sent_at)
+        generation = self._generation
+        assignments: Mapping[str, bytes] = {}
+        if response.leader == response.member_id:
+            assignments = await self._lead(response.members)
+            if generation is not self._generation:
+                raise kafka_errors.IllegalGenerationError("the generation ended while its leader was assigning")
+        sent_at = time.monotonic()
+        response = await self._send_to_coordinator(
+            SyncGroupRequest(
+                group_id=self.group_id,
+                generation_id=generation.generation_id,
+                member_id=generation.member_id,
+                group_instance_id=self.group_instance_id,
+                protocol_type=self.protocol_type(),
+                protocol_name=generation.protocol,
+                assignments=list(assignments.items()),
+                max_version=_SYNC_VERSION_MAX,
+            )
+        )
+        assignment: bytes = self._process_sync_group_response(response, sent_at)
+        return assignment
+
+    async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
+        user_data = await self._inbox.call(self._listener.subscription_user_data, topics)
+        return subscription_to_send(
+            topics=topics,
+            user_data=user_data,
+            owned=self.owned,
+            generation=self._generation.generation_id,
+            rack=self._options.rack,
+            check=self._options.check_subscription,
+        )
+
+    async def _send_to_coordinator(self, request: Any, timeout_ms: int | None = None) -> Any:
+        node_id = self.coordinator_id
+        if node_id is None:
+            raise kafka_errors.CoordinatorNotAvailableError
+        try:
+            return await self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
+        except kafka_errors.KafkaError as error:
+            self._failed_request(node_id, request, error)
+            raise
+
+    # -- leading -----------------------------------------------------------------------------------------------------
+
+    async def _lead(self, members: Collection[Any]) -> Mapping[str, bytes]:
+        """The leader's step: what to send to whom. Raises what the listener's ``assign`` raises."""
+        since = time.monotonic()
+        readable = readable_members((member.member_id, bytes(member.metadata)) for member in members)
+        topics = {topic for subscription in readable.values() for topic in subscription.topics}
+        if topics:
+            self._subscription.group_subscribe(topics)
+            self._cluster.set_topics(sorted(self._subscription.group_subscription()))
+        await self._refresh_metadata(_FRESH_METADATA_MS)
+        self._is_leader = True
+        before = self._build_metadata_snapshot(self._subscription, self._cluster)
+        assignments = await self._with_heartbeats(self._inbox.call(self._listener.assign, readable))
+        if not all(before.values()):  # topics that did not exist: perhaps this assignment created them
+            await self._refresh_metadata(_FRESH_METADATA_MS)
+        after = self._build_metadata_snapshot(self._subscription, self._cluster)
+        self._metadata_snapshot = after
+        self._assignment_snapshot = {topic: before.get(topic) or partitions for topic, partitions in after.items()}
+        wait_s = self._options.leader_answer_delay_ms / 1000 - (time.monotonic() - since)
+        if wait_s > 0:
+            await self._net.sleep(wait_s)
+        return assignments_to_send(
+            assignments, [member.member_id for member in members], self._options.check_assignment
+        )
+
+    async def _with_heartbeats(self, step: Awaitable[Any]) -> Any:
+        """Await ``step`` while heartbeats keep the session of a leader that has not answered yet."""
+
+        async def run() -> Any:
+            return await step
+
+        result = self._manager.call_soon(run)
+        while not result.is_done:
+            try:
+                await self._manager.wait_for(_outcome(result), self.config["heartbeat_interval_ms"])
+            except kafka_errors.KafkaTimeoutError:
+                await self._heartbeat_once()
+        if result.exception is not None:
+            raise result.exception
+        return result.value
+
+    async def _heartbeat_once(self) -> None:
+        try:
+            await self._send_heartbeat_request()
+        except kafka_errors.KafkaError as error:
+            _log.debug("heartbeat of the assigning leader: %s", error)
+
+    def _handle_heartbeat_response(self, response: Any, send_time: float) -> Any:
+        try:
+            return super()._handle_heartbeat_response(response, send_time)
+        except (kafka_errors.FencedInstanceIdError, kafka_errors.AuthorizationError) as error:
+            # kafka-python only stops its heartbeats, or repeats them for ever: no poll would ever raise this.
+            self.fail(error)
+            raise
+
+    def _enable_heartbeat(self) -> None:
+        self._joined_at = time.monotonic()
+        super()._enable_heartbeat()
+
+    # -- joined ------------------------------------------------------------------------------------------------------
+
+    async def _on_join_complete_async(
+        self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
+    ) -> None:
+        self._finished_join = None
+        if not self._is_leader:
+            self._assignment_snapshot = None
+        self._joined = GroupMetadata(self.group_id, generation, member_id, self.group_instance_id)
+        received = read_assignment(bytes(member_assignment_bytes))
+        assigned, owned = frozenset(received.partitions), self.owned
+        if not self._is_subscribed_to({partition.topic for partition in assigned}):
+            _log.warning("assigned %s, which is not all subscribed to; joining again", sorted(assigned))
+            self.request_rejoin_because("assigned topics that are not in the subscription")
+            return
+        problems: list[Exception] = []
+        revoked = owned - assigned if self._options.cooperative else frozenset()
+        if revoked:
+            await _collect(problems, self._revoke(revoked))
+            self.request_rejoin_because(f"revoked {', '.join(map(str, sorted(revoked)))}")
+        await _collect(
+            problems,
+            self._inbox.call(self._listener.on_assignment, tuple(sorted(assigned)), received.user_data, generation),
+        )
+        # Also when the generation was lost while the listener worked: the next join then reports these as lost.
+        self.owned = assigned
+        await _collect(problems, self._inbox.call(self._listener.on_assigned, tuple(sorted(assigned - owned))))
+        if problems:
+            raise problems[0]
+
+    def _is_subscribed_to(self, topics: Collection[str]) -> bool:
+        pattern: re.Pattern[str] | None = self._subscription.subscribed_pattern
+        subscribed: set[str] = self._subscription.subscription
+        if pattern is None:
+            return subscribed.issuperset(topics)
+        if not all(topic in subscribed or pattern.match(topic) for topic in topics):
+            return False
+        if not subscribed.issuperset(topics):  # the leader knew a matching topic earlier than we did
+            self._subscription.change_subscription(sorted(subscribed.union(topics)))
+        return True
+
+    async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
+        """Let the listener stop and flush, then commit what it returns, before anybody else can own these."""
+        offsets = await self._inbox.call(self._listener.on_revoked, tuple(sorted(partitions)))
+        problem: Exception | None = None
+        if offsets:
+            try:
+                await self._commit(offsets, self._options.revocation_commit_timeout_ms)
+            except StreamsError as error:
+                problem = error
+        await self._inbox.call(self._listener.on_revoked_committed, problem)
+
+    # -- offsets -----------------------------------------------------------------------------------------------------
+
+    async def commit_async(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
+        """Commit for owned partitions. Refused during a join, at once: the join may be waiting for the caller."""
+        if self.rejoining or self.state is MemberState.REBALANCING:
+            raise BrokerUnavailable("commit: the group is rebalancing; try again after it")
+        await self._commit(offsets, timeout_ms)
+
+    async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
+        # The broker checks who commits, not for what: a commit for others' partitions would rewind them.
+        foreign = sorted(offsets.keys() - self.owned)
+        if foreign:
+            raise TaskMigrated(f"commit: {', '.join(map(str, foreign))} not owned by this member any more")
+        wire = {KafkaPartition(*tp): KafkaOffset(at.offset, at.metadata, -1) for tp, at in offsets.items()}
+        try:
+            await self._commit_offsets_sync_async(wire, timeout_ms=timeout_ms)
+        except kafka_errors.FencedInstanceIdError as error:
+            self.fail(error)
+            raise translated(error, "commit") from error
+        except kafka_errors.KafkaError as error:
+            raise translated(error, "commit") from error
+
+    async def committed_async(
+        self, partitions: Collection[TopicPartition], timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Committed positions; waits for offsets of open transactions (KIP-447)."""
+        try:
+            found = await self.fetch_committed_offsets_async(
+                {KafkaPartition(*partition) for partition in partitions}, timeout_ms=timeout_ms
+            )
+        except kafka_errors.KafkaError as error:
+            raise translated(error, "committed offsets") from error
+        result: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
+        for (topic, partition), at in found.items():
+            result[TopicPartition(topic, partition)] = OffsetAndMetadata(at.offset, at.metadata or "")
+        return result
+
+    # -- leaving -----------------------------------------------------------------------------------------------------
+
+    async def rejoin_as_new_member_async(self, member_id: str) -> None:
+        """Give up what is owned and this member id, then join again. Nothing to do when it is gone already."""
+        if self._generation.is_lost() or self._generation.member_id != member_id:
+            return
+        owned, self.owned = self.owned, frozenset()
+        if owned:
+            await self._inbox.call(self._listener.on_lost, tuple(sorted(owned)))
+        await self.maybe_leave_group_async("tasks migrated", self.config["request_timeout_ms"])
+        self.request_rejoin_because("joining as a new member")
+
+    @property
+    def member_id(self) -> str:
+        member_id: str = self._generation.member_id
+        return member_id
+
+
+async def _collect(problems: list[Exception], step: Awaitable[object]) -> None:
+    """Await a callback; its exception is raised when the round is complete, as in Java."""
+    try:
+        await step
+    except Exception as error:
+        problems.append(error)
+
+
+def _outcome(result: Any) -> Any:
+    """A future that is done when ``result`` is, and never fails: so that a time-out of waiting is only that."""
+    done = Future()
+    result.add_both(lambda _: done.success(None))
+    return done
+
+
+Step = Callable[[], object]

@@ -1,0 +1,62 @@
+"""kafka-python's errors in the words of :mod:`streams_py.errors`: nothing of the library crosses the border."""
+
+from __future__ import annotations
+
+from kafka import errors as kafka_errors
+
+from streams_py.errors import BrokerUnavailable, ConfigError, StreamsError, TaskMigrated
+
+__all__ = ["is_retriable", "translated"]
+
+
+def is_retriable(error: BaseException) -> bool:
+    """True when doing the same again later may work, whoever raised it."""
+    return bool(getattr(error, "retriable", False))
+
+
+def translated(error: BaseException, doing: str) -> BaseException:
+    """The error to raise instead of ``error``; ``doing`` completes "... failed". Errors not of the library stay."""
+    if not isinstance(error, kafka_errors.KafkaError):
+        return error
+    result = _streams_error(error, doing)
+    result.__cause__ = error
+    return result
+
+
+def _streams_error(error: kafka_errors.KafkaError, doing: str) -> StreamsError:
+    match error:
+        case kafka_errors.CommitFailedError() if error.args and _is_rebalancing(error.args[0]):
+            return BrokerUnavailable(f"{doing}: the group is rebalancing; try again after it")
+        case kafka_errors.RebalanceInProgressError():
+            return BrokerUnavailable(f"{doing}: the group is rebalancing; try again after it")
+        case (
+            kafka_errors.CommitFailedError()
+            | kafka_errors.UnknownMemberIdError()
+            | kafka_errors.IllegalGenerationError()
+        ):
+            return TaskMigrated(f"{doing}: this member is not in the group any more ({error})")
+        case kafka_errors.FencedInstanceIdError():
+            return StreamsError(
+                f"{doing}: another member has joined with the same group.instance.id and replaced this one; give every "
+                "instance its own"
+            )
+        case kafka_errors.AuthorizationError() | kafka_errors.SaslAuthenticationFailedError():
+            return StreamsError(f"{doing}: the broker does not allow it ({error}); check the user's rights and login")
+        case kafka_errors.InvalidSessionTimeoutError():
+            return ConfigError(
+                f"{doing}: the broker does not accept this session.timeout.ms; its limits are "
+                "group.min.session.timeout.ms and group.max.session.timeout.ms",
+                key="session.timeout.ms",
+            )
+        case kafka_errors.InconsistentGroupProtocolError():
+            return StreamsError(
+                f"{doing}: the group has members that are no Kafka Streams members; choose another application.id"
+            )
+        case _ if is_retriable(error):
+            return BrokerUnavailable(f"{doing}: {error}")
+        case _:
+            return StreamsError(f"{doing}: {error}")
+
+
+def _is_rebalancing(reason: object) -> bool:
+    return isinstance(reason, kafka_errors.RebalanceInProgressError)

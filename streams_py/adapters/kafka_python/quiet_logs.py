@@ -1,0 +1,91 @@
+"""Log lines about a broker that is away: clear, and few.
+
+kafka-python logs every failed attempt to connect, once a second and more. While a broker is away that buries what
+matters, so equal lines of the library's connection loggers pass at most once in a while. Our own warning says for how
+long there has been no contact, at growing intervals.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final
+
+__all__ = ["Outage", "limit_library_logs"]
+
+_log = logging.getLogger("streams_py.adapters.kafka_python.membership")
+
+_LIBRARY_LOGGERS: Final = (
+    "kafka.net.manager",
+    "kafka.net.connection",
+    "kafka.net.inet",
+    "kafka.net.transport",
+    "kafka.cluster",
+    "kafka.coordinator",
+    "kafka.coordinator.consumer",
+    "kafka.coordinator.heartbeat",
+)
+_REPEAT_S: Final = 30.0
+_TEMPLATES_MAX: Final = 1_000
+"""A library has a few hundred log lines; the limit only keeps a surprise from growing without end."""
+
+
+class _RepeatFilter(logging.Filter):
+    """Lets a warning or error of one template pass once in 30 s. Lower levels are left alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._passed_at: dict[tuple[str, int], float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        # The place in the source, not the text: the text has varying numbers in it.
+        place, now = (record.pathname, record.lineno), time.monotonic()
+        if now - self._passed_at.get(place, -_REPEAT_S) < _REPEAT_S:
+            return False
+        if len(self._passed_at) >= _TEMPLATES_MAX:
+            self._passed_at.clear()
+        self._passed_at[place] = now
+        return True
+
+
+_REPEAT_FILTER: Final = _RepeatFilter()
+
+
+def limit_library_logs() -> None:
+    """Install the filter on kafka-python's connection loggers; doing it again changes nothing."""
+    for name in _LIBRARY_LOGGERS:
+        logging.getLogger(name).addFilter(_REPEAT_FILTER)
+
+
+class Outage:
+    """Warns about missing contact after 2 s, then at doubling intervals up to a minute; says when contact is back."""
+
+    _FIRST_S: Final = 2.0
+    _INTERVAL_S_MAX: Final = 60.0
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._since: float | None = None
+        self._warn_at = 0.0
+        self._interval_s = self._FIRST_S
+        self._warned = False
+
+    def goes_on(self) -> None:
+        """There is no contact right now."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since, self._interval_s, self._warned = now, self._FIRST_S, False
+            self._warn_at = now + self._FIRST_S
+        elif now >= self._warn_at:
+            _log.warning("%s: no answer for %.0f s; still trying", self._what, now - self._since)
+            self._warned = True
+            self._interval_s = min(2 * self._interval_s, self._INTERVAL_S_MAX)
+            self._warn_at = now + self._interval_s
+
+    def is_over(self) -> None:
+        """There is contact."""
+        if self._since is not None and self._warned:
+            _log.warning("%s: back after %.0f s", self._what, time.monotonic() - self._since)
+        self._since = None

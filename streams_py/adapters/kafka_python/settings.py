@@ -1,0 +1,183 @@
+"""Kafka's dotted consumer keys as arguments of kafka-python, as far as they concern group membership.
+
+Three things can happen to a key: it is translated; it concerns records only and the record consumer takes it; or
+kafka-python cannot do it, and then somebody is told - a warning that names the key, or, for security, a ConfigError
+(see :mod:`streams_py.adapters.security`). Nothing is dropped in silence.
+
+Some settings are not the user's to choose, because a Streams member cannot work with another value (Kafka Streams'
+``StreamsConfig`` forces the same ones); a value that contradicts is ignored with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from streams_py.adapters.security import TokenSource, is_security_key, kafka_python_settings, parse_security
+from streams_py.errors import ConfigError
+
+__all__ = ["membership_settings"]
+
+_log = logging.getLogger(__name__)
+
+_INTEGERS: Final = {
+    "session.timeout.ms": 45_000,
+    "heartbeat.interval.ms": 3_000,
+    "max.poll.interval.ms": 300_000,
+    "request.timeout.ms": 40_000,
+    "retry.backoff.ms": 100,
+    "reconnect.backoff.ms": 50,
+    # kafka-python's own default, 30 s, outlives a session: after a broker restart the member would be expelled.
+    "reconnect.backoff.max.ms": 1_000,
+    "connections.max.idle.ms": 540_000,
+    "metadata.max.age.ms": 300_000,
+    "socket.connection.setup.timeout.ms": 10_000,
+    "socket.connection.setup.timeout.max.ms": 30_000,
+}
+"""Keys that kafka-python takes as a number under the same name with underscores, and our defaults."""
+
+_FORCED: Final = {
+    "group.protocol": "classic",
+    "enable.auto.commit": "false",
+    "allow.auto.create.topics": "false",
+    "partition.assignment.strategy": "",
+}
+"""Settings that a Streams member always has; empty: no value of the user's is accepted."""
+
+_OWN: Final = frozenset(
+    """
+    bootstrap.servers client.id group.id group.instance.id client.rack receive.buffer.bytes send.buffer.bytes
+    socket.keepalive.enable client.dns.lookup exclude.internal.topics default.api.timeout.ms
+    """.split()
+)
+
+_RECORDS_ONLY: Final = frozenset(
+    """
+    auto.offset.reset check.crcs fetch.error.backoff.ms fetch.max.bytes fetch.max.wait.ms fetch.message.max.bytes
+    fetch.min.bytes fetch.queue.backoff.ms fetch.wait.max.ms isolation.level key.deserializer max.partition.fetch.bytes
+    max.poll.records queued.max.messages.kbytes queued.min.messages value.deserializer statistics.interval.ms debug
+    log_level acks retries linger.ms batch.size buffer.memory compression.type max.request.size delivery.timeout.ms
+    max.in.flight.requests.per.connection enable.idempotence transaction.timeout.ms
+    """.split()
+)
+"""Keys of the record clients: rightly without effect on the membership."""
+
+_DNS_LOOKUP: Final = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
+
+
+def membership_settings(
+    config: Mapping[str, Any],
+    *,
+    bootstrap_servers: str,
+    group_id: str,
+    client_id: str,
+    group_instance_id: str | None = None,
+) -> dict[str, Any]:
+    """Arguments for :class:`~streams_py.adapters.kafka_python.membership.KafkaPythonMembership`.
+
+    ``config`` has a main consumer's dotted keys without prefix; ``group_instance_id`` already has the thread's suffix.
+    Raises ConfigError for values that cannot be used. Warns about keys that kafka-python cannot follow.
+    """
+    _report_unused(config)
+    settings: dict[str, Any] = {
+        "bootstrap_servers": [server.strip() for server in bootstrap_servers.split(",")],
+        "group_id": group_id,
+        "client_id": client_id,
+        "group_instance_id": group_instance_id or None,
+        "client_rack": config.get("client.rack") or None,
+        "client_dns_lookup": _dns_lookup(config),
+        "exclude_internal_topics": _flag(config, "exclude.internal.topics", default=True),
+        "default_api_timeout_ms": _integer(config, "default.api.timeout.ms", 60_000),
+        "socket_options": _socket_options(config),
+    }
+    for key, default in _INTEGERS.items():
+        settings[key.replace(".", "_")] = _integer(config, key, default)
+    _check_together(settings)
+    return settings | _security(config)
+
+
+def _security(config: Mapping[str, Any]) -> dict[str, Any]:
+    security = parse_security(config)
+    settings = kafka_python_settings(security)
+    if security.token_source is not None:
+        settings["sasl_oauth_token_provider"] = _TokenProvider(security.token_source)
+    return settings
+
+
+class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no type information
+    """OAUTHBEARER tokens for kafka-python; the source decides about reuse and renewal."""
+
+    def __init__(self, source: TokenSource) -> None:
+        super().__init__()
+        self._source = source
+
+    def token(self) -> str:
+        return self._source()[0]
+
+
+def _report_unused(config: Mapping[str, Any]) -> None:
+    for key, value in config.items():
+        if key in _FORCED:
+            if str(value).lower() != _FORCED[key]:
+                _log.warning("%s=%s is ignored: a Streams member always has %s", key, value, _FORCED[key] or "its own")
+        elif not (key in _INTEGERS or key in _OWN or key in _RECORDS_ONLY or is_security_key(key)):
+            _log.warning("%s has no counterpart in kafka-python: it does not reach the group membership", key)
+
+
+def _integer(config: Mapping[str, Any], key: str, default: int) -> int:
+    value = config.get(key)
+    if value is None:
+        return default
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0:
+        raise ConfigError(f"{key}={value!r} is not allowed; expected a whole number from 0", key=key)
+    return number
+
+
+def _flag(config: Mapping[str, Any], key: str, *, default: bool) -> bool:
+    value = config.get(key)
+    if value is None:
+        return default
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{key}={value!r} is not allowed; expected true or false", key=key)
+    return text == "true"
+
+
+def _dns_lookup(config: Mapping[str, Any]) -> str:
+    value = str(config.get("client.dns.lookup") or _DNS_LOOKUP[0])
+    if value not in _DNS_LOOKUP:
+        raise ConfigError(
+            f"client.dns.lookup={value!r} is not allowed; expected {' or '.join(_DNS_LOOKUP)}", key="client.dns.lookup"
+        )
+    return value
+
+
+def _socket_options(config: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+    """kafka-python ignores its own buffer arguments, so the sizes go in as socket options. 0: the system's size."""
+    options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+    if _flag(config, "socket.keepalive.enable", default=True):
+        options.append((socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1))
+    for key, option in (("receive.buffer.bytes", socket.SO_RCVBUF), ("send.buffer.bytes", socket.SO_SNDBUF)):
+        if config.get(key) is not None and int(config[key]) == -1:  # Kafka's way to say: the system's size
+            continue
+        size = _integer(config, key, 0)
+        if size > 0:
+            options.append((socket.SOL_SOCKET, option, size))
+    return options
+
+
+def _check_together(settings: Mapping[str, Any]) -> None:
+    if settings["heartbeat_interval_ms"] >= settings["session_timeout_ms"]:
+        raise ConfigError(
+            f"heartbeat.interval.ms={settings['heartbeat_interval_ms']} must be lower than "
+            f"session.timeout.ms={settings['session_timeout_ms']}; a third of it is a good value",
+            key="heartbeat.interval.ms",
+        )

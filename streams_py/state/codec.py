@@ -1,0 +1,104 @@
+"""Between the objects of a store and the bytes it holds.
+
+A plain store holds the bytes of its values. A timestamped store holds ``i64 timestamp`` + value bytes; its changelog
+records carry only the value bytes, with the timestamp as the record's (Kafka Streams' ValueAndTimestampSerializer and
+ChangeLoggingTimestampedKeyValueBytesStore). Numbers are packed together with their timestamp in one step.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from streams_py.errors import SerializationError, StreamsError
+from streams_py.serdes import Serde, cannot_decode, cannot_encode
+from streams_py.topology.stores import ValueAndTimestamp
+
+__all__ = ["TIMESTAMP_BYTES", "StoreCodec", "pack_timestamp", "timestamp_of"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+TIMESTAMP_BYTES = 8
+_TIMESTAMP = struct.Struct(">q")
+_new_tuple = tuple.__new__
+
+pack_timestamp = _TIMESTAMP.pack
+
+
+def timestamp_of(data: bytes) -> int:
+    """The timestamp in front of a timestamped store's bytes."""
+    timestamp: int = _TIMESTAMP.unpack_from(data)[0]
+    return timestamp
+
+
+class StoreCodec(Generic[K, V]):
+    """The serdes of one store, asked for their functions once.
+
+    ``topic`` is the full name of the changelog topic even when the store has none: serdes with a schema registry
+    depend on it.
+    """
+
+    def __init__(self, topic: str, key_serde: Serde[K], value_serde: Serde[V]) -> None:
+        self.topic = topic
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+        self.encode_key: Callable[[K], bytes] = key_serde.serializer(topic, is_key=True)
+        self.decode_key: Callable[[bytes], K] = key_serde.deserializer(topic, is_key=True)
+        self.encode_value: Callable[[V], bytes] = value_serde.serializer(topic, is_key=False)
+        self.decode_value: Callable[[bytes], V] = value_serde.deserializer(topic, is_key=False)
+
+    def timestamped_encoder(self) -> Callable[[V, int], bytes]:
+        """encode(value, timestamp_ms) -> bytes of a timestamped store."""
+        encode_value = self.encode_value
+        number = self.value_serde.struct_format
+        plain_type = self.value_serde.plain_type
+        if number is None or plain_type is None:
+            return lambda value, timestamp: pack_timestamp(timestamp) + encode_value(value)
+        pack = struct.Struct(f">q{number}").pack
+
+        def encode(value: V, timestamp: int) -> bytes:
+            if value.__class__ is plain_type:
+                return pack(timestamp, value)
+            return pack_timestamp(timestamp) + encode_value(value)
+
+        return encode
+
+    def timestamped_decoder(self) -> Callable[[bytes], ValueAndTimestamp[V]]:
+        """decode(bytes of a timestamped store) -> value and timestamp."""
+        decode_value = self.decode_value
+        number = self.value_serde.struct_format
+        pair = ValueAndTimestamp
+        if number is None:
+
+            def decode(data: bytes) -> ValueAndTimestamp[V]:
+                return pair(decode_value(data[TIMESTAMP_BYTES:]), timestamp_of(data))
+
+            return decode
+        unpack = struct.Struct(f">q{number}").unpack
+
+        def decode_number(data: bytes) -> ValueAndTimestamp[V]:
+            timestamp, value = unpack(data)
+            return _new_tuple(pair, (value, timestamp))  # skips the Python-level __new__ of named tuples
+
+        return decode_number
+
+    # -- errors ------------------------------------------------------------------------------------------------
+
+    def key_error(self, error: Exception, key: object) -> StreamsError:
+        """The error to raise for a key that could not be encoded."""
+        return _kept(error) or cannot_encode(error, self.key_serde, key, topic=self.topic, is_key=True)
+
+    def value_error(self, error: Exception, value: object) -> StreamsError:
+        """The error to raise for a value that could not be encoded."""
+        return _kept(error) or cannot_encode(error, self.value_serde, value, topic=self.topic, is_key=False)
+
+    def stored_error(self, error: Exception, data: bytes, *, is_key: bool) -> SerializationError:
+        """The error to raise for stored bytes that cannot be decoded."""
+        serde: Serde[Any] = self.key_serde if is_key else self.value_serde
+        return cannot_decode(error, serde, data, topic=self.topic, is_key=is_key)
+
+
+def _kept(error: Exception) -> StreamsError | None:
+    return error if isinstance(error, StreamsError) else None

@@ -1,0 +1,84 @@
+"""From a store's declaration to an open store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from streams_py.errors import ConfigError
+from streams_py.serdes import Serde
+from streams_py.state.bytes_store import BytesStore, MemoryBytes
+from streams_py.state.codec import StoreCodec
+from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.stores import StoreBuilder, StoreKind
+
+__all__ = ["Store", "StoreDefaults", "changelog_topic", "is_persistent", "open_store"]
+
+Store: TypeAlias = "PlainStore[Any, Any] | TimestampedStore[Any, Any]"
+"""An open store of any kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreDefaults:
+    """What a declaration that leaves it open gets: ``default.key.serde``, ``default.value.serde`` and
+    ``dsl.store.suppliers.class``."""
+
+    key_serde: Serde[Any] | None = None
+    value_serde: Serde[Any] | None = None
+    persistent: bool = True
+
+
+def changelog_topic(builder: StoreBuilder, application_id: str) -> str:
+    """Full name of the store's changelog topic; also the topic name its serdes see when it has none."""
+    return builder.source_topic or f"{application_id}-{builder.name}-changelog"
+
+
+def is_persistent(builder: StoreBuilder, defaults: StoreDefaults) -> bool:
+    """Whether the store is on disk."""
+    return defaults.persistent if builder.persistent is None else builder.persistent
+
+
+def open_store(
+    builder: StoreBuilder,
+    *,
+    application_id: str,
+    context: RecordContext,
+    defaults: StoreDefaults | None = None,
+    log: ChangeLog | None = None,
+    disk: Callable[[str], BytesStore] | None = None,
+) -> Store:
+    """Open the store that ``builder`` declares.
+
+    ``log`` gets every change when the store keeps a changelog of its own (not with ``logging=False``, and not when a
+    source topic is the changelog). ``disk`` gives the bytes of a persistent store by name, see
+    ``TaskDatabase.store``; without it the store is kept in memory. ConfigError when a serde is missing.
+    """
+    defaults = defaults or StoreDefaults()
+    codec: StoreCodec[Any, Any] = StoreCodec(
+        changelog_topic(builder, application_id),
+        _serde(builder.key_serde or defaults.key_serde, builder, "key"),
+        _serde(builder.value_serde or defaults.value_serde, builder, "value"),
+    )
+    on_disk = disk is not None and is_persistent(builder, defaults)
+    content: BytesStore = disk(builder.name) if disk is not None and on_disk else MemoryBytes()
+    kind = PlainStore if builder.kind is StoreKind.KEY_VALUE else TimestampedStore
+    return kind(
+        builder.name,
+        content,
+        codec,
+        context,
+        persistent=on_disk,
+        log=log if builder.logging and builder.source_topic is None else None,
+    )
+
+
+def _serde(serde: Serde[Any] | None, builder: StoreBuilder, what: str) -> Serde[Any]:
+    if serde is None:
+        raise ConfigError(
+            f"store {builder.name!r} has no {what} serde: give one where the store is declared "
+            f"(Materialized, Grouped or Consumed), or set default.{what}.serde",
+            key=f"default.{what}.serde",
+        )
+    return serde

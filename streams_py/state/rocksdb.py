@@ -1,0 +1,240 @@
+"""RocksDB: one database per task, one column family per store.
+
+The write-ahead log is off: the changelog topic is the log, and a checkpoint is written only after a flush to disk (a
+crash in between restores the difference). Rocksdict's raw mode keeps keys and values as the bytes they are.
+
+Memory is bounded for the process, not per store as in Kafka Streams: all databases share one block cache, and one
+write buffer manager makes them flush when their memtables together grow too large. Arena blocks are small, so that a
+hundred tasks that have seen one record each do not hold a hundred megabytes.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import rocksdict
+
+from streams_py.errors import InvalidStateStoreError, StateError
+
+__all__ = ["RocksBytes", "RocksMemory", "TaskDatabase", "shared_rocks_memory"]
+
+_BATCH_ENTRIES = 1000
+_DATABASE_DIRECTORY = "rocksdb"
+
+
+class RocksMemory:
+    """What the databases of this process may hold in memory together, in bytes."""
+
+    def __init__(self, *, block_cache_bytes: int = 64 << 20, write_buffer_bytes: int = 64 << 20) -> None:
+        self.block_cache = rocksdict.Cache(block_cache_bytes)
+        # allow_stall=False: beyond the limit the database being written flushes; writers are never blocked.
+        self.write_buffers = rocksdict.WriteBufferManager(write_buffer_bytes, False)
+
+
+@cache
+def shared_rocks_memory() -> RocksMemory:
+    """The process's one :class:`RocksMemory`."""
+    return RocksMemory()
+
+
+class TaskDatabase:
+    """The database of one task, below its directory.
+
+    Opened with the column families that exist and those of ``stores``. Raises StateError naming the path when the
+    files cannot be read or another process has them open.
+    """
+
+    def __init__(self, task_directory: str, stores: Iterable[str], *, memory: RocksMemory | None = None) -> None:
+        self.path = os.path.join(task_directory, _DATABASE_DIRECTORY)
+        self._memory = memory or shared_rocks_memory()
+        self._options = _options(self._memory)
+        self._stores: dict[str, RocksBytes] = {}
+        try:
+            os.makedirs(self.path, mode=0o750, exist_ok=True)
+            exists = os.path.exists(os.path.join(self.path, "CURRENT"))
+            families = set(rocksdict.Rdict.list_cf(self.path, self._options)) if exists else set()
+            families |= {"default", *stores}
+            self._database = rocksdict.Rdict(self.path, self._options, dict.fromkeys(sorted(families), self._options))
+        except Exception as error:
+            raise StateError(
+                f"cannot open the state store files in {self.path}: {error}. If another process uses this state.dir, "
+                f"give this one its own; if files are damaged, delete {task_directory} and the state is restored "
+                f"from the changelog topics"
+            ) from error
+
+    def store(self, name: str) -> RocksBytes:
+        """The bytes of one store; the same object every time."""
+        found = self._stores.get(name)
+        if found is None:
+            found = self._stores[name] = RocksBytes(self, name)
+        return found
+
+    def flush(self) -> None:
+        """Flush all stores in use to disk."""
+        for store in self._stores.values():
+            store.flush()
+
+    def close(self) -> None:
+        """Close everything, open scans included; a second call does nothing."""
+        for store in self._stores.values():
+            store.close()
+        self._stores.clear()
+        self._database.close()
+
+    # -- for RocksBytes ----------------------------------------------------------------------------------------
+
+    def family(self, name: str) -> Any:
+        """A handle of one column family (creating it if need be) that writes without the write-ahead log."""
+        try:
+            handle = self._database.get_column_family(name)
+        except Exception:  # rocksdict has no question "does it exist"
+            handle = self._database.create_column_family(name, self._options)
+        handle.set_write_options(_without_log())
+        return handle
+
+    def empty_family(self, name: str) -> Any:
+        """Drop a column family whose handles are closed and give a handle of a new, empty one."""
+        self._database.drop_column_family(name)
+        return self.family(name)
+
+    def write(self, name: str, entries: list[tuple[bytes, bytes | None]]) -> None:
+        """Write entries of one store as one batch."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        batch.set_default_column_family(self._database.get_column_family_handle(name))
+        for key, data in entries:
+            if data is None:
+                batch.delete(key)
+            else:
+                batch.put(key, data)
+        self._database.write(batch, _without_log())
+
+
+class RocksBytes:
+    """One column family as a bytes store. ``read``, ``write`` and ``remove`` are rocksdict's own functions."""
+
+    def __init__(self, database: TaskDatabase, name: str) -> None:
+        self._database = database
+        self._name = name
+        self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
+        self._bind(self._attempt(lambda: database.family(name)))
+
+    def _bind(self, family: Any) -> None:
+        self._family = family
+        self.read: Callable[[bytes], bytes | None] = family.get
+        self.write: Callable[[bytes, bytes], None] = family.put
+        self.remove: Callable[[bytes], object] = family.delete
+
+    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        pending: list[tuple[bytes, bytes | None]] = []
+        for entry in entries:
+            pending.append(entry)
+            if len(pending) >= _BATCH_ENTRIES:
+                self._write_all(pending)
+                pending = []
+        if pending:
+            self._write_all(pending)
+
+    def _write_all(self, entries: list[tuple[bytes, bytes | None]]) -> None:
+        self._attempt(lambda: self._database.write(self._name, entries))
+
+    def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        options = rocksdict.ReadOptions()
+        if first is not None:
+            options.set_iterate_lower_bound(first)
+        if end is not None:
+            options.set_iterate_upper_bound(end)
+        scan = _Scan(self._attempt(lambda: self._family.items(backwards=reverse, read_opt=options)), self._name)
+        self._scans.add(scan)
+        return scan
+
+    def approximate_count(self) -> int:
+        return self._attempt(lambda: self._family.property_int_value("rocksdb.estimate-num-keys")) or 0
+
+    def clear(self) -> None:
+        self._end_scans()
+
+        def start_anew() -> Any:
+            self._family.close()
+            return self._database.empty_family(self._name)
+
+        self._bind(self._attempt(start_anew))
+
+    def flush(self) -> None:
+        self._attempt(lambda: self._family.flush(True))
+
+    def close(self) -> None:
+        # A scan that stays open keeps the files open, and the database could not be opened again.
+        self._end_scans()
+        self._family.close()
+
+    def _end_scans(self) -> None:
+        for scan in list(self._scans):
+            scan.end()
+
+    def _attempt(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except rocksdict.DbClosedError as error:
+            raise InvalidStateStoreError(f"store {self._name!r} is closed") from error
+        except Exception as error:
+            raise StateError(f"store {self._name!r} in {self._database.path} failed: {error}") from error
+
+
+class _Scan:
+    """Entries of a snapshot; :meth:`end` makes it let go of the files."""
+
+    __slots__ = ("__weakref__", "_items", "_name")
+
+    def __init__(self, items: Iterator[tuple[bytes, bytes]], name: str) -> None:
+        self._items: Iterator[tuple[bytes, bytes]] | None = items
+        self._name = name
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        return self
+
+    def __next__(self) -> tuple[bytes, bytes]:
+        items = self._items
+        if items is None:
+            raise InvalidStateStoreError(f"store {self._name!r} was closed while it was iterated over")
+        try:
+            return next(items)
+        except StopIteration:
+            self._items = _NOTHING  # lets go of the snapshot
+            raise
+
+    def end(self) -> None:
+        self._items = None
+
+
+_NOTHING: Iterator[tuple[bytes, bytes]] = iter(())
+
+
+def _options(memory: RocksMemory) -> Any:
+    table = rocksdict.BlockBasedOptions()
+    table.set_block_cache(memory.block_cache)
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_bloom_filter(10, False)
+    options = rocksdict.Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_block_based_table_factory(table)
+    options.set_compression_type(rocksdict.DBCompressionType.lz4())
+    options.set_write_buffer_manager(memory.write_buffers)
+    options.set_write_buffer_size(16 << 20)
+    options.set_arena_block_size(64 << 10)
+    options.set_max_open_files(256)
+    options.set_keep_log_file_num(1)
+    options.set_stats_dump_period_sec(0)
+    options.set_stats_persist_period_sec(0)
+    return options
+
+
+def _without_log() -> Any:
+    options: Any = rocksdict.WriteOptions()
+    options.disable_wal = True  # an attribute, whatever the stub file says
+    return options

@@ -1,0 +1,68 @@
+"""Working on a map ``process id -> assignment``: what the functions of ``TaskAssignmentUtils`` share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.api import KafkaStreamsAssignment, KafkaStreamsState, TaskInfo, TaskType
+from streams_py.assignment.assignors.cluster import Cluster
+from streams_py.assignment.problem import Note
+from streams_py.errors import IllegalStateError
+
+__all__ = ["Assignments", "add_missing", "cluster_of", "has_changelog", "log_notes"]
+
+Assignments = MutableMapping[ProcessId, KafkaStreamsAssignment]
+_log = logging.getLogger("streams_py.assignment")
+
+
+def cluster_of(
+    states: Mapping[ProcessId, KafkaStreamsState], assignments: Assignments, tasks: Sequence[TaskId]
+) -> Cluster:
+    """The map in numbers, over these (ascending) tasks. Loads count every task of a client, in whatever role."""
+    process_ids = sorted(states)
+    for process_id in process_ids:
+        if states[process_id].num_processing_threads < 1:
+            raise IllegalStateError(f"client {process_id} has no processing threads")
+    cluster = Cluster(process_ids, [states[p].num_processing_threads for p in process_ids], tasks)
+    number_of = {task: number for number, task in enumerate(tasks)}
+    client_of = {process_id: client for client, process_id in enumerate(process_ids)}
+    for process_id, assignment in assignments.items():
+        client = client_of.get(process_id)
+        if client is None:
+            continue
+        cluster.count[client] = len(assignment.tasks)
+        for task, assigned in assignment.tasks.items():
+            number = number_of.get(task)
+            if number is None:
+                continue
+            if assigned.type is TaskType.ACTIVE and cluster.active[number] < 0:
+                cluster.active[number] = client
+            else:
+                cluster.standby[number].add(client)
+    return cluster
+
+
+def add_missing(states: Mapping[ProcessId, KafkaStreamsState], assignments: Assignments) -> None:
+    """Give clients without an entry an empty one."""
+    for process_id in states:
+        if process_id not in assignments:
+            assignments[process_id] = KafkaStreamsAssignment.of(process_id)
+
+
+def has_changelog(info: TaskInfo) -> bool:
+    """Whether there is state to restore: what "stateful" means wherever tasks are placed."""
+    return any(partition.is_changelog for partition in info.topic_partitions)
+
+
+def log_notes(notes: Iterable[Note]) -> None:
+    """Write what the operator should know to the log, as warnings: one line for each kind, however many tasks."""
+    first: dict[str, Note] = {}
+    count: dict[str, int] = {}
+    for note in notes:
+        first.setdefault(note.kind, note)
+        count[note.kind] = count.get(note.kind, 0) + 1
+    for kind, note in first.items():
+        more = count[kind] - 1
+        _log.warning("%s%s", note.text, f" (likewise for {more} more)" if more else "")

@@ -1,0 +1,218 @@
+"""From a configured name to an assignor, and from user code to an answer that can be trusted to be one.
+
+``task.assignor.class`` takes a class, ``"package.module:Class"``, or the name of a built-in assignor: the Java
+class name or a short name. Whatever goes wrong in user code becomes one AssignorError that names the class and says
+what to do; a TaskAssignmentError, by which an assignor refuses on purpose, passes through.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from streams_py.assignment.api import (
+    ApplicationState,
+    AssignedTask,
+    KafkaStreamsAssignment,
+    TaskAssignment,
+    TaskAssignor,
+    TaskType,
+)
+from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
+from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
+from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyTaskAssignor
+from streams_py.assignment.problem import BuiltInAssignor
+from streams_py.errors import AssignorError, ConfigError, TaskAssignmentError
+
+__all__ = [
+    "INTERNAL_TASK_ASSIGNOR_CLASS",
+    "TASK_ASSIGNOR_CLASS",
+    "AssignorChoice",
+    "assignor_name",
+    "built_in_assignor",
+    "call_assignor",
+    "choose_assignor",
+    "new_task_assignor",
+]
+
+TASK_ASSIGNOR_CLASS: Final = "task.assignor.class"
+INTERNAL_TASK_ASSIGNOR_CLASS: Final = "internal.task.assignor.class"
+
+_INTERNAL: Final = "org.apache.kafka.streams.processor.internals.assignment."
+_PUBLIC: Final = "org.apache.kafka.streams.processor.assignment.assignors."
+
+_BUILT_IN: Final[Mapping[str, Callable[[], BuiltInAssignor]]] = {
+    "high_availability": HighAvailabilityAssignor,
+    "legacy_sticky": LegacyStickyAssignor,
+    "fallback": FallbackPriorAssignor,
+    _INTERNAL + "HighAvailabilityTaskAssignor": HighAvailabilityAssignor,
+    _INTERNAL + "LegacyStickyTaskAssignor": LegacyStickyAssignor,
+    _INTERNAL + "StickyTaskAssignor": LegacyStickyAssignor,  # its name before Kafka 4.0
+    _INTERNAL + "FallbackPriorTaskAssignor": FallbackPriorAssignor,
+}
+_PUBLIC_CLASSES: Final[Mapping[str, type[TaskAssignor]]] = {
+    "sticky": StickyTaskAssignor,
+    _PUBLIC + "StickyTaskAssignor": StickyTaskAssignor,
+}
+
+# Runs a call and returns its result; a runtime passes one that gives up after a while with TimeoutError.
+Runner: TypeAlias = Callable[[Callable[[], TaskAssignment]], TaskAssignment]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignorChoice:
+    """What a configured value stands for: exactly one of the two is set."""
+
+    name: str
+    built_in: Callable[[], BuiltInAssignor] | None = None
+    task_assignor: type[TaskAssignor] | None = None
+
+
+def assignor_name(assignor: object) -> str:
+    """How messages call an assignor: ``package.module:Class``, or the configured text."""
+    if isinstance(assignor, TaskAssignor):
+        assignor = type(assignor)
+    return f"{assignor.__module__}:{assignor.__qualname__}" if isinstance(assignor, type) else str(assignor)
+
+
+def choose_assignor(value: object) -> AssignorChoice:
+    """What ``task.assignor.class`` means. AssignorError when it cannot be imported or is no TaskAssignor."""
+    name = assignor_name(value)
+    if isinstance(value, str):
+        text = value.strip()
+        if text in _PUBLIC_CLASSES:
+            return AssignorChoice(name, task_assignor=_PUBLIC_CLASSES[text])
+        if text in _BUILT_IN:
+            return AssignorChoice(name, built_in=_BUILT_IN[text])
+        value = _import(text)
+    if value in _BUILT_IN.values():
+        return AssignorChoice(name, built_in=next(made for made in _BUILT_IN.values() if made is value))
+    if not isinstance(value, type) or not issubclass(value, TaskAssignor):
+        raise AssignorError(
+            f"{TASK_ASSIGNOR_CLASS}: {name} is not a subclass of streams_py.assignment.TaskAssignor; "
+            "derive the class from it and implement assign"
+        )
+    if inspect.isabstract(value):
+        missing = ", ".join(sorted(value.__abstractmethods__))
+        raise AssignorError(f"{TASK_ASSIGNOR_CLASS}: {name} does not implement {missing}")
+    return AssignorChoice(name, task_assignor=value)
+
+
+def built_in_assignor(value: object = None) -> BuiltInAssignor:
+    """A fresh instance of what ``internal.task.assignor.class`` names; None is the high-availability assignor."""
+    if value is None:
+        return HighAvailabilityAssignor()
+    text = str(value).strip()
+    made = _BUILT_IN.get("legacy_sticky" if text == "sticky" else text)
+    if made is None:
+        raise ConfigError(
+            f"{INTERNAL_TASK_ASSIGNOR_CLASS}={text!r} is not a built-in assignor; use one of "
+            f"high_availability, sticky, fallback, or set {TASK_ASSIGNOR_CLASS} for your own class",
+            key=INTERNAL_TASK_ASSIGNOR_CLASS,
+        )
+    return made()
+
+
+def _import(text: str) -> object:
+    module_name, colon, class_name = text.partition(":")
+    if not colon or not module_name or not class_name:
+        hint = "a Java class cannot run here; " if text.count(".") > 1 and text.rpartition(".")[2][:1].isupper() else ""
+        raise AssignorError(
+            f"{TASK_ASSIGNOR_CLASS}={text!r} cannot be understood: {hint}write 'package.module:Class', pass the class "
+            "itself, or use a built-in one: high_availability, sticky, legacy_sticky, fallback"
+        )
+    try:
+        found: object = importlib.import_module(module_name)
+    except Exception as error:  # importing runs user code
+        raise AssignorError(
+            f"{TASK_ASSIGNOR_CLASS}={text!r}: module {module_name} cannot be imported "
+            f"({type(error).__name__}: {error}); check the name, and that every instance has it on its Python path"
+        ) from error
+    for part in class_name.split("."):
+        if not hasattr(found, part):
+            raise AssignorError(f"{TASK_ASSIGNOR_CLASS}={text!r}: module {module_name} has no {class_name}")
+        found = getattr(found, part)
+    return found
+
+
+def new_task_assignor(choice: type[TaskAssignor], configs: Mapping[str, object]) -> TaskAssignor:
+    """A fresh, configured instance, as KIP-924 wants one for every rebalance. AssignorError when it raises."""
+    name = assignor_name(choice)
+    try:
+        assignor = choice()
+    except Exception as error:
+        raise AssignorError(
+            f"task assignor {name} cannot be created ({type(error).__name__}: {error}); "
+            "its constructor must take no arguments"
+        ) from error
+    try:
+        assignor.configure(configs)
+    except Exception as error:
+        raise AssignorError(f"task assignor {name} failed in configure ({type(error).__name__}: {error})") from error
+    return assignor
+
+
+def call_assignor(
+    assignor: TaskAssignor, application_state: ApplicationState, *, run: Runner | None = None
+) -> TaskAssignment:
+    """Ask an assignor, and make sure that its answer is a TaskAssignment all the way down.
+
+    ``run`` performs the call, for a runtime that limits its time: TimeoutError from it means "never returned".
+    TaskAssignmentError passes through; anything else is an AssignorError. Whether the answer is *valid* is the next
+    question: :func:`~streams_py.assignment.validation.validate_task_assignment`.
+    """
+    name = assignor_name(assignor)
+    try:
+        returned = (
+            assignor.assign(application_state) if run is None else run(lambda: assignor.assign(application_state))
+        )
+    except TaskAssignmentError:
+        raise
+    except TimeoutError as error:
+        raise AssignorError(
+            f"task assignor {name} did not return in time ({error}); look for an endless loop"
+        ) from error
+    except Exception as error:
+        raise AssignorError(f"task assignor {name} failed in assign ({type(error).__name__}: {error})") from error
+    _check_answer(name, returned)
+    return returned
+
+
+def _check_answer(name: str, returned: object) -> None:
+    if not isinstance(returned, TaskAssignment):
+        raise AssignorError(f"task assignor {name} returned {_shown(returned)}; assign must return a TaskAssignment")
+    entries: object = returned.assignment
+    if not isinstance(entries, Collection) or isinstance(entries, str | bytes | Mapping):
+        raise AssignorError(
+            f"task assignor {name} returned a TaskAssignment of {_shown(entries)}; "
+            "give it a list with one KafkaStreamsAssignment for each client"
+        )
+    for entry in entries:
+        if not isinstance(entry, KafkaStreamsAssignment):
+            raise AssignorError(
+                f"task assignor {name} returned a TaskAssignment with {_shown(entry)} in it; "
+                "give it a list with one KafkaStreamsAssignment for each client"
+            )
+        for task, assigned in entry.tasks.items():
+            if not _is_assigned_task(task, assigned):
+                raise AssignorError(
+                    f"task assignor {name} gave client {entry.process_id} {_shown(assigned)}; use AssignedTask"
+                )
+
+
+def _is_assigned_task(task: object, assigned: object) -> bool:
+    if not isinstance(assigned, AssignedTask):
+        return False
+    role: object = assigned.type
+    return isinstance(role, TaskType) and assigned.id == task
+
+
+def _shown(value: object) -> str:
+    try:
+        text = f"{value!r:.100}"
+    except Exception:  # the object is the user's, its repr may fail too
+        text = "without a usable repr"
+    return f"a {type(value).__name__}, {text}"

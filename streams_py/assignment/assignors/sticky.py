@@ -1,0 +1,232 @@
+"""The sticky assignors: Kafka Streams' internal ``LegacyStickyTaskAssignor`` and the public ``StickyTaskAssignor``.
+
+Both place by :mod:`~streams_py.assignment.assignors.sticky_placement`. They differ in what breaks ties of load (the
+internal one prefers more threads), in the order in which clients are asked, and in who runs the rack optimisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.api import (
+    ApplicationState,
+    AssignedTask,
+    KafkaStreamsAssignment,
+    TaskAssignment,
+    TaskAssignor,
+    TaskType,
+)
+from streams_py.assignment.assignment_map import log_notes
+from streams_py.assignment.assignors.sticky_placement import StickyClient, StickyPlacement
+from streams_py.assignment.java_order import HashSizing, in_hash_order, process_hash, task_hash
+from streams_py.assignment.problem import AssignmentProblem, Decision, Placement
+from streams_py.assignment.rack_optimisation import (
+    RackAwareOptimizationParams,
+    optimize_rack_aware_active_tasks,
+    optimize_rack_aware_standby_tasks,
+    rack_strategy_set,
+)
+
+__all__ = [
+    "DEFAULT_STICKY_NON_OVERLAP_COST",
+    "DEFAULT_STICKY_TRAFFIC_COST",
+    "LegacyStickyAssignor",
+    "StickyTaskAssignor",
+]
+
+DEFAULT_STICKY_TRAFFIC_COST: Final = 1
+DEFAULT_STICKY_NON_OVERLAP_COST: Final = 10
+
+_AT_ONCE: Final = datetime.fromtimestamp(0, UTC)
+
+
+class LegacyStickyAssignor:
+    """Keeps actives where they were, up to an even share; never asks for a probing rebalance."""
+
+    def __init__(self, *, preserve_actives: bool = False) -> None:
+        """``preserve_actives`` keeps every active where it was, however uneven, and leaves racks alone."""
+        self._preserve = preserve_actives
+
+    def decide(self, problem: AssignmentProblem, *, tell_story: bool = False) -> Decision:
+        """Place all tasks. The order of the problem's containers decides ties."""
+        placement = StickyPlacement(
+            [StickyClient(c.process_id, c.capacity, c.previous_active, c.previous_standby) for c in problem.clients],
+            problem.tasks,
+            preserve=self._preserve,
+            capacity_breaks_ties=True,
+            active_order_hashed=False,
+            sizing=problem.hash_sizing,
+        )
+        racks = None if self._preserve else _LegacyRacks(problem)
+        placement.place_actives()
+        if racks is not None:
+            racks.optimise_actives(placement)
+        replicas = problem.configs.num_standby_replicas
+        if replicas > 0:
+            placement.place_standbys(problem.end_offset_sums, replicas)
+            if racks is not None:
+                racks.optimise_standbys(placement)
+        return Decision(_placements(placement), notes=tuple(placement.notes))
+
+
+class _LegacyRacks:
+    """KIP-925 between the steps; does nothing without complete rack information."""
+
+    def __init__(self, problem: AssignmentProblem) -> None:
+        self._problem = problem
+        configs = problem.configs
+        traffic, non_overlap = configs.rack_aware_traffic_cost, configs.rack_aware_non_overlap_cost
+        self._traffic = DEFAULT_STICKY_TRAFFIC_COST if traffic is None else traffic
+        self._non_overlap = DEFAULT_STICKY_NON_OVERLAP_COST if non_overlap is None else non_overlap
+        # The optimiser numbers clients in ascending order, the placement in the order of its input.
+        self._order = sorted(range(len(problem.clients)), key=lambda n: problem.clients[n].process_id)
+        self._rank = {number: rank for rank, number in enumerate(self._order)}
+        self._ids = [problem.clients[number].process_id for number in self._order]
+
+    def optimise_actives(self, placement: StickyPlacement) -> None:
+        ends = self._problem.end_offset_sums
+        stateless = [task for task in self._problem.tasks if task not in ends]
+        for tasks, traffic, non_overlap in ((ends, self._traffic, self._non_overlap), (stateless, 1, 0)):
+            ordered = sorted(tasks)
+            if self._problem.racks is None or not ordered:
+                continue
+            new = self._problem.racks.optimise_active(
+                ordered,
+                self._ids,
+                [self._rank[placement.active[task]] for task in ordered],
+                traffic_cost=traffic,
+                non_overlap_cost=non_overlap,
+            )
+            placement.replace_actives({task: self._order[rank] for task, rank in zip(ordered, new)})
+
+    def optimise_standbys(self, placement: StickyPlacement) -> None:
+        if self._problem.racks is None:
+            return
+        ordered = sorted(self._problem.end_offset_sums)
+        new = self._problem.racks.optimise_standby(
+            ordered,
+            self._ids,
+            [self._rank[placement.active[task]] for task in ordered],
+            [[self._rank[host] for host in placement.standby[task]] for task in ordered],
+            traffic_cost=self._traffic,
+            non_overlap_cost=self._non_overlap,
+            may_move=None,
+        )
+        for task, ranks in zip(ordered, new):
+            placement.standby[task] = [self._order[rank] for rank in sorted(ranks)]
+
+
+def _placements(placement: StickyPlacement) -> dict[ProcessId, Placement]:
+    result = [Placement([], []) for _ in placement.clients]
+    for task in sorted(placement.active):
+        result[placement.active[task]].active.append(task)
+    for task in sorted(placement.standby):
+        for client in placement.standby[task]:
+            result[client].standby.append(task)
+    return {client.process_id: lists for client, lists in zip(placement.clients, result)}
+
+
+class StickyTaskAssignor(TaskAssignor):
+    """The public sticky assignor (KIP-924): stickiness first, then balance.
+
+    Rack optimisation runs with ``rack.aware.assignment.strategy`` set, by default at costs that move a task only for
+    more than ten partitions (traffic 1, non-overlap 10).
+    """
+
+    def __init__(
+        self,
+        must_preserve_active_task_assignment: bool = False,
+        *,
+        hash_sizing: HashSizing = HashSizing.JDK_19_AND_NEWER,
+    ) -> None:
+        """Preserving keeps every active where it was and asks one client for an immediate follow-up rebalance."""
+        self._preserve = must_preserve_active_task_assignment
+        self._sizing = hash_sizing
+
+    def assign(self, application_state: ApplicationState) -> TaskAssignment:
+        """Place all tasks."""
+        states = application_state.kafka_streams_states(False)
+        tasks = application_state.all_tasks()
+        if not states:
+            return TaskAssignment([])
+        placement = StickyPlacement(
+            [
+                StickyClient(
+                    process_id,
+                    s.num_processing_threads,
+                    sorted(s.previous_active_tasks),
+                    sorted(s.previous_standby_tasks),
+                )
+                for process_id, s in states.items()
+            ],
+            tasks,
+            preserve=self._preserve,
+            capacity_breaks_ties=False,
+            active_order_hashed=True,
+            sizing=self._sizing,
+        )
+        placement.place_actives()
+        replicas = application_state.assignment_configs().num_standby_replicas
+        assignments = {process_id: KafkaStreamsAssignment.of(process_id) for process_id in states}
+        _write(placement.active, TaskType.ACTIVE, placement, assignments)
+        if not self._preserve:
+            self._optimise_actives(application_state, assignments, placement)
+        if replicas > 0:
+            # Kafka walks these by object identity, which is luck; the hash order of the ids is its fixed relative.
+            logged = [t for t, info in tasks.items() if any(p.is_changelog for p in info.topic_partitions)]
+            placement.place_standbys(in_hash_order(logged, task_hash), replicas)
+            for task, hosts in placement.standby.items():
+                for host in hosts:
+                    assigned = AssignedTask(task, TaskType.STANDBY)
+                    assignments[placement.clients[host].process_id].assign_task(assigned)
+            if not self._preserve and rack_strategy_set(application_state):
+                optimize_rack_aware_standby_tasks(self._params(application_state), assignments)
+        log_notes(placement.notes)
+        if self._preserve:
+            first = in_hash_order(assignments, process_hash)[0]
+            assignments[first] = assignments[first].with_followup_rebalance(_AT_ONCE)
+        return TaskAssignment(list(assignments.values()))
+
+    def _optimise_actives(
+        self,
+        application_state: ApplicationState,
+        assignments: dict[ProcessId, KafkaStreamsAssignment],
+        placement: StickyPlacement,
+    ) -> None:
+        if not rack_strategy_set(application_state):
+            return
+        stateless = RackAwareOptimizationParams.of(application_state).for_stateless_tasks()
+        optimize_rack_aware_active_tasks(self._params(application_state).for_stateful_tasks(), assignments)
+        optimize_rack_aware_active_tasks(
+            stateless.with_traffic_cost_override(1).with_non_overlap_cost_override(0), assignments
+        )
+        number = {client.process_id: position for position, client in enumerate(placement.clients)}
+        moved = {
+            task: number[process_id]
+            for process_id, assignment in assignments.items()
+            for task in assignment.tasks
+            if placement.active[task] != number[process_id]
+        }
+        placement.replace_actives(moved)
+
+    def _params(self, application_state: ApplicationState) -> RackAwareOptimizationParams:
+        configs = application_state.assignment_configs()
+        traffic, non_overlap = configs.rack_aware_traffic_cost, configs.rack_aware_non_overlap_cost
+        return (
+            RackAwareOptimizationParams.of(application_state)
+            .with_traffic_cost_override(DEFAULT_STICKY_TRAFFIC_COST if traffic is None else traffic)
+            .with_non_overlap_cost_override(DEFAULT_STICKY_NON_OVERLAP_COST if non_overlap is None else non_overlap)
+        )
+
+
+def _write(
+    owners: Mapping[TaskId, int],
+    role: TaskType,
+    placement: StickyPlacement,
+    assignments: Mapping[ProcessId, KafkaStreamsAssignment],
+) -> None:
+    for task, client in owners.items():
+        assignments[placement.clients[client].process_id].assign_task(AssignedTask(task, role))

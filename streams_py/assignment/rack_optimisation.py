@@ -1,0 +1,223 @@
+"""Rack optimisation for task assignors: KIP-924's entry points to KIP-925's optimiser.
+
+This module checks whether optimisation can run, reads the assignment map into the optimiser's terms and writes the
+result back. An active is charged for its inputs and changelogs, a standby for its changelogs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.api import ApplicationState, AssignedTask, TaskTopicPartition, TaskType
+from streams_py.assignment.assignment_map import Assignments, add_missing, cluster_of, has_changelog
+from streams_py.assignment.configs import STRATEGY_NONE
+from streams_py.assignment.problem import RackOptimiser
+from streams_py.assignment.standby.tag_aware import TagAwareStandbys
+
+__all__ = [
+    "RackAwareOptimizationParams",
+    "optimize_rack_aware_active_tasks",
+    "optimize_rack_aware_standby_tasks",
+    "rack_strategy_set",
+]
+
+_log = logging.getLogger("streams_py.assignment")
+
+
+@dataclass(frozen=True, slots=True)
+class RackAwareOptimizationParams:
+    """What the rack optimisers work on; every refinement returns a new object (KIP-924)."""
+
+    application_state: ApplicationState
+    traffic_cost: int | None = None
+    non_overlap_cost: int | None = None
+    tasks: tuple[TaskId, ...] | None = None
+
+    @classmethod
+    def of(cls, application_state: ApplicationState) -> RackAwareOptimizationParams:
+        """All tasks, costs as configured."""
+        return cls(application_state)
+
+    def for_stateful_tasks(self) -> RackAwareOptimizationParams:
+        """Only tasks with a changelog."""
+        return self.for_tasks(t for t, info in self.application_state.all_tasks().items() if has_changelog(info))
+
+    def for_stateless_tasks(self) -> RackAwareOptimizationParams:
+        """Only tasks without a changelog."""
+        return self.for_tasks(t for t, info in self.application_state.all_tasks().items() if not has_changelog(info))
+
+    def for_tasks(self, tasks: Iterable[TaskId]) -> RackAwareOptimizationParams:
+        """Only these tasks."""
+        return replace(self, tasks=tuple(sorted(set(tasks))))
+
+    def with_traffic_cost_override(self, traffic_cost: int) -> RackAwareOptimizationParams:
+        """Cost of one partition read from another rack, whatever is configured."""
+        return replace(self, traffic_cost=traffic_cost)
+
+    def with_non_overlap_cost_override(self, non_overlap_cost: int) -> RackAwareOptimizationParams:
+        """Cost of moving a task, whatever is configured."""
+        return replace(self, non_overlap_cost=non_overlap_cost)
+
+
+def rack_strategy_set(application_state: ApplicationState) -> bool:
+    """Whether ``rack.aware.assignment.strategy`` asks for rack optimisation at all."""
+    return application_state.assignment_configs().rack_aware_assignment_strategy != STRATEGY_NONE
+
+
+def optimize_rack_aware_active_tasks(params: RackAwareOptimizationParams, assignments: Assignments) -> None:
+    """Exchange active tasks between clients so that they read less from other racks (KIP-925), in place.
+
+    Every client keeps its number of tasks. Changes nothing, and logs why, when no strategy is configured, a cost is
+    neither configured nor overridden, or rack information is incomplete. ValueError for a task that is not active
+    anywhere.
+    """
+    tasks = params.tasks if params.tasks is not None else _tasks_in(assignments, TaskType.ACTIVE)
+    prepared = _prepare(params, tasks, assignments, lambda partition: True)
+    if prepared is None:
+        return
+    client_of = {process_id: client for client, process_id in enumerate(prepared.clients)}
+    owner_of: dict[TaskId, int] = {}
+    for process_id, assignment in assignments.items():
+        for task, assigned in assignment.tasks.items():
+            if assigned.type is TaskType.STANDBY:
+                continue
+            if owner_of.setdefault(task, client_of[process_id]) != client_of[process_id]:
+                other = prepared.clients[owner_of[task]]
+                raise ValueError(f"Task {task} assigned to multiple clients {process_id}, {other}")
+    for task in tasks:
+        if task not in owner_of:
+            raise ValueError(f"Task {task} not assigned to any client")
+    owners = [owner_of[task] for task in tasks]
+    new = prepared.optimiser.optimise_active(
+        tasks, prepared.clients, owners, traffic_cost=prepared.traffic_cost, non_overlap_cost=prepared.non_overlap_cost
+    )
+    moves = [(task, old, dst) for task, old, dst in zip(tasks, owners, new) if old != dst]
+    for task, old, _ in moves:
+        assignments[prepared.clients[old]].remove_task(AssignedTask(task, TaskType.ACTIVE))
+    for task, _, dst in moves:
+        assignments[prepared.clients[dst]].assign_task(AssignedTask(task, TaskType.ACTIVE))
+
+
+def optimize_rack_aware_standby_tasks(params: RackAwareOptimizationParams, assignments: Assignments) -> None:
+    """Swap standbys between clients so that they restore less from other racks (KIP-925), in place.
+
+    As for actives; only changelogs count, and with tags configured no swap makes a task's copies less diverse.
+    """
+    tasks = params.tasks if params.tasks is not None else _tasks_in(assignments, TaskType.STANDBY)
+    prepared = _prepare(params, tasks, assignments, lambda partition: partition.is_changelog)
+    if prepared is None:
+        return
+    states = params.application_state.kafka_streams_states(False)
+    cluster = cluster_of(states, assignments, tasks)
+    before = [set(hosts) for hosts in cluster.standby]
+    keys = params.application_state.assignment_configs().rack_aware_assignment_tags
+    may_move = None
+    if keys:
+        tags = [states[process_id].client_tags for process_id in cluster.process_ids]
+        may_move = TagAwareStandbys(cluster, tags, keys).may_move_task
+    new = prepared.optimiser.optimise_standby(
+        tasks,
+        prepared.clients,
+        cluster.active,
+        [sorted(hosts) for hosts in before],
+        traffic_cost=prepared.traffic_cost,
+        non_overlap_cost=prepared.non_overlap_cost,
+        may_move=may_move,
+    )
+    for task, old, hosts in zip(tasks, before, new):
+        for client in sorted(old.difference(hosts)):
+            assignments[prepared.clients[client]].remove_task(AssignedTask(task, TaskType.STANDBY))
+        for client in sorted(set(hosts) - old):
+            assignments[prepared.clients[client]].assign_task(AssignedTask(task, TaskType.STANDBY))
+
+
+# -- can it run? ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    optimiser: RackOptimiser
+    clients: Sequence[ProcessId]
+    traffic_cost: int
+    non_overlap_cost: int
+
+
+class _OptimiserFactory(Protocol):
+    def __call__(
+        self,
+        partition_racks: Mapping[TaskId, Sequence[frozenset[str]]],
+        client_racks: Mapping[ProcessId, str],
+        *,
+        strategy: str,
+    ) -> RackOptimiser: ...
+
+
+def _tasks_in(assignments: Assignments, role: TaskType) -> tuple[TaskId, ...]:
+    found = {t for assignment in assignments.values() for t, a in assignment.tasks.items() if a.type is role}
+    return tuple(sorted(found))
+
+
+def _prepare(
+    params: RackAwareOptimizationParams,
+    tasks: Sequence[TaskId],
+    assignments: Assignments,
+    charged: Callable[[TaskTopicPartition], bool],
+) -> _Prepared | None:
+    """Everything the optimiser needs, or None when it cannot run; says why in the log."""
+    state = params.application_state
+    configs = state.assignment_configs()
+    if not tasks:
+        return None
+    if not rack_strategy_set(state):
+        _log.warning("no rack optimisation: rack.aware.assignment.strategy is none")
+        return None
+    traffic = configs.rack_aware_traffic_cost if params.traffic_cost is None else params.traffic_cost
+    non_overlap = configs.rack_aware_non_overlap_cost if params.non_overlap_cost is None else params.non_overlap_cost
+    if traffic is None or non_overlap is None:
+        missing = "traffic_cost" if traffic is None else "non_overlap_cost"
+        _log.warning("no rack optimisation: set rack.aware.assignment.%s or override it", missing)
+        return None
+    client_racks = _client_racks(state)
+    partition_racks = _partition_racks(state, charged)
+    if client_racks is None or partition_racks is None:
+        return None
+    add_missing(state.kafka_streams_states(False), assignments)
+    optimiser = _load_factory()(partition_racks, client_racks, strategy=configs.rack_aware_assignment_strategy)
+    return _Prepared(optimiser, sorted(client_racks), traffic, non_overlap)
+
+
+def _client_racks(state: ApplicationState) -> dict[ProcessId, str] | None:
+    racks = {}
+    for process_id, client in state.kafka_streams_states(False).items():
+        if not client.rack_id:
+            _log.error("no rack optimisation: client %s has no client.rack", process_id)
+            return None
+        racks[process_id] = client.rack_id
+    return racks
+
+
+def _partition_racks(
+    state: ApplicationState, charged: Callable[[TaskTopicPartition], bool]
+) -> dict[TaskId, list[frozenset[str]]] | None:
+    """Racks of the charged partitions of every task, also of those that are not to be optimised."""
+    racks: dict[TaskId, list[frozenset[str]]] = {}
+    for task, info in state.all_tasks().items():
+        racks[task] = []
+        for partition in info.topic_partitions:
+            if charged(partition):
+                known = partition.rack_ids()
+                if not known:
+                    _log.error("no rack optimisation: the racks of %s are not known", partition.topic_partition)
+                    return None
+                racks[task].append(known)
+    return racks
+
+
+def _load_factory() -> _OptimiserFactory:
+    factory: _OptimiserFactory = importlib.import_module("streams_py.assignment.rack").optimiser_for
+    return factory

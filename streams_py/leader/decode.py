@@ -1,0 +1,133 @@
+"""From subscriptions to clients: who is in the group, with what.
+
+Members with one process id are threads of one client. Members newer than this code cannot be read, so they share one
+made-up client: they take part, and get the version the others speak.
+
+Apache Kafka Streams lets one member's undecodable user data fail the assign step, and with it the whole group. Here
+that member alone is refused (it gets an error assignment) while its claims on partitions still count: it may be
+processing them until it learns of the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from streams_protocol import (
+    LATEST_SUPPORTED_VERSION,
+    DecodeError,
+    ErrorCode,
+    SubscriptionInfo,
+    decode_subscription_info,
+)
+from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
+from streams_py.assignment.java_order import in_hash_order, process_hash
+from streams_py.endpoint import parse_endpoint
+from streams_py.errors import ConfigError
+from streams_py.ports import MemberSubscription
+
+__all__ = ["Client", "Group", "consumer_order", "decode_group"]
+
+
+def consumer_order(member: str) -> bytes:
+    """Sort key of member ids: by UTF-16 code unit, as Java compares text."""
+    return member.encode("utf-16-be", "surrogatepass")
+
+
+@dataclass(slots=True)
+class Client:
+    """One application instance. End point, tags and rack are those of its first consumer."""
+
+    process_id: ProcessId
+    host: HostInfo | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    rack: str | None = None
+    consumers: list[str] = field(default_factory=list)
+    """Its members, ascending."""
+    owner: dict[TopicPartition, str] = field(default_factory=dict)
+    """Consumer that claims a partition."""
+    sums: dict[TaskId, int] = field(default_factory=dict)
+    """Reported offset sums, merged over the consumers."""
+    reported: dict[str, frozenset[TaskId]] = field(default_factory=dict)
+    """Tasks that each consumer has an offset sum for."""
+    racks: dict[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The whole group. ``clients`` iterate in Java's hash order, which the sticky assignors depend on.
+
+    ``refused`` maps members whose user data is unusable to the reason. ``claimed`` are all claimed partitions, theirs
+    included; ``claimed_twice`` those that more than one member claims.
+    """
+
+    clients: Mapping[ProcessId, Client]
+    claimed: frozenset[TopicPartition]
+    claimed_twice: frozenset[TopicPartition]
+    min_received_version: int
+    min_supported_version: int
+    future_version: int | None
+    shutdown_requested: bool
+    refused: Mapping[str, str]
+
+    @property
+    def members(self) -> list[str]:
+        """Every usable member, ascending."""
+        return sorted((c for client in self.clients.values() for c in client.consumers), key=consumer_order)
+
+
+def decode_group(
+    members: Mapping[str, MemberSubscription], *, future_process_id: ProcessId, refuse_garbage: bool
+) -> Group:
+    """Decode all subscriptions.
+
+    With ``refuse_garbage`` undecodable members end up in ``refused``; without it their DecodeError (or ConfigError, for
+    a bad end point) is raised, as in Kafka.
+    """
+    clients: dict[ProcessId, Client] = {}
+    claimed: set[TopicPartition] = set()
+    twice: set[TopicPartition] = set()
+    refused: dict[str, str] = {}
+    received = supported = LATEST_SUPPORTED_VERSION
+    future: int | None = None
+    shutdown = False
+    for member in sorted(members, key=consumer_order):
+        subscription = members[member]
+        owned = set(subscription.owned)
+        twice |= owned & claimed
+        claimed |= owned
+        try:
+            info = decode_subscription_info(subscription.user_data)
+            process_id = future_process_id if info.is_future else info.process_id
+            client = clients.get(process_id) or _new_client(process_id, info, subscription)
+        except (DecodeError, ConfigError) as error:
+            if not refuse_garbage:
+                raise
+            refused[member] = str(error)
+            continue
+        clients[process_id] = client
+        shutdown |= info.error_code == ErrorCode.SHUTDOWN_REQUESTED
+        received = min(received, info.version)
+        supported = min(supported, info.latest_supported_version)
+        future = info.version if info.is_future else future
+        client.consumers.append(member)
+        client.racks[member] = subscription.rack
+        client.owner.update(dict.fromkeys(owned, member))
+        client.sums.update(info.task_offset_sums)
+        client.reported[member] = frozenset(info.task_offset_sums)
+    return Group(
+        clients={process_id: clients[process_id] for process_id in in_hash_order(clients, process_hash)},
+        claimed=frozenset(claimed),
+        claimed_twice=frozenset(twice),
+        min_received_version=received,
+        min_supported_version=supported,
+        future_version=future,
+        shutdown_requested=shutdown,
+        refused=refused,
+    )
+
+
+def _new_client(process_id: ProcessId, info: SubscriptionInfo, subscription: MemberSubscription) -> Client:
+    if info.is_future:
+        return Client(process_id, rack=subscription.rack)
+    return Client(process_id, host=parse_endpoint(info.endpoint), tags=dict(info.client_tags), rack=subscription.rack)

@@ -1,0 +1,32 @@
+"""Runs one assign step from beginning to end, for callers that may block."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from streams_py.errors import IllegalStateError
+from streams_py.leader.effects import Effect, FailAssign, PublishAssignments
+from streams_py.leader.events import AssignRequested, Event
+from streams_py.leader.leader import GroupLeader
+
+__all__ = ["Execute", "run_assign"]
+
+Execute = Callable[[Effect], Event | None]
+"""Carries out one effect and returns its answer; None for effects without one (Log, ReportError, NotifyAssignor)."""
+
+
+def run_assign(leader: GroupLeader, request: AssignRequested, execute: Execute) -> PublishAssignments | FailAssign:
+    """Assign: every effect but the last goes to ``execute``, in order; the last one is returned.
+
+    What ``execute`` raises leaves this function; the leader then simply takes the next request.
+    """
+    effects: deque[Effect] = deque(leader.handle(request))
+    while effects:
+        effect = effects.popleft()
+        if isinstance(effect, PublishAssignments | FailAssign):
+            return effect
+        answer = execute(effect)
+        if answer is not None:
+            effects.extend(leader.handle(answer))
+    raise IllegalStateError("the leader waits for an answer that the executor did not give")

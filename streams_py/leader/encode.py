@@ -1,0 +1,181 @@
+"""From placements to what each member is sent.
+
+Here the cooperative protocol (KIP-429) is kept: a task goes to a member only if none of its partitions is claimed by
+somebody else. Otherwise the *whole* task is withheld for this generation. Its current owner sees that it lost the task,
+gives it up and rejoins; the member that is to have it is told to rejoin at once; the next generation hands it over.
+If the receiving client had the task as standby, it keeps it as standby in between, so that its state stays open.
+
+Kafka Streams' ``StreamsPartitionAssignor.computeNewAssignment`` and ``addClientAssignments``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from streams_protocol import (
+    FOLLOW_UP_NOW,
+    NO_FOLLOW_UP,
+    AssignmentInfo,
+    ErrorCode,
+    TaskAssignmentProtocolError,
+    encode_assignment_info,
+    error_assignment,
+)
+from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
+from streams_py.assignment.problem import Placement
+from streams_py.errors import TaskAssignmentError
+from streams_py.leader.decode import Client, Group
+from streams_py.leader.state import ClientHistory
+from streams_py.leader.tasks import TaskTable
+from streams_py.leader.threads import distribute_client
+from streams_py.ports import MemberAssignment
+
+__all__ = ["ClientThreads", "encode_assignments", "error_assignments", "host_maps", "spread_over_threads"]
+
+_MIN_VERSION_HOST_MAPS = 2
+
+PartitionsByHost = dict[HostInfo, frozenset[TopicPartition]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientThreads:
+    """Tasks of each consumer of one client."""
+
+    active: Mapping[str, Collection[TaskId]]
+    standby: Mapping[str, Collection[TaskId]]
+
+
+def spread_over_threads(
+    group: Group,
+    histories: Mapping[ProcessId, ClientHistory],
+    table: TaskTable,
+    placements: Mapping[ProcessId, Placement],
+    *,
+    custom: bool,
+) -> dict[ProcessId, ClientThreads]:
+    """Tasks of every client, given to its threads. ``custom``: the placements are a custom assignor's."""
+    spread = {}
+    for process_id, client in group.clients.items():
+        placement = placements.get(process_id, _NOTHING)
+        by_lag = histories[process_id].by_lag
+        active, standby = distribute_client(
+            stateful=[task for task in placement.active if table.is_stateful(task)],
+            standby=placement.standby,
+            stateless=[task for task in placement.active if not table.is_stateful(task)],
+            consumers=client.consumers,
+            previous=by_lag.__getitem__,
+            standby_in_hash_order=custom,
+        )
+        spread[process_id] = ClientThreads(active, standby)
+    return spread
+
+
+_NOTHING = Placement([], [])
+
+
+def host_maps(
+    group: Group, threads: Mapping[ProcessId, ClientThreads], table: TaskTable
+) -> tuple[PartitionsByHost, PartitionsByHost]:
+    """(active, standby) input partitions by end point; both empty when some member could not read them.
+
+    They show where tasks are *going*, so withheld tasks appear under their future owner.
+    """
+    active: PartitionsByHost = {}
+    standby: PartitionsByHost = {}
+    if group.min_received_version < _MIN_VERSION_HOST_MAPS:
+        return active, standby
+    for process_id, client in group.clients.items():
+        if client.host is not None:
+            active[client.host] = _inputs(threads[process_id].active, table)
+            standby[client.host] = _inputs(threads[process_id].standby, table)
+    return active, standby
+
+
+def _inputs(tasks: Mapping[str, Collection[TaskId]], table: TaskTable) -> frozenset[TopicPartition]:
+    return frozenset(tp for mine in tasks.values() for task in mine for tp in table.inputs[task])
+
+
+def encode_assignments(
+    group: Group,
+    histories: Mapping[ProcessId, ClientHistory],
+    table: TaskTable,
+    threads: Mapping[ProcessId, ClientThreads],
+    deadlines: Mapping[ProcessId, int],
+) -> tuple[dict[str, MemberAssignment], bool]:
+    """(assignment of each usable member in ascending order, whether the group is stable now).
+
+    ``deadlines`` are follow-ups by client, in ms since the epoch. TaskAssignmentError when something cannot be encoded.
+    """
+    encoder = _Encoder(group, table, host_maps(group, threads, table))
+    stable = group.future_version is None and not deadlines
+    by_member: dict[str, MemberAssignment] = {}
+    for process_id, client in group.clients.items():
+        deadline = deadlines.get(process_id)
+        for consumer in client.consumers:
+            mine = threads[process_id]
+            pairs, withheld = _split(client, consumer, mine.active[consumer], table, group.claimed)
+            standby = {task: frozenset(table.inputs[task]) for task in mine.standby[consumer]}
+            for task in withheld:
+                if table.is_stateful(task) and task in histories[process_id].standby:
+                    standby[task] = frozenset(table.inputs[task])
+            if withheld:
+                stable, next_ms, deadline = False, FOLLOW_UP_NOW, None
+            elif deadline is not None:
+                next_ms, deadline = deadline, None
+            else:
+                next_ms = NO_FOLLOW_UP
+            by_member[consumer] = encoder.encode(pairs, standby, next_ms)
+    return {member: by_member[member] for member in group.members}, stable
+
+
+def _split(
+    client: Client, consumer: str, tasks: Collection[TaskId], table: TaskTable, claimed: frozenset[TopicPartition]
+) -> tuple[list[tuple[TopicPartition, TaskId]], list[TaskId]]:
+    """(partition and task pairs of a consumer in ascending order, tasks withheld from it)."""
+    owner = client.owner
+    pairs: list[tuple[TopicPartition, TaskId]] = []
+    withheld = []
+    for task in tasks:
+        inputs = table.inputs[task]
+        if any(tp in claimed and owner.get(tp) != consumer for tp in inputs):
+            withheld.append(task)
+        else:
+            pairs.extend((tp, task) for tp in inputs)
+    pairs.sort()
+    return pairs, withheld
+
+
+class _Encoder:
+    """Writes the user data of one generation; host maps and versions are the same for everybody."""
+
+    def __init__(self, group: Group, table: TaskTable, hosts: tuple[PartitionsByHost, PartitionsByHost]) -> None:
+        self._group = group
+        self._hosts = hosts
+
+    def encode(
+        self,
+        pairs: list[tuple[TopicPartition, TaskId]],
+        standby: Mapping[TaskId, frozenset[TopicPartition]],
+        next_rebalance_ms: int,
+    ) -> MemberAssignment:
+        info = AssignmentInfo(
+            version=self._group.min_received_version,
+            commonly_supported_version=self._group.min_supported_version,
+            active_tasks=tuple(task for _, task in pairs),
+            standby_tasks=standby,
+            partitions_by_host=self._hosts[0],
+            standby_partitions_by_host=self._hosts[1],
+            error_code=ErrorCode.NONE,
+            next_rebalance_ms=next_rebalance_ms,
+        )
+        try:
+            return MemberAssignment(tuple(tp for tp, _ in pairs), encode_assignment_info(info))
+        except TaskAssignmentProtocolError as error:
+            raise TaskAssignmentError(str(error)) from error
+
+
+def error_assignments(members: Collection[str], code: ErrorCode) -> dict[str, MemberAssignment]:
+    """No tasks, only an error code, for every member."""
+    data = encode_assignment_info(error_assignment(int(code)))
+    return {member: MemberAssignment((), data) for member in members}

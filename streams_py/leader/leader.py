@@ -1,0 +1,384 @@
+"""The group leader's assign step, without I/O: events in, effects out (KIP-441, KIP-429, KIP-924).
+
+One request goes through: decode, shutdown check, repartition topics, tasks, version check, changelog topics, end
+offsets and lags, assignor, threads, assignments. Wherever the outside is needed, :meth:`GroupLeader.handle` returns
+effects and the next event continues; the steps are one generator, so that the code reads in that order. Kafka Streams'
+``StreamsPartitionAssignor.assign``.
+
+What ends how:
+
+* a member asks for shutdown, a source topic is missing, the group cannot be assigned: *everybody* gets an error
+  assignment with code 4, 1 or 3;
+* a topic setup that cannot work, co-partitioned topics that do not fit: FailAssign, the leader's thread fails;
+* internal topics not ready in time: FailAssign with a retriable error, the leader rejoins;
+* end offsets not known: no error; tasks stay where they are (fallback assignor) and the group asks again later;
+* the application's assignor fails: no error for the group either, see :mod:`streams_py.leader.keep_previous`;
+  Kafka Streams fails the leader or all members here;
+* one member's user data is garbage: that member gets an error assignment; Kafka Streams fails the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from streams_protocol import EARLIEST_PROBEABLE_VERSION, DecodeError, ErrorCode
+from streams_protocol.types import ProcessId
+from streams_py.assignment.api import AssignmentError, GroupAssignment, GroupSubscription
+from streams_py.assignment.assignors.registry import assignor_name
+from streams_py.assignment.problem import AssignmentProblem, Placement
+from streams_py.errors import (
+    AssignorError,
+    ConfigError,
+    IllegalStateError,
+    MissingSourceTopicError,
+    StreamsError,
+    TaskAssignmentError,
+)
+from streams_py.leader.application_state import application_state
+from streams_py.leader.custom import read_assignment
+from streams_py.leader.decode import Group, decode_group
+from streams_py.leader.effects import (
+    Effect,
+    FailAssign,
+    FetchCommittedOffsets,
+    ListEndOffsets,
+    Log,
+    NotifyAssignor,
+    PublishAssignments,
+    ReportError,
+    RunAssignor,
+)
+from streams_py.leader.encode import encode_assignments, error_assignments, spread_over_threads
+from streams_py.leader.events import (
+    AssignorFailed,
+    AssignorReturned,
+    AssignRequested,
+    CommittedOffsetsFetched,
+    EndOffsetsListed,
+    Event,
+    TopicsCreated,
+    TopicsDescribed,
+    WaitEnded,
+)
+from streams_py.leader.internal import decide, uses_custom_assignor
+from streams_py.leader.internal_topics import TopicSetup
+from streams_py.leader.keep_previous import keep_previous
+from streams_py.leader.phases import Phase
+from streams_py.leader.probing import probing_deadlines
+from streams_py.leader.repartition import (
+    missing_source_topics,
+    partition_counts,
+    repartition_counts,
+    repartition_topics,
+    with_repartition,
+)
+from streams_py.leader.settings import LeaderSettings
+from streams_py.leader.state import (
+    ClientHistory,
+    EndOffsets,
+    asked_partitions,
+    client_histories,
+    end_offset_sums,
+    problem_of,
+)
+from streams_py.leader.tasks import TaskTable, changelog_specs, task_table
+from streams_py.ports import MemberAssignment, PartitionInfo, TopicSpec
+
+__all__ = ["GroupLeader"]
+
+_INFO, _WARNING, _ERROR = 20, 30, 40  # levels of the standard library's logging
+
+_Effects: TypeAlias = tuple[Effect, ...]
+_E = TypeVar("_E", bound=Event)
+_T = TypeVar("_T")
+_Steps: TypeAlias = Generator[_Effects, Event, _T]
+"""A part of the assign step: yields effects, is sent the events that answer them, returns its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Everything known once the tasks and their history are."""
+
+    request: AssignRequested
+    group: Group
+    table: TaskTable
+    topics: Mapping[str, tuple[PartitionInfo, ...]]
+    ends: EndOffsets
+    histories: Mapping[ProcessId, ClientHistory]
+    problem: AssignmentProblem
+
+
+class GroupLeader:
+    """Runs one assign step at a time; a new request abandons an unfinished one.
+
+    Drive it with :func:`streams_py.leader.drive.run_assign`, or by hand: carry out the effects that :meth:`handle`
+    returns, in order, and hand in their answers.
+    """
+
+    def __init__(self, settings: LeaderSettings) -> None:
+        self._settings = settings
+        self._phase = Phase.IDLE
+        self._steps: _Steps[_Effects] | None = None
+        self._said: list[Effect] = []
+        self._now_ms = 0
+
+    @property
+    def phase(self) -> Phase:
+        """What the leader waits for."""
+        return self._phase
+
+    def handle(self, event: Event) -> _Effects:
+        """Take in what happened, return what to do next. IllegalStateError for an event nobody asked for."""
+        self._now_ms = event.now_ms
+        try:
+            if isinstance(event, AssignRequested):
+                self._said.clear()
+                self._steps = self._assign(event)
+                effects = next(self._steps)
+            elif self._steps is None:
+                raise IllegalStateError(f"the leader has no request in hand, but got {type(event).__name__}")
+            else:
+                effects = self._steps.send(event)
+        except StopIteration as stop:
+            self._steps = None
+            effects = stop.value
+        said, self._said = tuple(self._said), []
+        return said + effects
+
+    def validate_state(self) -> None:
+        """Raise AssertionError when the leader contradicts itself. For tests, after every event."""
+        waiting = self._phase not in (Phase.IDLE, Phase.DONE, Phase.FAILED)
+        assert waiting == (self._steps is not None), (self._phase, self._steps)
+        assert not self._said, self._said
+
+    # -- the steps -------------------------------------------------------------------------------------------------
+
+    def _assign(self, request: AssignRequested) -> _Steps[_Effects]:
+        settings = self._settings
+        try:
+            group = decode_group(
+                request.members,
+                future_process_id=settings.future_process_id,
+                refuse_garbage=not settings.reference_behaviour,
+            )
+        except (DecodeError, ConfigError) as error:
+            return self._fail(error)
+        self._log_group(group)
+        try:
+            if group.shutdown_requested:
+                return self._publish_error(
+                    request, ErrorCode.SHUTDOWN_REQUESTED, StreamsError("a member asked the whole application to stop")
+                )
+            if not group.clients:
+                raise TaskAssignmentError("no member of the group sent usable user data")
+            step = yield from self._gather(request, group)
+            if uses_custom_assignor(settings):
+                return (yield from self._assign_custom(step))
+            return self._assign_internal(step)
+        except MissingSourceTopicError as error:
+            return self._publish_error(request, ErrorCode.INCOMPLETE_SOURCE_TOPIC_METADATA, error)
+        except TaskAssignmentError as error:
+            return self._publish_error(request, ErrorCode.ASSIGNMENT_ERROR, error)
+        except StreamsError as error:
+            return self._fail(error)
+
+    def _gather(self, request: AssignRequested, group: Group) -> _Steps[_Step]:
+        settings = self._settings
+        topics = yield from self._prepare_repartition_topics(request)
+        table = task_table(request.topology, topics, hash_sizing=settings.hash_sizing)
+        self._warn(table.warnings)
+        if group.future_version is not None and group.min_received_version < EARLIEST_PROBEABLE_VERSION:
+            raise TaskAssignmentError(
+                f"a member of version {group.future_version} and one of version {group.min_received_version} cannot "
+                f"be in one group: versions below {EARLIEST_PROBEABLE_VERSION} cannot agree on a common one. Upgrade "
+                "in two steps"
+            )
+        self._phase = Phase.CHANGELOG_TOPICS
+        specs = changelog_specs(request.topology, table, replication_factor=settings.replication_factor)
+        created = yield from self._make_ready(specs)
+        ends = yield from self._fetch_end_offsets(table, created)
+        histories, warnings = client_histories(group, table, ends, tolerate_unknown=not settings.reference_behaviour)
+        self._warn(warnings)
+        problem = problem_of(
+            group, histories, table, ends, configs=settings.assignment, hash_sizing=settings.hash_sizing
+        )
+        return _Step(request, group, table, topics, ends, histories, problem)
+
+    def _prepare_repartition_topics(self, request: AssignRequested) -> _Steps[Mapping[str, tuple[PartitionInfo, ...]]]:
+        self._phase = Phase.REPARTITION_TOPICS
+        counts = partition_counts(request.topics)
+        missing = missing_source_topics(request.topology, counts)
+        if missing:
+            raise MissingSourceTopicError(
+                f"source topics {', '.join(missing)} do not exist; create them, then restart the application"
+            )
+        needed = repartition_counts(request.topology, counts)
+        if not needed:
+            return request.topics
+        internal = repartition_topics(request.topology)
+        yield from self._make_ready(
+            {
+                name: TopicSpec(name, count, self._settings.replication_factor, dict(internal[name].config))
+                for name, count in needed.items()
+            }
+        )
+        return with_repartition(request.topics, needed)
+
+    def _make_ready(self, specs: Mapping[str, TopicSpec]) -> _Steps[Collection[str]]:
+        """Bring the topics into existence; returns the newly created ones."""
+        setup = TopicSetup(
+            specs,
+            now_ms=self._now_ms,
+            timeout_ms=self._settings.topic_setup_timeout_ms,
+            retry_backoff_ms=self._settings.retry_backoff_ms,
+        )
+        effects = setup.start()
+        while effects:
+            event = yield effects
+            if not isinstance(event, TopicsDescribed | TopicsCreated | WaitEnded):
+                raise _unexpected(event, TopicsDescribed, TopicsCreated, WaitEnded)
+            effects = setup.handle(event)
+        return frozenset(setup.newly_created)
+
+    def _fetch_end_offsets(self, table: TaskTable, created: Collection[str]) -> _Steps[EndOffsets]:
+        self._phase = Phase.OFFSETS
+        ends, committed = asked_partitions(table, created)
+        effects: list[Effect] = []
+        if ends:
+            effects.append(ListEndOffsets(ends))
+        if committed:
+            effects.append(FetchCommittedOffsets(committed))
+        listed: EndOffsetsListed | None = None
+        fetched: CommittedOffsetsFetched | None = None
+        for number in range(len(effects)):
+            event = yield tuple(effects) if number == 0 else ()
+            if isinstance(event, EndOffsetsListed):
+                listed = event
+            elif isinstance(event, CommittedOffsetsFetched):
+                fetched = event
+            else:
+                raise _unexpected(event, EndOffsetsListed, CommittedOffsetsFetched)
+        result = end_offset_sums(table, created, listed, fetched)
+        if result.failed is not None:
+            self._say(_WARNING, f"lags are not known ({result.failed}); tasks stay where they are for now")
+        return result
+
+    # -- placing and publishing --------------------------------------------------------------------------------------
+
+    def _assign_internal(self, step: _Step) -> _Effects:
+        decision = decide(self._settings, step.problem, lags_known=step.ends.failed is None)
+        for note in decision.notes:
+            self._say(_WARNING, note.text)
+        deadlines = {}
+        if decision.probing:
+            deadlines = probing_deadlines(
+                step.group.clients,
+                self._settings.process_id,
+                now_ms=self._now_ms,
+                interval_ms=self._settings.assignment.probing_rebalance_interval_ms,
+            )
+        assignments, stable = self._encode(step, decision.placements, deadlines, custom=False)
+        return self._publish(step, assignments, stable=stable)
+
+    def _assign_custom(self, step: _Step) -> _Steps[_Effects]:
+        """Ask the application's assignor; carry on without its answer when that cannot be used."""
+        settings = self._settings
+        name = assignor_name(settings.task_assignor)
+        self._phase = Phase.ASSIGNOR
+        event = yield (
+            RunAssignor(
+                settings.task_assignor,
+                settings.original_configs,
+                partial(application_state, step.problem, step.table, step.topics),
+            ),
+        )
+        if isinstance(event, AssignorFailed):
+            return self._assignor_failed(step, event.error)
+        if not isinstance(event, AssignorReturned):
+            raise _unexpected(event, AssignorReturned, AssignorFailed)
+        state = application_state(step.problem, step.table, step.topics)
+        try:
+            answer = read_assignment(event.assignment, state, name)
+        except AssignorError as error:
+            return self._assignor_failed(step, error)
+        subscription = GroupSubscription(step.request.members)
+        if answer.error in (AssignmentError.UNKNOWN_PROCESS_ID, AssignmentError.UNKNOWN_TASK_ID):
+            self._said.append(NotifyAssignor(GroupAssignment(), subscription, answer.error))
+            return self._assignor_failed(step, answer.as_error(name))
+        assignments, stable = self._encode(step, answer.placements, answer.deadlines, custom=True)
+        everybody = self._with_refused(step, assignments)
+        self._said.append(NotifyAssignor(GroupAssignment(everybody), subscription, answer.error))
+        if answer.error is not AssignmentError.NONE:
+            return self._assignor_failed(step, answer.as_error(name))
+        return self._publish(step, assignments, stable=stable)
+
+    def _assignor_failed(self, step: _Step, error: StreamsError) -> _Effects:
+        """Everybody keeps what they have, and the application hears of the error (unless we do as Kafka does)."""
+        if self._settings.reference_behaviour:
+            raise error
+        self._said.append(ReportError(error))
+        threads = keep_previous(step.group, step.histories, step.table, step.request.members)
+        deadlines = probing_deadlines(
+            step.group.clients,
+            self._settings.process_id,
+            now_ms=self._now_ms,
+            interval_ms=self._settings.assignor_retry_ms,
+        )
+        assignments, stable = encode_assignments(step.group, step.histories, step.table, threads, deadlines)
+        return self._publish(step, assignments, stable=stable)
+
+    def _encode(
+        self,
+        step: _Step,
+        placements: Mapping[ProcessId, Placement],
+        deadlines: Mapping[ProcessId, int],
+        *,
+        custom: bool,
+    ) -> tuple[dict[str, MemberAssignment], bool]:
+        threads = spread_over_threads(step.group, step.histories, step.table, placements, custom=custom)
+        return encode_assignments(step.group, step.histories, step.table, threads, deadlines)
+
+    def _publish(self, step: _Step, assignments: dict[str, MemberAssignment], *, stable: bool) -> _Effects:
+        self._phase = Phase.DONE
+        return (PublishAssignments(self._with_refused(step, assignments), stable and not step.group.refused),)
+
+    @staticmethod
+    def _with_refused(step: _Step, assignments: dict[str, MemberAssignment]) -> dict[str, MemberAssignment]:
+        return assignments | error_assignments(sorted(step.group.refused), ErrorCode.ASSIGNMENT_ERROR)
+
+    def _publish_error(self, request: AssignRequested, code: ErrorCode, error: StreamsError) -> _Effects:
+        self._phase = Phase.DONE
+        self._say(_ERROR, f"every member gets error assignment {code.value} ({code.name}): {error}")
+        return (PublishAssignments(error_assignments(sorted(request.members), code), None, error),)
+
+    def _fail(self, error: Exception) -> _Effects:
+        self._phase = Phase.FAILED
+        return (FailAssign(error),)
+
+    # -- saying things ---------------------------------------------------------------------------------------------
+
+    def _say(self, level: int, text: str) -> None:
+        self._said.append(Log(level, text))
+
+    def _warn(self, texts: Collection[str]) -> None:
+        for text in texts:
+            self._say(_WARNING, text)
+
+    def _log_group(self, group: Group) -> None:
+        for member, reason in group.refused.items():
+            self._say(_ERROR, f"member {member} gets an error assignment, the others go on: {reason}")
+        if group.claimed_twice:
+            claims = ", ".join(map(str, sorted(group.claimed_twice)))
+            self._say(_WARNING, f"partitions claimed by more than one member: {claims}")
+        if group.future_version is not None:
+            self._say(
+                _INFO, f"a member speaks version {group.future_version}; it is answered in the version of this leader"
+            )
+
+
+def _unexpected(event: Event, *wanted: type[Event]) -> IllegalStateError:
+    names = " or ".join(kind.__name__ for kind in wanted)
+    return IllegalStateError(f"the leader waits for {names}, but got {type(event).__name__}")

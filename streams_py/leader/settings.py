@@ -1,0 +1,76 @@
+"""What the leader needs from the configuration."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from streams_protocol.types import ProcessId
+from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.assignment.java_order import HashSizing
+
+if TYPE_CHECKING:
+    from streams_py.config import StreamsConfig
+
+__all__ = ["ASSIGNOR_RETRY_MS", "LeaderSettings"]
+
+ASSIGNOR_RETRY_MS: Final = 60_000
+"""After a failed custom assignor the group tries again after this time: as long as the smallest allowed probing
+interval, so that a broken assignor costs no more rebalances than a busy probing phase does."""
+
+_MAX_POLL_INTERVAL_MS: Final = 300_000  # Kafka's default
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderSettings:
+    """Settings of one leader; they do not change while the process lives.
+
+    ``process_id`` is the leader's own. ``future_process_id`` stands for all members that are newer than this code, and
+    must be random, once per process. ``reference_behaviour`` switches off what we do better than Apache Kafka Streams:
+    one member's garbage fails the whole group then, as does a failing custom assignor and a client that owns nothing
+    but partitions of unknown topics.
+    """
+
+    process_id: ProcessId
+    future_process_id: ProcessId
+    assignment: AssignmentConfigs = field(default_factory=AssignmentConfigs)
+    internal_assignor: object = None
+    """What ``internal.task.assignor.class`` says; None for the high-availability assignor."""
+    task_assignor: object = None
+    """What ``task.assignor.class`` says; None for the internal assignor."""
+    original_configs: Mapping[str, object] = field(default_factory=dict)
+    replication_factor: int = -1
+    retry_backoff_ms: int = 100
+    topic_setup_timeout_ms: int = _MAX_POLL_INTERVAL_MS // 2
+    assignor_retry_ms: int = ASSIGNOR_RETRY_MS
+    hash_sizing: HashSizing = HashSizing.JDK_19_AND_NEWER
+    reference_behaviour: bool = False
+
+    @classmethod
+    def from_config(
+        cls, config: StreamsConfig, *, process_id: ProcessId, future_process_id: uuid.UUID
+    ) -> LeaderSettings:
+        """The settings in a configuration; ``future_process_id`` is a fresh random UUID."""
+        max_poll_interval_ms = config.client_setting("max.poll.interval.ms", "consumer.", "main.consumer.")
+        return cls(
+            process_id=process_id,
+            future_process_id=ProcessId(future_process_id),
+            assignment=AssignmentConfigs(
+                acceptable_recovery_lag=config.acceptable_recovery_lag,
+                max_warmup_replicas=config.max_warmup_replicas,
+                num_standby_replicas=config.num_standby_replicas,
+                probing_rebalance_interval_ms=config.probing_rebalance_interval_ms,
+                rack_aware_assignment_tags=tuple(config.rack_aware_assignment_tags),
+                rack_aware_traffic_cost=config.rack_aware_assignment_traffic_cost,
+                rack_aware_non_overlap_cost=config.rack_aware_assignment_non_overlap_cost,
+                rack_aware_assignment_strategy=config.rack_aware_assignment_strategy,
+            ),
+            internal_assignor=config.internal_task_assignor_class,
+            task_assignor=config.task_assignor_class,
+            original_configs=dict(config.original),
+            replication_factor=config.replication_factor,
+            retry_backoff_ms=config.retry_backoff_ms,
+            topic_setup_timeout_ms=int(max_poll_interval_ms or _MAX_POLL_INTERVAL_MS) // 2,
+        )

@@ -135,9 +135,7 @@ class StateUpdater:
                 self._changelogs[partition] = _Changelog(partition, task)
             if task.is_active and not task.changelog_partitions:
                 self._finish(task)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+            self._start_thread()
             self._wake.notify_all()
 
     def remove(self, task_id: TaskId) -> RestorableTask | None:
@@ -216,6 +214,12 @@ class StateUpdater:
             self._wake.notify_all()
         if self._thread is not None:
             self._thread.join()
+
+    def _start_thread(self) -> None:
+        """Only once there is work: a client without state needs no restore consumer."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
 
     # -- the updater's thread ----------------------------------------------------------------------------------------
 

@@ -1,0 +1,187 @@
+"""Small fakes for the runtime's threads: a clock, records, a consumer, an admin client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import OffsetOutOfRange
+from streams_py.ports import BEGINNING, AdminError, TopicSpec
+
+
+class FakeClock:
+    """Time that stands still until it is told to move; sleeping moves it."""
+
+    def __init__(self, now_ms: int = 1_000_000) -> None:
+        self.now = now_ms
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def monotonic_ms(self) -> int:
+        return self.now
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        self.now += duration_ms
+
+
+class FakeRecord:
+    """A raw record."""
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, key: bytes | None = b"k", value: bytes | None = b"v"
+    ) -> None:
+        self._partition, self._offset, self._key, self._value = partition, offset, key, value
+
+    def topic(self) -> str:
+        return self._partition.topic
+
+    def partition(self) -> int:
+        return self._partition.partition
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def timestamp(self) -> tuple[int, int]:
+        return (1, self._offset)
+
+    def headers(self) -> None:
+        return None
+
+
+class FakeLog:
+    """The broker's side of the fake consumer: offsets that exist in each partition, and the log's end."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[TopicPartition, list[int]] = {}
+        self.ends: dict[TopicPartition, int] = {}
+        self.starts: dict[TopicPartition, int] = {}
+
+    def write(self, partition: TopicPartition, count: int, *, skip: int = 0) -> None:
+        """Append ``count`` records, then ``skip`` offsets without one (as transaction markers or compaction leave)."""
+        end = self.ends.get(partition, 0)
+        self.offsets.setdefault(partition, []).extend(range(end, end + count))
+        self.ends[partition] = end + count + skip
+
+
+@dataclass
+class FakeConsumer:
+    """Delivers a FakeLog's records from the assigned positions."""
+
+    log: FakeLog
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    assignments: list[dict[TopicPartition, int | None]] = field(default_factory=list)
+    closed: bool = False
+    polled: threading.Event = field(default_factory=threading.Event)
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        self.assignments.append(dict(positions))
+        self.positions = {
+            partition: self.positions[partition] if offset is None else (0 if offset == BEGINNING else offset)
+            for partition, offset in positions.items()
+        }
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None: ...
+    def resume(self, partitions: Collection[TopicPartition]) -> None: ...
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.positions[partition] = offset
+
+    def poll(self, max_records: int, timeout_ms: int) -> list[FakeRecord]:
+        self.polled.set()
+        gone = [p for p, at in self.positions.items() if at < self.log.starts.get(p, 0)]
+        if gone:
+            for partition in gone:
+                del self.positions[partition]
+            raise OffsetOutOfRange(gone)
+        records: list[FakeRecord] = []
+        for partition, position in self.positions.items():
+            found = [o for o in self.log.offsets.get(partition, []) if o >= position][:max_records]
+            records += [FakeRecord(partition, offset) for offset in found]
+            self.positions[partition] = found[-1] + 1 if found else self.log.ends.get(partition, 0)
+        return records
+
+    def position(self, partition: TopicPartition) -> int | None:
+        return self.positions.get(partition)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class FakeAdmin:
+    """Answers from a FakeLog; ``failures`` counts how many list-offsets requests fail first."""
+
+    log: FakeLog
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    failures: int = 0
+
+    def list_offsets(
+        self, partitions: Collection[TopicPartition], *, earliest: bool = False
+    ) -> Mapping[TopicPartition, int | AdminError]:
+        if self.failures:
+            self.failures -= 1
+            return {}
+        return {partition: self.log.ends.get(partition, 0) for partition in partitions}
+
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | None]:
+        return {partition: self.committed.get(partition) for partition in partitions}
+
+    def describe_topics(self, names: Collection[str] | None = None) -> Mapping[str, AdminError]:
+        return {}
+
+    def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
+        return {}
+
+    def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None: ...
+    def remove_member(self, group: str, instance_id: str) -> None: ...
+    def close(self) -> None: ...
+
+
+class FakeTask:
+    """A task as the state updater sees it."""
+
+    def __init__(
+        self,
+        id: TaskId,
+        changelogs: Sequence[TopicPartition],
+        *,
+        is_active: bool,
+        source_changelogs: Collection[TopicPartition] = (),
+        checkpoint: Mapping[TopicPartition, int] | None = None,
+    ) -> None:
+        self.id = id
+        self.is_active = is_active
+        self.changelog_partitions = frozenset(changelogs)
+        self.source_changelogs = frozenset(source_changelogs)
+        self.checkpointed = dict(checkpoint or {})
+        self.restored: list[tuple[TopicPartition, int]] = []
+        self.checkpoints: list[bool] = []
+        self.error: Exception | None = None
+
+    def restore_position(self, changelog: TopicPartition) -> int:
+        return self.checkpointed[changelog] + 1 if changelog in self.checkpointed else BEGINNING
+
+    def restore(self, changelog: TopicPartition, records: Sequence[FakeRecord]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.restored += [(changelog, record.offset()) for record in records]
+
+    def store_of(self, changelog: TopicPartition) -> str:
+        return f"store of {changelog.topic}"
+
+    def checkpoint(self, *, enforce: bool) -> None:
+        self.checkpoints.append(enforce)

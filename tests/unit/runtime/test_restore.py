@@ -1,0 +1,261 @@
+"""The state updater, turn by turn: no thread of its own here, every round is called by the test."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import StateError, TaskCorrupted
+from streams_py.runtime.restore import RestoreListener, StateUpdater
+
+LOG, OTHER = TopicPartition("app-a-changelog", 0), TopicPartition("app-b-changelog", 1)
+
+
+class Listener(RestoreListener):
+    """Writes down what it hears."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[object, ...]] = []
+
+    def on_restore_start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
+        self.events.append(("start", changelog, start, end))
+
+    def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
+        self.events.append(("batch", changelog, batch_end, count))
+
+    def on_restore_end(self, changelog: TopicPartition, store: str, total: int) -> None:
+        self.events.append(("end", changelog, total))
+
+    def on_restore_suspended(self, changelog: TopicPartition, store: str, total: int) -> None:
+        self.events.append(("suspended", changelog, total))
+
+
+class Stepped(StateUpdater):
+    """Without its thread: :meth:`turn` is one round of it."""
+
+    def __init__(self, log: FakeLog, **committed: int) -> None:
+        self.log, self.clock, self.listener = log, FakeClock(), Listener()
+        self.admin, self.consumer = FakeAdmin(log), FakeConsumer(log)
+        super().__init__(
+            "updater",
+            lambda: self.consumer,
+            self.admin,
+            self.clock,
+            group="app",
+            poll_ms=0,
+            commit_interval_ms=1000,
+            retry_backoff_ms=100,
+            listener=self.listener,
+        )
+
+    def _start_thread(self) -> None:
+        pass
+
+    def turn(self, times: int = 1) -> None:
+        for _ in range(times):
+            self._round(self.consumer)
+
+
+@pytest.fixture
+def log() -> FakeLog:
+    return FakeLog()
+
+
+def active(*changelogs: TopicPartition, **options: object) -> FakeTask:
+    return FakeTask(TaskId(0, 0), changelogs, is_active=True, **options)
+
+
+def standby(*changelogs: TopicPartition, **options: object) -> FakeTask:
+    return FakeTask(TaskId(1, 1), changelogs, is_active=False, **options)
+
+
+def test_active_is_restored_from_the_beginning_when_it_has_no_checkpoint(log: FakeLog) -> None:
+    log.write(LOG, 3)
+    updater, task = Stepped(log), active(LOG)
+    updater.add(task)
+    updater.turn(2)
+    assert updater.drain_restored() == [task]
+    assert task.restored == [(LOG, 0), (LOG, 1), (LOG, 2)]
+    assert task.checkpoints == [True]
+    assert updater.listener.events == [("start", LOG, 0, 3), ("batch", LOG, 2, 3), ("end", LOG, 3)]
+    assert updater.tasks() == []
+
+
+def test_active_is_restored_after_its_checkpoint_when_it_has_one(log: FakeLog) -> None:
+    log.write(LOG, 5)
+    updater, task = Stepped(log), active(LOG, checkpoint={LOG: 2})
+    updater.add(task)
+    updater.turn(2)
+    assert task.restored == [(LOG, 3), (LOG, 4)]
+    assert updater.drain_restored() == [task]
+
+
+def test_active_is_done_at_once_when_its_changelog_is_empty(log: FakeLog) -> None:
+    updater, task = Stepped(log), active(LOG)
+    updater.add(task)
+    updater.turn()
+    assert updater.drain_restored() == [task]
+
+
+def test_active_is_done_at_once_when_its_checkpoint_is_at_or_past_the_end(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    updater, task = Stepped(log), active(LOG, checkpoint={LOG: 7})
+    updater.add(task)
+    updater.turn()
+    assert updater.drain_restored() == [task]
+    assert task.restored == []
+
+
+def test_active_ends_by_position_when_the_log_ends_in_a_gap(log: FakeLog) -> None:
+    log.write(LOG, 2, skip=3)
+    updater, task = Stepped(log), active(LOG)
+    updater.add(task)
+    updater.turn(3)
+    assert updater.drain_restored() == [task]
+    assert len(task.restored) == 2
+
+
+def test_active_waits_for_all_of_its_changelogs(log: FakeLog) -> None:
+    log.write(LOG, 1)
+    log.write(OTHER, 1)
+    updater, task = Stepped(log), active(LOG, OTHER)
+    updater.add(task)
+    updater.turn(2)
+    assert updater.drain_restored() == [task]
+    assert sorted(task.restored) == [(LOG, 0), (OTHER, 0)]
+
+
+def test_records_written_after_the_start_are_left_to_the_running_task(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    updater, task = Stepped(log), active(LOG)
+    updater.add(task)
+    updater._learn_ends()
+    log.write(LOG, 5)
+    updater.turn(2)
+    assert task.restored == [(LOG, 0), (LOG, 1)]
+
+
+def test_standby_waits_while_an_active_restores(log: FakeLog) -> None:
+    log.write(LOG, 1)
+    log.write(OTHER, 4)
+    updater, first, second = Stepped(log), active(LOG), standby(OTHER)
+    updater.add(second)
+    updater.add(first)
+    updater.turn()
+    assert second.restored == []
+    updater.turn(2)
+    assert updater.drain_restored() == [first]
+    assert len(second.restored) == 4
+
+
+def test_standby_follows_for_ever(log: FakeLog) -> None:
+    updater, task = Stepped(log), standby(LOG)
+    updater.add(task)
+    for count in (1, 2, 3):
+        log.write(LOG, count)
+        updater.turn(2)
+    assert [offset for _, offset in task.restored] == list(range(6))
+
+
+def test_standby_of_a_source_changelog_never_passes_the_committed_offset(log: FakeLog) -> None:
+    log.write(LOG, 10)
+    updater, task = Stepped(log), standby(LOG, source_changelogs=[LOG])
+    updater.admin.committed[LOG] = 4
+    updater.add(task)
+    updater.turn(3)
+    assert [offset for _, offset in task.restored] == [0, 1, 2, 3]
+    updater.admin.committed[LOG] = 7
+    updater.clock.now += 2000
+    updater.turn(3)
+    assert [offset for _, offset in task.restored] == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_active_of_a_source_changelog_ends_at_the_committed_offset(log: FakeLog) -> None:
+    log.write(LOG, 10)
+    updater, task = Stepped(log), active(LOG, source_changelogs=[LOG])
+    updater.admin.committed[LOG] = 4
+    updater.add(task)
+    updater.turn(3)
+    assert [offset for _, offset in task.restored] == [0, 1, 2, 3]
+    assert updater.drain_restored() == [task]
+
+
+def test_removed_task_gets_no_more_records(log: FakeLog) -> None:
+    log.write(LOG, 3)
+    updater, task = Stepped(log), standby(LOG)
+    updater.add(task)
+    updater.turn(2)
+    assert updater.remove(task.id) is task
+    log.write(LOG, 3)
+    updater.add(FakeTask(TaskId(2, 0), [OTHER], is_active=False))
+    updater.turn(2)
+    assert len(task.restored) == 3
+    assert updater.remove(task.id) is None
+
+
+def test_removed_active_is_reported_as_suspended_when_it_was_not_done(log: FakeLog) -> None:
+    log.write(LOG, 3)
+    log.write(OTHER, 1, skip=1)
+    updater, task = Stepped(log), active(LOG, OTHER)
+    updater.add(task)
+    updater._learn_ends()
+    log.ends[OTHER] = 1  # the gap is not seen yet
+    updater.turn()
+    assert updater.remove(task.id) is task
+    assert updater.listener.events[-1] == ("suspended", OTHER, 1)
+
+
+def test_end_offsets_are_asked_again_when_the_broker_does_not_answer(log: FakeLog) -> None:
+    log.write(LOG, 1)
+    updater, task = Stepped(log), active(LOG)
+    updater.admin.failures = 2
+    updater.add(task)
+    updater.turn(4)
+    assert updater.drain_restored() == [task]
+
+
+def test_task_is_corrupted_when_its_position_is_gone_from_the_broker(log: FakeLog) -> None:
+    log.write(LOG, 10)
+    log.starts[LOG] = 5
+    updater, task = Stepped(log), active(LOG, checkpoint={LOG: 1})
+    updater.add(task)
+    updater.turn()
+    [(failed, error)] = updater.drain_failed()
+    assert failed is task
+    assert isinstance(error, TaskCorrupted)
+    assert error.tasks == {task.id: frozenset({LOG})}
+
+
+def test_only_the_task_fails_when_its_store_fails(log: FakeLog) -> None:
+    log.write(LOG, 1)
+    log.write(OTHER, 1)
+    updater, bad, good = Stepped(log), standby(LOG), FakeTask(TaskId(2, 0), [OTHER], is_active=False)
+    bad.error = StateError("disk full")
+    updater.add(bad)
+    updater.add(good)
+    updater.turn(2)
+    assert updater.drain_failed() == [(bad, bad.error)]
+    assert good.restored == [(OTHER, 0)]
+    assert updater.drain_failed() == []
+
+
+def test_tasks_are_checkpointed_once_per_commit_interval(log: FakeLog) -> None:
+    updater, task = Stepped(log), standby(LOG)
+    updater.add(task)
+    updater.turn(3)
+    assert task.checkpoints == []
+    updater.clock.now += 1001
+    updater.turn(3)
+    assert task.checkpoints == [False]
+
+
+def test_remaining_records_shrink_to_nothing(log: FakeLog) -> None:
+    log.write(LOG, 8)
+    updater, task = Stepped(log), active(LOG, checkpoint={LOG: 1})
+    updater.add(task)
+    updater._learn_ends()
+    updater._assign(updater.consumer)
+    assert updater.remaining_records() == 6
+    updater.turn()
+    assert updater.remaining_records() == 0

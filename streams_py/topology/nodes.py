@@ -117,6 +117,9 @@ class NodeContext(Protocol):
     def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Cancellable: ...
     def request_commit(self) -> None: ...
 
+    def on_init(self, callback: Callable[[], None]) -> None:
+        """Called once after all nodes of the task are bound, parents before children."""
+
     def on_close(self, callback: Callable[[], None]) -> None:
         """Called once when the task is suspended or closed."""
 
@@ -157,7 +160,8 @@ class ResetPolicy(Enum):
 class SourceNode:
     """Reads topics. ``topics`` are short names (internal ones undecorated); either topics or a pattern is set.
 
-    A None serde stands for the configured default. ``is_internal`` marks the reading side of a repartition topic.
+    A None serde stands for the configured default. ``is_internal`` marks the reading side of a repartition topic: its
+    records keep the timestamps they were sent with, whatever extractor is configured.
     """
 
     name: str

@@ -13,7 +13,17 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from streams_py.serdes import Serde
 
-__all__ = ["KeyValueStore", "StateStore", "StoreBuilder", "StoreKind", "TimestampedKeyValueStore", "ValueAndTimestamp"]
+__all__ = [
+    "FlushListener",
+    "KeyValueStore",
+    "StateStore",
+    "StoreBuilder",
+    "StoreKind",
+    "TimestampedKeyValueStore",
+    "ValueAndTimestamp",
+    "key_value_store",
+    "timestamped_key_value_store",
+]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -53,6 +63,35 @@ class StoreBuilder:
     caching: bool = False
     logging_config: Mapping[str, str] = field(default_factory=dict)
     source_topic: str | None = None
+
+
+def key_value_store(
+    name: str,
+    *,
+    key: Serde[Any] | None = None,
+    value: Serde[Any] | None = None,
+    persistent: bool | None = None,
+    logging: bool = True,
+    caching: bool = False,
+    logging_config: Mapping[str, str] | None = None,
+) -> StoreBuilder:
+    """Declare a :class:`KeyValueStore` for your own processors; options: :class:`StoreBuilder`."""
+    return StoreBuilder(name, StoreKind.KEY_VALUE, key, value, persistent, logging, caching, dict(logging_config or {}))
+
+
+def timestamped_key_value_store(
+    name: str,
+    *,
+    key: Serde[Any] | None = None,
+    value: Serde[Any] | None = None,
+    persistent: bool | None = None,
+    logging: bool = True,
+    caching: bool = False,
+    logging_config: Mapping[str, str] | None = None,
+) -> StoreBuilder:
+    """Declare a :class:`TimestampedKeyValueStore` for your own processors; options: :class:`StoreBuilder`."""
+    kind = StoreKind.TIMESTAMPED_KEY_VALUE
+    return StoreBuilder(name, kind, key, value, persistent, logging, caching, dict(logging_config or {}))
 
 
 class StateStore(Protocol):

@@ -44,9 +44,10 @@ class ProcessorOperator:
         self._record_class: Callable[[Any, Any, int, Any], AnyRecord] = FixedKeyRecord if fixed_key else Record
 
     def bind(self, node: NodeContext) -> Process:
-        """A new processor, initialised."""
+        """A new processor; it is initialised when all nodes of the task are bound."""
         processor = self._supplier()
-        processor.init(_Context(node))
+        initialise: Callable[[Any], None] = processor.init
+        node.on_init(lambda: initialise(_Context(node)))
         node.on_close(processor.close)
         handle: Callable[[Any], None] = processor.process
         make_record, context, failed = self._record_class, node.record, node.failed

@@ -1,0 +1,78 @@
+"""What every stream and table of the DSL is made of: a place in the logical graph, and what is known about its data."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from streams_py.serdes import Serde
+from streams_py.topology.graph import GraphNode, LogicalGraph, ProcessorStep, RepartitionStep
+from streams_py.topology.names import NameIndex, RepartitionNames, name_or_generate
+from streams_py.topology.nodes import Operator
+from streams_py.topology.stores import StoreBuilder
+
+__all__ = ["Place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the next operation is attached. None as a serde: not known here, so the configured default.
+
+    ``sources`` are the source nodes whose topics decide about its partitions. ``key_changed``: keys may sit in the
+    wrong partition, so operations by key need a repartition first.
+    """
+
+    graph: LogicalGraph
+    node: GraphNode
+    key_serde: Serde[Any] | None
+    value_serde: Serde[Any] | None
+    sources: frozenset[str]
+    key_changed: bool = False
+
+    @property
+    def index(self) -> NameIndex:
+        """The name counter."""
+        return self.graph.index
+
+    def with_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> Place:
+        """The same place with data in other serdes."""
+        return dataclasses.replace(self, key_serde=key, value_serde=value)
+
+    def then(self, node: GraphNode, *, key_changed: bool | None = None) -> Place:
+        """The place below ``node``, which is attached here."""
+        self.graph.attach(node, self.node)
+        changed = self.key_changed if key_changed is None else key_changed
+        return dataclasses.replace(self, node=node, key_changed=changed)
+
+    def process(
+        self,
+        name: str | None,
+        prefix: str,
+        operator: Operator,
+        *,
+        stores: Iterable[StoreBuilder] = (),
+        changes_key: bool = False,
+        changes_value: bool = False,
+    ) -> Place:
+        """The place below a new processor; a changed key or value forgets its serde."""
+        step = ProcessorStep(
+            name_or_generate(name, self.index, prefix),
+            operator,
+            own_stores=stores,
+            changes_key=changes_key,
+            changes_value=changes_value,
+        )
+        place = self.then(step, key_changed=self.key_changed or changes_key)
+        return place.with_serdes(None if changes_key else self.key_serde, None if changes_value else self.value_serde)
+
+    def below_repartition(self, step: RepartitionStep) -> Place:
+        """The place below a repartition: keys are in their partitions again."""
+        place = self.then(step, key_changed=False)
+        return dataclasses.replace(place, sources=frozenset({step.names.source}))
+
+    def repartitioned(self, base: str) -> Place:
+        """The place below a repartition that an operation needs; nothing is known to be kept but the serdes."""
+        names = RepartitionNames(base, self.index)
+        return self.below_repartition(RepartitionStep(names, self.key_serde, self.value_serde))

@@ -1,0 +1,275 @@
+"""The logical graph: what the DSL calls said, before it becomes nodes that run.
+
+Calls attach logical nodes; when the topology is built, the graph is tidied and optimised (:mod:`.optimise`) and then
+written, node by node, into an assembly. The order of writing decides sub-topology numbers, so it is defined exactly:
+each node gets a rising priority when it is attached (one attached again, or below two parents, keeps the last), and
+always the smallest one whose parents are all written goes next. Answers to Kafka Streams' ``InternalStreamsBuilder``
+and its ``graph`` package.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Iterable
+from typing import Any
+
+from streams_py.errors import TopologyError
+from streams_py.serdes import Serde
+from streams_py.topology.assembly import TopologyAssembly
+from streams_py.topology.change_serde import ChangeSerde
+from streams_py.topology.names import NameIndex, RepartitionNames, repartition_topic
+from streams_py.topology.nodes import Operator, Partitioner, ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.operators.stateless import NullKeyFilter
+from streams_py.topology.operators.tables import TableSource
+from streams_py.topology.stores import StoreBuilder
+
+__all__ = [
+    "GraphNode",
+    "LogicalGraph",
+    "ProcessorStep",
+    "RepartitionStep",
+    "SinkStep",
+    "SourceStep",
+    "StoreStep",
+    "TableRepartitionStep",
+    "TableSourceStep",
+]
+
+
+class GraphNode:
+    """One logical node. ``name`` is also the name of the physical node that its children are attached to.
+
+    ``changes_key``, ``changes_value`` and ``is_merge`` matter to optimisation; ``accepts_null_keys`` says that the
+    operation has a use for records without a key.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        changes_key: bool = False,
+        changes_value: bool = False,
+        is_merge: bool = False,
+        accepts_null_keys: bool = False,
+    ) -> None:
+        self.name = name
+        self.changes_key = changes_key
+        self.changes_value = changes_value
+        self.is_merge = is_merge
+        self.accepts_null_keys = accepts_null_keys
+        self.priority = 0
+        self.is_written = False
+        self.parents: dict[GraphNode, None] = {}
+        self.children: dict[GraphNode, None] = {}
+
+    def add_child(self, child: GraphNode) -> None:
+        """Draw an arrow to ``child``; nothing happens when there is one."""
+        self.children[child] = None
+        child.parents[self] = None
+
+    def remove_child(self, child: GraphNode) -> None:
+        """Take the arrow to ``child`` away."""
+        if child in self.children:
+            del self.children[child]
+            child.parents.pop(self, None)
+
+    @property
+    def parent_names(self) -> tuple[str, ...]:
+        """Physical parents."""
+        return tuple(parent.name for parent in self.parents)
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        """Add the physical nodes. The root has none."""
+
+
+class SourceStep(GraphNode):
+    """Reads a stream."""
+
+    def __init__(self, source: SourceNode) -> None:
+        super().__init__(source.name)
+        self.source = source
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        assembly.add_source(self.source)
+
+
+class TableSourceStep(GraphNode):
+    """Reads a table: a source and the processor that makes a table of it, stored if anybody needs that."""
+
+    def __init__(self, name: str, source: SourceNode, operator: TableSource, store: StoreBuilder) -> None:
+        super().__init__(name)
+        self.source = source
+        self.operator = operator
+        self.store = store
+        self.reuses_source_topic = False
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        assembly.add_source(self.source)
+        assembly.add_processor(ProcessorNode(self.name, (self.source.name,), self.operator))
+        if self.operator.is_stored:
+            store = self.store
+            if self.reuses_source_topic:
+                store = dataclasses.replace(store, logging=False, source_topic=self.source.topics[0])
+            assembly.add_store(store, [self.name])
+
+
+class ProcessorStep(GraphNode):
+    """Runs an operator. ``own_stores`` are added with it; ``stores`` are names of stores that exist already."""
+
+    def __init__(
+        self,
+        name: str,
+        operator: Operator,
+        *,
+        own_stores: Iterable[StoreBuilder] = (),
+        stores: Iterable[str] = (),
+        changes_key: bool = False,
+        changes_value: bool = False,
+        is_merge: bool = False,
+    ) -> None:
+        super().__init__(name, changes_key=changes_key, changes_value=changes_value, is_merge=is_merge)
+        self.operator = operator
+        self.own_stores = tuple(own_stores)
+        self.stores = tuple(stores)
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        assembly.add_processor(ProcessorNode(self.name, self.parent_names, self.operator, self.stores))
+        for store in self.own_stores:
+            assembly.add_store(store, [self.name])
+
+
+class TableStep(ProcessorStep):
+    """A stream becomes a table (``to_table``): stored only if named or needed below."""
+
+    def __init__(self, name: str, operator: TableSource, store: StoreBuilder) -> None:
+        super().__init__(name, operator)
+        self._table = operator
+        self._store = store
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        super().write(assembly)
+        if self._table.is_stored:
+            assembly.add_store(self._store, [self.name])
+
+
+class SinkStep(GraphNode):
+    """Writes a stream to a topic. ``sink`` has no parents yet."""
+
+    def __init__(self, sink: SinkNode) -> None:
+        super().__init__(sink.name)
+        self.sink = sink
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        assembly.add_sink(dataclasses.replace(self.sink, parents=self.parent_names))
+
+
+class StoreStep(GraphNode):
+    """Adds a store that processors connect to by name."""
+
+    def __init__(self, store: StoreBuilder) -> None:
+        super().__init__(store.name)
+        self.store = store
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        assembly.add_store(self.store)
+
+
+class RepartitionStep(GraphNode):
+    """A stream goes through an internal topic. ``is_explicit``: the user asked for it, so it is never merged."""
+
+    def __init__(
+        self,
+        names: RepartitionNames,
+        key_serde: Serde[Any] | None,
+        value_serde: Serde[Any] | None,
+        *,
+        partitions: int | None = None,
+        partitioner: Partitioner | None = None,
+        is_explicit: bool = False,
+    ) -> None:
+        super().__init__(names.source)
+        self.names = names
+        self.key_serde = key_serde
+        self.value_serde = value_serde
+        self.partitions = partitions
+        self.partitioner = partitioner
+        self.is_explicit = is_explicit
+        self.null_key_filter = NullKeyFilter()
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        names, key, value = self.names, self.key_serde, self.value_serde
+        assembly.add_repartition_topic(names.topic, self.partitions)
+        assembly.add_processor(ProcessorNode(names.filter, self.parent_names, self.null_key_filter))
+        assembly.add_sink(
+            SinkNode(names.sink, (names.filter,), names.topic, None, key, value, self.partitioner, is_internal=True)
+        )
+        assembly.add_source(_internal_source(names.source, names.topic, key, value))
+
+
+class TableRepartitionStep(GraphNode):
+    """Changes of a grouped table go through an internal topic."""
+
+    def __init__(
+        self, sink: str, source: str, base: str, key_serde: Serde[Any] | None, value_serde: Serde[Any] | None
+    ) -> None:
+        super().__init__(source)
+        self._sink = sink
+        self._topic = repartition_topic(base)
+        self._key_serde = key_serde
+        self._value_serde = ChangeSerde(value_serde)
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        key, value = self._key_serde, self._value_serde
+        assembly.add_repartition_topic(self._topic)
+        assembly.add_sink(SinkNode(self._sink, self.parent_names, self._topic, None, key, value, is_internal=True))
+        assembly.add_source(_internal_source(self.name, self._topic, key, value))
+
+
+def _internal_source(name: str, topic: str, key: Serde[Any] | None, value: Serde[Any] | None) -> SourceNode:
+    # No reset policy and no extractor: all of it must be read, and with the timestamps it was sent with.
+    return SourceNode(name, (topic,), None, key, value, is_internal=True)
+
+
+class LogicalGraph:
+    """The graph of one builder, with its name counter."""
+
+    def __init__(self) -> None:
+        self.index = NameIndex()
+        self.root = GraphNode("root")
+        self._priority = 0
+        self._is_built = False
+        self._attached: dict[GraphNode, None] = {}
+
+    @property
+    def attached(self) -> tuple[GraphNode, ...]:
+        """All nodes, in the order in which they were first attached."""
+        return tuple(self._attached)
+
+    def attach(self, node: GraphNode, *parents: GraphNode) -> None:
+        """Put a node below its parents."""
+        if self._is_built:
+            raise TopologyError("the topology is built already; make all calls before build(), or use a new builder")
+        for parent in parents:
+            parent.add_child(node)
+        self._priority += len(parents)
+        node.priority = self._priority
+        self._attached[node] = None
+
+    def close(self) -> None:
+        """No more calls: the topology is being built."""
+        self._is_built = True
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        """Write all nodes, parents first, the earliest attached first."""
+        ready = [(self.root.priority, 0, self.root)]
+        sequence = 0
+        while ready:
+            _, _, node = heapq.heappop(ready)
+            if node.is_written or not all(parent.is_written for parent in node.parents):
+                continue
+            node.write(assembly)
+            node.is_written = True
+            for child in node.children:
+                sequence += 1
+                heapq.heappush(ready, (child.priority, sequence, child))

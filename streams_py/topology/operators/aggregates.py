@@ -1,0 +1,178 @@
+"""Aggregations: streams into tables, and tables into tables.
+
+Every result has the larger of the record's and the stored timestamp, but the changelog record of a deletion has the
+record's. With a record cache the operator only stores; the cache forwards when it is flushed. Answers to Kafka Streams'
+``KStreamAggregate``, ``KStreamReduce``, ``KTableAggregate`` and ``KTableReduce``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from streams_py.errors import ProcessingError
+from streams_py.topology.nodes import Change, NodeContext, Process
+from streams_py.topology.operators.tables import TableOperator, forward_flushed
+
+__all__ = ["GroupedTableAggregate", "GroupedTableReduce", "StreamAggregate", "StreamReduce"]
+
+_NULL_KEY_OR_VALUE = "null key or value in a grouped stream"
+
+
+class StreamAggregate(TableOperator):
+    """``aggregate`` and ``count`` of a grouped stream."""
+
+    def __init__(self, store: str, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]) -> None:
+        super().__init__(store)
+        self._initializer = initializer
+        self._aggregator = aggregator
+
+    def bind(self, node: NodeContext) -> Process:
+        initializer, aggregator = self._initializer, self._aggregator
+        store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
+        old_values = self.sends_old_values
+        forwards = forward_flushed(node, store, send_old_values=old_values)
+        get, put = store.get, store.put_value
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            if key is None or value is None:
+                node.dropped(_NULL_KEY_OR_VALUE)
+                return
+            context.timestamp = timestamp_ms
+            result_ms = timestamp_ms
+            try:
+                stored = get(key)
+                if stored is None:
+                    old = initializer()
+                else:
+                    old, stored_ms = stored
+                    if stored_ms > timestamp_ms:
+                        result_ms = stored_ms
+                new = aggregator(key, value, old)
+                put(key, new, timestamp_ms if new is None else result_ms)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            if forwards:
+                forward(key, Change(new, old if old_values else None), result_ms)
+
+        return process
+
+
+class StreamReduce(TableOperator):
+    """``reduce`` of a grouped stream: the first value of a key is its first result."""
+
+    def __init__(self, store: str, reducer: Callable[[Any, Any], Any]) -> None:
+        super().__init__(store)
+        self._reducer = reducer
+
+    def bind(self, node: NodeContext) -> Process:
+        reducer = self._reducer
+        store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
+        old_values = self.sends_old_values
+        forwards = forward_flushed(node, store, send_old_values=old_values)
+        get, put = store.get, store.put_value
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            if key is None or value is None:
+                node.dropped(_NULL_KEY_OR_VALUE)
+                return
+            context.timestamp = timestamp_ms
+            result_ms = timestamp_ms
+            try:
+                stored = get(key)
+                if stored is None:
+                    old, new = None, value
+                else:
+                    old, stored_ms = stored
+                    if stored_ms > timestamp_ms:
+                        result_ms = stored_ms
+                    new = reducer(old, value)
+                put(key, new, timestamp_ms if new is None else result_ms)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            if forwards:
+                forward(key, Change(new, old if old_values else None), result_ms)
+
+        return process
+
+
+class GroupedTableAggregate(TableOperator):
+    """``aggregate`` and ``count`` of a grouped table: the old value is taken out, the new one put in."""
+
+    def __init__(
+        self,
+        store: str,
+        initializer: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+    ) -> None:
+        super().__init__(store)
+        self._initializer = initializer
+        self._adder = adder
+        self._subtractor = subtractor
+
+    def bind(self, node: NodeContext) -> Process:
+        initializer, adder, subtractor = self._initializer, self._adder, self._subtractor
+
+        def combine(key: Any, change: Change, current: Any) -> Any:
+            if change.old is not None and current is not None:
+                current = subtractor(key, change.old, current)
+            if change.new is None:
+                return current
+            return adder(key, change.new, initializer() if current is None else current)
+
+        return _bind_grouped_table(self, node, combine)
+
+
+class GroupedTableReduce(TableOperator):
+    """``reduce`` of a grouped table: without an aggregate, the new value becomes the aggregate."""
+
+    def __init__(self, store: str, adder: Callable[[Any, Any], Any], subtractor: Callable[[Any, Any], Any]) -> None:
+        super().__init__(store)
+        self._adder = adder
+        self._subtractor = subtractor
+
+    def bind(self, node: NodeContext) -> Process:
+        adder, subtractor = self._adder, self._subtractor
+
+        def combine(key: Any, change: Change, current: Any) -> Any:
+            if change.old is not None and current is not None:
+                current = subtractor(current, change.old)
+            if change.new is None:
+                return current
+            return change.new if current is None else adder(current, change.new)
+
+        return _bind_grouped_table(self, node, combine)
+
+
+def _bind_grouped_table(
+    operator: TableOperator, node: NodeContext, combine: Callable[[Any, Change, Any], Any]
+) -> Process:
+    store, forward, failed, context = node.store(operator.store_name), node.forward, node.failed, node.record
+    old_values = operator.sends_old_values
+    forwards = forward_flushed(node, store, send_old_values=old_values)
+    get, put = store.get, store.put_value
+
+    def process(key: Any, change: Any, timestamp_ms: int) -> None:
+        context.timestamp = timestamp_ms
+        result_ms, old = timestamp_ms, None
+        try:
+            if key is None:
+                raise ProcessingError(f"node {node.name!r} got a change of a grouped table without a key")
+            stored = get(key)
+            if stored is not None:
+                old, stored_ms = stored
+                # A change that neither adds nor subtracts anything keeps its own timestamp, as in Kafka Streams.
+                if stored_ms > timestamp_ms and (change.new is not None or change.old is not None):
+                    result_ms = stored_ms
+            new = combine(key, change, old)
+            put(key, new, timestamp_ms if new is None else result_ms)
+        except Exception as error:
+            failed(error, key, change, timestamp_ms)
+            return
+        if forwards:
+            forward(key, Change(new, old if old_values else None), result_ms)
+
+    return process

@@ -1,0 +1,324 @@
+"""Stateless operators. Each gives one closure per node and task; a record passes through nested calls of them.
+
+Only the user's function stands inside ``try``: what a child raises has been dealt with by the child. Timestamp and
+headers go through unchanged, null keys and values reach the user's function like any other.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TextIO
+
+from streams_py.topology.nodes import NodeContext, Process
+
+__all__ = [
+    "Branch",
+    "Filter",
+    "FlatMap",
+    "FlatMapValues",
+    "FlatMapValuesWithKey",
+    "Foreach",
+    "Map",
+    "MapValues",
+    "MapValuesWithKey",
+    "NullKeyFilter",
+    "PassThrough",
+    "Peek",
+    "Print",
+    "SelectKey",
+]
+
+Predicate = Callable[[Any, Any], object]
+
+
+class Filter:
+    """Keeps records for which the predicate holds, or, with ``negate``, does not hold."""
+
+    def __init__(self, predicate: Predicate, *, negate: bool = False) -> None:
+        self._predicate = predicate
+        self._negate = negate
+
+    def bind(self, node: NodeContext) -> Process:
+        predicate, forward, failed = self._predicate, node.forward, node.failed
+        negate = self._negate
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                dropped = bool(predicate(key, value)) is negate
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            if not dropped:
+                forward(key, value, timestamp_ms)
+
+        return process
+
+
+class NullKeyFilter:
+    """Before a repartition: records without a key would be spread at random, so they end here.
+
+    Unless something below has a use for them; then ``pass_all`` is set when the topology is built (KIP-962).
+    """
+
+    def __init__(self) -> None:
+        self.pass_all = False
+
+    def bind(self, node: NodeContext) -> Process:
+        forward = node.forward
+        if self.pass_all:
+            return forward
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            if key is not None:
+                forward(key, value, timestamp_ms)
+
+        return process
+
+
+class PassThrough:
+    """A node that only has a name: merge, and the branches of a split."""
+
+    def bind(self, node: NodeContext) -> Process:
+        return node.forward
+
+
+class Map:
+    """New key and value."""
+
+    def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+        self._mapper = mapper
+
+    def bind(self, node: NodeContext) -> Process:
+        mapper, forward, failed = self._mapper, node.forward, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                new_key, new_value = mapper(key, value)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            forward(new_key, new_value, timestamp_ms)
+
+        return process
+
+
+class MapValues:
+    """New value, from the value."""
+
+    def __init__(self, mapper: Callable[[Any], Any]) -> None:
+        self._mapper = mapper
+
+    def bind(self, node: NodeContext) -> Process:
+        mapper, forward, failed = self._mapper, node.forward, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                new_value = mapper(value)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            forward(key, new_value, timestamp_ms)
+
+        return process
+
+
+class MapValuesWithKey:
+    """New value, from key and value."""
+
+    def __init__(self, mapper: Callable[[Any, Any], Any]) -> None:
+        self._mapper = mapper
+
+    def bind(self, node: NodeContext) -> Process:
+        mapper, forward, failed = self._mapper, node.forward, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                new_value = mapper(key, value)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            forward(key, new_value, timestamp_ms)
+
+        return process
+
+
+class SelectKey:
+    """New key, same value."""
+
+    def __init__(self, selector: Callable[[Any, Any], Any]) -> None:
+        self._selector = selector
+
+    def bind(self, node: NodeContext) -> Process:
+        selector, forward, failed = self._selector, node.forward, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                new_key = selector(key, value)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            forward(new_key, value, timestamp_ms)
+
+        return process
+
+
+class FlatMap:
+    """Any number of new pairs per record. A result that is generated lazily is read to its end before it is sent on:
+    when that fails, nothing of it was sent."""
+
+    def __init__(self, mapper: Callable[[Any, Any], Iterable[tuple[Any, Any]]]) -> None:
+        self._mapper = mapper
+
+    def bind(self, node: NodeContext) -> Process:
+        mapper, forward, failed = self._mapper, node.forward, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                pairs = [(new_key, new_value) for new_key, new_value in mapper(key, value)]
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            for new_key, new_value in pairs:
+                forward(new_key, new_value, timestamp_ms)
+
+        return process
+
+
+class FlatMapValues:
+    """Any number of new values per record, from the value; lazy results as in :class:`FlatMap`."""
+
+    def __init__(self, mapper: Callable[[Any], Iterable[Any]]) -> None:
+        self._mapper = mapper
+
+    def bind(self, node: NodeContext) -> Process:
+        mapper, forward, failed = self._mapper, node.forward, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                values = mapper(value)
+                if type(values) is not list:
+                    values = list(values)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            for new_value in values:
+                forward(key, new_value, timestamp_ms)
+
+        return process
+
+
+class FlatMapValuesWithKey:
+    """Any number of new values per record, from key and value; lazy results as in :class:`FlatMap`."""
+
+    def __init__(self, mapper: Callable[[Any, Any], Iterable[Any]]) -> None:
+        self._mapper = mapper
+
+    def bind(self, node: NodeContext) -> Process:
+        mapper, forward, failed = self._mapper, node.forward, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                values = mapper(key, value)
+                if type(values) is not list:
+                    values = list(values)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            for new_value in values:
+                forward(key, new_value, timestamp_ms)
+
+        return process
+
+
+class Peek:
+    """Calls the user's function, then sends the record on."""
+
+    def __init__(self, action: Callable[[Any, Any], object]) -> None:
+        self._action = action
+
+    def bind(self, node: NodeContext) -> Process:
+        action, forward, failed = self._action, node.forward, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                action(key, value)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            forward(key, value, timestamp_ms)
+
+        return process
+
+
+class Foreach:
+    """Calls the user's function; the record ends here."""
+
+    def __init__(self, action: Callable[[Any, Any], object]) -> None:
+        self._action = action
+
+    def bind(self, node: NodeContext) -> Process:
+        action, failed = self._action, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                action(key, value)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+
+        return process
+
+
+class Print:
+    """Writes a line per record; ``file`` None is whatever ``sys.stdout`` is at that moment."""
+
+    def __init__(self, label: str, line: Callable[[Any, Any], str] | None, file: TextIO | None) -> None:
+        self._label = label
+        self._line = line
+        self._file = file
+
+    def bind(self, node: NodeContext) -> Process:
+        failed, file, label = node.failed, self._file, self._label
+        line = self._line or (lambda key, value: f"{key}, {value}")
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                (file or sys.stdout).write(f"[{label}]: {line(key, value)}\n")
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+
+        return process
+
+
+class Branch:
+    """Sends a record to the child of the first predicate that holds, else to the default child, if there is one.
+
+    ``predicates`` and the node names of their ``children`` may still grow until the topology is built.
+    """
+
+    def __init__(self) -> None:
+        self.predicates: list[Predicate] = []
+        self.children: list[str] = []
+        self.default: str | None = None
+
+    def bind(self, node: NodeContext) -> Process:
+        failed, children = node.failed, node.children
+        choices: Sequence[tuple[Predicate, Process]] = [
+            (predicate, children[name]) for predicate, name in zip(self.predicates, self.children, strict=True)
+        ]
+        default = None if self.default is None else children[self.default]
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            target = default
+            try:
+                for predicate, child in choices:
+                    if predicate(key, value):
+                        target = child
+                        break
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            if target is not None:
+                target(key, value, timestamp_ms)
+
+        return process

@@ -1,0 +1,260 @@
+"""Table operators: sources, filter, map_values, regrouping, and the way back to a stream.
+
+**Old values.** A table sends :class:`Change` pairs. Their old half costs a store read or a second call of the user's
+function, so it is only filled in when somebody below subtracts or compares ("old-values mode"). Asking for it travels
+upwards while the DSL is used, before anything is bound: a table with a store answers from the store, a table without
+asks its parent, a source table without a store gets one (and hence a changelog topic) unless that is not wanted.
+This is ``KTableImpl.enableSendingOldValues`` of Kafka Streams; which topics exist depends on it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from streams_py.errors import ProcessingError
+from streams_py.topology.nodes import Change, NodeContext, Process
+
+__all__ = [
+    "TableFilter",
+    "TableGroupBy",
+    "TableMapValues",
+    "TableOperator",
+    "TableSource",
+    "TableToStream",
+    "forward_flushed",
+]
+
+_NULL_KEY = "null key in a table"
+_TWO_RECORDS_UNTIL = (3, 4)
+"""Up to this release Kafka Streams could not read a change with both halves in one record (KIP-904)."""
+
+
+class TableOperator(ABC):
+    """An operator whose result is a table. ``store_name`` is "" when the table is not stored."""
+
+    def __init__(self, store_name: str) -> None:
+        self.store_name = store_name
+        self.sends_old_values = False
+
+    def enable_old_values(self, *, force: bool) -> bool:
+        """Fill in old values from now on; False when that would need a store that ``force`` does not allow to add."""
+        self.sends_old_values = True
+        return True
+
+    @abstractmethod
+    def bind(self, node: NodeContext) -> Process:
+        """As in ``Operator``."""
+
+
+class TableSource(TableOperator):
+    """Turns records into a table: the latest value of each key; None deletes.
+
+    ``store_name`` is the name the store has as soon as the table is stored.
+    """
+
+    def __init__(self, store_name: str, *, is_stored: bool) -> None:
+        super().__init__(store_name)
+        self.is_stored = is_stored
+
+    def enable_old_values(self, *, force: bool) -> bool:
+        if not self.is_stored and not force:
+            return False
+        self.is_stored = True
+        return super().enable_old_values(force=force)
+
+    def bind(self, node: NodeContext) -> Process:
+        return self._bind_stored(node) if self.is_stored else self._bind_plain(node)
+
+    def _bind_plain(self, node: NodeContext) -> Process:
+        forward = node.forward
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            if key is None:
+                node.dropped(_NULL_KEY)
+                return
+            forward(key, Change(value, None), timestamp_ms)
+
+        return process
+
+    def _bind_stored(self, node: NodeContext) -> Process:
+        store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
+        forwards = forward_flushed(node, store, send_old_values=self.sends_old_values)
+        reads_old = self.sends_old_values and forwards
+        get, put = store.get, store.put_value
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            if key is None:
+                node.dropped(_NULL_KEY)
+                return
+            context.timestamp = timestamp_ms
+            old = None
+            try:
+                if reads_old:
+                    stored = get(key)
+                    if stored is not None:
+                        old = stored[0]
+                put(key, value, timestamp_ms)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            if forwards:
+                forward(key, Change(value, old), timestamp_ms)
+
+        return process
+
+
+class _TableTransformation(TableOperator):
+    """What filter and map_values have in common: they may be stored, else old values come from the parent's."""
+
+    def __init__(self, parent: TableOperator, store_name: str) -> None:
+        super().__init__(store_name)
+        self._parent = parent
+
+    def enable_old_values(self, *, force: bool) -> bool:
+        if self.store_name or self._parent.enable_old_values(force=force):
+            self.sends_old_values = True
+        return self.sends_old_values
+
+    def _bind(self, node: NodeContext, compute: Callable[[Any, Any], Any], *, skip_nulls: bool) -> Process:
+        forward, failed, context = node.forward, node.failed, node.record
+        old_values = self.sends_old_values
+        skip_nulls = skip_nulls and old_values
+        store = node.store(self.store_name) if self.store_name else None
+        forwards = True if store is None else forward_flushed(node, store, send_old_values=old_values)
+
+        def process(key: Any, change: Any, timestamp_ms: int) -> None:
+            new_input, old_input = change
+            context.timestamp = timestamp_ms
+            old = None
+            try:
+                new = compute(key, new_input)
+                if old_values:
+                    if store is None:
+                        old = compute(key, old_input)
+                    else:
+                        stored = store.get(key)
+                        old = None if stored is None else stored[0]
+                    if skip_nulls and new is None and old is None:
+                        return
+                if store is not None:
+                    store.put_value(key, new, timestamp_ms)
+            except Exception as error:
+                failed(error, key, change, timestamp_ms)
+                return
+            if forwards:
+                forward(key, Change(new, old), timestamp_ms)
+
+        return process
+
+
+class TableFilter(_TableTransformation):
+    """Rows for which the predicate does not hold become deletions.
+
+    Wants old values whenever they come for free: then a deletion of what never passed is not sent on.
+    """
+
+    def __init__(
+        self, parent: TableOperator, predicate: Callable[[Any, Any], object], store: str, *, negate: bool
+    ) -> None:
+        super().__init__(parent, store)
+        self._predicate = predicate
+        self._negate = negate
+        self.sends_old_values = parent.enable_old_values(force=False)
+
+    def bind(self, node: NodeContext) -> Process:
+        predicate, negate = self._predicate, self._negate
+
+        def compute(key: Any, value: Any) -> Any:
+            return None if value is None or bool(predicate(key, value)) is negate else value
+
+        return self._bind(node, compute, skip_nulls=True)
+
+
+class TableMapValues(_TableTransformation):
+    """New value per row; deletions stay deletions. ``mapper`` takes key and value."""
+
+    def __init__(self, parent: TableOperator, mapper: Callable[[Any, Any], Any], store: str) -> None:
+        super().__init__(parent, store)
+        self._mapper = mapper
+
+    def bind(self, node: NodeContext) -> Process:
+        mapper = self._mapper
+
+        def compute(key: Any, value: Any) -> Any:
+            return None if value is None else mapper(key, value)
+
+        return self._bind(node, compute, skip_nulls=False)
+
+
+class TableToStream:
+    """A table's updates as records; deletions become null values."""
+
+    def bind(self, node: NodeContext) -> Process:
+        forward = node.forward
+
+        def process(key: Any, change: Any, timestamp_ms: int) -> None:
+            forward(key, change[0], timestamp_ms)
+
+        return process
+
+
+class TableGroupBy:
+    """Sends each change of a row to the groups it leaves and enters (Kafka Streams' ``KTableRepartitionMap``).
+
+    One record with both halves when the group stays the same, else first the subtraction, then the addition. A group
+    or value of None is left out.
+    """
+
+    def __init__(self, selector: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+        self._selector = selector
+
+    def bind(self, node: NodeContext) -> Process:
+        selector, forward, failed = self._selector, node.forward, node.failed
+        one_record = not _upgrades_from_old_release(node.app_configs)
+
+        def select(key: Any, value: Any) -> tuple[Any, Any] | None:
+            if value is None:
+                return None
+            group, selected = selector(key, value)
+            return None if group is None or selected is None else (group, selected)
+
+        def process(key: Any, change: Any, timestamp_ms: int) -> None:
+            try:
+                if key is None:
+                    raise ProcessingError(f"node {node.name!r} got a change of a table without a key")
+                new, old = select(key, change[0]), select(key, change[1])
+            except Exception as error:
+                failed(error, key, change, timestamp_ms)
+                return
+            if one_record and old is not None and new is not None and old[0] == new[0]:
+                forward(new[0], Change(new[1], old[1]), timestamp_ms)
+                return
+            if old is not None:
+                forward(old[0], Change(None, old[1]), timestamp_ms)
+            if new is not None:
+                forward(new[0], Change(new[1], None), timestamp_ms)
+
+        return process
+
+
+def forward_flushed(node: NodeContext, store: Any, *, send_old_values: bool) -> bool:
+    """Who forwards a store's updates: True = the operator; False = the record cache, which is told how."""
+    if not store.is_cached:
+        return True
+    forward = node.forward
+
+    def flushed(key: Any, new: Any, old: Any, timestamp_ms: int) -> None:
+        forward(key, Change(new, old), timestamp_ms)
+
+    store.set_flush_listener(flushed, send_old_values=send_old_values)
+    return False
+
+
+def _upgrades_from_old_release(app_configs: Mapping[str, Any]) -> bool:
+    release = app_configs.get("upgrade.from")
+    if not release:
+        return False
+    major, minor, *_ = (*(int(part) for part in str(release).split(".")), 0)
+    return (major, minor) <= _TWO_RECORDS_UNTIL

@@ -1,0 +1,202 @@
+"""What happens to the logical graph before it is written: tidying up always, optimising when asked for.
+
+Always: streams of the same topics become one source; repartitions let records without a key pass when something below
+them has a use for such records (KIP-962). On request (``topology.optimization``, KIP-295; it changes which internal
+topics exist, so a group must agree on it):
+
+* ``reuse.ktable.source.topics``: a stored source table keeps no changelog; its source topic is one already.
+* ``merge.repartition.topics``: several repartitions below one key-changing operation become one right below it. Only
+  those whose nearest key- or value-changing ancestor is that operation: otherwise they do not carry the same records.
+  An explicit ``repartition()`` stays. When the repartitions hang below a ``merge`` of key-changed streams, they move up
+  to the merge.
+* ``single.store.self.join``: accepted; without joins there is nothing to rewrite.
+
+Answers to ``InternalStreamsBuilder.buildAndOptimizeTopology`` of Kafka Streams, whose search order is kept, because
+what it finds decides over topics.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from streams_py.errors import ConfigError, TopologyError
+from streams_py.serdes import Serde
+from streams_py.topology.graph import GraphNode, LogicalGraph, RepartitionStep, SourceStep, TableSourceStep
+from streams_py.topology.names import RepartitionNames
+
+__all__ = ["Optimization", "optimise", "optimizations_in"]
+
+_KEY: Final = "topology.optimization"
+
+
+class Optimization:
+    """The values of ``topology.optimization``."""
+
+    REUSE_SOURCE_TOPICS: Final = "reuse.ktable.source.topics"
+    MERGE_REPARTITIONS: Final = "merge.repartition.topics"
+    SINGLE_STORE_SELF_JOIN: Final = "single.store.self.join"
+    ALL: Final = "all"
+    NONE: Final = "none"
+
+
+_EACH: Final = frozenset(
+    {Optimization.REUSE_SOURCE_TOPICS, Optimization.MERGE_REPARTITIONS, Optimization.SINGLE_STORE_SELF_JOIN}
+)
+
+
+def optimizations_in(config: Mapping[str, object] | None) -> frozenset[str]:
+    """The optimisations a configuration asks for; ConfigError for a value that is not known."""
+    value = str((config or {}).get(_KEY) or Optimization.NONE)
+    wanted = {part.strip() for part in value.split(",")}
+    if len(wanted) == 1 and wanted <= {Optimization.NONE, Optimization.ALL}:
+        return _EACH if Optimization.ALL in wanted else frozenset()
+    if not wanted <= _EACH:
+        raise ConfigError(
+            f"{_KEY} = {value!r}: expected 'none', 'all', or a comma-separated list of {', '.join(sorted(_EACH))}",
+            key=_KEY,
+        )
+    return frozenset(wanted)
+
+
+def optimise(graph: LogicalGraph, wanted: frozenset[str]) -> None:
+    """Rewrite the graph in place."""
+    _merge_equal_sources(graph)
+    if Optimization.REUSE_SOURCE_TOPICS in wanted:
+        for node in graph.attached:
+            if isinstance(node, TableSourceStep):
+                node.reuses_source_topic = True
+    if Optimization.MERGE_REPARTITIONS in wanted:
+        _merge_repartitions(graph)
+    _let_null_keys_pass(graph.root)
+
+
+# -- sources -------------------------------------------------------------------------------------------------
+
+
+def _merge_equal_sources(graph: LogicalGraph) -> None:
+    first_of_topic: dict[str, SourceStep] = {}
+    first_of_pattern: dict[re.Pattern[str], SourceStep] = {}
+    for node in list(graph.root.children):
+        if not isinstance(node, SourceStep):
+            continue
+        if node.source.pattern is not None:
+            first = first_of_pattern.setdefault(node.source.pattern, node)
+        else:
+            for topic in node.source.topics:
+                first = first_of_topic.setdefault(topic, node)
+                if set(first.source.topics) != set(node.source.topics):
+                    raise TopologyError(
+                        f"topic {topic!r} is read by two streams that read different sets of topics: "
+                        f"{_listed(first)} and {_listed(node)}; read equal sets, or merge streams of single topics"
+                    )
+        if first is not node:
+            _merge_source(graph, first, node)
+
+
+def _merge_source(graph: LogicalGraph, first: SourceStep, other: SourceStep) -> None:
+    if first.source.reset_policy is not other.source.reset_policy:
+        raise TopologyError(f"{_listed(first)} is read twice with different reset policies; give both the same")
+    for child in list(other.children):
+        other.remove_child(child)
+        first.add_child(child)
+    graph.root.remove_child(other)
+
+
+def _listed(node: SourceStep) -> str:
+    pattern = node.source.pattern
+    return f"pattern {pattern.pattern}" if pattern is not None else f"[{', '.join(sorted(node.source.topics))}]"
+
+
+# -- null keys -----------------------------------------------------------------------------------------------
+
+
+def _let_null_keys_pass(root: GraphNode) -> None:
+    verdicts: dict[GraphNode, bool] = {}
+
+    def accepts(node: GraphNode) -> bool:
+        if node not in verdicts:
+            below = [accepts(child) for child in node.children]  # all of them: each repartition needs its verdict
+            verdicts[node] = node.accepts_null_keys or any(below)
+            if isinstance(node, RepartitionStep):
+                node.null_key_filter.pass_all = any(below)
+        return verdicts[node]
+
+    accepts(root)
+
+
+# -- repartitions --------------------------------------------------------------------------------------------
+
+
+def _merge_repartitions(graph: LogicalGraph) -> None:
+    for changer, repartitions in _mergeable(graph).items():
+        if repartitions:
+            _move_up(graph, changer, repartitions)
+
+
+def _mergeable(graph: LogicalGraph) -> dict[GraphNode, list[RepartitionStep]]:
+    """Key-changing (or merge) node -> repartitions that one repartition below it can replace."""
+    found: dict[GraphNode, list[RepartitionStep]] = {node: [] for node in graph.attached if node.changes_key}
+    for node in graph.attached:
+        if isinstance(node, RepartitionStep) and not node.is_explicit:
+            changer = _ancestor(node, lambda above: above.changes_key)
+            if changer is not None and changer is _ancestor(node, lambda a: a.changes_key or a.changes_value):
+                found[changer].append(node)
+    # The lowest merge first: of several merges in a row, the one that all records come through takes the repartitions.
+    for merge in reversed([node for node in graph.attached if node.is_merge]):
+        changers = [
+            changer
+            for changer, repartitions in found.items()
+            if all(_is_below(node, merge) for node in repartitions) and _is_below(merge, changer)
+        ]
+        moved = [node for changer in changers for node in found.pop(changer)]
+        if moved:
+            found[merge] = moved
+    return found
+
+
+def _is_below(node: GraphNode, above: GraphNode) -> bool:
+    return _ancestor(node, lambda between: above in between.parents) is not None
+
+
+def _ancestor(node: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNode | None:
+    """The node itself or one above it that matches.
+
+    With several parents the search goes through them in order and keeps what the *last* one gave, unless a direct
+    parent matches: Kafka Streams' ``findParentNodeMatching``, oddity included.
+    """
+    if matches(node):
+        return node
+    found: GraphNode | None = None
+    for parent in node.parents:
+        if matches(parent):
+            return parent
+        found = _ancestor(parent, matches)
+    return found
+
+
+def _move_up(graph: LogicalGraph, changer: GraphNode, repartitions: list[RepartitionStep]) -> None:
+    """Replace repartitions by one directly below ``changer``, with the first one's topic."""
+    single = RepartitionStep(
+        RepartitionNames(repartitions[0].names.topic, graph.index),
+        _first(node.key_serde for node in repartitions),
+        _first(node.value_serde for node in repartitions),
+    )
+    single.priority = changer.priority  # written before everything that came below the replaced ones
+    for old in repartitions:
+        entry = _ancestor(old, lambda node: changer in node.parents)
+        if entry is not None:  # else the branch moved with an earlier repartition of it
+            single.add_child(entry)
+            changer.remove_child(entry)
+        for child in list(old.children):
+            old.remove_child(child)
+            for parent in old.parents:
+                parent.add_child(child)
+        for parent in list(old.parents):
+            parent.remove_child(old)
+    changer.add_child(single)
+
+
+def _first(serdes: Iterable[Serde[Any] | None]) -> Serde[Any] | None:
+    return next((serde for serde in serdes if serde is not None), None)

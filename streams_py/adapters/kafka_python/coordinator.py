@@ -120,6 +120,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         self._joined_at = -float("inf")
         self._finished_join: _FinishedJoin | None = None
         self._rejoin_reason: str | None = None
+        self._completing = False
         super().__init__(client, subscription, **settings)
 
     # -- asked by other threads ------------------------------------------------------------------------------------
@@ -429,10 +430,17 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         self, generation: int, member_id: str, protocol: str, member_assignment_bytes: bytes
     ) -> None:
         self._finished_join = None
+        self._completing = True
+        try:
+            await self._complete_join(generation, member_id, bytes(member_assignment_bytes))
+        finally:
+            self._completing = False
+
+    async def _complete_join(self, generation: int, member_id: str, assignment: bytes) -> None:
         if not self._is_leader:
             self._assignment_snapshot = None
         self._joined = GroupMetadata(self.group_id, generation, member_id, self.group_instance_id)
-        received = read_assignment(bytes(member_assignment_bytes))
+        received = read_assignment(assignment)
         assigned, owned = frozenset(received.partitions), self.owned
         if not self._is_subscribed_to({partition.topic for partition in assigned}):
             _log.warning("assigned %s, which is not all subscribed to; joining again", sorted(assigned))
@@ -479,7 +487,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
 
     async def commit_async(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
         """Commit for owned partitions. Refused during a join, at once: the join may be waiting for the caller."""
-        if self.rejoining or self.state is MemberState.REBALANCING:
+        if self.rejoining or self._completing or self.state is MemberState.REBALANCING:
             raise BrokerUnavailable("commit: the group is rebalancing; try again after it")
         await self._commit(offsets, timeout_ms)
 

@@ -20,6 +20,7 @@ _LIBRARY_LOGGERS: Final = (
     "kafka.net.connection",
     "kafka.net.inet",
     "kafka.net.transport",
+    "kafka.protocol.parser",
     "kafka.cluster",
     "kafka.coordinator",
     "kafka.coordinator.consumer",

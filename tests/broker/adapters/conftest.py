@@ -1,0 +1,163 @@
+"""Members with fake stream threads, on a real broker.
+
+A :class:`FakeThread` records the calls of its membership, in order, and plays the leader: partitions go to the members
+in turn, and a partition that another member still owns is withheld (the cooperative rule).
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
+from streams_py.adapters.kafka_python.settings import membership_settings
+from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
+
+PATIENCE_S = 20.0
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    limit = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > limit:
+            raise AssertionError(f"not within {PATIENCE_S:.0f} s: {what}")
+        time.sleep(0.005)
+
+
+class FakeThread:
+    """Listener of one member; ``calls`` has what happened as (name, partitions or None)."""
+
+    def __init__(self, partitions: list[TopicPartition]) -> None:
+        self.partitions = partitions
+        self.calls: list[tuple[str, object]] = []
+        self.owned: tuple[TopicPartition, ...] = ()
+        self.rounds = 0
+        self.joins = 0
+        self.seen_members: list[Mapping[str, MemberSubscription]] = []
+        self.commit_problems: list[Exception | None] = []
+        self.user_data: Callable[[], bytes] = lambda: bytes([self.joins % 256])
+        self.before_assign: Callable[[], None] = lambda: None
+        self.before_revoked: Callable[[], None] = lambda: None
+        self.offset = 7
+
+    def subscription_user_data(self, topics: frozenset[str]) -> bytes:
+        self.joins += 1
+        return self.user_data()
+
+    def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
+        self.before_assign()
+        self.seen_members.append(members)
+        self.calls.append(("assign", tuple(sorted(members))))
+        owner = {partition: member for member, sent in members.items() for partition in sent.owned}
+        mine: dict[str, list[TopicPartition]] = {member: [] for member in members}
+        for member, partition in zip(itertools.cycle(sorted(members)), self.partitions):
+            if owner.get(partition, member) == member:
+                mine[member].append(partition)
+        return {member: MemberAssignment(tuple(held), b"tasks") for member, held in mine.items()}
+
+    def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes, generation: int) -> None:
+        self.calls.append(("on_assignment", partitions))
+        self.owned = partitions
+
+    def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        self.calls.append(("on_revoked", partitions))
+        self.before_revoked()
+        return {partition: OffsetAndMetadata(self.offset, "meta") for partition in partitions}
+
+    def on_revoked_committed(self, error: Exception | None) -> None:
+        self.calls.append(("on_revoked_committed", None))
+        self.commit_problems.append(error)
+
+    def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
+        self.calls.append(("on_lost", partitions))
+        self.owned = ()
+
+    def on_assigned(self, added: tuple[TopicPartition, ...]) -> None:
+        self.calls.append(("on_assigned", added))
+        self.rounds += 1
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.calls]
+
+
+class Group:
+    """A topic and a group of members that share it."""
+
+    def __init__(self, broker, partitions: int) -> None:
+        self.broker = broker
+        self.id = f"group-{uuid.uuid4().hex[:8]}"
+        self.topic = f"topic-{uuid.uuid4().hex[:8]}"
+        self.partitions = [TopicPartition(self.topic, i) for i in range(partitions)]
+        broker.create_topic(self.topic, partitions)
+        self.members: list[KafkaPythonMembership] = []
+
+    def settings(self, name: str = "m", instance_id: str | None = None, **config: object):
+        config = {"session.timeout.ms": 3000, "heartbeat.interval.ms": 200} | {
+            key.replace("_", "."): value for key, value in config.items()
+        }
+        return membership_settings(
+            config,
+            bootstrap_servers=self.broker.bootstrap,
+            group_id=self.id,
+            client_id=f"{name}-consumer",
+            group_instance_id=instance_id,
+        )
+
+    def join(self, thread: FakeThread | None = None, *, start: bool = True, cooperative: bool = True, **settings):
+        """A started member and its fake thread."""
+        thread = thread or FakeThread(self.partitions)
+        member = KafkaPythonMembership(
+            self.settings(**settings), thread, cooperative=cooperative, check_subscription=bytes, check_assignment=bytes
+        )
+        self.members.append(member)
+        if start:
+            member.start()
+            member.subscribe(frozenset({self.topic}))
+        return member, thread
+
+    def settled(self, *threads: FakeThread) -> bool:
+        """All partitions are owned, each by one of these threads, and evenly."""
+        counts = [len(thread.owned) for thread in threads]
+        return sum(counts) == len(self.partitions) and max(counts) - min(counts) <= 1
+
+    def wait_settled(self, *threads: FakeThread) -> None:
+        wait_until(lambda: self.settled(*threads), "every partition has one owner, evenly")
+        generations = lambda: {member.group_metadata().generation for member in self.members[-len(threads) :]}  # noqa: E731 # used twice, right here
+        wait_until(lambda: len(generations()) == 1, "one generation")
+
+    def close(self) -> None:
+        for member in self.members:
+            member.leave_and_close(leave_group=True, timeout_ms=5000)
+
+
+@pytest.fixture
+def group(kafka_broker) -> Iterator[Group]:
+    made = Group(kafka_broker, 6)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def cluster_group(kafka_cluster) -> Iterator[Group]:
+    made = Group(kafka_cluster, 6)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def until() -> Callable[[Callable[[], object], str], None]:
+    return wait_until
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """An event that is set at the end in any case, so that no thread waits for ever."""
+    event = threading.Event()
+    yield event
+    event.set()

@@ -1,7 +1,7 @@
 """Key-value stores without a cache: plain and timestamped, over memory or RocksDB, with or without a changelog.
 
 Kafka Streams stacks a metered, a change-logging and a bytes store on one another. Here one method does the three steps
-of a record (encode, log, write), because each extra call would cost more than the work inside it.
+of a record (encode, write, log), because each extra call would cost more than the work inside it.
 
 A store is written by the thread that owns its task; any thread may read.
 """
@@ -9,13 +9,14 @@ A store is written by the thread that owns its task; any thread may read.
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from streams_py.errors import InvalidStateStoreError, StateError, StreamsError
-from streams_py.state.bytes_store import BytesStore, after_prefix
+from streams_py.state.bytes_store import BytesStore
 from streams_py.state.codec import TIMESTAMP_BYTES, StoreCodec, pack_timestamp, timestamp_of
+from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import FlushListener, ValueAndTimestamp
 
@@ -34,8 +35,8 @@ RestoreRecord: TypeAlias = "tuple[bytes | None, bytes | None, int]"
 _logger = logging.getLogger(__name__)
 
 
-class StoreOverBytes(ABC, Generic[K, V, S]):
-    """What both kinds have in common. ``S`` is what the store holds per key: V, or V with its timestamp."""
+class StoreOverBytes(KeyValueOperations[K, V, S]):
+    """What both kinds have in common."""
 
     is_cached = False
 
@@ -51,28 +52,28 @@ class StoreOverBytes(ABC, Generic[K, V, S]):
     ) -> None:
         self._name = name
         self._persistent = persistent
-        self._context = context
         self._is_open = True
+        self._context = context
+        self._log = log
         self.codec = codec
         self.content = content
-        self._log = log
         self._encode_key = codec.encode_key
+        self._decode: Callable[[bytes], S] = self._decoder()
+        self._use(content)
+
+    def _use(self, content: BytesStore) -> None:
         self._read = content.read
         self._write = content.write
         self._remove = content.remove
-        self._decode: Callable[[bytes], S] = self._decoder()
 
     # -- what the two kinds differ in --------------------------------------------------------------------------
 
     @abstractmethod
     def _decoder(self) -> Callable[[bytes], S]: ...
-
     @abstractmethod
     def _encode(self, stored: S) -> bytes: ...
-
     @abstractmethod
     def _log_data(self, log: ChangeLog, key: bytes, data: bytes) -> None: ...
-
     @abstractmethod
     def _restored(self, value: bytes, timestamp_ms: int) -> bytes: ...
 
@@ -84,10 +85,12 @@ class StoreOverBytes(ABC, Generic[K, V, S]):
 
     @property
     def persistent(self) -> bool:
+        """True when the content is on disk."""
         return self._persistent
 
     @property
     def is_open(self) -> bool:
+        """False after :meth:`close`."""
         return self._is_open
 
     def get(self, key: K) -> S | None:
@@ -95,107 +98,49 @@ class StoreOverBytes(ABC, Generic[K, V, S]):
         try:
             data = self._read(self._encode_key(key))
             return None if data is None else self._decode(data)
-        except Exception as error:
-            raise self._read_error(error, key) from error
+        except Exception:
+            data = self.read_data(self.key_bytes(key))  # once more, step by step, to see what failed
+            return None if data is None else self.decode_data(data)
 
-    peek = get
-
-    def range(self, first: K | None, last: K | None) -> Iterator[tuple[K, S]]:
-        """Entries from ``first`` to ``last``, both included, in byte order of the keys."""
-        return self._between(first, last, reverse=False)
-
-    def reverse_range(self, first: K | None, last: K | None) -> Iterator[tuple[K, S]]:
-        """As :meth:`range`, backwards."""
-        return self._between(first, last, reverse=True)
-
-    def all(self) -> Iterator[tuple[K, S]]:
-        """Every entry, in byte order of the keys."""
-        return self._decoded(self.scan(None, None, reverse=False))
-
-    def reverse_all(self) -> Iterator[tuple[K, S]]:
-        """Every entry, backwards."""
-        return self._decoded(self.scan(None, None, reverse=True))
-
-    def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, S]]:
-        """Entries whose serialized key starts with ``prefix``."""
-        return self._decoded(self.scan(prefix, after_prefix(prefix), reverse=False))
-
-    def approximate_num_entries(self) -> int:
-        """Number of entries; on disk an estimate that overwritten entries make too high."""
-        self._check_open()
-        return self.content.approximate_count()
-
-    def _between(self, first: K | None, last: K | None, *, reverse: bool) -> Iterator[tuple[K, S]]:
-        low = None if first is None else self.key_bytes(first)
-        high = None if last is None else self.key_bytes(last)
-        if low is not None and high is not None and low > high:
-            _logger.warning(
-                "store %s: range from a greater to a smaller key is empty; keys are ordered by their bytes, "
-                "in which negative numbers come after positive ones",
-                self._name,
-            )
-            self._check_open()
-            return iter(())
-        return self._decoded(self.scan(low, None if high is None else high + b"\0", reverse=reverse))
+    def peek(self, key: K) -> S | None:
+        """As :meth:`get`, for other threads."""
+        return self.get(key)
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, S]]:
         """Snapshot of the entries by serialized key, from ``first`` on and below ``end``."""
-        self._check_open()
-        return self._values_decoded(self.content.scan(first, end, reverse=reverse))
+        self.check_open()
+        return self._decoded(self.content.scan(first, end, reverse=reverse))
 
-    def _values_decoded(self, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, S]]:
-        decode = self._decode
+    def _decoded(self, entries: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, S]]:
         for key, data in entries:
-            try:
-                stored = decode(data)
-            except Exception as error:
-                raise self.codec.stored_error(error, data, is_key=False) from error
-            yield key, stored
+            yield key, self.decode_data(data)
 
-    def _decoded(self, entries: Iterator[tuple[bytes, S]]) -> Iterator[tuple[K, S]]:
-        decode_key = self.codec.decode_key
-        for key, stored in entries:
-            try:
-                yield decode_key(key), stored
-            except Exception as error:
-                raise self.codec.stored_error(error, key, is_key=True) from error
+    def approximate_num_entries(self) -> int:
+        """Number of entries; on disk an estimate that counts overwritten ones, too."""
+        self.check_open()
+        return self.content.approximate_count()
+
+    def read_data(self, key: bytes) -> bytes | None:
+        """The stored bytes."""
+        try:
+            return self._read(key)
+        except Exception as error:
+            raise self._state_error(error) from error
+
+    def decode_data(self, data: bytes) -> S:
+        """What stored bytes stand for."""
+        try:
+            return self._decode(data)
+        except Exception as error:
+            raise self.codec.stored_error(error, data, is_key=False) from error
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     def put(self, key: K, value: S | None) -> None:
         """Store ``value``; None deletes."""
-        if value is None:
-            self.write_data(self.key_bytes(key), None)
-            return
-        key_bytes = self.key_bytes(key)
-        self.write_data(key_bytes, self.data_of(value))
+        self.write_data(self.key_bytes(key), None if value is None else self.encode_data(value))
 
-    def put_if_absent(self, key: K, value: S) -> S | None:
-        """What is stored already; or None, and then ``value`` is stored."""
-        present = self.get(key)
-        if present is None:
-            self.put(key, value)
-        return present
-
-    def put_all(self, entries: Iterable[tuple[K, S | None]]) -> None:
-        """Store entries one after the other; each is logged."""
-        for key, value in entries:
-            self.put(key, value)
-
-    def delete(self, key: K) -> S | None:
-        """Remove and return what is stored. Logged even if there was nothing."""
-        present = self.get(key)
-        self.put(key, None)
-        return present
-
-    def key_bytes(self, key: K) -> bytes:
-        """The serialized key."""
-        try:
-            return self._encode_key(key)
-        except Exception as error:
-            raise self.codec.key_error(error, key) from error
-
-    def data_of(self, stored: S) -> bytes:
+    def encode_data(self, stored: S) -> bytes:
         """The bytes that stand for ``stored``."""
         try:
             return self._encode(stored)
@@ -204,8 +149,7 @@ class StoreOverBytes(ABC, Generic[K, V, S]):
             raise self.codec.value_error(error, value) from error
 
     def write_data(self, key: bytes, data: bytes | None) -> None:
-        """Log and write bytes; None deletes, logged with the context's timestamp."""
-        log = self._log
+        """Write and log bytes; None deletes, logged with the context's timestamp."""
         try:
             if data is None:
                 self._remove(key)
@@ -213,11 +157,12 @@ class StoreOverBytes(ABC, Generic[K, V, S]):
                 self._write(key, data)
         except Exception as error:
             raise self._state_error(error) from error
-        if log is not None:
-            if data is None:
-                log(key, None, self._context.timestamp)
-            else:
-                self._log_data(log, key, data)
+        if self._log is None:
+            return
+        if data is None:
+            self._log(key, None, self._context.timestamp)
+        else:
+            self._log_data(self._log, key, data)
 
     def set_flush_listener(self, listener: FlushListener, *, send_old_values: bool) -> None:
         """Nothing to do: without a cache the operator forwards itself (``is_cached`` is False)."""
@@ -226,7 +171,7 @@ class StoreOverBytes(ABC, Generic[K, V, S]):
 
     def restore(self, records: Iterable[RestoreRecord]) -> int:
         """Apply changelog records: past log and cache, in order. Returns how many; null keys are skipped."""
-        self._check_open()
+        self.check_open()
         applied = 0
         skipped = 0
 
@@ -254,55 +199,41 @@ class StoreOverBytes(ABC, Generic[K, V, S]):
 
     def clear(self) -> None:
         """Remove everything, unlogged: before a restoration from the beginning."""
-        self._check_open()
+        self.check_open()
         self.content.clear()
-        self._read = self.content.read
-        self._write = self.content.write
-        self._remove = self.content.remove
+        self._use(self.content)
 
     def flush(self) -> None:
         """Flush to disk."""
-        self._check_open()
+        self.check_open()
         self.content.flush()
 
     def close(self) -> None:
         """Let go of the files. A second call does nothing; every other call raises InvalidStateStoreError."""
-        if not self._is_open:
-            return
-        self._is_open = False
-        self._read = self._write = self._remove = self._refuse
-        self.content.close()
+        if self._is_open:
+            self._is_open = False
+            self._read = self._write = self._remove = self._refuse
+            self.content.close()
 
     def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
-        """Give an open store to another task object (a standby becomes active, or the reverse)."""
+        """Belong to another task object from now on (a standby becomes active, or the reverse)."""
         self._log = log
         self._context = context
+
+    def check_open(self) -> None:
+        """InvalidStateStoreError when the store is closed."""
+        if not self._is_open:
+            self._refuse()
 
     def _refuse(self, *_: object) -> Any:
         raise InvalidStateStoreError(
             f"store {self._name!r} is closed: its task has moved or the client has stopped; ask for the store again"
         )
 
-    def _check_open(self) -> None:
-        if not self._is_open:
-            self._refuse()
-
-    def _read_error(self, error: Exception, key: K) -> StreamsError:
-        if isinstance(error, StreamsError):
-            return error
-        data = self._attempt_read(self.key_bytes(key))
-        return self._state_error(error) if data is None else self.codec.stored_error(error, data, is_key=False)
-
-    def _attempt_read(self, key: bytes) -> bytes | None:
-        try:
-            return self._read(key)
-        except Exception as error:
-            raise self._state_error(error) from error
-
     def _state_error(self, error: Exception) -> StreamsError:
         if isinstance(error, StreamsError):
             return error
-        if not self._is_open:
+        if not self._is_open:  # closed by the owner while another thread was reading
             return InvalidStateStoreError(f"store {self._name!r} was closed meanwhile; ask for the store again")
         return StateError(f"store {self._name!r} failed: {error}")
 
@@ -341,15 +272,15 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
     def _log_data(self, log: ChangeLog, key: bytes, data: bytes) -> None:
         log(key, data[TIMESTAMP_BYTES:], timestamp_of(data))
 
+    def _restored(self, value: bytes, timestamp_ms: int) -> bytes:
+        return pack_timestamp(timestamp_ms) + value
+
     def put(self, key: K, value: ValueAndTimestamp[V] | None) -> None:
         """Store a value with its timestamp; None (also as the value of the pair) deletes."""
         super().put(key, value if value is None or value[0] is not None else None)
 
-    def _restored(self, value: bytes, timestamp_ms: int) -> bytes:
-        return pack_timestamp(timestamp_ms) + value
-
     def put_value(self, key: K, value: V | None, timestamp_ms: int) -> None:
-        """Store a value with its timestamp (None: delete, logged with the context's timestamp)."""
+        """Store a value with its timestamp; None deletes, logged with the context's timestamp."""
         if value is None:
             self.put(key, None)
             return
@@ -357,7 +288,7 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
             key_bytes = self._encode_key(key)
             data = self._encode_parts(value, timestamp_ms)
         except Exception as error:
-            self.key_bytes(key)
+            self.key_bytes(key)  # raises when it is the key that does not fit
             raise self.codec.value_error(error, value) from error
         try:
             self._write(key_bytes, data)

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 from streams_py.errors import ConfigError
 from streams_py.serdes import Serde
 from streams_py.state.bytes_store import BytesStore, MemoryBytes
+from streams_py.state.cache import RecordCache
+from streams_py.state.cached import CachedPlainStore, CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
 from streams_py.topology.nodes import RecordContext
@@ -16,7 +18,9 @@ from streams_py.topology.stores import StoreBuilder, StoreKind
 
 __all__ = ["Store", "StoreDefaults", "changelog_topic", "is_persistent", "open_store"]
 
-Store: TypeAlias = "PlainStore[Any, Any] | TimestampedStore[Any, Any]"
+Store: TypeAlias = (
+    "PlainStore[Any, Any] | TimestampedStore[Any, Any] | CachedPlainStore[Any, Any] | CachedTimestampedStore[Any, Any]"
+)
 """An open store of any kind."""
 
 
@@ -48,12 +52,15 @@ def open_store(
     defaults: StoreDefaults | None = None,
     log: ChangeLog | None = None,
     disk: Callable[[str], BytesStore] | None = None,
+    cache: RecordCache | None = None,
 ) -> Store:
     """Open the store that ``builder`` declares.
 
     ``log`` gets every change when the store keeps a changelog of its own (not with ``logging=False``, and not when a
     source topic is the changelog). ``disk`` gives the bytes of a persistent store by name, see
-    ``TaskDatabase.store``; without it the store is kept in memory. ConfigError when a serde is missing.
+    ``TaskDatabase.store``; without it the store is kept in memory. ``cache`` is the thread's budget for stores declared
+    with caching; none, or one of 0 bytes, means that every update is logged and forwarded. ConfigError when a serde is
+    missing.
     """
     defaults = defaults or StoreDefaults()
     codec: StoreCodec[Any, Any] = StoreCodec(
@@ -63,15 +70,13 @@ def open_store(
     )
     on_disk = disk is not None and is_persistent(builder, defaults)
     content: BytesStore = disk(builder.name) if disk is not None and on_disk else MemoryBytes()
-    kind = PlainStore if builder.kind is StoreKind.KEY_VALUE else TimestampedStore
-    return kind(
-        builder.name,
-        content,
-        codec,
-        context,
-        persistent=on_disk,
-        log=log if builder.logging and builder.source_topic is None else None,
-    )
+    own_log = log if builder.logging and builder.source_topic is None else None
+    cached = builder.caching and cache is not None and cache.max_bytes > 0
+    if builder.kind is StoreKind.KEY_VALUE:
+        plain = PlainStore(builder.name, content, codec, context, persistent=on_disk, log=own_log)
+        return CachedPlainStore(plain, context, cache) if cache is not None and cached else plain
+    store = TimestampedStore(builder.name, content, codec, context, persistent=on_disk, log=own_log)
+    return CachedTimestampedStore(store, context, cache) if cache is not None and cached else store
 
 
 def _serde(serde: Serde[Any] | None, builder: StoreBuilder, what: str) -> Serde[Any]:

@@ -1,0 +1,52 @@
+"""Objects named in the configuration, given as such or as ``"package.module:name"``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, cast
+
+from streams_py.errors import ConfigError
+from streams_py.serdes import Serde
+from streams_py.topology.nodes import TimestampExtractor
+
+__all__ = ["imported", "resolve_extractor", "resolve_serde"]
+
+
+def imported(path: str, key: str) -> object:
+    """What ``package.module:name`` names; ConfigError naming ``key`` when it cannot be had."""
+    module, separator, name = path.partition(":")
+    if not separator:
+        raise ConfigError(f"{key} = {path!r}: expected 'package.module:name'", key=key)
+    try:
+        found: object = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{key} = {path!r} cannot be imported: {error}", key=key) from error
+    return found
+
+
+def resolve_serde(given: object, key: str) -> Serde[Any] | None:
+    """A serde, from an object, a class that needs no arguments, or a path to either; None stays None."""
+    if given is None:
+        return None
+    found = imported(given, key) if isinstance(given, str) else given
+    if isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:
+            raise ConfigError(f"{key}: {found!r} cannot be created without arguments: {error}", key=key) from error
+    if not isinstance(found, Serde):
+        raise ConfigError(f"{key} = {given!r} is no Serde; give an object of a class derived from it", key=key)
+    return found
+
+
+def resolve_extractor(given: object) -> TimestampExtractor | None:
+    """A timestamp extractor, from a function or a path to one; None stays None."""
+    key = "default.timestamp.extractor"
+    if given is None:
+        return None
+    found = imported(given, key) if isinstance(given, str) else given
+    if not callable(found):
+        raise ConfigError(
+            f"{key} = {given!r} is no function (key, value, record_timestamp_ms, partition_time_ms) -> ms", key=key
+        )
+    return cast("TimestampExtractor", found)

@@ -1,0 +1,50 @@
+"""Which source node reads which topic, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from streams_py.errors import TopologyError
+from streams_py.runtime.binding import Node
+from streams_py.runtime.record_queue import SourceReader
+from streams_py.runtime.sinks import full_topic, serde_or_default
+from streams_py.runtime.task_settings import TaskSettings
+from streams_py.topology.nodes import Process, SourceNode
+
+__all__ = ["source_readers"]
+
+
+def source_readers(
+    nodes: Sequence[Node], settings: TaskSettings, topics: Collection[str], functions: Mapping[str, Process]
+) -> dict[str, SourceReader]:
+    """The reader of each of ``topics`` (full names); ``functions``: what each source node feeds."""
+    sources = [node for node in nodes if isinstance(node, SourceNode)]
+    exact = {
+        full_topic(settings, topic, is_internal=source.is_internal): source
+        for source in sources
+        for topic in source.topics
+    }
+    readers: dict[str, SourceReader] = {}
+    for topic in topics:
+        source = exact.get(topic) or next((s for s in sources if s.pattern and s.pattern.fullmatch(topic)), None)
+        if source is None:
+            raise TopologyError(f"no source of the sub-topology reads topic {topic}")
+        readers[topic] = _reader(source, topic, settings, functions[source.name])
+    return readers
+
+
+def _reader(source: SourceNode, topic: str, settings: TaskSettings, process: Process) -> SourceReader:
+    key_serde = serde_or_default(source.key_serde, settings.default_key_serde, source.name, "key")
+    value_serde = serde_or_default(source.value_serde, settings.default_value_serde, source.name, "value")
+    # Repartition topics were written by this application: their timestamps are what it decided they are.
+    default: Any = None if source.is_internal else settings.default_timestamp_extractor
+    return SourceReader(
+        source.name,
+        key_serde,
+        value_serde,
+        key_serde.deserializer(topic, is_key=True),
+        value_serde.deserializer(topic, is_key=False),
+        None if source.is_internal else source.timestamp_extractor or default,
+        process,
+    )

@@ -36,6 +36,7 @@ __all__ = [
     "NoteKind",
     "Placement",
     "RackOptimiser",
+    "RackOptimiserFactory",
     "lag_from_offsets",
 ]
 
@@ -117,6 +118,20 @@ class RackOptimiser(Protocol):
 
         ``may_move`` answers for the placement as it was when the call began.
         """
+
+
+class RackOptimiserFactory(Protocol):
+    """``streams_py.assignment.rack.optimiser_for``: an optimiser over complete rack information."""
+
+    def __call__(
+        self,
+        *,
+        active_racks: Mapping[TaskId, Sequence[frozenset[str]]],
+        standby_racks: Mapping[TaskId, Sequence[frozenset[str]]],
+        client_racks: Mapping[ProcessId, str],
+        strategy: str,
+    ) -> RackOptimiser:
+        """Racks of each partition that a task is charged for as active, as standby; rack of each client."""
 
 
 @dataclass(frozen=True, slots=True)

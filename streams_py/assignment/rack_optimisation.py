@@ -7,26 +7,29 @@ result back. An active is charged for its inputs and changelogs, a standby for i
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final
 
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import ApplicationState, AssignedTask, TaskTopicPartition, TaskType
 from streams_py.assignment.assignment_map import Assignments, add_missing, cluster_of, has_changelog
 from streams_py.assignment.configs import STRATEGY_NONE
-from streams_py.assignment.problem import RackOptimiser
+from streams_py.assignment.problem import RackOptimiser, RackOptimiserFactory
 from streams_py.assignment.standby.tag_aware import TagAwareStandbys
 
 __all__ = [
     "RackAwareOptimizationParams",
+    "load_rack_optimiser_factory",
     "optimize_rack_aware_active_tasks",
     "optimize_rack_aware_standby_tasks",
     "rack_strategy_set",
 ]
 
 _log = logging.getLogger("streams_py.assignment")
+_RACK_PACKAGE: Final = "streams_py.assignment.rack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +150,6 @@ class _Prepared:
     non_overlap_cost: int
 
 
-class _OptimiserFactory(Protocol):
-    def __call__(
-        self,
-        partition_racks: Mapping[TaskId, Sequence[frozenset[str]]],
-        client_racks: Mapping[ProcessId, str],
-        *,
-        strategy: str,
-    ) -> RackOptimiser: ...
-
-
 def _tasks_in(assignments: Assignments, role: TaskType) -> tuple[TaskId, ...]:
     found = {t for assignment in assignments.values() for t, a in assignment.tasks.items() if a.type is role}
     return tuple(sorted(found))
@@ -184,10 +177,16 @@ def _prepare(
         return None
     client_racks = _client_racks(state)
     partition_racks = _partition_racks(state, charged)
-    if client_racks is None or partition_racks is None:
+    factory = load_rack_optimiser_factory()
+    if client_racks is None or partition_racks is None or factory is None:
         return None
     add_missing(state.kafka_streams_states(False), assignments)
-    optimiser = _load_factory()(partition_racks, client_racks, strategy=configs.rack_aware_assignment_strategy)
+    optimiser = factory(
+        active_racks=partition_racks,
+        standby_racks=partition_racks,
+        client_racks=client_racks,
+        strategy=configs.rack_aware_assignment_strategy,
+    )
     return _Prepared(optimiser, sorted(client_racks), traffic, non_overlap)
 
 
@@ -218,6 +217,10 @@ def _partition_racks(
     return racks
 
 
-def _load_factory() -> _OptimiserFactory:
-    factory: _OptimiserFactory = importlib.import_module("streams_py.assignment.rack").optimiser_for
+def load_rack_optimiser_factory() -> RackOptimiserFactory | None:
+    """KIP-925's optimiser; loaded when it is first needed, as most applications never do. None when there is none."""
+    if importlib.util.find_spec(_RACK_PACKAGE) is None:
+        _log.error("no rack optimisation: this version of streams_py comes without it")
+        return None
+    factory: RackOptimiserFactory = importlib.import_module(_RACK_PACKAGE).optimiser_for
     return factory

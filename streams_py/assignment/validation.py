@@ -29,14 +29,12 @@ def validate_task_assignment(application_state: ApplicationState, task_assignmen
     unknown clients.
     """
     entries, tasks = task_assignment.assignment, application_state.all_tasks()
-    for found in (
-        _unknown_or_repeated(entries, tasks),
-        _invalid_standby(entries, tasks),
-        _wrong_clients(entries, application_state.kafka_streams_states(False).keys()),
-    ):
-        if found is not AssignmentError.NONE:
-            return found
-    return AssignmentError.NONE
+    found = _unknown_or_repeated(entries, tasks)
+    if found is AssignmentError.NONE:
+        found = _invalid_standby(entries, tasks)
+    if found is AssignmentError.NONE:
+        found = _wrong_clients(entries, application_state.kafka_streams_states(False).keys())
+    return found
 
 
 def _unknown_or_repeated(

@@ -1,0 +1,112 @@
+"""What librdkafka has to say, said once: connection trouble as ``logging`` warnings with back-off.
+
+A client whose broker is away reports every failed attempt, up to twenty a second. Each *kind* of report is passed on
+when it first appears and then at most after 1, 2, 4 ... 60 seconds, with the number of repetitions; in between it goes
+to DEBUG. When a kind was silent for two minutes it counts as new again.
+
+librdkafka hands reports over inside ``poll``, ``consume`` and ``flush``, on the calling thread. Nothing raised here
+would reach the caller in order, so the one report that is final, a refused login, is remembered and raised by
+:meth:`BrokerLog.check`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from streams_py.errors import StreamsError
+
+__all__ = ["BrokerLog"]
+
+_log = logging.getLogger(__name__)
+
+_FIRST_INTERVAL_S: Final = 1.0
+_INTERVAL_MAX_S: Final = 60.0
+_FORGET_AFTER_S: Final = 120.0
+
+# Failed connections come as an error and as a log line; the line says more.
+_LOGGED_ANYWAY: Final = (KafkaError._TRANSPORT, KafkaError._RESOLVE)
+
+_VARYING: Final = re.compile(r"\d+ms|\d+ identical|\b\d{3,}\b")
+
+
+class _Kind:
+    __slots__ = ("interval_s", "last_seen_s", "next_s", "suppressed")
+
+    def __init__(self) -> None:
+        self.interval_s = _FIRST_INTERVAL_S
+        self.next_s = 0.0
+        self.last_seen_s = 0.0
+        self.suppressed = 0
+
+
+class BrokerLog:
+    """Receives one client's log lines (as its ``logger``) and errors (as its ``error_cb``)."""
+
+    def __init__(self, client_id: str, bootstrap: str, *, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._client_id = client_id
+        self._bootstrap = bootstrap
+        self._now_s = now_s
+        self._kinds: dict[str, _Kind] = {}
+        self._lock = threading.Lock()
+        self._refused_login: str | None = None
+
+    def log(self, level: int, template: str, *parts: object) -> None:
+        """librdkafka's log callback, with the signature of ``logging.Logger.log``."""
+        # parts: facility, client name, "[thrd:<thread>]: <what happened>"
+        text = str(parts[-1]).rpartition("]: ")[2] if parts else template
+        if level >= logging.WARNING:
+            self._limited(text, text)
+        else:
+            _log.debug("%s: %s", self._client_id, text)
+
+    def on_error(self, error: KafkaError) -> None:
+        """librdkafka's ``error_cb``: a client-wide condition, mostly one that passes."""
+        code = error.code()
+        if code == KafkaError._AUTHENTICATION:
+            self._refused_login = error.str()
+        if code == KafkaError._ALL_BROKERS_DOWN:
+            self._limited("down", f"no broker of {self._bootstrap} can be reached; trying again")
+        elif code not in _LOGGED_ANYWAY:
+            self._limited(error.name(), f"{error.str()} ({self._bootstrap})")
+
+    def warn(self, text: str) -> None:
+        """A warning of our own, limited in the same way."""
+        self._limited(text, text)
+
+    def check(self) -> None:
+        """Raise when the brokers refused the login: no retry will change their mind."""
+        if self._refused_login is not None:
+            raise StreamsError(
+                f"{self._bootstrap} refused the login: {self._refused_login}; check sasl.mechanism, the user name and "
+                "password, and security.protocol"
+            )
+
+    def _limited(self, kind: str, text: str) -> None:
+        kind = _VARYING.sub("#", kind)
+        now_s = self._now_s()
+        with self._lock:
+            if now_s - self._kinds.setdefault(kind, _Kind()).last_seen_s > _FORGET_AFTER_S:
+                self._kinds[kind] = _Kind()
+            state = self._kinds[kind]
+            state.last_seen_s = now_s
+            suppressed = state.suppressed
+            if now_s < state.next_s:
+                state.suppressed += 1
+            else:
+                state.next_s = now_s + state.interval_s
+                state.interval_s = min(2 * state.interval_s, _INTERVAL_MAX_S)
+                state.suppressed = 0
+                suppressed = -1 - suppressed
+        if suppressed >= 0:
+            _log.debug("%s: %s", self._client_id, text)
+        elif suppressed == -1:
+            _log.warning("%s: %s", self._client_id, text)
+        else:
+            _log.warning("%s: %s (%d more like this)", self._client_id, text, -1 - suppressed)

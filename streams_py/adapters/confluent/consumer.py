@@ -1,0 +1,220 @@
+"""Reads records of explicitly assigned partitions: the port ``RecordConsumer`` on librdkafka.
+
+The consumer never subscribes and never commits: which partitions it reads is decided by the group membership, which is
+another client. Three facts about librdkafka shape it (each has a probe test):
+
+* ``consume(n, timeout)`` waits the whole time-out for ``n`` records. Kafka's poll returns as soon as there is anything,
+  so :meth:`ConfluentConsumer.poll` first takes what is there, then waits for *one* event and takes what came with it.
+* Events arrive among the records as messages with an error. The end of a partition is one of them: it is the only sign
+  that a partition whose last records are invisible (transaction markers, aborted or compacted records) has been read to
+  its end.
+* ``seek`` is refused in several states, so a position is changed by taking the partition out and putting it back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, cast
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.broker_log import BrokerLog
+from streams_py.adapters.confluent.failures import error_of
+from streams_py.adapters.confluent.settings import Settings, rejected_setting
+from streams_py.errors import IllegalStateError, OffsetOutOfRange, StreamsError
+from streams_py.ports import RawRecord
+
+__all__ = ["ConfluentConsumer"]
+
+_log = logging.getLogger(__name__)
+
+_METADATA_TIMEOUT_S: Final = 1.0
+_FINAL: Final = frozenset(
+    {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION}
+)
+_INVALID_POSITION: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+_error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
+
+
+class ConfluentConsumer:
+    """Not thread-safe: one thread uses it."""
+
+    def __init__(self, settings: Settings, *, purpose: str = "consumer") -> None:
+        bootstrap, client_id = str(settings["bootstrap.servers"]), str(settings["client.id"])
+        self._broker_log = BrokerLog(client_id, bootstrap)
+        try:
+            self._consumer = Consumer({**settings, "error_cb": self._broker_log.on_error}, logger=self._broker_log)
+        except KafkaException as refused:
+            error = error_of(refused)
+            raise rejected_setting(error.str() if error else str(refused), settings, purpose) from None
+        self._consume = self._consumer.consume
+        self._reads_committed = settings.get("isolation.level") == "read_committed"
+        self._client_id = client_id
+        self._starts: dict[TopicPartition, int] = {}  # the assignment, and where each partition started
+        self._ends: dict[TopicPartition, int] = {}  # offset at which the end of the partition was last seen
+        self._paused: set[TopicPartition] = set()
+        self._invalid: set[TopicPartition] = set()  # reported by librdkafka, not raised yet
+        self._known_topics: set[str] = set()
+
+    # -- what is read ----------------------------------------
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        """Make this the whole assignment; None keeps the position of a partition that is assigned already."""
+        unknown = [
+            partition for partition, start in positions.items() if start is None and partition not in self._starts
+        ]
+        if unknown:
+            raise IllegalStateError(f"{unknown[0]} is not assigned yet and needs a position")
+        moved = {partition: start for partition, start in positions.items() if start is not None}
+        self._remove([partition for partition in self._starts if partition not in positions or partition in moved])
+        self._paused &= positions.keys()
+        self._learn_topics({partition.topic for partition in moved})
+        self._add(moved)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Continue at ``offset`` (or BEGINNING, END). A paused partition stays paused."""
+        if partition not in self._starts:
+            raise IllegalStateError(f"{partition} is not assigned")
+        self._remove([partition])
+        self._add({partition: offset})
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Deliver nothing of these until :meth:`resume`. Prefetched records are fetched again then."""
+        wanted = self._starts.keys() & set(partitions) - self._paused
+        if wanted:
+            self._consumer.pause(_native(wanted))
+            self._paused |= wanted
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Undo :meth:`pause`."""
+        wanted = self._paused & set(partitions)
+        if wanted:
+            self._consumer.resume(_native(wanted))
+            self._paused -= wanted
+
+    def _remove(self, partitions: Iterable[TopicPartition]) -> None:
+        gone = list(partitions)
+        if gone:
+            self._consumer.incremental_unassign(_native(gone))
+        for partition in gone:
+            del self._starts[partition]
+            self._ends.pop(partition, None)
+            self._invalid.discard(partition)
+
+    def _add(self, positions: Mapping[TopicPartition, int]) -> None:
+        if not positions:
+            return
+        self._consumer.incremental_assign(
+            [confluent_kafka.TopicPartition(*partition, offset) for partition, offset in positions.items()]
+        )
+        self._starts.update(positions)
+        if still_paused := self._paused & positions.keys():
+            self._consumer.pause(_native(still_paused))
+
+    def _learn_topics(self, topics: set[str]) -> None:
+        """Ask for the leaders of new topics: librdkafka would find them by itself, but only after 0.6 s."""
+        for topic in sorted(topics - self._known_topics):
+            try:
+                self._consumer.list_topics(topic, timeout=_METADATA_TIMEOUT_S)
+            except KafkaException:
+                return  # the broker is away: nothing is lost but that time
+            self._known_topics.add(topic)
+
+    # -- records ----------------------------------------
+
+    def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:
+        """Up to ``max_records`` records; empty after ``timeout_ms``, or earlier when only an event came.
+
+        Raises OffsetOutOfRange for positions that do not exist: these partitions deliver nothing until ``seek``.
+        Raises StreamsError when the broker refuses for good. A broker that is away is logged, not raised.
+        """
+        if self._invalid:
+            self._raise_invalid()
+        try:
+            batch = self._consume(max_records, 0)
+            if not batch and timeout_ms > 0:
+                batch = self._consume(1, timeout_ms / 1000)
+                if batch and max_records > 1:
+                    batch += self._consume(max_records - 1, 0)
+        except KafkaException as failed:
+            raise StreamsError(f"{self._client_id}: reading failed: {failed}") from failed
+        if not batch:
+            self._broker_log.check()
+            return []
+        if any(map(_error_of_message, batch)):
+            batch = self._without_events(batch)
+        return cast("list[RawRecord]", batch)
+
+    def _without_events(self, batch: list[Message]) -> list[Message]:
+        records = []
+        for message in batch:
+            error = message.error()
+            if error is None:
+                records.append(message)
+            else:
+                self._on_event(message, error)
+        if self._invalid and not records:
+            self._raise_invalid()
+        return records
+
+    def _on_event(self, message: Message, error: KafkaError) -> None:
+        partition = TopicPartition(message.topic() or "", message.partition() or 0)
+        code = error.code()
+        if code == KafkaError._PARTITION_EOF:
+            self._ends[partition] = message.offset() or 0
+        elif code in _INVALID_POSITION:
+            self._invalid.add(partition)
+        elif code in _FINAL or error.fatal():
+            raise StreamsError(
+                f"{partition} cannot be read: {error.str()}; check the user's rights and the topic's name"
+            )
+        else:
+            self._broker_log.warn(f"{partition}: {error.str()}; trying again")
+
+    def _raise_invalid(self) -> None:
+        invalid, self._invalid = self._invalid, set()
+        raise OffsetOutOfRange(invalid)
+
+    # -- where it stands ----------------------------------------
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Offset of the next record to be delivered; None before the first answer when it started at BEGINNING/END.
+
+        It also passes what is never delivered at the end of a partition.
+        """
+        start = self._starts.get(partition)
+        if start is None:
+            return None
+        reached = max(self._delivered(partition), self._ends.get(partition, -1))
+        position = reached if reached >= 0 else start
+        return position if position >= 0 else None
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records between position and end as the last fetch reported it; None when no fetch has told yet."""
+        end_seen = self._ends.get(partition, -1)
+        reached = max(self._delivered(partition), end_seen)
+        if partition not in self._starts or reached < 0:
+            return None  # the library keeps the end offset of an earlier assignment: it may be stale
+        if self._reads_committed and end_seen == reached:
+            return 0  # what follows belongs to an open transaction
+        end = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*partition), cached=True)[1]
+        return max(0, end - reached) if end >= 0 else None
+
+    def _delivered(self, partition: TopicPartition) -> int:
+        """Offset after the last delivered record; negative when none was since the assignment."""
+        offset: int = self._consumer.position([confluent_kafka.TopicPartition(*partition)])[0].offset
+        return offset
+
+    def close(self) -> None:
+        """Stop reading. Takes no part in the group, so it says goodbye to nobody."""
+        with contextlib.suppress(RuntimeError):  # closed already
+            self._consumer.close()
+
+
+def _native(partitions: Iterable[TopicPartition]) -> list[confluent_kafka.TopicPartition]:
+    return [confluent_kafka.TopicPartition(topic, number) for topic, number in partitions]

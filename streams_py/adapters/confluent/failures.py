@@ -1,0 +1,120 @@
+"""librdkafka's errors in the words of :mod:`streams_py.errors`: nothing of the library crosses the border."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from streams_py.errors import BrokerUnavailable, ProductionError, StreamsError
+from streams_py.ports import AdminError, AdminErrorKind
+
+__all__ = ["admin_error", "broker_away", "error_of", "is_unreachable", "send_error"]
+
+# The request reached nobody, or nobody answered.
+_UNREACHABLE: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._RESOLVE,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._WAIT_COORD,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+
+# Kafka's RetriableException, as far as a send can end with it.
+_RETRIABLE_SENDS: Final = _UNREACHABLE | {
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._PURGE_QUEUE,
+    KafkaError._PURGE_INFLIGHT,
+    KafkaError.INVALID_MSG,  # Kafka's CORRUPT_MESSAGE
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.KAFKA_STORAGE_ERROR,
+}
+
+# No production exception handler is asked about these (Kafka Streams' RecordCollectorImpl.isFatalException).
+_FATAL_SENDS: Final = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.SECURITY_DISABLED,
+        KafkaError.TOPIC_EXCEPTION,  # Kafka's INVALID_TOPIC_EXCEPTION
+        KafkaError.UNKNOWN,  # Kafka's UNKNOWN_SERVER_ERROR
+        KafkaError.OFFSET_METADATA_TOO_LARGE,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._FATAL,
+    }
+)
+
+_ADMIN_KINDS: Final = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: AdminErrorKind.UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_TOPIC: AdminErrorKind.UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION: AdminErrorKind.UNKNOWN_TOPIC,
+    KafkaError._NOENT: AdminErrorKind.UNKNOWN_TOPIC,  # list_offsets: "No leaders found"
+    KafkaError.LEADER_NOT_AVAILABLE: AdminErrorKind.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION: AdminErrorKind.LEADER_NOT_AVAILABLE,
+    KafkaError.TOPIC_ALREADY_EXISTS: AdminErrorKind.ALREADY_EXISTS,
+    KafkaError._UNSUPPORTED_FEATURE: AdminErrorKind.UNSUPPORTED,
+    KafkaError.UNSUPPORTED_VERSION: AdminErrorKind.UNSUPPORTED,
+}
+
+
+def error_of(exception: BaseException) -> KafkaError | None:
+    """The KafkaError inside a KafkaException; None for anything else."""
+    inner = exception.args[0] if isinstance(exception, KafkaException) and exception.args else None
+    return inner if isinstance(inner, KafkaError) else None
+
+
+def is_unreachable(error: KafkaError | None) -> bool:
+    """True when the cluster did not answer: waiting may help."""
+    return error is not None and error.code() in _UNREACHABLE
+
+
+def broker_away(bootstrap: str, doing: str, waited_ms: int, reason: str = "") -> BrokerUnavailable:
+    """``doing`` completes "while ...", e.g. "creating topics"."""
+    why = f" ({reason})" if reason else ""
+    return BrokerUnavailable(
+        f"no answer from the Kafka cluster at {bootstrap} within {waited_ms} ms while {doing}{why}; "
+        "check bootstrap.servers, the network and security.protocol"
+    )
+
+
+def send_error(error: KafkaError, topic: str, partition: int | None) -> StreamsError:
+    """Why a record was not written: ProductionError, or StreamsError when no handler may let it pass."""
+    where = f"{topic}-{partition}" if partition is not None and partition >= 0 else topic
+    text = f"a record for {where} was not written: {error.str()}"
+    if error.fatal() or error.code() in _FATAL_SENDS:
+        result: StreamsError = StreamsError(f"{text} ({_remedy(error)})")
+    else:
+        retriable = error.code() in _RETRIABLE_SENDS
+        result = ProductionError(text, topic=topic, partition=partition, retriable=retriable)
+    result.__cause__ = KafkaException(error)
+    return result
+
+
+def _remedy(error: KafkaError) -> str:
+    match error.code():
+        case KafkaError._UNKNOWN_TOPIC:
+            return "create the topic first"
+        case KafkaError.TOPIC_AUTHORIZATION_FAILED | KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            return "give the user the right to write it"
+        case KafkaError._AUTHENTICATION | KafkaError.SASL_AUTHENTICATION_FAILED | KafkaError.SECURITY_DISABLED:
+            return "check sasl.mechanism, user name and password, and security.protocol"
+        case _:
+            return "the producer cannot go on; a new one is needed"
+
+
+def admin_error(error: KafkaError) -> AdminError:
+    """One item's failure, as the port says it."""
+    if is_unreachable(error):
+        return AdminError(AdminErrorKind.TIMED_OUT, error.str())
+    return AdminError(_ADMIN_KINDS.get(error.code(), AdminErrorKind.OTHER), f"{error.name()}: {error.str()}")

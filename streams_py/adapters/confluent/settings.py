@@ -1,0 +1,305 @@
+"""Kafka's dotted client keys as librdkafka settings.
+
+librdkafka shares many of Kafka's names, renames some, and has some of its own; a few defaults differ in ways that
+matter to Kafka Streams. For every client there are four kinds of keys:
+
+* translated: passed on, under librdkafka's name;
+* somebody else's: the group membership, the runtime or another kind of client takes them; nothing to do here;
+* Java only: ignored with a warning, because nothing here could honour them;
+* the rest: passed on as they stand, since they may be librdkafka's own (``queued.min.messages``). What librdkafka does
+  not know either becomes a ConfigError when the client is made, see :func:`rejected_setting`.
+
+Security keys go through :mod:`streams_py.adapters.security` alone. Forced values and defaults are those of Kafka
+Streams' ``StreamsConfig``; the reasons for other defaults stand beside them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from streams_py.adapters.security import is_security_key, librdkafka_settings, parse_security
+from streams_py.config import StreamsConfig, is_secret
+from streams_py.errors import ConfigError
+
+__all__ = [
+    "CONSUMER_PREFIXES",
+    "GLOBAL_CONSUMER_PREFIXES",
+    "RESTORE_CONSUMER_PREFIXES",
+    "Settings",
+    "admin_settings",
+    "consumer_settings",
+    "producer_settings",
+    "rejected_setting",
+]
+
+_log = logging.getLogger(__name__)
+
+Settings = dict[str, Any]
+"""A configuration as confluent-kafka takes it."""
+
+CONSUMER_PREFIXES: Final = ("consumer.", "main.consumer.")
+RESTORE_CONSUMER_PREFIXES: Final = ("consumer.", "restore.consumer.")
+GLOBAL_CONSUMER_PREFIXES: Final = ("consumer.", "global.consumer.")
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def _same(names: str) -> dict[str, tuple[str, ...]]:
+    return {name: (name,) for name in names.split()}
+
+
+_COMMON: Final = _same(
+    """
+    client.dns.lookup connections.max.idle.ms metadata.recovery.strategy metadata.recovery.rebootstrap.trigger.ms
+    reconnect.backoff.ms reconnect.backoff.max.ms retry.backoff.ms retry.backoff.max.ms
+    socket.connection.setup.timeout.ms enable.metrics.push broker.address.family socket.keepalive.enable
+    """
+) | {
+    "receive.buffer.bytes": ("socket.receive.buffer.bytes",),
+    "send.buffer.bytes": ("socket.send.buffer.bytes",),
+    "request.timeout.ms": ("socket.timeout.ms",),
+    "metadata.max.age.ms": ("topic.metadata.refresh.interval.ms", "metadata.max.age.ms"),
+}
+
+_CONSUMER: Final = _same("fetch.min.bytes fetch.max.bytes check.crcs client.rack") | {
+    "fetch.max.wait.ms": ("fetch.wait.max.ms",),
+    "max.partition.fetch.bytes": ("fetch.message.max.bytes",),
+}
+
+_PRODUCER: Final = _same(
+    "acks batch.size compression.type delivery.timeout.ms enable.idempotence linger.ms retries "
+    "max.in.flight.requests.per.connection"
+) | {
+    "max.request.size": ("message.max.bytes",),
+    "buffer.memory": ("queue.buffering.max.kbytes",),
+    "compression.gzip.level": ("compression.level",),
+    "compression.lz4.level": ("compression.level",),
+    "compression.zstd.level": ("compression.level",),
+}
+
+_ELSEWHERE: Final = frozenset(
+    """
+    bootstrap.servers client.id group.id group.instance.id group.protocol session.timeout.ms heartbeat.interval.ms
+    max.poll.interval.ms max.poll.records partition.assignment.strategy auto.offset.reset exclude.internal.topics
+    default.api.timeout.ms max.block.ms transaction.timeout.ms transactional.id isolation.level
+    socket.connection.setup.timeout.max.ms
+    """.split()
+)
+"""Taken by the group membership, by the runtime, or by the classes of this package themselves."""
+
+_JAVA_ONLY: Final = frozenset(
+    """
+    interceptor.classes metric.reporters metrics.num.samples metrics.recording.level metrics.sample.window.ms
+    auto.include.jmx.reporter key.deserializer value.deserializer key.serializer value.serializer
+    partitioner.class partitioner.ignore.keys partitioner.adaptive.partitioning.enable
+    partitioner.availability.timeout.ms metadata.max.idle.ms config.providers
+    internal.leave.group.on.close internal.throw.on.fetch.stable.offset.unsupported
+    """.split()
+)
+
+# Kafka's value -> librdkafka's, where they differ in more than the name. Keyed by librdkafka's name.
+_CONVERTED: Final[Mapping[str, Callable[[int], int]]] = {
+    # -1 is Java's "the operating system's size"; librdkafka says 0.
+    "socket.receive.buffer.bytes": lambda size: max(0, size),
+    "socket.send.buffer.bytes": lambda size: max(0, size),
+    # librdkafka wants 10 .. 300,000, and a second more than the longest fetch.
+    "socket.timeout.ms": lambda timeout_ms: min(max(timeout_ms, 2_000), 300_000),
+    "queue.buffering.max.kbytes": lambda size: max(1, size // 1024),
+    # Metadata is dropped when it was not refreshed three times in a row (librdkafka's own proportion).
+    "metadata.max.age.ms": lambda age_ms: min(3 * max(age_ms, 10), 86_400_000),
+    "topic.metadata.refresh.interval.ms": lambda age_ms: min(max(age_ms, 10), 3_600_000),
+    "delivery.timeout.ms": lambda timeout_ms: min(timeout_ms, 2_147_483_647),
+}
+
+_FORCED_CONSUMER: Final[Mapping[str, object]] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "allow.auto.create.topics": False,
+    # A position that does not exist is an event: the runtime knows the reset policy of each source.
+    "auto.offset.reset": "error",
+    # Tells that a partition's end is reached even when its last records are invisible: transaction markers, aborted
+    # records, what compaction removed. Positions and lags would stay behind for ever without it.
+    "enable.partition.eof": True,
+}
+
+_DEFAULT_CONSUMER: Final[Mapping[str, object]] = {
+    # librdkafka's default of 1 s stalls reading for that long whenever the prefetch queue was full once.
+    "fetch.queue.backoff.ms": 1,
+    # A newly assigned partition waits for the fetch under way, and a look-up of its first offset for another one:
+    # with Kafka's 500 ms a hand-over took 1.5 s, with 100 ms 0.3 s. Costs 10 small requests a second when idle.
+    "fetch.wait.max.ms": 100,
+    # Prefetch per partition / in all. librdkafka's 100,000 records of 100 bytes cost 50 MB in every client, and are
+    # thrown away when the partition is paused; reading is as fast with less.
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 16_384,
+    "check.crcs": True,  # Kafka's default; librdkafka's is off
+}
+
+_DEFAULT_PRODUCER: Final[Mapping[str, object]] = {
+    "linger.ms": 100,
+    # Kafka's default rule for keys; librdkafka's own is CRC32, and would break every join with Java's output.
+    "partitioner": "murmur2_random",
+    "acks": "all",
+    "delivery.timeout.ms": 120_000,
+    "message.max.bytes": 1_048_576,
+    # Enough for a second of the fastest stream; beyond it `produce` waits.
+    "queue.buffering.max.messages": 500_000,
+    "queue.buffering.max.kbytes": 262_144,
+}
+
+# -- the four kinds of clients -----------------------------------------------------------------------------------------
+
+
+def consumer_settings(config: StreamsConfig, *prefixes: str, bootstrap: str, client_id: str) -> Settings:
+    """Settings of a record consumer; ``prefixes`` as in :meth:`StreamsConfig.client_settings`, weakest first.
+
+    Positions, the reset policy and ``max.poll.records`` belong to the runtime and are not among them.
+    """
+    given = config.client_settings(*prefixes)
+    translated = _translate(config, given, _COMMON | _CONSUMER, others=_PRODUCER)
+    _warn_forced(given, _FORCED_CONSUMER)
+    return {
+        **_DEFAULT_CONSUMER,
+        **translated,
+        **_FORCED_CONSUMER,
+        # Kafka's default; librdkafka's own is read_committed.
+        "isolation.level": given.get("isolation.level", "read_uncommitted"),
+        # Never joined, nothing committed here: librdkafka wants a name, and the application may look up its own group.
+        "group.id": config.application_id,
+        **_identity(bootstrap, client_id),
+        **librdkafka_settings(parse_security(given)),
+    }
+
+
+def producer_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> Settings:
+    """Settings of a producer without transactions."""
+    given = config.client_settings("producer.")
+    translated = _translate(config, given, _COMMON | _PRODUCER, others=_CONSUMER)
+    return {
+        **_DEFAULT_PRODUCER,
+        **_ordering(given),
+        **translated,
+        **_identity(bootstrap, client_id),
+        **librdkafka_settings(parse_security(given)),
+    }
+
+
+def admin_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> Settings:
+    """Settings of the administrative client."""
+    given = config.client_settings("admin.")
+    translated = _translate(config, given, _COMMON, others=_CONSUMER.keys() | _PRODUCER.keys())
+    return {**translated, **_identity(bootstrap, client_id), **librdkafka_settings(parse_security(given))}
+
+
+def _identity(bootstrap: str, client_id: str) -> Settings:
+    # Idle connections that a broker closes are no news; a lost one that is needed is reported by the reconnect.
+    return {"bootstrap.servers": bootstrap, "client.id": client_id, "log.connection.close": False}
+
+
+def _ordering(given: Mapping[str, str]) -> Settings:
+    """Kafka's producer is idempotent unless settings contradict. Without it librdkafka's retries would swap records,
+    so only one request is under way then."""
+    acks = given.get("acks", "all").lower()
+    if given.get("enable.idempotence", "true").lower() == "true":
+        if acks in ("all", "-1"):
+            return {"enable.idempotence": True}
+        if "enable.idempotence" in given:
+            raise ConfigError(
+                f"producer acks = {acks} contradicts enable.idempotence = true; use acks = all", key="acks"
+            )
+    return {"enable.idempotence": False, "max.in.flight.requests.per.connection": 1}
+
+
+def _translate(
+    config: StreamsConfig, given: Mapping[str, str], table: Mapping[str, tuple[str, ...]], others: Collection[str]
+) -> Settings:
+    keys = {**_streams_keys(config), **given}
+    settings: Settings = {}
+    for key, value in keys.items():
+        if key in table:
+            for name in table[key]:
+                settings[name] = _converted(key, name, value)
+        elif key in _JAVA_ONLY:
+            _log.warning("%s is for Java clients only and is ignored", key)
+        elif not (key in others or key in _ELSEWHERE or key in _FORCED_CONSUMER or is_security_key(key)):
+            settings[key] = value
+    return settings
+
+
+def _streams_keys(config: StreamsConfig) -> dict[str, str]:
+    """Client keys that are fields of the Streams configuration too. A buffer size switches the system's own tuning
+    off, so Kafka Streams' defaults for those are not imposed."""
+    keys = {
+        "connections.max.idle.ms": config.connections_max_idle_ms,
+        "metadata.max.age.ms": config.metadata_max_age_ms,
+        "reconnect.backoff.ms": config.reconnect_backoff_ms,
+        "reconnect.backoff.max.ms": config.reconnect_backoff_max_ms,
+        "request.timeout.ms": config.request_timeout_ms,
+        "retry.backoff.ms": config.retry_backoff_ms,
+    }
+    if "receive.buffer.bytes" in config.original:
+        keys["receive.buffer.bytes"] = config.receive_buffer_bytes
+    if "send.buffer.bytes" in config.original:
+        keys["send.buffer.bytes"] = config.send_buffer_bytes
+    return {key: str(value) for key, value in keys.items()}
+
+
+def _converted(key: str, name: str, value: str) -> object:
+    convert = _CONVERTED.get(name)
+    if convert is None:
+        return value
+    try:
+        return convert(int(value))
+    except ValueError:
+        raise ConfigError(f"{key} = {value!r} is not valid: expected a whole number", key=key) from None
+
+
+def _warn_forced(given: Mapping[str, str], forced: Mapping[str, object]) -> None:
+    for key, value in forced.items():
+        if key in given and key not in _ELSEWHERE and given[key].lower() != str(value).lower():
+            _log.warning("%s = %s is ignored: Kafka Streams needs %s", key, given[key], value)
+
+
+# -- what librdkafka itself refuses ------------------------------------------------------------------------------------
+
+_QUOTED: Final = re.compile(r'"([\w.]+)"')
+# Its messages name properties by their first names; we set them by Kafka's.
+_FIRST_NAMES: Final[Mapping[str, str]] = {
+    "request.required.acks": "acks",
+    "queue.buffering.max.ms": "linger.ms",
+    "compression.codec": "compression.type",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "message.send.max.retries": "retries",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+}
+
+
+def rejected_setting(message: str, settings: Mapping[str, object], purpose: str) -> ConfigError:
+    """The ConfigError for librdkafka's refusal ``message`` of ``settings`` for a ``purpose`` such as "consumer".
+
+    Values of secrets are left out, and so is librdkafka's text for security keys: it may quote key material.
+    """
+    name = _named_setting(message, settings)
+    if name is None:
+        return ConfigError(f"the {purpose} cannot be made: {message.strip()}")
+    key = next((kafka for kafka, ours in (_COMMON | _CONSUMER | _PRODUCER).items() if name in ours), name)
+    if is_security_key(name) or is_secret(name):
+        return ConfigError(f"{purpose}: the value of {key} cannot be used (not shown)", key=key)
+    if "No such configuration property" in message:
+        near = difflib.get_close_matches(key, sorted({*_COMMON, *_CONSUMER, *_PRODUCER, *_ELSEWHERE}), n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return ConfigError(f"{purpose}: {key} is no setting of Kafka's or librdkafka's clients{hint}", key=key)
+    return ConfigError(f"{purpose}: {key} = {settings[name]!r} is not valid: {message.strip()}", key=key)
+
+
+def _named_setting(message: str, settings: Mapping[str, object]) -> str | None:
+    for quoted in reversed(_QUOTED.findall(message)):
+        name = _FIRST_NAMES.get(quoted, quoted)
+        if name in settings:
+            return str(name)
+    mentioned = [name for name in settings if name in message]
+    return max(mentioned, key=len) if mentioned else None

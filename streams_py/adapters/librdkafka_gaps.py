@@ -1,0 +1,111 @@
+"""The two requests that librdkafka cannot make, made by kafka-python: rare, so a slow way is good enough.
+
+* A record with timestamp 0. librdkafka's produce call reads 0 as "now".
+* Removing a static member from its group (KIP-345, ``close(leave_group=True)``).
+
+Both open a connection of their own when they are first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaProducer
+from kafka.admin import MemberToRemove
+from kafka.errors import KafkaError
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from streams_py.adapters.security import SecuritySettings, TokenSource, kafka_python_settings
+from streams_py.errors import BrokerUnavailable, ProductionError
+
+__all__ = ["KafkaPythonEpochSender", "kafka_python_connection", "remove_static_member"]
+
+_PINNED_FOR_EMBEDDED = (2, 3)
+"""librdkafka's mock cluster offers single versions that kafka-python's own negotiation trips over."""
+
+
+class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no type information
+    def __init__(self, source: TokenSource) -> None:
+        super().__init__()
+        self._source = source
+
+    def token(self) -> str:
+        return self._source()[0]
+
+
+def kafka_python_connection(
+    bootstrap: str, client_id: str, security: SecuritySettings, *, embedded: bool
+) -> Mapping[str, object]:
+    """Arguments that every kafka-python client needs to reach the cluster."""
+    settings = kafka_python_settings(security) | {"bootstrap_servers": bootstrap.split(","), "client_id": client_id}
+    if security.token_source is not None:
+        settings["sasl_oauth_token_provider"] = _TokenProvider(security.token_source)
+    if embedded:
+        settings["api_version"] = _PINNED_FOR_EMBEDDED
+    return settings
+
+
+class KafkaPythonEpochSender:
+    """Writes records with timestamp 0, one at a time; ``send`` returns when all in-sync replicas have the record.
+
+    ``connection`` is :func:`kafka_python_connection`'s result; ``timeout_ms`` bounds one record.
+    """
+
+    def __init__(self, connection: Mapping[str, object], *, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        try:
+            self._producer: Any = KafkaProducer(
+                **connection,
+                acks="all",
+                # One request at a time keeps the order; the mock cluster's producer ids are librdkafka's business.
+                enable_idempotence=False,
+                max_in_flight_requests_per_connection=1,
+                max_block_ms=timeout_ms,
+            )
+        except KafkaError as failed:
+            raise BrokerUnavailable(f"no connection to write a record with timestamp 0: {failed}") from failed
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int,
+        headers: Sequence[tuple[str, bytes | None]] | None,
+    ) -> int:
+        """Offset of the written record. Raises ProductionError; ``retriable`` when the broker did not answer."""
+        try:
+            sent = self._producer.send(
+                topic, value, key=key, partition=partition, timestamp_ms=0, headers=list(headers or ())
+            )
+            return int(sent.get(timeout=self._timeout_ms / 1000).offset)
+        except (KafkaError, AssertionError) as failed:
+            retriable = bool(getattr(failed, "retriable", False))
+            raise ProductionError(
+                f"a record for {topic}-{partition} with timestamp 0 was not written: {failed}",
+                topic=topic,
+                partition=partition,
+                retriable=retriable,
+            ) from failed
+
+    def close(self) -> None:
+        """Nothing is queued here: every send waited."""
+        self._producer.close(timeout=1)
+
+
+def remove_static_member(connection: Mapping[str, object], group: str, instance_id: str) -> None:
+    """Make the group's coordinator forget a static member at once. BrokerUnavailable when it could not be asked."""
+    try:
+        admin: Any = KafkaAdminClient(**connection)
+        try:
+            answers = admin.remove_group_members(group, [MemberToRemove(group_instance_id=instance_id)])
+        finally:
+            admin.close()
+    except KafkaError as failed:
+        raise BrokerUnavailable(
+            f"static member {instance_id} of group {group} could not be removed: {failed}"
+        ) from failed
+    for error in answers.values():
+        if getattr(error, "errno", 0) not in (0, 25):  # 25, UNKNOWN_MEMBER_ID: gone already
+            raise BrokerUnavailable(f"static member {instance_id} of group {group} could not be removed: {error()}")

@@ -49,15 +49,15 @@ class KGroupedTable(Generic[K, V]):
 
     def reduce(
         self,
-        adder: Callable[[V, V], V],
-        subtractor: Callable[[V, V], V],
+        adder: Callable[[V, V], V | None],
+        subtractor: Callable[[V, V], V | None],
         *,
         store: str | None = None,
         name: str | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
         """``adder(result so far, new value)`` and ``subtractor(result so far, old value)`` give the new result; without
-        a result so far, the new value is it."""
+        a result so far, the new value is it. None deletes the group."""
         options = materialized_or_none(materialized, store) or Materialized()
 
         def make(store: str) -> TableOperator:
@@ -68,8 +68,8 @@ class KGroupedTable(Generic[K, V]):
     def aggregate(
         self,
         initializer: Callable[[], A],
-        adder: Callable[[K, V, A], A],
-        subtractor: Callable[[K, V, A], A],
+        adder: Callable[[K, V, A], A | None],
+        subtractor: Callable[[K, V, A], A | None],
         *,
         store: str | None = None,
         value: Serde[A] | None = None,

@@ -249,14 +249,15 @@ class KStream(Generic[K, V]):
 
     def group_by(
         self,
-        selector: Callable[[K, V], K2],
+        selector: Callable[[K, V], K2 | None],
         *,
         key: Serde[K2] | None = None,
         value: Serde[V] | None = None,
         name: str | None = None,
         grouped: Grouped[K2, V] | None = None,
     ) -> KGroupedStream[K2, V]:
-        """Group by ``selector(key, value)``; always repartitions. ``name`` names the selecting node, too."""
+        """Group by ``selector(key, value)``; None leaves a record out. Always repartitions. ``name`` also names the
+        selecting node."""
         place = self._place
         options = _grouped(place.with_serdes(None, place.value_serde), key, value, name, grouped)
         operator = stateless.SelectKey(selector)

@@ -130,7 +130,7 @@ class KTable(Generic[K, V]):
 
     def group_by(
         self,
-        selector: Callable[[K, V], tuple[K2, V2]],
+        selector: Callable[[K, V], tuple[K2 | None, V2 | None]],
         *,
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,

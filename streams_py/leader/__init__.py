@@ -1,0 +1,7 @@
+"""The group leader's assign step, sans-IO: :class:`GroupLeader`, driven by :func:`run_assign`."""
+
+from streams_py.leader.drive import run_assign
+from streams_py.leader.leader import GroupLeader
+from streams_py.leader.settings import LeaderSettings
+
+__all__ = ["GroupLeader", "LeaderSettings", "run_assign"]

@@ -1,0 +1,8 @@
+"""A member's side of the assignment protocol, sans-IO: start with :class:`Member`."""
+
+from streams_py.member.assignment import HostView, Tasks
+from streams_py.member.member import Member
+from streams_py.member.settings import MemberSettings
+from streams_py.member.versions import RebalanceProtocol
+
+__all__ = ["HostView", "Member", "MemberSettings", "RebalanceProtocol", "Tasks"]

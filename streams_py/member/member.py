@@ -1,0 +1,276 @@
+"""One member's side of the assignment protocol, without I/O: events in, effects out.
+
+It writes the subscription, reads the assignment, decides when to ask for a rebalance, and keeps what its thread shares
+with the assignor in Kafka Streams: the error code, the next scheduled rebalance, the version used, the hosts. It does
+not hold tasks; it says which ones there should be. Kafka Streams' member half of ``StreamsPartitionAssignor``, and
+``StreamsRebalanceListener``.
+
+Two things that look like slips are rules. The error code, once received, stays: later subscriptions keep carrying it
+(leaders react to "shutdown" only). And an assignment with an error code changes nothing but the code, so that tasks
+and the plan for the next rebalance survive it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from streams_protocol import FOLLOW_UP_NOW, NO_FOLLOW_UP, AssignmentInfo, ErrorCode, ProtocolError
+from streams_protocol import decode_assignment_info as decode
+from streams_py.errors import MissingSourceTopicError, StreamsError, TaskAssignmentError
+from streams_py.member.assignment import HostView, Tasks, host_view, tasks_of
+from streams_py.member.effects import (
+    ApplyTasks,
+    CloseLostTasks,
+    CompleteRebalance,
+    Effect,
+    FailThread,
+    Log,
+    RequestRejoin,
+    SendUserData,
+    ShowHosts,
+    StopApplication,
+    SuspendTasks,
+)
+from streams_py.member.events import (
+    AssignmentReceived,
+    Event,
+    LoopTurned,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    RejoinWanted,
+    ShutdownRequested,
+    SubscriptionRequested,
+)
+from streams_py.member.followup import is_due, next_rebalance_ms
+from streams_py.member.phases import Phase
+from streams_py.member.revocation import left_over, revoked_tasks
+from streams_py.member.settings import MemberSettings
+from streams_py.member.subscription import build_user_data, next_unique_field
+from streams_py.member.versions import (
+    RebalanceProtocol,
+    check_received_version,
+    next_used_version,
+    start_protocols,
+    start_version,
+)
+
+__all__ = ["Member"]
+
+_DEBUG, _INFO, _ERROR = 10, 20, 40  # levels of the standard library's logging
+
+
+class Member:
+    """One stream thread's membership. Feed it events in the order in which they happen."""
+
+    def __init__(self, settings: MemberSettings) -> None:
+        self._settings = settings
+        self._used_version = start_version(settings.upgrade_from)
+        self._protocols = start_protocols(settings.upgrade_from)
+        self._phase = Phase.OUTSIDE
+        self._unique_field = 0
+        self._error_code = int(ErrorCode.NONE)
+        self._scheduled_ms = NO_FOLLOW_UP
+        self._tasks = Tasks()
+        self._hosts = HostView()
+
+    @property
+    def phase(self) -> Phase:
+        """Where the member stands."""
+        return self._phase
+
+    @property
+    def rebalance_in_progress(self) -> bool:
+        """True from the moment a subscription is built until the rebalance is complete: no commits meanwhile."""
+        return self._phase in (Phase.JOINING, Phase.ASSIGNED)
+
+    @property
+    def used_version(self) -> int:
+        """Version of the next subscription."""
+        return self._used_version
+
+    @property
+    def protocols(self) -> tuple[RebalanceProtocol, ...]:
+        """Rebalance protocols to list in the consumer, least preferred first."""
+        return self._protocols
+
+    @property
+    def error_code(self) -> int:
+        """Last error code received or set; 0 when there never was one."""
+        return self._error_code
+
+    @property
+    def next_rebalance_ms(self) -> int:
+        """When this member will ask for a rebalance, in ms since the epoch; 2**63-1 never."""
+        return self._scheduled_ms
+
+    @property
+    def tasks(self) -> Tasks:
+        """Tasks of the last usable assignment; active ones without those revoked or lost since."""
+        return self._tasks
+
+    @property
+    def hosts(self) -> HostView:
+        """Host maps of the last usable assignment."""
+        return self._hosts
+
+    def handle(self, event: Event) -> tuple[Effect, ...]:
+        """Take in what happened, return what to do, in order."""
+        match event:
+            case SubscriptionRequested():
+                return self._on_subscription_requested(event)
+            case AssignmentReceived():
+                return self._on_assignment(event)
+            case PartitionsRevoked():
+                return self._on_revoked(event)
+            case PartitionsLost():
+                return self._on_lost(event)
+            case PartitionsAssigned():
+                return self._on_assigned()
+            case LoopTurned():
+                return self._on_loop_turned(event)
+            case RejoinWanted():
+                return (RequestRejoin(event.reason),)
+            case ShutdownRequested():
+                self._error_code = int(ErrorCode.SHUTDOWN_REQUESTED)
+                return ()
+            case _:
+                assert_never(event)
+
+    def validate_state(self) -> None:
+        """Raise AssertionError when the member contradicts itself. For tests, after every event."""
+        assert -128 <= self._unique_field <= 127, self._unique_field
+        assert not self._tasks.active.keys() & self._tasks.standby.keys(), self._tasks
+        owned = [tp for parts in self._tasks.active.values() for tp in parts]
+        assert len(owned) == len(set(owned)), owned
+        assert self._scheduled_ms >= 0, self._scheduled_ms
+
+    # -- joining ---------------------------------------------------------------------------------------------------
+
+    def _on_subscription_requested(self, event: SubscriptionRequested) -> tuple[Effect, ...]:
+        self._unique_field = next_unique_field(self._unique_field)
+        self._phase = Phase.JOINING
+        return (
+            SendUserData(
+                build_user_data(
+                    self._settings,
+                    used_version=self._used_version,
+                    unique_field=self._unique_field,
+                    error_code=self._error_code,
+                    task_offset_sums=event.task_offset_sums,
+                )
+            ),
+        )
+
+    def _on_assignment(self, event: AssignmentReceived) -> tuple[Effect, ...]:
+        try:
+            info = decode(event.user_data)
+            if info.error_code != ErrorCode.NONE:
+                self._error_code = info.error_code
+                self._phase = Phase.ASSIGNED
+                return (Log(_ERROR, f"the leader sent error code {info.error_code}: {_meaning(info.error_code)}"),)
+            check_received_version(self._used_version, info.version, info.commonly_supported_version)
+            tasks = tasks_of(event.partitions, info)
+        except ProtocolError as error:
+            return self._refuse(TaskAssignmentError(str(error)))
+        except TaskAssignmentError as error:
+            return self._refuse(error)
+        return self._accept(info, tasks)
+
+    def _refuse(self, error: StreamsError) -> tuple[Effect, ...]:
+        """An unusable assignment: nothing changes, the thread fails once the rebalance is over."""
+        self._phase = Phase.ASSIGNED
+        return (FailThread(error),)
+
+    def _accept(self, info: AssignmentInfo, tasks: Tasks) -> tuple[Effect, ...]:
+        said: list[Effect] = []
+        used, changed = next_used_version(self._used_version, info.version, info.commonly_supported_version)
+        if changed:
+            said.append(
+                Log(_INFO, f"version {self._used_version} -> {used}: the group supports {used}; rejoining at once")
+            )
+        self._used_version = used
+        self._scheduled_ms = next_rebalance_ms(info, version_changed=changed, own_host=self._settings.host)
+        self._tasks = tasks
+        self._hosts = host_view(info)
+        self._phase = Phase.ASSIGNED
+        return (*said, ShowHosts(self._hosts), ApplyTasks(tasks))
+
+    def _on_assigned(self) -> tuple[Effect, ...]:
+        """End of the rebalance: go on, or fail, by the error code."""
+        code = self._error_code
+        if code in (ErrorCode.NONE, ErrorCode.VERSION_PROBING):
+            self._phase = Phase.STABLE
+            return (CompleteRebalance(),)
+        failure = _failure(code)
+        if failure is None:
+            self._phase = Phase.STOPPING
+            return (CompleteRebalance(), StopApplication())
+        if code not in _KNOWN_CODES:
+            return (failure,)  # the rebalance is not complete for a code that nobody knows
+        self._phase = Phase.FAILED
+        return (CompleteRebalance(), failure)
+
+    # -- leaving partitions ------------------------------------------------------------------------------------------
+
+    def _on_revoked(self, event: PartitionsRevoked) -> tuple[Effect, ...]:
+        active = self._tasks.active
+        revoked = revoked_tasks(active, event.partitions)
+        rest = left_over(active, event.partitions, revoked)
+        said = (Log(_DEBUG, f"revoked partitions that end no task: {', '.join(map(str, rest))}"),) if rest else ()
+        self._keep(lambda task: task not in revoked)
+        return (*said, SuspendTasks(revoked)) if revoked else said
+
+    def _on_lost(self, event: PartitionsLost) -> tuple[Effect, ...]:
+        lost = tuple(sorted(self._tasks.active))
+        self._keep(lambda task: False)
+        self._phase = Phase.OUTSIDE
+        return (CloseLostTasks(lost),)
+
+    def _keep(self, stays: Callable[[object], bool]) -> None:
+        self._tasks = Tasks(
+            {task: parts for task, parts in self._tasks.active.items() if stays(task)}, self._tasks.standby
+        )
+
+    # -- asking for a rebalance ------------------------------------------------------------------------------------
+
+    def _on_loop_turned(self, event: LoopTurned) -> tuple[Effect, ...]:
+        if self._error_code == ErrorCode.SHUTDOWN_REQUESTED:
+            if self._phase is Phase.STOPPING:
+                return ()  # everybody has been told
+            return (RequestRejoin("the application is shutting down"),)
+        if self.rebalance_in_progress or not is_due(self._scheduled_ms, event.now_ms):
+            return ()
+        reason = "at once" if self._scheduled_ms == FOLLOW_UP_NOW else f"planned for {self._scheduled_ms}"
+        self._scheduled_ms = NO_FOLLOW_UP
+        return (RequestRejoin(f"follow-up rebalance, {reason}"),)
+
+
+_KNOWN_CODES: Final = frozenset(int(code) for code in ErrorCode)
+
+
+def _meaning(code: int) -> str:
+    match code:
+        case ErrorCode.INCOMPLETE_SOURCE_TOPIC_METADATA:
+            return "a source topic does not exist; the leader's log names it. Create it, then restart"
+        case ErrorCode.VERSION_PROBING:
+            return "the group is probing for a common version"
+        case ErrorCode.ASSIGNMENT_ERROR:
+            return (
+                "the group could not be assigned, or this member's subscription could not be read; the leader's log "
+                "has the reason"
+            )
+        case ErrorCode.SHUTDOWN_REQUESTED:
+            return "a member asked the whole application to stop"
+        case _:
+            return "unknown to this version; the leader's log may say more"
+
+
+def _failure(code: int) -> FailThread | None:
+    """What an error code does to the thread; None for a shutdown."""
+    if code == ErrorCode.SHUTDOWN_REQUESTED:
+        return None
+    if code == ErrorCode.INCOMPLETE_SOURCE_TOPIC_METADATA:
+        return FailThread(MissingSourceTopicError(_meaning(code)))
+    return FailThread(TaskAssignmentError(f"error code {code}: {_meaning(code)}"))

@@ -1,0 +1,40 @@
+"""What a member needs from the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streams_protocol.types import HostInfo, ProcessId
+from streams_py.endpoint import parse_endpoint
+
+if TYPE_CHECKING:
+    from streams_py.config import StreamsConfig
+
+__all__ = ["MemberSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """Settings of one member. ConfigError when ``endpoint`` is no end point."""
+
+    process_id: ProcessId
+    endpoint: str = ""
+    """``application.server`` as it is configured; empty when the client serves no queries."""
+    client_tags: Mapping[str, str] = field(default_factory=dict)
+    upgrade_from: str | None = None
+    host: HostInfo | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "host", parse_endpoint(self.endpoint))
+
+    @classmethod
+    def from_config(cls, config: StreamsConfig, *, process_id: ProcessId) -> MemberSettings:
+        """The settings in a configuration."""
+        return cls(
+            process_id=process_id,
+            endpoint=config.application_server,
+            client_tags=dict(config.client_tags),
+            upgrade_from=config.upgrade_from,
+        )

@@ -1,0 +1,50 @@
+"""The user data of a member's JoinGroup request.
+
+Written once for every request that is built, retries included. The *unique field* changes every time: the broker
+answers a follower that rejoins with unchanged bytes by confirming the current generation, and the rebalance that the
+follower wanted would not happen. Kafka Streams' ``StreamsPartitionAssignor.subscriptionUserData``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from streams_protocol import SubscriptionInfo, encode_subscription_info
+from streams_protocol.types import TaskId
+from streams_py.member.settings import MemberSettings
+
+__all__ = ["INT64_MAX", "build_user_data", "next_unique_field", "offset_sum"]
+
+INT64_MAX = 2**63 - 1
+
+
+def next_unique_field(unique_field: int) -> int:
+    """The signed byte after this one: 127 is followed by -128."""
+    return (unique_field + 129) % 256 - 128
+
+
+def offset_sum(offsets: Mapping[object, int]) -> int:
+    """Sum of a task's changelog offsets as it is reported; what does not fit 64 bits is cut to the largest number."""
+    return min(sum(offsets.values()), INT64_MAX)
+
+
+def build_user_data(
+    settings: MemberSettings,
+    *,
+    used_version: int,
+    unique_field: int,
+    error_code: int,
+    task_offset_sums: Mapping[TaskId, int],
+) -> bytes:
+    """Bytes of a SubscriptionInfo in the version used; fields that it lacks are left out."""
+    return encode_subscription_info(
+        SubscriptionInfo(
+            process_id=settings.process_id,
+            version=used_version,
+            endpoint=settings.endpoint or None,
+            task_offset_sums=task_offset_sums,
+            unique_field=unique_field,
+            error_code=error_code,
+            client_tags=settings.client_tags,
+        )
+    )

@@ -5,7 +5,8 @@ is written to the store below, which logs it, and the flush listener forwards it
 a commit interval only the last one reaches changelog and downstream (KIP-63).
 
 * Flushing goes in the order of the last write of each key. Flushed entries stay, clean, for reading.
-* Evicting a dirty entry flushes all dirty entries of the store; the least recently used entry goes first.
+* Evicting a dirty entry flushes all dirty entries of the store; the least recently used entry goes first. (Reads count
+  as use only once something had to be evicted: before that, nobody needs the order.)
 * While an entry is flushed the task's record context is that of the entry.
 
 For speed an entry holds Python objects where the serdes promise that this makes no difference (``Serde.plain_type``);
@@ -13,20 +14,20 @@ then encoding happens once per flush instead of once per write. Otherwise it hol
 cached value from outside, and a value that does not fit is refused when it is put.
 
 The cache is written by the thread that owns the task. ``peek`` and ranges may be called from any thread: they first
-copy the dirty entries, then take the snapshot below; a flush in between writes below before it forgets.
+copy the dirty entries, then take the snapshot below; a flush in between writes below before it forgets, and the key
+that is just being rewritten is remembered in ``_last``.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, TypeVar
 
 from streams_py.ports import Headers
 from streams_py.state.cache import RecordCache, headers_size
-from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
+from streams_py.state.codec import TIMESTAMP_BYTES
 from streams_py.state.key_value import ChangeLog, PlainStore, RestoreRecord, StoreOverBytes, TimestampedStore
 from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
@@ -83,8 +84,12 @@ class _CachedStore(KeyValueOperations[K, V, S]):
         self._listener: FlushListener | None = None
         self._send_old_values = False
         self._flushing = False
-        self._entries: OrderedDict[Any, _Entry] = OrderedDict()  # least recently used first
-        self._dirty: dict[Any, None] = {}  # in the order of the last write
+        # Clean entries are in the order of their last use; dirty ones stay where they are until flushed, or until
+        # eviction meets them. The order that flushing needs is that of the dirty keys.
+        self._entries: dict[Any, _Entry] = {}
+        self._dirty: dict[Any, None] = {}
+        self._last: Any = None
+        self._evicts = False
         # Entries are found by the key itself where that is safe, else by its bytes.
         self._finds_by_key = codec.key_serde.plain_type in _KEY_TYPES
         self._key_type: type[Any] | None = codec.key_serde.plain_type if self._finds_by_key else _Nothing
@@ -121,18 +126,24 @@ class _CachedStore(KeyValueOperations[K, V, S]):
         entry = self._entries.get(at)
         if entry is None:
             return self._load(at)
-        self._entries.move_to_end(at)
-        held: Any = entry[0]
-        return held if self._holds_objects or held is None else self._below.decode_data(held)
+        if self._evicts:
+            self._use(at)
+        return self._stored(entry[0])
 
     def peek(self, key: K) -> S | None:
-        """As :meth:`get`, for other threads: does not count as use of the entry."""
-        entry = self._entries.get(self._place_of(key))
+        """As :meth:`get`, for other threads: does not count as use of the entry, and caches nothing."""
+        at = self._place_of(key)
+        entry = self._entries.get(at)
+        while entry is None and at in self._dirty:  # caught while it was moved
+            entry = self._entries.get(at)
         if entry is None:
             return self._below.peek(key)
-        held: Any = entry[0]
         self._below.check_open()
-        return held if self._holds_objects or held is None else self._below.decode_data(held)
+        return self._stored(entry[0])
+
+    def _use(self, at: Any) -> None:
+        if at not in self._dirty:
+            self._entries[at] = self._entries.pop(at)
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, S]]:
         """Snapshot of the entries by serialized key, from ``first`` on and below ``end``, unflushed ones included."""
@@ -142,14 +153,17 @@ class _CachedStore(KeyValueOperations[K, V, S]):
 
     def _dirty_between(self, first: bytes | None, end: bytes | None) -> list[tuple[bytes, S | None]]:
         found: list[tuple[bytes, S | None]] = []
-        for at in list(self._dirty):
+        last = self._last
+        dirty = dict.fromkeys(list(self._dirty))
+        if last is not None:
+            dirty[last] = None
+        for at in dirty:
             entry = self._entries.get(at)
             if entry is None:
                 continue  # evicted meanwhile, so it is below
             key = self._bytes_of(at)
             if (first is None or key >= first) and (end is None or key < end):
-                held: Any = entry[0]
-                found.append((key, held if self._holds_objects or held is None else self._below.decode_data(held)))
+                found.append((key, self._stored(entry[0])))
         return found
 
     def approximate_num_entries(self) -> int:
@@ -175,25 +189,32 @@ class _CachedStore(KeyValueOperations[K, V, S]):
         if data is None:
             return None
         stored = self._below.decode_data(data)
-        self._keep(at, stored if self._holds_objects else data, len(data), ())
+        self._keep(at, self._held(stored) if self._holds_objects else data, len(data), ())
         return stored
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     @abstractmethod
+    def _held(self, stored: S) -> Any:
+        """What an entry holds for it, when it holds objects."""
+
+    @abstractmethod
+    def _stored(self, held: Any) -> S | None:
+        """What an entry's content stands for."""
+
+    @abstractmethod
     def _data_of(self, held: Any) -> bytes: ...
     @abstractmethod
-    def _value_of(self, held: Any) -> Any: ...
+    def _value_of(self, stored: S) -> Any: ...
     @abstractmethod
-    def _decoded_value(self, data: bytes) -> Any: ...
-    @abstractmethod
-    def _flushed_timestamp(self, held: Any) -> int: ...
+    def _timestamp_of(self, stored: S) -> int:
+        """Of the record that forwards it."""
 
     def _put_held(self, at: Any, held: Any, value_bytes: int) -> None:
-        headers = self._context.headers
+        self._last = at
         self._dirty.pop(at, None)
         self._dirty[at] = None
-        self._keep(at, held, value_bytes, headers)
+        self._keep(at, held, value_bytes, self._context.headers)
 
     def _keep(self, at: Any, held: Any, value_bytes: int, headers: Headers) -> None:
         context = self._context
@@ -201,28 +222,27 @@ class _CachedStore(KeyValueOperations[K, V, S]):
         size = _ENTRY_BYTES + (len(at) if key_bytes is None else key_bytes) + value_bytes
         if headers:
             size += headers_size(headers)
-        entries = self._entries
-        replaced = entries.get(at)
-        entries[at] = (held, size, context.topic, context.partition, context.offset, context.timestamp, headers)
+        replaced = self._entries.get(at)
+        self._entries[at] = (held, size, context.topic, context.partition, context.offset, context.timestamp, headers)
         cache = self._cache
-        if replaced is None:
-            cache.used_bytes += size
-        else:
-            cache.used_bytes += size - replaced[1]
-            entries.move_to_end(at)
+        cache.used_bytes += size if replaced is None else size - replaced[1]
         if cache.used_bytes > cache.max_bytes:
             self.evict()
 
     def evict(self) -> None:
-        """Evict least recently used entries until the budget is kept; flushes first when one of them is dirty."""
-        cache, entries = self._cache, self._entries
+        """Evict least recently used entries until the budget is kept; flushes first when only dirty ones are left."""
+        self._evicts = True
+        cache, entries, dirty = self._cache, self._entries, self._dirty
         while cache.used_bytes > cache.max_bytes and entries and not self._flushing:
-            oldest = next(iter(entries))
-            if oldest in self._dirty:
+            if len(dirty) == len(entries):
                 self.flush_cache()
-                if oldest in self._dirty:
-                    return  # it is rewritten by its own flush: over budget rather than losing it
-            self._forget(oldest)
+                if len(dirty) == len(entries):
+                    return  # all written again by their own flush: over budget rather than losing them
+            oldest = next(iter(entries))
+            if oldest in dirty:  # used since it got here
+                entries[oldest] = entries.pop(oldest)
+            else:
+                self._forget(oldest)
 
     def _forget(self, at: Any) -> None:
         entry = self._entries.pop(at, None)
@@ -270,17 +290,20 @@ class _CachedStore(KeyValueOperations[K, V, S]):
         below.write_data(key, data)
         self._flushed(at, held)
         if listener is not None:
+            new = self._stored(held)
             listener(
                 at if self._finds_by_key else self.codec.decode_key(key),
-                None if data is None else self._value_of(held),
-                self._decoded_value(old) if old is not None and self._send_old_values else None,
-                timestamp if data is None else self._flushed_timestamp(held),
+                None if new is None else self._value_of(new),
+                self._value_of(below.decode_data(old)) if old is not None and self._send_old_values else None,
+                timestamp if new is None else self._timestamp_of(new),
             )
 
     def _flushed(self, at: Any, held: Any) -> None:
-        self._dirty.pop(at, None)
         if held is None:
             self._forget(at)  # nothing to read again
+        else:
+            self._entries[at] = self._entries.pop(at)
+        self._dirty.pop(at, None)
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -358,21 +381,27 @@ class CachedPlainStore(_CachedStore[K, V, V]):
             self._put_held(at, None, 0)
             return
         data = self._plain.encode_data(value)
-        held = value
-        if value.__class__ is not self._value_type and self._holds_objects:
+        held: Any = value
+        if not self._holds_objects:
+            held = data
+        elif value.__class__ is not self._value_type:
             held = self._plain.decode_data(data)
-        self._put_held(at, held if self._holds_objects else data, len(data))
+        self._put_held(at, held, len(data))
+
+    def _held(self, stored: V) -> Any:
+        return stored
+
+    def _stored(self, held: Any) -> V | None:
+        stored: V | None = held if held is None or self._holds_objects else self._plain.decode_data(held)
+        return stored
 
     def _data_of(self, held: Any) -> bytes:
         return self._plain.encode_data(held) if self._holds_objects else held
 
-    def _value_of(self, held: Any) -> Any:
-        return held if self._holds_objects else self._plain.decode_data(held)
+    def _value_of(self, stored: V) -> Any:
+        return stored
 
-    def _decoded_value(self, data: bytes) -> Any:
-        return self._plain.decode_data(data)
-
-    def _flushed_timestamp(self, held: Any) -> int:
+    def _timestamp_of(self, stored: V) -> int:
         return self._context.timestamp
 
 
@@ -382,6 +411,17 @@ class CachedTimestampedStore(_CachedStore[K, V, "ValueAndTimestamp[V]"]):
     def __init__(self, below: TimestampedStore[K, V], context: RecordContext, cache: RecordCache) -> None:
         super().__init__(below, context, cache)
         self._timestamped = below
+
+    def get_parts(self, key: K) -> tuple[V, int] | None:
+        """As :meth:`get`, but a bare (value, timestamp_ms): for operators, which only unpack it."""
+        at: Any = key if key.__class__ is self._key_type else self._place_of(key)
+        entry = self._entries.get(at)
+        if entry is None:
+            return self._load(at)
+        if self._evicts:
+            self._use(at)
+        parts: tuple[V, int] | None = entry[0] if self._holds_objects else self._stored(entry[0])
+        return parts
 
     def put(self, key: K, value: ValueAndTimestamp[V] | None) -> None:
         """Store a value with its timestamp in the cache; None deletes."""
@@ -393,45 +433,62 @@ class CachedTimestampedStore(_CachedStore[K, V, "ValueAndTimestamp[V]"]):
     def put_value(self, key: K, value: V | None, timestamp_ms: int) -> None:
         """Store a value with its timestamp in the cache; None deletes."""
         at: Any = key if key.__class__ is self._key_type else self._place_of(key)
-        held: Any
-        if value.__class__ is self._value_type:
-            held = _new_tuple(ValueAndTimestamp, (value, timestamp_ms))
-            size = self._value_size
-            value_bytes = TIMESTAMP_BYTES + (len(value) if size is None else size)  # type: ignore[arg-type]  # str, bytes
-        elif value is None:
-            self._put_held(at, None, 0)
+        if value.__class__ is not self._value_type:
+            self._put_other(at, value, timestamp_ms)
             return
-        else:
-            data = self._timestamped.encode_data(ValueAndTimestamp(value, timestamp_ms))
-            held = self._timestamped.decode_data(data) if self._holds_objects else data
-            value_bytes = len(data)
         # As _put_held, without the calls: this is the path of every record of a cached aggregation.
-        context, cache, entries, dirty = self._context, self._cache, self._entries, self._dirty
-        key_size = self._key_size
-        counted = _ENTRY_BYTES + (len(at) if key_size is None else key_size) + value_bytes
-        headers = context.headers
-        if headers:
-            counted += headers_size(headers)
+        entries, dirty, context = self._entries, self._dirty, self._context
+        replaced = entries.get(at)
+        if replaced is not None and self._value_size is not None:
+            counted = replaced[1]  # of a number; headers that differ are not worth counting
+        else:
+            counted = self._count(at, value, replaced)
+        self._last = at
         dirty.pop(at, None)
         dirty[at] = None
-        replaced = entries.get(at)
-        entries[at] = (held, counted, context.topic, context.partition, context.offset, context.timestamp, headers)
-        if replaced is None:
-            cache.used_bytes += counted
-        else:
-            cache.used_bytes += counted - replaced[1]
-            entries.move_to_end(at)
-        if cache.used_bytes > cache.max_bytes:
+        entries[at] = (
+            (value, timestamp_ms),
+            counted,
+            context.topic,
+            context.partition,
+            context.offset,
+            context.timestamp,
+            context.headers,
+        )
+        if self._cache.used_bytes > self._cache.max_bytes:
             self.evict()
+
+    def _put_other(self, at: Any, value: V | None, timestamp_ms: int) -> None:
+        """A deletion, or a value that is held as bytes, or one that the serde turns into the plain type first."""
+        if value is None:
+            self._put_held(at, None, 0)
+            return
+        data = self._timestamped.encode_data(ValueAndTimestamp(value, timestamp_ms))
+        self._put_held(at, tuple(self._timestamped.decode_data(data)) if self._holds_objects else data, len(data))
+
+    def _count(self, at: Any, value: Any, replaced: _Entry | None) -> int:
+        """Bytes of an entry, added to what the cache uses."""
+        headers = self._context.headers
+        size = _ENTRY_BYTES + TIMESTAMP_BYTES + (len(value) if self._value_size is None else self._value_size)
+        size += (len(at) if self._key_size is None else self._key_size) + (headers_size(headers) if headers else 0)
+        self._cache.used_bytes += size if replaced is None else size - replaced[1]
+        return size
+
+    def _held(self, stored: ValueAndTimestamp[V]) -> Any:
+        return stored[0], stored[1]
+
+    def _stored(self, held: Any) -> ValueAndTimestamp[V] | None:
+        if held is None:
+            return None
+        if not self._holds_objects:
+            return self._timestamped.decode_data(held)
+        return _new_tuple(ValueAndTimestamp, held)
 
     def _data_of(self, held: Any) -> bytes:
         return self._timestamped.encode_data(held) if self._holds_objects else held
 
-    def _value_of(self, held: Any) -> Any:
-        return held[0] if self._holds_objects else self._timestamped.decode_data(held)[0]
+    def _value_of(self, stored: ValueAndTimestamp[V]) -> Any:
+        return stored[0]
 
-    def _decoded_value(self, data: bytes) -> Any:
-        return self._timestamped.decode_data(data)[0]
-
-    def _flushed_timestamp(self, held: Any) -> int:
-        return held[1] if self._holds_objects else timestamp_of(held)
+    def _timestamp_of(self, stored: ValueAndTimestamp[V]) -> int:
+        return stored[1]

@@ -67,20 +67,21 @@ class StoreCodec(Generic[K, V]):
 
     def timestamped_decoder(self) -> Callable[[bytes], ValueAndTimestamp[V]]:
         """decode(bytes of a timestamped store) -> value and timestamp."""
+        decode_parts = self.parts_decoder()
+        pair: type[ValueAndTimestamp[V]] = ValueAndTimestamp
+        return lambda data: _new_tuple(pair, decode_parts(data))  # skips the Python-level __new__ of named tuples
+
+    def parts_decoder(self) -> Callable[[bytes], tuple[V, int]]:
+        """decode(bytes of a timestamped store) -> bare (value, timestamp_ms)."""
         decode_value = self.decode_value
         number = self.value_serde.struct_format
-        pair = ValueAndTimestamp
         if number is None:
-
-            def decode(data: bytes) -> ValueAndTimestamp[V]:
-                return pair(decode_value(data[TIMESTAMP_BYTES:]), timestamp_of(data))
-
-            return decode
+            return lambda data: (decode_value(data[TIMESTAMP_BYTES:]), timestamp_of(data))
         unpack = struct.Struct(f">q{number}").unpack
 
-        def decode_number(data: bytes) -> ValueAndTimestamp[V]:
+        def decode_number(data: bytes) -> tuple[V, int]:
             timestamp, value = unpack(data)
-            return _new_tuple(pair, (value, timestamp))  # skips the Python-level __new__ of named tuples
+            return value, timestamp
 
         return decode_number
 

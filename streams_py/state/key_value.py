@@ -73,6 +73,8 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
     @abstractmethod
     def _encode(self, stored: S) -> bytes: ...
     @abstractmethod
+    def _value_of(self, stored: S) -> Any: ...
+    @abstractmethod
     def _log_data(self, log: ChangeLog, key: bytes, data: bytes) -> None: ...
     @abstractmethod
     def _restored(self, value: bytes, timestamp_ms: int) -> bytes: ...
@@ -145,8 +147,7 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         try:
             return self._encode(stored)
         except Exception as error:
-            value = stored.value if isinstance(stored, ValueAndTimestamp) else stored
-            raise self.codec.value_error(error, value) from error
+            raise self.codec.value_error(error, self._value_of(stored)) from error
 
     def write_data(self, key: bytes, data: bytes | None) -> None:
         """Write and log bytes; None deletes, logged with the context's timestamp."""
@@ -251,6 +252,9 @@ class PlainStore(StoreOverBytes[K, V, V]):
     def _encode(self, stored: V) -> bytes:
         return self.codec.encode_value(stored)
 
+    def _value_of(self, stored: V) -> Any:
+        return stored
+
     def _log_data(self, log: ChangeLog, key: bytes, data: bytes) -> None:
         log(key, data, self._context.timestamp)
 
@@ -263,17 +267,29 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
 
     def _decoder(self) -> Callable[[bytes], ValueAndTimestamp[V]]:
         self._encode_parts = self.codec.timestamped_encoder()
+        self._decode_parts = self.codec.parts_decoder()
         return self.codec.timestamped_decoder()
 
     def _encode(self, stored: ValueAndTimestamp[V]) -> bytes:
         value, timestamp_ms = stored
         return self._encode_parts(value, timestamp_ms)
 
+    def _value_of(self, stored: ValueAndTimestamp[V]) -> Any:
+        return stored[0]
+
     def _log_data(self, log: ChangeLog, key: bytes, data: bytes) -> None:
         log(key, data[TIMESTAMP_BYTES:], timestamp_of(data))
 
     def _restored(self, value: bytes, timestamp_ms: int) -> bytes:
         return pack_timestamp(timestamp_ms) + value
+
+    def get_parts(self, key: K) -> tuple[V, int] | None:
+        """As :meth:`get`, but a bare (value, timestamp_ms): for operators, which only unpack it."""
+        try:
+            data = self._read(self._encode_key(key))
+            return None if data is None else self._decode_parts(data)
+        except Exception:
+            return self.get(key)
 
     def put(self, key: K, value: ValueAndTimestamp[V] | None) -> None:
         """Store a value with its timestamp; None (also as the value of the pair) deletes."""

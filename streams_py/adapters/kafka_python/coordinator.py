@@ -16,7 +16,8 @@ it works with the tested versions only (pinned in pyproject.toml); tests state e
 3. *Nothing waits on the network thread.* User data, the leader's assignment and revocation are computed on the polling
    thread (:mod:`.callbacks`). The leader heartbeats while it assigns: creating topics may outlast a session.
 4. *A leader's watch on metadata starts from what it assigned with.* A topic that appears because the assignment
-   created it is no change; otherwise every first rebalance would be followed by a second.
+   created it is no change; otherwise every first rebalance would be followed by a second. A returning static leader
+   watches again (KIP-814: JoinGroup version 9).
 
 Threads: every method runs on the network thread unless it says otherwise.
 """
@@ -43,8 +44,9 @@ from kafka.util import Timer
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
+from streams_py.adapters.kafka_python.metadata_watch import MetadataSnapshot, metadata_snapshot
+from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import (
-    UserDataCheck,
     assignments_to_send,
     read_assignment,
     readable_members,
@@ -53,16 +55,14 @@ from streams_py.adapters.kafka_python.payloads import (
 from streams_py.errors import BrokerUnavailable, StreamsError, TaskMigrated
 from streams_py.ports import GroupMetadata, MembershipListener, OffsetAndMetadata
 
-__all__ = ["PROTOCOL_NAME", "MemberOptions", "StreamsCoordinator"]
+__all__ = ["PROTOCOL_NAME", "StreamsCoordinator"]
 
 _log = logging.getLogger(__name__)
 
 PROTOCOL_NAME: Final = "stream"
 """Name of the group protocol of every Kafka Streams member."""
 
-# JoinGroup 8 carries the reason (KIP-800). 9 would let the broker tell a returning static leader to skip the
-# assignment, which needs another answer than we give.
-_JOIN_VERSION_MAX, _SYNC_VERSION_MAX = 8, 5
+_JOIN_VERSION_MAX, _SYNC_VERSION_MAX = 9, 5
 _REASON_CHARS_MAX = 255
 _FRESH_METADATA_MS = 5_000
 _TO_BE_JOINED_AGAIN = (
@@ -71,22 +71,6 @@ _TO_BE_JOINED_AGAIN = (
     kafka_errors.IllegalGenerationError,
     kafka_errors.MemberIdRequiredError,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberOptions:
-    """What a Streams member needs beyond the client's settings.
-
-    ``leader_answer_delay_ms``: a leader waits at least so long between JoinGroup and SyncGroup. Needed with
-    librdkafka's mock cluster only, whose followers are refused when the leader answers first.
-    """
-
-    cooperative: bool = True
-    rack: str | None = None
-    leader_answer_delay_ms: int = 0
-    revocation_commit_timeout_ms: int = 60_000
-    check_subscription: UserDataCheck = bytes
-    check_assignment: UserDataCheck = bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +82,7 @@ class _FinishedJoin:
 class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
     """kafka-python's coordinator with a Streams member's rules; see the module's text."""
 
-    _assignment_snapshot: Mapping[str, frozenset[object]] | None
+    _assignment_snapshot: MetadataSnapshot | None
 
     def __init__(
         self,
@@ -213,23 +197,8 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
             if self.need_rejoin():
                 self._inbox.wake()
 
-    def _build_metadata_snapshot(self, subscription: Any, cluster: Any) -> dict[str, frozenset[object]]:
-        """Partitions of all watched topics; with ``client.rack`` also the racks of their replicas (KIP-881)."""
-        racks = {broker.node_id: broker.rack for broker in cluster.brokers()} if self._options.rack else {}
-        snapshot: dict[str, frozenset[object]] = {}
-        for topic in subscription.group_subscription():
-            partitions = cluster.partitions_for_topic(topic) or ()
-            snapshot[topic] = frozenset(
-                (
-                    partition,
-                    frozenset(
-                        racks.get(node)
-                        for node in (cluster._partitions[topic][partition].replica_nodes if racks else ())
-                    ),
-                )
-                for partition in partitions
-            )
-        return snapshot
+    def _build_metadata_snapshot(self, subscription: Any, cluster: Any) -> MetadataSnapshot:
+        return metadata_snapshot(subscription.group_subscription(), cluster, with_racks=bool(self._options.rack))
 
     async def _refresh_metadata(self, timeout_ms: int) -> None:
         try:
@@ -324,7 +293,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         generation = self._generation
         assignments: Mapping[str, bytes] = {}
         if response.leader == response.member_id:
-            assignments = await self._lead(response.members)
+            assignments = await self._lead(response.members, keep=response.skip_assignment)
             if generation is not self._generation:
                 raise kafka_errors.IllegalGenerationError("the generation ended while its leader was assigning")
         sent_at = time.monotonic()
@@ -366,8 +335,12 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
 
     # -- leading -----------------------------------------------------------------------------------------------------
 
-    async def _lead(self, members: Collection[Any]) -> Mapping[str, bytes]:
-        """The leader's step: what to send to whom. Raises what the listener's ``assign`` raises."""
+    async def _lead(self, members: Collection[Any], *, keep: bool) -> Mapping[str, bytes]:
+        """The leader's step: what to send to whom. Raises what the listener's ``assign`` raises.
+
+        ``keep``: the broker wants no new assignment, because a static leader has only come back (KIP-814); then this
+        member just watches the metadata again.
+        """
         since = time.monotonic()
         readable = readable_members((member.member_id, bytes(member.metadata)) for member in members)
         topics = {topic for subscription in readable.values() for topic in subscription.topics}
@@ -377,6 +350,9 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         await self._refresh_metadata(_FRESH_METADATA_MS)
         self._is_leader = True
         before = self._build_metadata_snapshot(self._subscription, self._cluster)
+        if keep:
+            self._metadata_snapshot = self._assignment_snapshot = before
+            return {}
         assignments = await self._with_heartbeats(self._inbox.call(self._listener.assign, readable))
         if not all(before.values()):  # topics that did not exist: perhaps this assignment created them
             await self._refresh_metadata(_FRESH_METADATA_MS)

@@ -27,8 +27,9 @@ from streams_protocol.assignment_info import decode_assignment_info
 from streams_protocol.subscription_info import decode_subscription_info
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
-from streams_py.adapters.kafka_python.coordinator import MemberOptions, StreamsCoordinator
+from streams_py.adapters.kafka_python.coordinator import StreamsCoordinator
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
+from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import UserDataCheck
 from streams_py.adapters.kafka_python.quiet_logs import Outage, limit_library_logs
 from streams_py.errors import BrokerUnavailable, IllegalStateError, TaskMigrated

@@ -17,6 +17,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.settings import membership_settings
+from streams_py.errors import StreamsError
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
 
 PATIENCE_S = 20.0
@@ -128,8 +129,8 @@ class Group:
 
     def wait_settled(self, *threads: FakeThread) -> None:
         wait_until(lambda: self.settled(*threads), "every partition has one owner, evenly")
-        generations = lambda: {member.group_metadata().generation for member in self.members[-len(threads) :]}  # noqa: E731 # used twice, right here
-        wait_until(lambda: len(generations()) == 1, "one generation")
+        members = self.members[-len(threads) :]
+        wait_until(lambda: len({member.group_metadata().generation for member in members}) == 1, "one generation")
 
     def close(self) -> None:
         for member in self.members:
@@ -153,6 +154,20 @@ def cluster_group(kafka_cluster) -> Iterator[Group]:
 @pytest.fixture
 def until() -> Callable[[Callable[[], object], str], None]:
     return wait_until
+
+
+def find_problem(member: KafkaPythonMembership) -> StreamsError | None:
+    try:
+        member.check()
+    except StreamsError as error:
+        return error
+    return None
+
+
+@pytest.fixture
+def problem_of() -> Callable[[KafkaPythonMembership], StreamsError | None]:
+    """What ``check`` raises, or None."""
+    return find_problem
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from streams_py.ports import OffsetAndMetadata
 pytestmark = pytest.mark.broker
 
 
-# -- cooperative hand-over -----------------------------------------------------------------------------------------------
+# -- cooperative hand-over -----------------------------------------------------------------------------------------
 
 
 def test_join_is_stable_within_two_seconds_when_alone(group, until):
@@ -107,7 +107,7 @@ def test_follower_rejoin_leads_to_a_rebalance_even_when_its_user_data_is_the_sam
     until(lambda: member.group_metadata().generation == generation + 1, "a new generation")
 
 
-# -- what goes over the wire ---------------------------------------------------------------------------------------------
+# -- what goes over the wire ---------------------------------------------------------------------------------------
 
 
 def test_subscription_is_version_3_with_owned_generation_and_rack(group, until):
@@ -138,7 +138,7 @@ def _metadata_in_the_group(group) -> bytes:
         client.close()
 
 
-# -- waiting callbacks ---------------------------------------------------------------------------------------------------
+# -- waiting callbacks ---------------------------------------------------------------------------------------------
 
 
 def test_revocation_may_outlast_the_session_and_is_committed_before_the_partition_moves(group, until, gate):
@@ -187,7 +187,7 @@ def test_leader_backs_off_and_joins_again_when_assign_raises_retriable(group, un
     member.check()
 
 
-def test_check_raises_what_assign_raised_when_it_is_not_retriable(group, until):
+def test_check_raises_what_assign_raised_when_it_is_not_retriable(group, until, problem_of):
     member, thread = group.join(start=False)
 
     def refuse() -> None:
@@ -196,21 +196,13 @@ def test_check_raises_what_assign_raised_when_it_is_not_retriable(group, until):
     thread.before_assign = refuse
     member.start()
     member.subscribe(frozenset({group.topic}))
-    until(lambda: _problem_of(member) is not None, "the failure")
+    until(lambda: problem_of(member) is not None, "the failure")
     with pytest.raises(TopologyError, match="counts differ"):
         member.check()
     assert thread.rounds == 0
 
 
-def _problem_of(member) -> Exception | None:
-    try:
-        member.check()
-    except StreamsError as error:
-        return error
-    return None
-
-
-def test_others_go_on_when_one_member_has_no_usable_assignment(group, until):
+def test_others_go_on_when_one_member_has_no_usable_assignment(group, until, problem_of):
     _, leader = group.join(name="a")
     group.wait_settled(leader)
     whole = leader.assign
@@ -220,14 +212,14 @@ def test_others_go_on_when_one_member_has_no_usable_assignment(group, until):
 
     leader.assign = forget_the_other
     victim, _ = group.join(name="b")
-    until(lambda: _problem_of(victim) is not None, "the forgotten member learns it")
+    until(lambda: problem_of(victim) is not None, "the forgotten member learns it")
     with pytest.raises(StreamsError, match="forgot this member"):
         victim.check()
     group.members[0].check()
     assert leader.owned
 
 
-# -- offsets -----------------------------------------------------------------------------------------------------------
+# -- offsets -------------------------------------------------------------------------------------------------------
 
 
 def test_commit_and_committed_round_trip_with_metadata(group):
@@ -257,7 +249,7 @@ def test_commit_is_refused_at_once_while_the_group_rebalances(group, until, gate
     assert time.monotonic() - started < 1.0
 
 
-# -- leaving, and losing membership ------------------------------------------------------------------------------------
+# -- leaving, and losing membership --------------------------------------------------------------------------------
 
 
 def test_close_keeps_the_place_until_the_session_ends_and_calls_no_listener(group, until):
@@ -320,88 +312,3 @@ def test_membership_survives_when_python_code_computes_for_longer_than_a_session
     assert number
     assert member.group_metadata().generation == 1
     assert thread.rounds == 1
-
-
-# -- static members ----------------------------------------------------------------------------------------------------
-
-
-def test_static_member_keeps_generation_and_partitions_when_it_returns_within_its_session(group, until):
-    other_member, other = group.join(name="a", instance_id="one", session_timeout_ms=10_000)
-    group.wait_settled(other)
-    member, thread = group.join(name="b", instance_id="two", session_timeout_ms=10_000)
-    group.wait_settled(other, thread)
-    until(lambda: other.rounds == 3, "all rounds")
-    before, rounds, owned = member.group_metadata(), other.rounds, thread.owned
-    member.leave_and_close(leave_group=False, timeout_ms=3000)
-    again, back = group.join(name="b", instance_id="two", session_timeout_ms=10_000)
-    until(lambda: back.rounds, "the old place")
-    after = again.group_metadata()
-    assert back.owned == owned
-    assert (after.generation, after.instance_id) == (before.generation, "two")
-    assert after.member_id != before.member_id
-    assert other.rounds == rounds
-
-
-def test_first_member_is_fenced_for_good_when_a_second_has_its_instance_id(group, until):
-    first, thread = group.join(name="a", instance_id="same")
-    group.wait_settled(thread)
-    second, successor = group.join(name="b", instance_id="same")
-    until(lambda: successor.owned, "the successor takes over")
-    until(lambda: _problem_of(first) is not None, "the first learns it from a heartbeat")
-    with pytest.raises(StreamsError, match=r"group\.instance\.id"):
-        first.check()
-    assert first.group_metadata() is None
-    second.check()
-
-
-# -- brokers that go away ----------------------------------------------------------------------------------------------
-
-
-def test_membership_waits_with_a_warning_when_no_broker_answers(group, until, caplog):
-    away = group.settings()
-    away["bootstrap_servers"] = ["127.0.0.1:1"]
-    member, thread = group.join(start=False)
-    member._settings = away
-    member._outage._what = "group g at 127.0.0.1:1"
-    member.start()
-    member.subscribe(frozenset({group.topic}))
-    until(lambda: "no answer for" in caplog.text, "a warning")
-    assert member.group_metadata() is None
-    with pytest.raises(BrokerUnavailable, match="no broker at"):
-        member.commit({group.partitions[0]: OffsetAndMetadata(1)}, timeout_ms=100)
-    member.check()
-    assert thread.calls == []
-
-
-def test_membership_goes_on_in_the_same_generation_when_the_broker_was_away_for_longer_than_a_session(group, until):
-    member, thread = group.join(session_timeout_ms=3000)
-    group.wait_settled(thread)
-    before = member.group_metadata()
-    group.broker.stop_node(1)
-    until(lambda: member.group_metadata() is None, "heartbeats are silent for a session")
-    with pytest.raises(BrokerUnavailable):
-        member.commit({group.partitions[0]: OffsetAndMetadata(1)}, timeout_ms=300)
-    member.check()
-    group.broker.start_node(1)
-    back = time.monotonic()
-    until(lambda: member.group_metadata() is not None, "heartbeats are answered")
-    assert time.monotonic() - back < 3.0
-    assert member.group_metadata() == before
-    member.commit({group.partitions[0]: OffsetAndMetadata(5)}, timeout_ms=5000)
-    assert thread.rounds == 1
-
-
-def test_membership_moves_to_the_new_coordinator_when_its_node_is_killed(cluster_group, until):
-    group = cluster_group
-    member, thread = group.join(session_timeout_ms=10_000)
-    group.wait_settled(thread)
-    before, node = member.group_metadata(), member._coordinator.coordinator_id
-    number = int(node.removeprefix("coordinator-"))
-    group.broker.kill_node(number)
-    try:
-        until(lambda: member._coordinator.coordinator_id not in (None, node), "another coordinator")
-        member.commit({group.partitions[0]: OffsetAndMetadata(5)}, timeout_ms=15_000)
-        assert member.group_metadata() == before
-        assert thread.rounds == 1
-    finally:
-        group.broker.start_node(number)

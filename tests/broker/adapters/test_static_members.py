@@ -1,0 +1,56 @@
+"""Static members (KIP-345): a place in the group that survives a restart, and namesakes that fight for it."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import StreamsError
+
+pytestmark = pytest.mark.broker
+
+
+def test_static_member_keeps_generation_and_partitions_when_it_returns_within_its_session(group, until):
+    _, other = group.join(name="a", instance_id="one", session_timeout_ms=10_000)
+    group.wait_settled(other)
+    member, thread = group.join(name="b", instance_id="two", session_timeout_ms=10_000)
+    group.wait_settled(other, thread)
+    until(lambda: other.rounds == 3, "all rounds")
+    before, rounds, owned = member.group_metadata(), other.rounds, thread.owned
+    member.leave_and_close(leave_group=False, timeout_ms=3000)
+    again, back = group.join(name="b", instance_id="two", session_timeout_ms=10_000)
+    until(lambda: back.rounds, "the old place")
+    after = again.group_metadata()
+    assert back.owned == owned
+    assert (after.generation, after.instance_id) == (before.generation, "two")
+    assert after.member_id != before.member_id
+    assert other.rounds == rounds
+
+
+def test_first_member_is_fenced_for_good_when_a_second_has_its_instance_id(group, until, problem_of):
+    first, thread = group.join(name="a", instance_id="same")
+    group.wait_settled(thread)
+    second, successor = group.join(name="b", instance_id="same")
+    until(lambda: successor.owned, "the successor takes over")
+    until(lambda: problem_of(first) is not None, "the first learns it from a heartbeat")
+    with pytest.raises(StreamsError, match=r"group\.instance\.id"):
+        first.check()
+    assert first.group_metadata() is None
+    second.check()
+
+
+def test_static_leader_watches_its_topics_again_when_it_has_come_back(group, until):
+    member, thread = group.join(instance_id="one", session_timeout_ms=10_000)
+    group.wait_settled(thread)
+    member.leave_and_close(leave_group=False, timeout_ms=3000)
+    again, back = group.join(instance_id="one", session_timeout_ms=10_000, metadata_max_age_ms=200)
+    until(lambda: back.rounds, "the old place")
+    assert "assign" not in back.names(), "the broker keeps the assignment of a leader that is back (KIP-814)"
+    assert again.group_metadata().generation == 1
+    group.partitions += [TopicPartition(group.topic, i) for i in (6, 7)]
+    admin = AdminClient({"bootstrap.servers": group.broker.bootstrap})
+    admin.create_partitions([NewPartitions(group.topic, 8)])[group.topic].result(10)
+    group.wait_settled(back)
+    assert back.names().count("assign") == 1

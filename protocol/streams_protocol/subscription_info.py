@@ -40,7 +40,7 @@ from .errors import (
     RepeatedTagDecodeError,
     TaskAssignmentEncodeError,
 )
-from .limits import TASKS_MAX, check_decoded
+from .limits import TASKS_MAX, check_decoded, check_encoded
 from .types import ProcessId, TaskId
 
 __all__ = ["NO_PROCESS", "SubscriptionInfo", "decode_subscription_info", "encode_subscription_info"]
@@ -169,6 +169,7 @@ def _read_body(reader: Reader, version: int, latest_supported: int) -> Subscript
     else:
         endpoint = reader.blob("userEndPoint")
         sums = _read_flat_sums(reader) if version >= MIN_VERSION_NAMED_TOPOLOGY else _read_grouped_sums(reader)
+    check_decoded(len(sums), TASKS_MAX, f"{_MESSAGE}: number of tasks", reader.offset)
     return SubscriptionInfo(
         process_id,
         version,
@@ -204,7 +205,6 @@ def _read_grouped_sums(reader: Reader) -> dict[TaskId, int]:
         count = reader.count("partitionToOffsetSum", row_bytes_min=12, most=TASKS_MAX)
         partitions, offset_sums = reader.columns("iq", count, "partitionToOffsetSum")
         sums.update(zip(_plain_task_ids([subtopology] * count, partitions), offset_sums, strict=True))
-        check_decoded(len(sums), TASKS_MAX, f"{_MESSAGE}: number of tasks", reader.offset)
     return sums
 
 
@@ -257,6 +257,7 @@ def encode_subscription_info(info: SubscriptionInfo) -> bytes:
         raise InvalidVersionEncodeError(
             f"{_MESSAGE}: {fault}", remedy=f"use a version from 1 to {LATEST_SUPPORTED_VERSION}"
         )
+    check_encoded(len(info.task_offset_sums), TASKS_MAX, f"{_MESSAGE}: number of tasks")
     writer = Writer(_MESSAGE)
     writer.int32(version, "version")
     if version >= _VERSION_LATEST_SUPPORTED:
@@ -296,7 +297,7 @@ def _write_task_sets(writer: Writer, info: SubscriptionInfo) -> None:
     for tasks, name in ((info.active_tasks, "prevTasks"), (info.standby_tasks, "standbyTasks")):
         ordered = sorted(tasks)
         _refuse_names(ordered)
-        writer.count(len(ordered), name, most=TASKS_MAX)
+        writer.count(len(ordered), name)
         columns = map(_subtopology_of, ordered), map(_partition_of, ordered)
         writer.columns("ii", columns, len(ordered), name)
 
@@ -305,10 +306,10 @@ def _write_grouped_sums(writer: Writer, sums: Mapping[TaskId, int]) -> None:
     ordered = sorted(sums)
     _refuse_names(ordered)
     groups = [(key, list(group)) for key, group in groupby(ordered, attrgetter("subtopology"))]
-    writer.count(len(groups), "taskOffsetSums", most=TASKS_MAX)
+    writer.count(len(groups), "taskOffsetSums")
     for subtopology, tasks in groups:
         writer.int32(subtopology, "taskOffsetSums.subtopology")
-        writer.count(len(tasks), "partitionToOffsetSum", most=TASKS_MAX)
+        writer.count(len(tasks), "partitionToOffsetSum")
         columns = map(_partition_of, tasks), map(sums.__getitem__, tasks)
         writer.columns("iq", columns, len(tasks), "partitionToOffsetSum")
 
@@ -316,7 +317,7 @@ def _write_grouped_sums(writer: Writer, sums: Mapping[TaskId, int]) -> None:
 def _write_flat_sums(writer: Writer, sums: Mapping[TaskId, int]) -> None:
     ordered = sorted(sums)
     count = len(ordered)
-    writer.count(count, "taskOffsetSums", most=TASKS_MAX)
+    writer.count(count, "taskOffsetSums")
     if not (ordered and ordered[-1].name):
         columns = (
             map(_subtopology_of, ordered),

@@ -177,7 +177,7 @@ class StreamsConfig(BaseModel):
     app: Mapping[str, Any] = Field(default_factory=dict, exclude=True)
     original: Mapping[str, Any] = Field(default_factory=dict, exclude=True)
 
-    # -- construction ----------------------------------------------------------------------------------------------
+    # -- construction ----------------------------------------
 
     @classmethod
     def of(
@@ -219,7 +219,7 @@ class StreamsConfig(BaseModel):
         except ValidationError as error:
             raise _first_error(error, given) from None
 
-    # -- rules that concern one key ----------------------------------------------------------------------------------
+    # -- rules that concern one key ----------------------------------------
 
     @field_validator("application_id")
     @classmethod
@@ -294,7 +294,7 @@ class StreamsConfig(BaseModel):
                 )
         return value
 
-    # -- rules that concern several ----------------------------------------------------------------------------------
+    # -- rules that concern several ----------------------------------------
 
     @model_validator(mode="after")
     def _together(self) -> StreamsConfig:
@@ -308,7 +308,7 @@ class StreamsConfig(BaseModel):
             )
         return self
 
-    # -- what others ask ---------------------------------------------------------------------------------------------
+    # -- what others ask ----------------------------------------
 
     @property
     def embedded(self) -> bool:

@@ -99,9 +99,9 @@ def check_file(path: Path) -> FileResult:
 
 def _lines(path: Path) -> Iterator[tuple[int, Case | Exception]]:
     """Numbered cases; an unreadable line comes as the exception that says why."""
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
+    opener = gzip.open if path.suffix == ".gz" else open
     number = 0
-    with opened as file:
+    with opener(path, "rt", encoding="utf-8") as file:
         try:
             for number, line in enumerate(file, 1):
                 try:

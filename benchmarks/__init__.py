@@ -1,0 +1,1 @@
+"""Benchmarks: ours beside peers, in one run. `python3 run.py bench --help`."""

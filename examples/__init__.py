@@ -1,0 +1,1 @@
+"""Runnable examples. Each is one short file; its docstring says what to look at."""

@@ -1,0 +1,120 @@
+"""Committing: caches, then the producer, then offsets, then checkpoints - in this order, for a set of tasks at once.
+
+At-least-once means that an input offset is committed only after everything made from it has been acknowledged. One
+flush of the thread's producer and one commit request serve all tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import BrokerUnavailable, TimeoutExceeded
+from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer
+
+__all__ = ["Committable", "Committer"]
+
+_log = logging.getLogger(__name__)
+
+_FLUSH_STEP_MS = 1_000
+_COMMIT_TIMEOUT_MS = 10_000
+"""How long one attempt to commit may take before it is tried again later."""
+
+
+class Committable(Protocol):
+    """What a commit needs of an active task."""
+
+    @property
+    def id(self) -> TaskId: ...
+    @property
+    def commit_needed(self) -> bool: ...
+    def flush_caches(self) -> None: ...
+    def committable_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
+    def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None: ...
+
+
+class Committer:
+    """Commits the tasks of one stream thread."""
+
+    def __init__(
+        self,
+        producer: RecordProducer,
+        membership: Membership,
+        clock: Clock,
+        *,
+        task_timeout_ms: int,
+        gives_up: Callable[[], bool],
+    ) -> None:
+        self._producer = producer
+        self._membership = membership
+        self._clock = clock
+        self._task_timeout_ms = task_timeout_ms
+        self._gives_up = gives_up
+        self._failing_since_ms: int | None = None
+
+    def prepare(self, tasks: Collection[Committable]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Flush what the tasks hold back and wait for all acknowledgements; the offsets to commit.
+
+        Raises the first send error (ProductionError), or BrokerUnavailable when the producer could not be flushed
+        because the thread is shutting down.
+        """
+        needing = [task for task in tasks if task.commit_needed]
+        if not needing:
+            return {}
+        for task in needing:
+            task.flush_caches()
+        self.flush()
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for task in needing:
+            offsets.update(task.committable_offsets())
+        return offsets
+
+    def flush(self) -> None:
+        """Wait until every record sent so far is acknowledged."""
+        waited = 0
+        while left := self._producer.flush(_FLUSH_STEP_MS):
+            waited += _FLUSH_STEP_MS
+            self._producer.check()
+            if self._gives_up():
+                raise BrokerUnavailable(f"{left} records were not acknowledged before the shutdown's time was over")
+            if waited % 10_000 == 0:
+                _log.warning("%d records still wait for the broker's acknowledgement after %d s", left, waited // 1000)
+        self._producer.check()
+
+    def commit(self, tasks: Collection[Committable]) -> int:
+        """Commit those of ``tasks`` that need it; how many they were.
+
+        A broker that does not answer is not an error until it has been silent for ``task.timeout.ms``: -1 then, and
+        the next call tries again. Raises TaskMigrated when this is no member any more.
+        """
+        needing = [task for task in tasks if task.commit_needed]
+        offsets = self.prepare(needing)
+        try:
+            if offsets:
+                self._membership.commit(offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
+        except BrokerUnavailable as error:
+            self._note_failure(error)
+            return -1
+        self._failing_since_ms = None
+        self.finish(needing, enforce_checkpoint=False)
+        return len(needing)
+
+    def finish(self, tasks: Collection[Committable], *, enforce_checkpoint: bool) -> None:
+        """Their offsets are committed: write checkpoints, forget that they needed it."""
+        acked = self._producer.acked_offsets()
+        for task in tasks:
+            task.post_commit(enforce_checkpoint=enforce_checkpoint, acked=acked)
+
+    def _note_failure(self, error: BrokerUnavailable) -> None:
+        now = self._clock.monotonic_ms()
+        if self._failing_since_ms is None:
+            self._failing_since_ms = now
+        silent_ms = now - self._failing_since_ms
+        if silent_ms > self._task_timeout_ms:
+            raise TimeoutExceeded(
+                f"offsets could not be committed for {silent_ms} ms "
+                f"(task.timeout.ms is {self._task_timeout_ms}): {error}"
+            ) from error
+        _log.warning("offsets not committed yet: %s; trying again", error)

@@ -1,0 +1,363 @@
+"""The client: one application instance that runs a topology (Kafka's KafkaStreams).
+
+    with KafkaStreams(topology, {"application.id": "word-count", "bootstrap.servers": "localhost:9092"}) as streams:
+        streams.wait()
+
+Entering the context starts it, leaving closes it. Several instances with one ``application.id`` share the work.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+from types import TracebackType
+from typing import Any, Self
+
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError, IllegalStateError, StreamsError
+from streams_py.ports import Clients, Clock
+from streams_py.runtime.clock import SystemClock
+from streams_py.runtime.configured import imported
+from streams_py.runtime.instance import Instance, ThreadMetadata
+from streams_py.runtime.restore import RestoreListener
+from streams_py.runtime.states import State, ThreadState, client_may_go, is_running
+from streams_py.runtime.stream_thread import StreamThread
+from streams_py.topology.topology import Topology
+
+__all__ = ["KafkaStreams", "UncaughtAnswer"]
+
+_log = logging.getLogger("streams_py")
+
+StateListener = Callable[[State, State], None]
+
+
+class UncaughtAnswer(Enum):
+    """What to do when a stream thread fails (KIP-671)."""
+
+    SHUTDOWN_CLIENT = "shut down this client"
+    REPLACE_THREAD = "replace the thread"
+    SHUTDOWN_APPLICATION = "shut down every client of the application"
+
+
+UncaughtHandler = Callable[[Exception], UncaughtAnswer]
+
+
+class KafkaStreams:
+    """One instance of an application.
+
+    ``config`` is a mapping of Kafka's dotted keys, the path of a ``.toml`` or ``.properties`` file, or a StreamsConfig;
+    keyword arguments go on top (``num_stream_threads=2``). ``clients`` and ``clock`` are for tests.
+
+    Raises ConfigError and TopologyError at once. A broker that cannot be reached is not an error: the client stays
+    REBALANCING, warns, and goes on when the broker is there.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig | Mapping[str, Any] | str | None = None,
+        *,
+        clients: Clients | None = None,
+        clock: Clock | None = None,
+        **settings: Any,
+    ) -> None:
+        self._config = StreamsConfig.of(config, **settings)
+        self._clock = clock or SystemClock()
+        self._instance = Instance(topology, self._config, clients or _clients_of(self._config), self._clock)
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._state = State.CREATED
+        self._threads: dict[int, StreamThread] = {}
+        self._state_listener: StateListener | None = None
+        self._uncaught: UncaughtHandler | None = None
+        self._closer: threading.Thread | None = None
+        self._error: Exception | None = None
+
+    # -- before start ----------------------------------------------------------------------------------------
+
+    def set_state_listener(self, listener: StateListener) -> None:
+        """``listener(new, old)`` hears every change of state, on the thread that causes it. Only before start."""
+        self._only_created("a state listener")
+        self._state_listener = listener
+
+    def set_uncaught_exception_handler(self, handler: UncaughtHandler) -> None:
+        """``handler(error)`` decides what happens when a stream thread fails; it runs on that thread. Only before start.
+
+        Without a handler the client shuts down and ends in ERROR.
+        """
+        self._only_created("an uncaught-exception handler")
+        self._uncaught = handler
+
+    def set_restore_listener(self, listener: RestoreListener) -> None:
+        """Hears about the restoration of stores. Only before start."""
+        self._only_created("a restore listener")
+        self._instance.restore_listener = listener
+
+    def clean_up(self) -> None:
+        """Delete the application's local state. Only before start or after close."""
+        if self._state is not State.CREATED and not self._state.is_final:
+            raise IllegalStateError(
+                f"local state can be deleted only before start or after close; state {self._state.value}"
+            )
+        self._instance.clean_up()
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the stream threads; returns at once.
+
+        Raises LockError or StateError when the state directory is in use or cannot be written, IllegalStateError on a
+        second start.
+        """
+        with self._lock:
+            if self._state is not State.CREATED:
+                raise IllegalStateError(f"this client was started already (state {self._state.value}); make a new one")
+            self._instance.open()
+            self._set_state(State.REBALANCING)
+            threads = [self._new_thread(index) for index in range(1, self._config.num_stream_threads + 1)]
+        for thread in threads:
+            thread.start()
+
+    def close(self, timeout: float | None = None, *, leave_group: bool = False) -> bool:
+        """Stop everything: commit, close tasks, free the state directory. True when that is done.
+
+        ``timeout`` in seconds: None waits as long as it takes, 0 does not wait. False when time was up; closing goes on in
+        the background. Called from a stream thread (a handler, a listener, a processor) it never waits. With
+        ``leave_group`` the members leave the group at once; otherwise their tasks move after the session time-out, so
+        that a restarted instance finds its tasks again.
+        """
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout must not be negative: {timeout}")
+        with self._lock:
+            if self._state is State.CREATED:
+                self._set_state(State.PENDING_SHUTDOWN)
+                self._set_state(State.NOT_RUNNING)
+                self._instance.close()
+            elif self._state.is_running_or_rebalancing:
+                self._set_state(State.PENDING_SHUTDOWN)
+                self._shut_down_threads(leave_group=leave_group, timeout=timeout)
+            if any(thread.is_current for thread in self._threads.values()):
+                timeout = 0
+        return self._await_end(timeout)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until the client has ended (NOT_RUNNING or ERROR); False when ``timeout`` seconds are over first.
+
+        Raises the error of a failed stream thread when the client ended in ERROR because of it.
+        """
+        ended = self._await_end(timeout)
+        if self._state is State.ERROR and self._error is not None:
+            raise self._error
+        return ended
+
+    def _await_end(self, timeout: float | None) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._state.is_final, timeout)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- observation -----------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """State of the client."""
+        return self._state
+
+    @property
+    def error(self) -> Exception | None:
+        """What a stream thread failed with, if that ended the client."""
+        return self._error
+
+    @property
+    def config(self) -> StreamsConfig:
+        """The checked configuration."""
+        return self._config
+
+    def wait_until(self, state: State, timeout: float | None = None) -> bool:
+        """Block until the client is in ``state``; False when ``timeout`` seconds are over, or it ended otherwise."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._state is state or self._state.is_final, timeout)
+            return self._state is state
+
+    def metadata_for_local_threads(self) -> list[ThreadMetadata]:
+        """Name, state and tasks of each stream thread."""
+        with self._lock:
+            threads = list(self._threads.values())
+        return [self._instance.thread_metadata(thread) for thread in threads]
+
+    def store(self, name: str, *, partition: int | None = None, stale: bool = False) -> Any:
+        """A read-only view of a store over all local instances (KIP-535): ``get``, ``range``, ``all`` and so on.
+
+        ``partition`` limits it to one task; ``stale`` also reads standbys and restoring tasks. Raises
+        StreamsNotStartedError, UnknownStateStoreError, InvalidStateStorePartitionError or InvalidStateStoreError. After
+        a rebalance an old view raises InvalidStateStoreError: ask for a new one.
+        """
+        with self._lock:
+            threads = list(self._threads.values())
+        return self._instance.store_view(name, self._state, threads, partition=partition, stale=stale)
+
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Current figures by group and name; see the documentation of metrics for their meaning."""
+        with self._lock:
+            threads = list(self._threads.values())
+        return self._instance.metrics(self._state, threads)
+
+    # -- threads ---------------------------------------------------------------------------------------------
+
+    def add_stream_thread(self) -> str | None:
+        """Start one more stream thread; its name, or None when the client is not RUNNING or REBALANCING."""
+        with self._lock:
+            if not self._state.is_running_or_rebalancing:
+                return None
+            self._forget_dead()
+            index = next(number for number in range(1, len(self._threads) + 2) if number not in self._threads)
+            thread = self._new_thread(index)
+        thread.start()
+        return thread.name
+
+    def remove_stream_thread(self, timeout: float | None = None) -> str | None:
+        """Stop one stream thread, not the calling one if possible; it leaves the group. Its name, or None."""
+        with self._lock:
+            alive = [
+                t for t in self._threads.values() if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
+            ]
+            alive.sort(key=lambda thread: thread.is_current)
+            if not alive or not self._state.is_running_or_rebalancing:
+                return None
+            thread = alive[0]
+            thread.shut_down(leave_group=True, timeout_ms=_millis(timeout))
+        if not thread.is_current and not thread.wait(timeout):
+            raise StreamsError(f"{thread.name} did not end within {timeout} s; its removal goes on")
+        with self._lock:
+            self._forget_dead()
+        return thread.name
+
+    def pause(self) -> None:
+        """Stop processing, punctuating and restoring; members stay in the group and the state stays RUNNING."""
+        self._pause(True)
+
+    def resume(self) -> None:
+        """Go on after :meth:`pause`."""
+        self._pause(False)
+
+    def _pause(self, paused: bool) -> None:
+        with self._lock:
+            self._instance.paused = paused
+            for thread in self._threads.values():
+                thread.pause(paused)
+
+    def _new_thread(self, index: int) -> StreamThread:
+        thread = self._instance.new_thread(
+            index, on_state=self._thread_changed, on_error=self._thread_failed, on_end=self._thread_ended
+        )
+        self._threads[index] = thread
+        self._instance.share_cache(sum(t.state is not ThreadState.DEAD for t in self._threads.values()))
+        return thread
+
+    def _forget_dead(self) -> None:
+        self._threads = {i: thread for i, thread in self._threads.items() if thread.state is not ThreadState.DEAD}
+
+    def _shut_down_threads(self, *, leave_group: bool = False, timeout: float | None = None) -> None:
+        """Ask all threads to end; the last one that does completes the shutdown."""
+        for thread in self._threads.values():
+            thread.shut_down(leave_group=leave_group, timeout_ms=_millis(timeout))
+        self._finish_if_ended()
+
+    # -- called by stream threads ------------------------------------------------------------------------------
+
+    def _thread_changed(self, thread: StreamThread, new: ThreadState) -> None:
+        with self._lock:
+            states = [t.state for t in self._threads.values()]
+            if self._state is State.RUNNING and new in (
+                ThreadState.PARTITIONS_REVOKED,
+                ThreadState.PARTITIONS_ASSIGNED,
+            ):
+                self._set_state(State.REBALANCING)
+            elif self._state is State.REBALANCING and new is ThreadState.RUNNING and is_running(states):
+                self._set_state(State.RUNNING)
+
+    def _thread_failed(self, thread: StreamThread, error: Exception) -> None:
+        answer = UncaughtAnswer.SHUTDOWN_CLIENT
+        if self._uncaught is not None:
+            try:
+                answer = self._uncaught(error)
+            except Exception:
+                _log.exception("the uncaught-exception handler failed; shutting down this client")
+        with self._lock:
+            if not self._state.is_running_or_rebalancing:
+                return
+            if answer is UncaughtAnswer.REPLACE_THREAD:
+                _log.warning("%s failed and is replaced: %s", thread.name, error)
+                thread.replace = True
+                return
+            if answer is UncaughtAnswer.SHUTDOWN_APPLICATION:
+                self._instance.request_application_shutdown(list(self._threads.values()), thread)
+            self._shut_down_in_error(error)
+
+    def _shut_down_in_error(self, error: Exception) -> None:
+        with self._lock:
+            if self._state.is_running_or_rebalancing:
+                self._error = error
+                self._set_state(State.PENDING_ERROR)
+                self._shut_down_threads()
+
+    def _thread_ended(self, thread: StreamThread) -> None:
+        with self._lock:
+            if thread.replace and self._state.is_running_or_rebalancing:
+                replacement = self._new_thread(thread.index)
+                replacement.start()
+            self._finish_if_ended()
+
+    def _finish_if_ended(self) -> None:
+        """When every thread is dead: free what the client holds and take the final state."""
+        if self._state not in (State.PENDING_SHUTDOWN, State.PENDING_ERROR):
+            return
+        if any(thread.state is not ThreadState.DEAD for thread in self._threads.values()):
+            return
+        self._instance.close()
+        self._set_state(State.NOT_RUNNING if self._state is State.PENDING_SHUTDOWN else State.ERROR)
+
+    # -- state -----------------------------------------------------------------------------------------------
+
+    def _set_state(self, new: State) -> None:
+        old = self._state
+        if new is old:
+            return
+        if not client_may_go(old, new):
+            raise IllegalStateError(f"a client cannot go from {old.value} to {new.value}")
+        self._state = new
+        _log.info("%s: %s -> %s", self._instance.client_id, old.value, new.value)
+        self._changed.notify_all()
+        if self._state_listener is not None:
+            try:
+                self._state_listener(new, old)
+            except Exception:
+                _log.exception("the state listener failed")
+
+    def _only_created(self, what: str) -> None:
+        if self._state is not State.CREATED:
+            raise IllegalStateError(f"{what} can be set only before start; state {self._state.value}")
+
+
+def _millis(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)
+
+
+def _clients_of(config: StreamsConfig) -> Clients:
+    """The factory that ``default.client.supplier`` names: a class or callable that takes the configuration."""
+    supplier = config.default_client_supplier
+    if isinstance(supplier, str):
+        supplier = imported(supplier, "default.client.supplier")
+    if not callable(supplier):
+        raise ConfigError(f"default.client.supplier = {supplier!r} cannot be called", key="default.client.supplier")
+    clients: Clients = supplier(config)
+    return clients

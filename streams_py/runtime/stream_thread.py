@@ -1,0 +1,529 @@
+"""The loop of one stream thread: poll, process, punctuate, commit - and give way to rebalances (Kafka's StreamThread).
+
+A stream thread owns its tasks, a record consumer, a producer and a membership of the group. Three more threads work for
+it: the membership's polling thread, the state updater, and what the clients run inside. They never touch its running
+tasks; they post to its inbox or hand finished tasks over.
+
+Running tasks keep running while others restore and while the group rebalances. Nothing is committed during a rebalance,
+except what is being revoked.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, TaskCorrupted, TaskMigrated, TimeoutExceeded
+from streams_py.ports import Admin, Clock, Membership, OffsetAndMetadata, RawRecord, RecordConsumer, RecordProducer
+from streams_py.runtime.active_task import ActiveTask
+from streams_py.runtime.committing import Committer
+from streams_py.runtime.inbox import Inbox
+from streams_py.runtime.pacing import Pace
+from streams_py.runtime.rebalance import Rebalance
+from streams_py.runtime.restore import StateUpdater
+from streams_py.runtime.start_positions import StartPositions
+from streams_py.runtime.states import ThreadState, thread_may_go
+from streams_py.runtime.task_table import Partitions, TaskTable
+
+__all__ = ["LoopSettings", "StreamThread", "ThreadParts"]
+
+_log = logging.getLogger(__name__)
+
+_BUSY_POLL_MS = 10
+"""How long to wait for records while something else is expected to happen any moment."""
+_REBALANCE_GRACE_MS = 10_000
+"""How long a shutdown waits for a rebalance to end: offsets cannot be committed meanwhile."""
+_FETCH_TIMEOUT_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """The configuration of the loop; see the keys of the same names."""
+
+    poll_ms: int
+    max_poll_records: int
+    max_poll_interval_ms: int
+    commit_interval_ms: int
+    repartition_purge_interval_ms: int
+    task_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadParts:
+    """What one stream thread works with; made on the thread itself, closed by it."""
+
+    consumer: RecordConsumer
+    producer: RecordProducer
+    membership: Membership
+    rebalance: Rebalance
+    updater: StateUpdater
+    table: TaskTable
+    start_positions: StartPositions
+    repartition_topics: frozenset[str]
+    admin: Admin
+    """Shared by all threads of the client; not closed here."""
+
+
+class StreamThread:
+    """One stream thread. ``open_parts`` is called on it first; ``on_state`` hears every change of state, ``on_error``
+    is asked on this thread when it fails, ``on_end`` is called last."""
+
+    def __init__(
+        self,
+        name: str,
+        index: int,
+        *,
+        clock: Clock,
+        settings: LoopSettings,
+        open_parts: Callable[[StreamThread], ThreadParts],
+        on_state: Callable[[StreamThread, ThreadState], None],
+        on_error: Callable[[StreamThread, Exception], None],
+        on_end: Callable[[StreamThread], None],
+    ) -> None:
+        self.name = name
+        self.index = index
+        self.inbox = Inbox()
+        self.failed = False
+        self.replace = False
+        """Set by the client when a new thread is to take this one's place."""
+        self._clock = clock
+        self._settings = settings
+        self._open_parts = open_parts
+        self._on_state, self._on_error, self._on_end = on_state, on_error, on_end
+        self._state = ThreadState.CREATED
+        self._parts: ThreadParts
+        self._committer: Committer
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._pace = Pace(settings.max_poll_interval_ms)
+        self._shutdown = threading.Event()
+        self._shutdown_deadline_ms: int | None = None
+        self._leave_group = False
+        self._paused = False
+        self._last_commit_ms = 0
+        self._last_purge_ms = 0
+        self._deferred: list[Exception] = []
+        self._starting_since_ms: dict[TaskId, int] = {}
+        self._revoking: tuple[list[ActiveTask], list[ActiveTask]] = ([], [])
+        self.processed_records = 0
+        self.commits = 0
+
+    # -- called from other threads -------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ThreadState:
+        """State of the thread."""
+        return self._state
+
+    @property
+    def table(self) -> TaskTable | None:
+        """Its tasks; None before it has started."""
+        return self._parts.table if hasattr(self, "_parts") else None
+
+    @property
+    def parts(self) -> ThreadParts | None:
+        """What it works with; None before it has started."""
+        return getattr(self, "_parts", None)
+
+    def start(self) -> None:
+        """Start the loop."""
+        self._thread.start()
+
+    def shut_down(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
+        """Ask it to end; returns at once. ``timeout_ms`` bounds how long it may wait for the broker."""
+        if timeout_ms is not None:
+            self._shutdown_deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        self._leave_group = self._leave_group or leave_group
+        self._shutdown.set()
+        if self._state is ThreadState.CREATED:
+            self._go(ThreadState.PENDING_SHUTDOWN)
+            self._go(ThreadState.DEAD)
+        else:
+            self._go(ThreadState.PENDING_SHUTDOWN)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Until it has ended; False when ``timeout_s`` is over first."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def is_current(self) -> bool:
+        """True when the caller runs on this thread."""
+        return threading.current_thread() is self._thread
+
+    def pause(self, paused: bool) -> None:
+        """Stop (or go on) processing, punctuating and restoring; membership stays alive."""
+        self._paused = paused
+        if hasattr(self, "_parts"):
+            self._parts.updater.pause(paused)
+
+    # -- the loop ------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        clean = False
+        try:
+            self._parts = self._open_parts(self)
+            self._committer = Committer(
+                self._parts.producer,
+                self._parts.membership,
+                self._clock,
+                task_timeout_ms=self._settings.task_timeout_ms,
+                gives_up=self._out_of_time,
+            )
+            self._last_commit_ms = self._last_purge_ms = self._clock.monotonic_ms()
+            self._go(ThreadState.STARTING)
+            self._parts.membership.start()
+            while not self._shutdown.is_set():
+                self._iterate()
+            clean = self._await_rebalance()
+        except BaseException as error:
+            self._fail(error)
+        self._close(clean=clean)
+
+    def _iterate(self) -> None:
+        """One turn; corruption and migration are dealt with here, other errors end the thread."""
+        try:
+            self._run_once()
+        except TaskCorrupted as error:
+            self._revive(error)
+        except TaskMigrated as error:
+            _log.warning("%s: tasks migrated to another member: %s; joining again", self.name, error)
+            self._lose_everything()
+            self._parts.membership.rejoin_as_new_member()
+
+    def _run_once(self) -> None:
+        parts = self._parts
+        self.inbox.serve()
+        self._raise_deferred()
+        parts.membership.check()
+        parts.rebalance.rejoin_if_due(parts.membership)
+        records = self._poll()
+        if records:
+            self._distribute(records)
+        if self._shutdown.is_set() or self._state is ThreadState.PARTITIONS_REVOKED:
+            return
+        polled_ms = self._clock.monotonic_ms()
+        while True:
+            self._advance_tasks()
+            processed, punctuated = (0, 0) if self._paused else self._work()
+            committed = self._commit_if_due()
+            since_poll_ms = self._clock.monotonic_ms() - polled_ms
+            if not self._pace.goes_on(
+                processed=processed, punctuated=punctuated, committed=committed, since_poll_ms=since_poll_ms
+            ):
+                break
+            if self.inbox.serve():
+                break
+
+    def _poll(self) -> list[RawRecord]:
+        parts = self._parts
+        if self._shutdown.is_set() or self._state is ThreadState.PARTITIONS_REVOKED:
+            timeout_ms = 0
+        elif parts.rebalance.in_progress or not parts.table.all_ready():
+            timeout_ms = min(_BUSY_POLL_MS, self._settings.poll_ms)
+        else:
+            timeout_ms = self._settings.poll_ms
+        try:
+            return parts.consumer.poll(self._settings.max_poll_records, timeout_ms)
+        except OffsetOutOfRange as error:
+            for partition in error.partitions:
+                position = parts.start_positions.after_reset(partition)
+                _log.warning("offset of %s is gone from the broker; starting at %s", partition, _words(position))
+                parts.consumer.seek(partition, position)
+            return []
+
+    def _distribute(self, records: Sequence[RawRecord]) -> None:
+        """Give each task its records; a run of records of one partition is handed over at once."""
+        owners = {partition: task for task in self._parts.table.running() for partition in task.input_partitions}
+        batches: dict[tuple[str, int], list[RawRecord]] = {}
+        topic, number = "", -1
+        batch: list[RawRecord] = []
+        for record in records:
+            record_topic, record_number = record.topic(), record.partition()
+            if record_number != number or record_topic != topic:
+                topic, number = record_topic, record_number
+                batch = batches.setdefault((topic, number), [])
+            batch.append(record)
+        full: list[TopicPartition] = []
+        for key, batch in batches.items():
+            partition = TopicPartition(*key)
+            task = owners.get(partition)
+            if task is None:
+                continue  # revoked between the fetch and now: its next owner reads it again
+            task.add_records(partition, batch)
+            full += task.partitions_to_pause()
+        if full:
+            self._parts.consumer.pause(full)
+
+    def _work(self) -> tuple[int, int]:
+        """Process up to n records of each task, punctuate; how many records and punctuations."""
+        processed = punctuated = 0
+        resumed: list[TopicPartition] = []
+        tasks = self._parts.table.running()
+        n = self._pace.n
+        for task in tasks:
+            processed += task.process(n)
+            resumed += task.partitions_to_resume()
+        for task in tasks:
+            punctuated += task.punctuate()
+        if resumed:
+            self._parts.consumer.resume(resumed)
+        self.processed_records += processed
+        return processed, punctuated
+
+    # -- tasks on their way to running -----------------------------------------------------------------------
+
+    def _advance_tasks(self) -> None:
+        table = self._parts.table
+        if table.all_ready():
+            table.raise_failed()
+            if self._state is ThreadState.PARTITIONS_ASSIGNED and not self._parts.rebalance.in_progress:
+                self._go(ThreadState.RUNNING)
+            return
+        table.initialize_pending()
+        table.raise_failed()
+        restored = table.take_restored()
+        if restored:
+            self._start_restored(restored)
+
+    def _start_restored(self, restored: Sequence[ActiveTask]) -> None:
+        partitions = {partition for task in restored for partition in task.input_partitions}
+        try:
+            committed = self._parts.membership.committed(partitions, timeout_ms=_FETCH_TIMEOUT_MS)
+        except BrokerUnavailable as error:
+            for task in restored:
+                self._check_start_timeout(task, error)
+                self._parts.table.put_back(task)
+            return
+        positions: dict[TopicPartition, int] = {}
+        for task in restored:
+            self._starting_since_ms.pop(task.id, None)
+            for partition in task.input_partitions:
+                offset = committed.get(partition)
+                positions[partition] = (
+                    offset.offset if offset is not None else self._parts.start_positions.after_reset(partition)
+                )
+            self._parts.table.start(task, committed)
+        self._read(positions)
+
+    def _check_start_timeout(self, task: ActiveTask, error: BrokerUnavailable) -> None:
+        now = self._clock.monotonic_ms()
+        waited_ms = now - self._starting_since_ms.setdefault(task.id, now)
+        if waited_ms > self._settings.task_timeout_ms:
+            raise TimeoutExceeded(
+                f"committed offsets of task {task.id} could not be read for {waited_ms} ms "
+                f"(task.timeout.ms is {self._settings.task_timeout_ms}): {error}",
+                task_id=task.id,
+            ) from error
+        _log.warning("committed offsets of task %s not read yet: %s; trying again", task.id, error)
+
+    def _read(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
+        """Let the consumer read exactly the partitions of running tasks, new ones from ``positions``."""
+        new = positions or {}
+        self._parts.consumer.assign(
+            {
+                partition: new.get(partition)
+                for task in self._parts.table.running()
+                for partition in task.input_partitions
+            }
+        )
+
+    # -- commits ---------------------------------------------------------------------------------------------
+
+    def _commit_if_due(self) -> int:
+        """Commit by interval or on request; how many tasks, -1 while a rebalance forbids it."""
+        if self._parts.rebalance.in_progress:
+            return -1
+        now = self._clock.monotonic_ms()
+        running = self._parts.table.running()
+        due = now - self._last_commit_ms > self._settings.commit_interval_ms
+        if not due and not any(task.commit_requested for task in running):
+            return 0
+        committed = self._committer.commit(running)
+        self.commits += committed > 0
+        if due and committed >= 0:
+            self._last_commit_ms = self._clock.monotonic_ms()
+            self._purge_repartition_topics(running)
+        return max(committed, 0)
+
+    def _purge_repartition_topics(self, tasks: Sequence[ActiveTask]) -> None:
+        now = self._clock.monotonic_ms()
+        if now - self._last_purge_ms <= self._settings.repartition_purge_interval_ms:
+            return
+        self._last_purge_ms = now
+        offsets = {
+            partition: offset
+            for task in tasks
+            for partition, offset in task.committed_positions().items()
+            if partition.topic in self._parts.repartition_topics
+        }
+        if offsets:
+            self._parts.admin.delete_records(offsets)
+
+    # -- rebalance: called through the inbox, on this thread ---------------------------------------------------
+
+    def prepare_revocation(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Stop the tasks concerned, flush what they made; the offsets to commit."""
+        if partitions:
+            self._go(ThreadState.PARTITIONS_REVOKED)
+        table = self._parts.table
+        revoked = table.affected_by(partitions)
+        others: list[ActiveTask] = []
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        try:
+            offsets = self._committer.prepare(revoked)
+            if offsets:  # one commit request for the thread: take the others along
+                others = [task for task in table.running() if task not in revoked and task.commit_needed]
+                offsets.update(self._committer.prepare(others))
+        except Exception as error:
+            self._deferred.append(error)
+            offsets = {}
+        self._revoking = (revoked, others)
+        return offsets
+
+    def finish_revocation(self, error: Exception | None) -> None:
+        """The offsets are committed (or not): checkpoint, suspend, stop reading."""
+        revoked, others = self._revoking
+        self._revoking = ([], [])
+        try:
+            if error is None:
+                self._committer.finish(revoked, enforce_checkpoint=True)
+                self._committer.finish(others, enforce_checkpoint=False)
+            else:
+                _log.warning("%s: offsets of revoked partitions not committed: %s", self.name, error)
+                if isinstance(error, TaskMigrated):
+                    self._deferred.append(error)
+            if error is None:
+                for task in revoked:
+                    task.suspend()
+            else:
+                self._parts.table.give_up(revoked)
+        except Exception as failure:
+            self._deferred.append(failure)
+        self._read()
+
+    def lose_partitions(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Membership was lost: drop every active without committing."""
+        self._lose_everything()
+
+    def complete_rebalance(self, tasks: tuple[Mapping[TaskId, Partitions], Mapping[TaskId, Partitions]] | None) -> None:
+        """End of a rebalance: make ``tasks`` (active, standby) the tasks of this thread; None keeps them."""
+        try:
+            if tasks is not None:
+                self._parts.table.assign(*tasks)
+        except Exception as error:
+            self._deferred.append(error)
+        self._read()
+        self._go(ThreadState.PARTITIONS_ASSIGNED)
+
+    # -- trouble ---------------------------------------------------------------------------------------------
+
+    def _raise_deferred(self) -> None:
+        """Errors met while serving the membership thread surface here, the most serious first."""
+        if self._deferred:
+            errors, self._deferred = self._deferred, []
+            errors.sort(key=lambda error: isinstance(error, TaskMigrated | TaskCorrupted))
+            raise errors[0]
+
+    def _lose_everything(self) -> None:
+        self._parts.table.lose_actives()
+        self._read()
+
+    def _revive(self, error: TaskCorrupted) -> None:
+        """Start corrupted tasks over; commit the healthy ones first."""
+        _log.warning("%s: %s; restoring", self.name, error)
+        corrupted = dict(error.tasks)
+        if not self._parts.rebalance.in_progress:
+            healthy = [task for task in self._parts.table.running() if task.id not in corrupted]
+            try:
+                self._committer.commit(healthy)
+            except TaskCorrupted as more:
+                corrupted.update(more.tasks)
+        self._parts.table.revive(corrupted)
+        self._read()
+        if self._state is ThreadState.RUNNING:
+            self._go(ThreadState.PARTITIONS_ASSIGNED)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failed = True
+        self._leave_group = True  # so that its tasks move at once
+        cause = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+        _log.error("%s failed: %s", self.name, cause, exc_info=cause)
+        try:
+            self._on_error(self, cause)
+        except Exception:
+            _log.exception("the uncaught-exception handler itself failed")
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def _await_rebalance(self) -> bool:
+        """Let a rebalance in progress end, so that offsets can be committed."""
+        rebalance = self._parts.rebalance
+        limit = self._clock.monotonic_ms() + _REBALANCE_GRACE_MS
+        while rebalance.in_progress and self._clock.monotonic_ms() < limit and not self._out_of_time():
+            self.inbox.serve()
+            self._clock.sleep_ms(_BUSY_POLL_MS)
+        self._raise_deferred()
+        return True
+
+    def _out_of_time(self) -> bool:
+        deadline = self._shutdown_deadline_ms
+        return self._shutdown.is_set() and deadline is not None and self._clock.monotonic_ms() >= deadline
+
+    def _close(self, *, clean: bool) -> None:
+        self._go(ThreadState.PENDING_SHUTDOWN)
+        if hasattr(self, "_parts"):
+            parts = self._parts
+            parts.rebalance.close()
+            self.inbox.close()
+            parts.updater.close()
+            if clean:
+                clean = self._final_commit()
+            for error in parts.table.close_all(clean=clean):
+                _log.warning("%s: %s", self.name, error)
+            self._quietly("consumer", parts.consumer.close)
+            self._quietly("producer", parts.producer.close)
+            self._quietly(
+                "membership",
+                lambda: parts.membership.leave_and_close(
+                    leave_group=self._leave_group, timeout_ms=self._time_left_ms()
+                ),
+            )
+        self._go(ThreadState.DEAD)
+        self._on_end(self)
+
+    def _final_commit(self) -> bool:
+        running = self._parts.table.running()
+        try:
+            needing = [task for task in running if task.commit_needed]
+            offsets = self._committer.prepare(needing)
+            if offsets:
+                self._parts.membership.commit(offsets, timeout_ms=self._time_left_ms())
+            self._committer.finish(running, enforce_checkpoint=True)
+        except Exception as error:
+            _log.warning("%s: last commit failed (%s); its records will be processed again", self.name, error)
+            return False
+        return True
+
+    def _time_left_ms(self) -> int:
+        if self._shutdown_deadline_ms is None:
+            return _FETCH_TIMEOUT_MS
+        return max(0, self._shutdown_deadline_ms - self._clock.monotonic_ms())
+
+    def _quietly(self, what: str, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except Exception as error:
+            _log.warning("%s: closing the %s failed: %s", self.name, what, error)
+
+    def _go(self, new: ThreadState) -> None:
+        if self._state is not new and thread_may_go(self._state, new):
+            self._state = new
+            self._on_state(self, new)
+
+
+def _words(position: int) -> str:
+    return "the beginning" if position == -2 else "the end"

@@ -1,0 +1,295 @@
+"""All tasks of one stream thread, wherever they are, and the moves between those places (Kafka's ``TaskManager``).
+
+    created -> pending -> state updater -> running
+                          (standbys stay in the updater for good)
+
+* *pending*: exists, but has no open stores yet, perhaps because another thread still holds its directory;
+* *updater*: a restoring active or a standby; touched by the updater's thread only (see restore.py);
+* *running*: an active processed by this thread; a *suspended* active waits here for the next assignment.
+
+Everything here runs on the stream thread, except for what is marked thread-safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import LockError, TaskCorrupted, TaskMigrated
+from streams_py.ports import Clock, OffsetAndMetadata
+from streams_py.runtime.active_task import ActiveTask
+from streams_py.runtime.restore import StateUpdater
+from streams_py.runtime.standby_task import StandbyTask
+from streams_py.runtime.task import TaskPhase
+
+__all__ = ["Partitions", "StreamTask", "TaskFactory", "TaskTable"]
+
+_log = logging.getLogger(__name__)
+
+_LOCK_BACKOFF_MS, _LOCK_BACKOFF_MAX_MS = 1_000, 10_000
+
+StreamTask: TypeAlias = "ActiveTask | StandbyTask"
+Partitions: TypeAlias = frozenset[TopicPartition]
+
+
+class TaskFactory(Protocol):
+    """Makes the tasks of one thread."""
+
+    def active(self, task_id: TaskId, partitions: Partitions) -> ActiveTask:
+        """A new active task, state CREATED."""
+
+    def standby(self, task_id: TaskId, partitions: Partitions) -> StandbyTask | None:
+        """A new standby task, or None when the task has no logged store and so nothing to keep."""
+
+    def recycled(self, task: StreamTask, partitions: Partitions) -> StreamTask:
+        """A task of the other kind that takes over the open stores of a suspended, committed one."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    task: StreamTask
+    not_before_ms: int = 0
+    backoff_ms: int = _LOCK_BACKOFF_MS
+
+
+class TaskTable:
+    """The tasks of one stream thread."""
+
+    def __init__(self, factory: TaskFactory, updater: StateUpdater, clock: Clock) -> None:
+        self._factory = factory
+        self._updater = updater
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._pending: dict[TaskId, _Pending] = {}
+        self._active: dict[TaskId, ActiveTask] = {}
+        self._reset_to_committed: set[TaskId] = set()
+
+    # -- views ----------------------------------------
+
+    def all(self) -> list[StreamTask]:
+        """Every task, wherever it is. Thread-safe."""
+        with self._lock:
+            held: list[StreamTask] = [*self._active.values(), *(entry.task for entry in self._pending.values())]
+        return [*held, *(task for task in self._updater.tasks() if isinstance(task, ActiveTask | StandbyTask))]
+
+    def running(self) -> list[ActiveTask]:
+        """Actives that process records, in task order."""
+        return [task for _, task in sorted(self._active.items()) if task.state is TaskPhase.RUNNING]
+
+    def all_ready(self) -> bool:
+        """True when no task is pending and no active is restoring."""
+        return not self._pending and not self._updater.has_restoring_actives()
+
+    # -- a new assignment ----------------------------------------
+
+    def assign(self, active: Mapping[TaskId, Partitions], standby: Mapping[TaskId, Partitions]) -> None:
+        """Make these the tasks of this thread: keep, recycle, close and create (existing x wanted).
+
+        Raises the most serious error met on the way, before anything new is created: a fatal one, else TaskMigrated,
+        else one TaskCorrupted that names all corrupted tasks.
+        """
+        wanted_active, wanted_standby = dict(active), dict(standby)
+        errors: list[Exception] = []
+        with self._lock:
+            for task in self.all():
+                try:
+                    self._reconcile(task, wanted_active, wanted_standby)
+                except Exception as error:
+                    errors.append(error)
+                    wanted_active.pop(task.id, None)
+                    wanted_standby.pop(task.id, None)
+            _raise_worst(errors)
+            for task_id, partitions in sorted(wanted_active.items()):
+                self._pending[task_id] = _Pending(self._factory.active(task_id, partitions))
+            for task_id, partitions in sorted(wanted_standby.items()):
+                created = self._factory.standby(task_id, partitions)
+                if created is not None:
+                    self._pending[task_id] = _Pending(created)
+
+    def _reconcile(
+        self, task: StreamTask, wanted_active: dict[TaskId, Partitions], wanted_standby: dict[TaskId, Partitions]
+    ) -> None:
+        """One existing task against what is wanted; takes what it satisfies out of the wanted ones."""
+        same, other = (wanted_active, wanted_standby) if task.is_active else (wanted_standby, wanted_active)
+        partitions = same.pop(task.id, None)
+        if partitions is not None:
+            self._keep(task, partitions)
+            return
+        partitions = other.pop(task.id, None)
+        if partitions is not None:
+            self._recycle(task, partitions)
+        else:
+            self._close(task)
+
+    def _keep(self, task: StreamTask, partitions: Partitions) -> None:
+        suspended = task.id in self._active and task.state is TaskPhase.SUSPENDED
+        if task.input_partitions != partitions:
+            in_updater = task.id not in self._active and self._updater.remove(task.id) is not None
+            task.update_input_partitions(partitions)
+            if in_updater:
+                self._updater.add(task)
+        if suspended and isinstance(task, ActiveTask):
+            del self._active[task.id]
+            task.resume()
+            self._updater.add(task)
+
+    def _take_out(self, task: StreamTask) -> None:
+        self._pending.pop(task.id, None)
+        self._active.pop(task.id, None)
+        self._updater.remove(task.id)
+
+    def _recycle(self, task: StreamTask, partitions: Partitions) -> None:
+        self._take_out(task)
+        if task.state is TaskPhase.CREATED:
+            task.suspend()
+            task.close_clean()
+            new: StreamTask | None
+            new = (
+                self._factory.standby(task.id, partitions)
+                if task.is_active
+                else self._factory.active(task.id, partitions)
+            )
+        else:
+            if not self._suspend_for_recycling(task):
+                task.close_dirty()
+                raise TaskMigrated(f"task {task.id} still had uncommitted records when it was taken away")
+            new = self._factory.recycled(task, partitions)
+        if new is not None:
+            self._pending[new.id] = _Pending(new)
+
+    def _suspend_for_recycling(self, task: StreamTask) -> bool:
+        """Suspend; False when there is something uncommitted, so that its stores cannot be handed on."""
+        if isinstance(task, ActiveTask) and task.state is TaskPhase.RUNNING and task.commit_needed:
+            return False
+        task.suspend()
+        return True
+
+    def _close(self, task: StreamTask) -> None:
+        self._take_out(task)
+        try:
+            task.suspend()
+            task.close_clean()
+        except Exception:
+            _log.exception("closing task %s failed; its local state is given up", task.id)
+            task.close_dirty()
+            raise
+
+    # -- from pending to running ----------------------------------------
+
+    def initialize_pending(self) -> None:
+        """Open the stores of pending tasks whose directory is free, and hand them to the updater."""
+        now = self._clock.monotonic_ms()
+        for task_id, entry in sorted(self._pending.items()):
+            if entry.not_before_ms > now:
+                continue
+            try:
+                entry.task.initialize()
+            except LockError as error:
+                entry.not_before_ms = now + round(entry.backoff_ms * random.uniform(0.5, 1.5))
+                entry.backoff_ms = min(2 * entry.backoff_ms, _LOCK_BACKOFF_MAX_MS)
+                _log.info("task %s waits for its directory: %s", task_id, error)
+                continue
+            with self._lock:
+                del self._pending[task_id]
+                self._updater.add(entry.task)
+
+    def take_restored(self) -> list[ActiveTask]:
+        """Actives whose stores are complete; each must be given to :meth:`start`."""
+        return [task for task in self._updater.drain_restored() if isinstance(task, ActiveTask)]
+
+    def raise_failed(self) -> None:
+        """Raise what went wrong in the updater: TaskCorrupted for all corrupted tasks, or the first other error.
+
+        The failed tasks are kept here, suspended, so that they can be closed or revived.
+        """
+        errors: list[Exception] = []
+        for task, error in self._updater.drain_failed():
+            if isinstance(task, ActiveTask | StandbyTask):
+                with self._lock:
+                    self._pending[task.id] = _Pending(task, not_before_ms=1 << 62)
+            errors.append(error)
+        _raise_worst(errors)
+
+    def start(self, task: ActiveTask, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """Bind and run a restored active."""
+        task.complete_restoration(committed)
+        with self._lock:
+            self._active[task.id] = task
+
+    def put_back(self, task: ActiveTask) -> None:
+        """A restored active could not be started yet: offer it again later."""
+        self._updater.add(task)
+
+    # -- revocation, loss, corruption ----------------------------------------
+
+    def affected_by(self, revoked: Collection[TopicPartition]) -> list[ActiveTask]:
+        """Actives all of whose input partitions are revoked, running ones; those in the updater come here suspended."""
+        gone = frozenset(revoked)
+        for held in self._updater.tasks():
+            if isinstance(held, ActiveTask) and held.input_partitions <= gone and self._updater.remove(held.id):
+                held.suspend()
+                with self._lock:
+                    self._active[held.id] = held
+        return [task for task in self.running() if task.input_partitions <= gone]
+
+    def lose_actives(self) -> None:
+        """Membership is gone: close every active without committing; standbys stay."""
+        with self._lock:
+            self.give_up([task for task in self.all() if isinstance(task, ActiveTask)])
+
+    def give_up(self, tasks: Collection[ActiveTask]) -> None:
+        """Close these without committing; they are made anew if they are assigned again."""
+        with self._lock:
+            for task in tasks:
+                self._take_out(task)
+                self._close_dirty(task)
+
+    def _close_dirty(self, task: StreamTask) -> None:
+        try:
+            task.close_dirty()
+        except Exception:
+            _log.exception("closing task %s failed", task.id)
+
+    def revive(self, corrupted: Mapping[TaskId, Collection[TopicPartition]]) -> None:
+        """Close corrupted tasks dirty and start them over: their bad changelogs are restored from the beginning."""
+        with self._lock:
+            for task in self.all():
+                if task.id in corrupted:
+                    self._take_out(task)
+                    self._pending[task.id] = _Pending(task)
+                    task.revive(corrupted=frozenset(corrupted[task.id]))
+
+    def close_all(self, *, clean: bool) -> list[Exception]:
+        """Close everything; running actives must be committed before when ``clean``. The errors met."""
+        errors: list[Exception] = []
+        with self._lock:
+            for task in self.all():
+                if clean:
+                    try:
+                        self._close(task)
+                    except Exception as error:
+                        errors.append(error)
+                else:
+                    self._take_out(task)
+                    self._close_dirty(task)
+        return errors
+
+
+def _raise_worst(errors: list[Exception]) -> None:
+    fatal = [error for error in errors if not isinstance(error, TaskMigrated | TaskCorrupted)]
+    if fatal:
+        raise fatal[0]
+    for error in errors:
+        if isinstance(error, TaskMigrated):
+            raise error
+    corrupted: dict[TaskId, Collection[TopicPartition]] = {}
+    for error in errors:
+        if isinstance(error, TaskCorrupted):
+            corrupted.update(error.tasks)
+    if corrupted:
+        raise TaskCorrupted("; ".join(map(str, errors)), corrupted)

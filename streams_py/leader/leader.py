@@ -20,7 +20,7 @@ What ends how:
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias, TypeVar
 
@@ -28,7 +28,7 @@ from streams_protocol import EARLIEST_PROBEABLE_VERSION, DecodeError, ErrorCode
 from streams_protocol.types import ProcessId
 from streams_py.assignment.api import AssignmentError, GroupAssignment, GroupSubscription
 from streams_py.assignment.assignors.registry import assignor_name
-from streams_py.assignment.problem import AssignmentProblem, Placement
+from streams_py.assignment.problem import AssignmentProblem, Placement, RackOptimiser
 from streams_py.errors import (
     AssignorError,
     ConfigError,
@@ -41,6 +41,7 @@ from streams_py.leader.application_state import application_state
 from streams_py.leader.custom import read_assignment
 from streams_py.leader.decode import Group, decode_group
 from streams_py.leader.effects import (
+    DescribeTopics,
     Effect,
     FailAssign,
     FetchCommittedOffsets,
@@ -68,6 +69,7 @@ from streams_py.leader.internal_topics import TopicSetup
 from streams_py.leader.keep_previous import keep_previous
 from streams_py.leader.phases import Phase
 from streams_py.leader.probing import probing_deadlines
+from streams_py.leader.racks import rack_question
 from streams_py.leader.repartition import (
     missing_source_topics,
     partition_counts,
@@ -85,7 +87,7 @@ from streams_py.leader.state import (
     problem_of,
 )
 from streams_py.leader.tasks import TaskTable, changelog_specs, task_table
-from streams_py.ports import MemberAssignment, PartitionInfo, TopicSpec
+from streams_py.ports import AdminError, MemberAssignment, PartitionInfo, TopicSpec
 
 __all__ = ["GroupLeader"]
 
@@ -177,7 +179,7 @@ class GroupLeader:
             step = yield from self._gather(request, group)
             if uses_custom_assignor(settings):
                 return (yield from self._assign_custom(step))
-            return self._assign_internal(step)
+            return (yield from self._assign_internal(step))
         except MissingSourceTopicError as error:
             return self._publish_error(request, ErrorCode.INCOMPLETE_SOURCE_TOPIC_METADATA, error)
         except TaskAssignmentError as error:
@@ -268,8 +270,10 @@ class GroupLeader:
 
     # -- placing and publishing --------------------------------------------------------------------------------------
 
-    def _assign_internal(self, step: _Step) -> _Effects:
-        decision = decide(self._settings, step.problem, lags_known=step.ends.failed is None)
+    def _assign_internal(self, step: _Step) -> _Steps[_Effects]:
+        lags_known = step.ends.failed is None
+        racks = (yield from self._look_up_racks(step)) if lags_known else None
+        decision = decide(self._settings, replace(step.problem, racks=racks), lags_known=lags_known)
         for note in decision.notes:
             self._say(_WARNING, note.text)
         deadlines = {}
@@ -282,6 +286,22 @@ class GroupLeader:
             )
         assignments, stable = self._encode(step, decision.placements, deadlines, custom=False)
         return self._publish(step, assignments, stable=stable)
+
+    def _look_up_racks(self, step: _Step) -> _Steps[RackOptimiser | None]:
+        self._phase = Phase.RACKS
+        question, obstacle = rack_question(step.group, step.table, step.topics, self._settings.assignment)
+        optimiser: RackOptimiser | None = None
+        if question is not None:
+            described: Mapping[str, tuple[PartitionInfo, ...] | AdminError] = {}
+            if question.topics:
+                event = yield (DescribeTopics(question.topics),)
+                if not isinstance(event, TopicsDescribed):
+                    raise _unexpected(event, TopicsDescribed)
+                described = event.topics
+            optimiser, obstacle = question.answer(described)
+        if obstacle:
+            self._say(_WARNING, f"racks are not taken into account: {obstacle}")
+        return optimiser
 
     def _assign_custom(self, step: _Step) -> _Steps[_Effects]:
         """Ask the application's assignor; carry on without its answer when that cannot be used."""

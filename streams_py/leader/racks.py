@@ -1,0 +1,98 @@
+"""May the built-in assignors trade tasks by rack in this rebalance, and with which racks (KIP-925)?
+
+Only with a strategy configured, one rack per client, and a known rack for every partition that would be charged: inputs
+for actives, changelogs for standbys. Internal topics have no replicas in the leader's metadata, so they are described.
+Anything missing means "no", and the placement stays as it is without racks. Kafka Streams' ``RackAwareTaskAssignor``.
+
+Kafka says "no" as soon as one replica has no rack. Here such replicas are ignored as long as a partition has another
+one whose rack is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from streams_protocol.types import ProcessId, TaskId, TopicPartition
+from streams_py.assignment.configs import STRATEGY_NONE, AssignmentConfigs
+from streams_py.assignment.problem import RackOptimiser
+from streams_py.assignment.rack_optimisation import load_rack_optimiser_factory
+from streams_py.leader.decode import Group
+from streams_py.leader.tasks import TaskTable
+from streams_py.ports import AdminError, PartitionInfo
+
+__all__ = ["RackQuestion", "client_racks", "rack_question"]
+
+
+@dataclass(frozen=True, slots=True)
+class RackQuestion:
+    """What must be known before racks can be used. ``topics`` are to be described; there may be none."""
+
+    racks_of: Mapping[ProcessId, str]
+    topics: tuple[str, ...]
+    table: TaskTable
+    metadata: Mapping[str, Sequence[PartitionInfo]]
+    configs: AssignmentConfigs
+
+    def answer(
+        self, described: Mapping[str, tuple[PartitionInfo, ...] | AdminError]
+    ) -> tuple[RackOptimiser | None, str]:
+        """(optimiser, ""), or (None, why racks cannot be used)."""
+        known: dict[TopicPartition, frozenset[str]] = {}
+        for name, infos in self.metadata.items():
+            known |= {TopicPartition(name, info.partition): info.racks for info in infos}
+        for name in self.topics:
+            found = described.get(name)
+            if found is None or isinstance(found, AdminError):
+                return None, f"topic {name} cannot be described"
+            known |= {TopicPartition(name, info.partition): info.racks for info in found}
+        active: dict[TaskId, list[frozenset[str]]] = {}
+        standby: dict[TaskId, list[frozenset[str]]] = {}
+        for task, inputs in self.table.inputs.items():
+            active[task] = [known.get(tp, frozenset()) for tp in inputs]
+            standby[task] = [known.get(tp, frozenset()) for tp in _changelogs(self.table, task)]
+        charged = [*active.values(), *(standby.values() if self.configs.num_standby_replicas else ())]
+        if not all(racks for of_task in charged for racks in of_task):
+            return None, "the racks of some partitions are not known; set broker.rack on every broker"
+        factory = load_rack_optimiser_factory()
+        if factory is None:
+            return None, "this version comes without rack-aware assignment strategies"
+        optimiser = factory(
+            active_racks=active,
+            standby_racks=standby,
+            client_racks=self.racks_of,
+            strategy=self.configs.rack_aware_assignment_strategy,
+        )
+        return optimiser, ""
+
+
+def client_racks(group: Group) -> Mapping[ProcessId, str] | None:
+    """Rack of every client; None when a member has none, or two members of one client disagree."""
+    racks = {}
+    for process_id, client in group.clients.items():
+        named = set(client.racks.values())
+        rack = named.pop()
+        if named or not rack:
+            return None
+        racks[process_id] = rack
+    return racks
+
+
+def rack_question(
+    group: Group, table: TaskTable, metadata: Mapping[str, Sequence[PartitionInfo]], configs: AssignmentConfigs
+) -> tuple[RackQuestion | None, str]:
+    """(what has to be asked, ""), or (None, why racks cannot be used; empty when no strategy is configured)."""
+    if configs.rack_aware_assignment_strategy == STRATEGY_NONE:
+        return None, ""
+    racks_of = client_racks(group)
+    if racks_of is None:
+        return None, "every instance needs client.rack, the same one for all of its threads"
+    inputs = {tp.topic for tp in table.task_of}
+    wanted = {name for name in inputs if any(not info.replicas for info in metadata.get(name, ()))}
+    if configs.num_standby_replicas:
+        wanted |= {tp.topic for task in table.stateful for tp in _changelogs(table, task)}
+    return RackQuestion(racks_of, tuple(sorted(wanted)), table, metadata, configs), ""
+
+
+def _changelogs(table: TaskTable, task: TaskId) -> tuple[TopicPartition, ...]:
+    return (*table.changelogs.get(task, ()), *table.source_changelogs.get(task, ()))

@@ -1,0 +1,363 @@
+"""What happens to records that cannot be read, processed or written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py import serdes
+from streams_py.errors import (
+    BrokerUnavailable,
+    DeserializationError,
+    ProcessingError,
+    ProductionError,
+    SerializationError,
+    StreamsError,
+    TaskCorrupted,
+    TimeoutExceeded,
+    TopologyError,
+)
+from streams_py.runtime.handlers import (
+    Answer,
+    DeadLetterQueue,
+    ErrorContext,
+    FailedRecord,
+    Origin,
+    OutgoingRecord,
+    log_and_continue,
+)
+from streams_py.testing.memory_clients import MemoryProducer, MemoryRecord
+from streams_py.topology.nodes import Punctuation
+from streams_py.topology.processor import Processor, Record
+from streams_py.topology.topology import Topology
+from tests.unit.runtime.tasks.task_kit import Kit, record
+
+IN = TopicPartition("in", 0)
+
+
+class Forwarding(Processor[Any, Any, Any, Any]):
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record)
+
+
+class Picky(Processor[Any, Any, Any, Any]):
+    def process(self, record: Record[Any, Any]) -> None:
+        if record.value == "bad":
+            raise ValueError("cannot stand it")
+        self.context.forward(record)
+
+
+def chain(**sink: Any) -> Topology:
+    topology = Topology()
+    topology.add_source("source", "in")
+    topology.add_processor("outer", Forwarding, "source")
+    topology.add_processor("inner", Picky, "outer")
+    topology.add_sink("sink", "out", "inner", **sink)
+    return topology
+
+
+class Asked:
+    """A handler that remembers what it was asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.calls: list[tuple[ErrorContext, Any, Exception]] = []
+
+    def __call__(self, context: ErrorContext, record: Any, error: Exception) -> Answer:
+        self.calls.append((context, record, error))
+        return self.answer
+
+
+class TestReading:
+    @pytest.mark.parametrize("topics", [("in",), ("in", "b")])
+    def test_undecodable_record_is_an_error_that_names_everything(self, topics: tuple[str, ...]) -> None:
+        topology = Topology()
+        topology.add_source("source", topics, key=serdes.STRING, value=serdes.INT32)
+        kit = Kit(topology, inputs=topics, max_task_idle_ms=-1)
+        kit.add(record("x", offset=6))
+        with pytest.raises(DeserializationError) as caught:
+            kit.task.process(1)
+        text = str(caught.value)
+        for part in ("node source", "task 0_0", "in-0 at offset 6", "'int32'", "1 bytes (78)", "value of topic 'in'"):
+            assert part in text
+        assert kit.task.committable_offsets() == {}
+
+    def test_undecodable_key_is_named_as_the_key(self) -> None:
+        topology = Topology()
+        topology.add_source("source", "in", key=serdes.INT64, value=serdes.STRING)
+        kit = Kit(topology)
+        kit.add(record("x"))
+        with pytest.raises(DeserializationError, match="key of topic 'in': serde 'int64'"):
+            kit.task.process(1)
+
+    @pytest.mark.parametrize("topics", [("in",), ("in", "b")])
+    def test_undecodable_record_is_passed_over_when_the_handler_continues(self, topics: tuple[str, ...]) -> None:
+        topology = Topology()
+        topology.add_source("source", topics, key=serdes.STRING, value=serdes.JSON)
+        topology.add_sink("sink", "out", "source", value=serdes.JSON)
+        handler = Asked(Answer.CONTINUE)
+        kit = Kit(topology, inputs=topics, max_task_idle_ms=-1, deserialization_handler=handler)
+        kit.add(record("{", offset=0), record("[1]", offset=1), record("]", offset=2))
+        while kit.task.process(1):
+            pass
+        assert [value for _, value, _ in kit.sent("out")] == [b"[1]"]
+        assert kit.task.committable_offsets()[IN].offset == 3
+        assert kit.task.dropped_records == 2
+        context, raw, error = handler.calls[0]
+        assert (context.topic, context.partition, context.offset, context.node) == ("in", 0, 0, "source")
+        assert isinstance(raw, MemoryRecord)
+        assert isinstance(error, ValueError)
+
+    def test_undecodable_record_goes_to_the_dead_letter_topic(self) -> None:
+        topology = Topology()
+        topology.add_source("source", "in", value=serdes.INT32)
+        kit = Kit(topology, deserialization_handler=DeadLetterQueue("dead").handle)
+        kit.add(record("x", at=9, offset=3, headers=[("h", b"1")]))
+        kit.task.process(1)
+        (letter,) = kit.producer.sent
+        assert (letter.topic(), letter.key(), letter.value(), letter.timestamp()[1]) == ("dead", b"k", b"x", 9)
+        headers = dict(letter.headers() or ())
+        assert headers["h"] == b"1"
+        assert headers["__streams.errors.offset"] == b"3"
+
+
+class TestProcessing:
+    def test_error_of_a_processor_names_node_and_record(self) -> None:
+        kit = Kit(chain())
+        kit.add(record("bad", offset=5))
+        with pytest.raises(
+            ProcessingError, match="node inner, task 0_0, input record in-0 at offset 5.*cannot stand it"
+        ):
+            kit.task.process(1)
+
+    def test_innermost_node_reports_once(self) -> None:
+        handler = Asked(Answer.FAIL)
+        kit = Kit(chain(), processing_handler=handler)
+        kit.add(record("bad", at=8, headers=[("h", b"1")]))
+        with pytest.raises(ProcessingError):
+            kit.task.process(1)
+        ((context, failed, error),) = handler.calls
+        assert (context.node, context.task_id, context.timestamp_ms) == ("inner", TaskId(0, 0), 8)
+        assert failed == FailedRecord("k", "bad", 8, (("h", b"1"),)) or failed.headers == [("h", b"1")]
+        assert isinstance(error, ValueError)
+
+    def test_failed_record_is_not_consumed(self) -> None:
+        kit = Kit(chain())
+        kit.add(record("good", offset=0), record("bad", offset=1), record("good", offset=2))
+        with pytest.raises(ProcessingError):
+            kit.task.process(3)
+        assert kit.task.committable_offsets()[IN].offset == 1
+
+    def test_failed_record_is_dropped_when_the_handler_continues(self) -> None:
+        kit = Kit(chain(), processing_handler=log_and_continue)
+        kit.add(record("bad", offset=0), record("good", offset=1))
+        assert kit.task.process(2) == 2
+        assert kit.sent("out") == [(b"k", b"good", 0)]
+        assert kit.task.dropped_records == 1
+        assert kit.task.committable_offsets()[IN].offset == 2
+
+    def test_processing_handler_can_write_the_input_record_to_a_dead_letter_topic(self) -> None:
+        kit = Kit(chain(), processing_handler=DeadLetterQueue("dead").handle)
+        kit.add(record("bad"))
+        kit.task.process(1)
+        assert kit.sent("dead") == [(b"k", b"bad", 0)]
+
+    def test_handler_that_raises_ends_processing_whatever_it_would_answer(self) -> None:
+        def broken(context: ErrorContext, record: object, error: Exception) -> Answer:
+            raise RuntimeError("bug")
+
+        kit = Kit(chain(), processing_handler=broken)
+        kit.add(record("bad"))
+        with pytest.raises(StreamsError, match="itself raised RuntimeError"):
+            kit.task.process(1)
+
+    def test_punctuator_error_goes_to_the_handler_without_a_record(self) -> None:
+        class Ticking(Forwarding):
+            def init(self, context: Any) -> None:
+                super().init(context)
+                context.schedule(10, Punctuation.WALL_CLOCK_TIME, self.tick)
+
+            def tick(self, now_ms: int) -> None:
+                raise ValueError("tick")
+
+        topology = Topology()
+        topology.add_source("source", "in").add_processor("ticking", Ticking, "source")
+        handler = Asked(Answer.CONTINUE)
+        kit = Kit(topology, processing_handler=handler)
+        kit.clock.advance(10)
+        assert kit.task.punctuate() == 1
+        ((context, failed, _),) = handler.calls
+        assert failed is None
+        assert (context.topic, context.partition, context.offset, context.node) == (None, -1, -1, "ticking")
+        handler.answer = Answer.FAIL
+        kit.clock.advance(10)
+        with pytest.raises(ProcessingError, match="a punctuator failed in node ticking, task 0_0: ValueError: tick"):
+            kit.task.punctuate()
+
+    def test_unconnected_store_is_an_error_that_says_what_to_do(self) -> None:
+        class Nosy(Forwarding):
+            def init(self, context: Any) -> None:
+                context.get_state_store("secret")
+
+        topology = Topology()
+        topology.add_source("source", "in").add_processor("nosy", Nosy, "source")
+        with pytest.raises(
+            TopologyError, match=r"processor nosy is not connected to a store 'secret' \(connected: none\)"
+        ):
+            Kit(topology)
+
+
+class TestWriting:
+    def test_value_of_a_wrong_type_is_an_error_that_names_both_types(self) -> None:
+        handler = Asked(Answer.CONTINUE)
+        kit = Kit(chain(value=serdes.INT64), production_handler=handler)
+        kit.add(record("text", offset=2))
+        with pytest.raises(SerializationError) as caught:
+            kit.task.process(1)
+        text = str(caught.value)
+        for part in (
+            "the value of a record for topic out",
+            "node sink",
+            "in-0 at offset 2",
+            "serde int64",
+            "given str",
+        ):
+            assert part in text
+        assert handler.calls == []  # never the record's fault
+
+    @pytest.mark.parametrize(("key", "origin"), [("bad", Origin.KEY), ("k", Origin.VALUE)])
+    def test_unserializable_record_goes_to_the_production_handler(self, key: str, origin: Origin) -> None:
+        def refuse(text: str) -> bytes:
+            if text == "bad":
+                raise ValueError("bad text")
+            return text.encode()
+
+        odd = serdes.serde(serialize=refuse, deserialize=bytes.decode, name="odd")
+
+        class Renaming(Forwarding):
+            def process(self, record: Record[Any, Any]) -> None:
+                self.context.forward(record.with_value("bad" if key == "k" else "fine"))
+
+        topology = Topology()
+        topology.add_source("source", "in").add_processor("node", Renaming, "source")
+        topology.add_sink("sink", "out", "node", key=odd, value=odd)
+        handler = Asked(Answer.CONTINUE)
+        kit = Kit(topology, production_handler=handler)
+        kit.add(record("x", key=key, at=4))
+        assert kit.task.process(1) == 1
+        ((context, outgoing, _),) = handler.calls
+        assert (context.origin, context.node) == (origin, "sink")
+        assert isinstance(outgoing, OutgoingRecord)
+        assert (outgoing.topic, outgoing.key, outgoing.timestamp_ms) == ("out", key, 4)
+        assert kit.sent("out") == []
+        handler.answer = Answer.FAIL
+        kit.add(record("x", key=key, at=4, offset=1))
+        with pytest.raises(SerializationError, match=f"the {origin.value} of a record for topic out.*serde odd"):
+            kit.task.process(1)
+
+    def refusing(self, *, retriable: bool) -> MemoryProducer:
+        def refuse(record: MemoryRecord) -> ProductionError | None:
+            if record.value() == b"refused":
+                return ProductionError("too large", topic="out", partition=0, retriable=retriable)
+            return None
+
+        return MemoryProducer(refuse=refuse)
+
+    def test_refused_record_surfaces_at_the_next_send(self) -> None:
+        kit = Kit(chain(), producer=self.refusing(retriable=False))
+        kit.add(record("refused"))
+        kit.task.process(1)
+        kit.add(record("next", offset=1))
+        with pytest.raises(ProductionError, match="too large"):
+            kit.task.process(1)
+
+    def test_refused_record_is_dropped_when_the_handler_continues(self) -> None:
+        handler = Asked(Answer.CONTINUE)
+        kit = Kit(chain(), producer=self.refusing(retriable=False), production_handler=handler)
+        kit.add(record("refused"), record("next", offset=1))
+        assert kit.task.process(2) == 2
+        assert kit.sent("out") == [(b"k", b"next", 0)]
+        ((context, outgoing, error),) = handler.calls
+        assert context.origin is Origin.SEND
+        assert outgoing is None
+        assert isinstance(error, ProductionError)
+
+    def test_refused_record_rolls_all_tasks_of_the_producer_back_when_the_error_passes(self) -> None:
+        kit = Kit(chain(), producer=self.refusing(retriable=True))
+        kit.add(record("refused"), record("next", offset=1))
+        with pytest.raises(TaskCorrupted) as caught:
+            kit.task.process(2)
+        assert set(caught.value.tasks) == {TaskId(0, 0)}
+
+    def test_retry_of_a_final_error_fails(self) -> None:
+        kit = Kit(chain(), producer=self.refusing(retriable=False), production_handler=Asked(Answer.RETRY))
+        kit.add(record("refused"), record("next", offset=1))
+        with pytest.raises(ProductionError):
+            kit.task.process(2)
+
+
+class TestPartitioner:
+    def sent_to(self, chosen: Any, partitions: int = 3) -> list[int]:
+        topology = chain(partitioner=lambda topic, key, value, count: chosen)
+        kit = Kit(topology, producer=MemoryProducer({"out": partitions}))
+        kit.add(record("x", key="k"))
+        kit.task.process(1)
+        self.dropped = kit.task.dropped_records
+        return [sent.partition() for sent in kit.producer.sent]
+
+    @pytest.mark.parametrize(("chosen", "partitions"), [(2, [2]), (None, [2]), ([], []), ([0, 2], [0, 2])])
+    def test_partitioner_decides(self, chosen: Any, partitions: list[int]) -> None:
+        assert self.sent_to(chosen) == partitions
+        assert self.dropped == (not partitions)
+
+    @pytest.mark.parametrize("chosen", [3, -1, [0, 7]])
+    def test_partitioner_that_chooses_no_partition_of_the_topic_is_an_error(self, chosen: Any) -> None:
+        with pytest.raises(StreamsError, match="the partitioner of sink sink chose partition"):
+            self.sent_to(chosen)
+
+
+def test_topic_chooser_writes_to_several_topics() -> None:
+    topology = Topology()
+    topology.add_source("source", "in")
+    topology.add_sink("sink", lambda key, value, context: f"out-{value}-{context.offset}", "source")
+    kit = Kit(topology)
+    kit.add(record("a", offset=3), record("b", offset=4))
+    kit.task.process(2)
+    assert [sent.topic() for sent in kit.producer.sent] == ["out-a-3", "out-b-4"]
+
+
+class TestSilence:
+    class Silent(MemoryProducer):
+        silent = True
+
+        def partitions_for(self, topic: str) -> int:
+            if self.silent:
+                raise BrokerUnavailable("no answer from localhost:9092")
+            return 1
+
+    def test_record_is_tried_again_until_the_broker_answers(self) -> None:
+        producer = self.Silent()
+        kit = Kit(chain(partitioner=lambda *args: 0), producer=producer, task_timeout_ms=1_000)
+        kit.add(record("x"))
+        assert kit.task.process(1) == 0
+        kit.clock.advance(999)
+        assert kit.task.process(1) == 0
+        producer.silent = False
+        assert kit.task.process(1) == 1
+        assert kit.sent("out") == [(b"k", b"x", 0)]
+
+    def test_time_out_is_an_error_when_task_timeout_has_passed(self) -> None:
+        kit = Kit(chain(partitioner=lambda *args: 0), producer=self.Silent(), task_timeout_ms=1_000)
+        kit.add(record("x"))
+        kit.task.process(1)
+        kit.clock.advance(1_000)
+        with pytest.raises(TimeoutExceeded, match=r"task 0_0 .* 1000 ms \(task.timeout.ms is 1000\): no answer"):
+            kit.task.process(1)
+
+    def test_first_time_out_is_an_error_when_task_timeout_is_zero(self) -> None:
+        kit = Kit(chain(partitioner=lambda *args: 0), producer=self.Silent(), task_timeout_ms=0)
+        kit.add(record("x"))
+        with pytest.raises(TimeoutExceeded):
+            kit.task.process(1)

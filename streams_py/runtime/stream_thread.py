@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, TaskCorrupted, TaskMigrated, TimeoutExceeded
+from streams_py.member.assignment import Tasks
 from streams_py.ports import Admin, Clock, Membership, OffsetAndMetadata, RawRecord, RecordConsumer, RecordProducer
 from streams_py.runtime.active_task import ActiveTask
 from streams_py.runtime.committing import Committer
@@ -26,7 +27,7 @@ from streams_py.runtime.rebalance import Rebalance
 from streams_py.runtime.restore import StateUpdater
 from streams_py.runtime.start_positions import StartPositions
 from streams_py.runtime.states import ThreadState, thread_may_go
-from streams_py.runtime.task_table import Partitions, TaskTable
+from streams_py.runtime.task_table import TaskTable
 
 __all__ = ["LoopSettings", "StreamThread", "ThreadParts"]
 
@@ -65,6 +66,10 @@ class ThreadParts:
     repartition_topics: frozenset[str]
     admin: Admin
     """Shared by all threads of the client; not closed here."""
+    offset_sums: Callable[[], Mapping[TaskId, int]]
+    """What the subscription reports of this thread's tasks and of the task directories it can lock; thread-safe."""
+    release_locks: Callable[[], None]
+    """Gives back task directories that were locked for the report but are not this thread's."""
 
 
 class StreamThread:
@@ -409,15 +414,22 @@ class StreamThread:
         """Membership was lost: drop every active without committing."""
         self._lose_everything()
 
-    def complete_rebalance(self, tasks: tuple[Mapping[TaskId, Partitions], Mapping[TaskId, Partitions]] | None) -> None:
-        """End of a rebalance: make ``tasks`` (active, standby) the tasks of this thread; None keeps them."""
+    def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
+        """End of a rebalance: make ``tasks`` the tasks of this thread (None: keep them), or fail."""
         try:
             if tasks is not None:
-                self._parts.table.assign(*tasks)
+                self._parts.table.assign(tasks.active, tasks.standby)
         except Exception as error:
             self._deferred.append(error)
+        if failure is not None:
+            self._deferred.append(failure)
+        self._parts.release_locks()
         self._read()
         self._go(ThreadState.PARTITIONS_ASSIGNED)
+
+    def offset_sums(self) -> Mapping[TaskId, int]:
+        """What the subscription reports. Thread-safe."""
+        return self._parts.offset_sums()
 
     # -- trouble ---------------------------------------------------------------------------------------------
 

@@ -1,0 +1,125 @@
+"""The checkpoint file of a task: how far its stores contain their changelogs (Kafka Streams' OffsetCheckpoint).
+
+Text, one line per changelog partition::
+
+    0
+    2
+    app-counts-changelog 3 1207
+    app-names-changelog 3 -4
+
+Line 1 is the format version, line 2 the number of entries. An offset is that of the *last* record contained in the
+store, not of the next one; -4 says that nothing is known (an empty changelog, for example).
+
+The file appears whole or not at all: it is written beside, forced to disk, and renamed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import StateError
+
+__all__ = ["CHECKPOINT_FILE", "UNKNOWN_OFFSET", "delete_checkpoint", "read_checkpoint", "write_checkpoint"]
+
+CHECKPOINT_FILE: Final = ".checkpoint"
+
+UNKNOWN_OFFSET: Final = -4
+"""Stands in a file for "nothing known" (Kafka Streams' ``OFFSET_UNKNOWN``); counts 0 in offset sums."""
+
+_VERSION: Final = 0
+_SIZE_MAX: Final = 16 << 20
+"""No task has so many changelogs: a file beyond this is not ours to load into memory."""
+_ENTRY: Final = re.compile(r"(\S+) +(\d{1,10}) +(-?\d{1,19})")
+_OFFSET_MAX: Final = (1 << 63) - 1
+
+_logger = logging.getLogger(__name__)
+
+
+def read_checkpoint(task_directory: str) -> dict[TopicPartition, int]:
+    """The offsets in the directory's checkpoint file; empty when there is none.
+
+    Entries with another negative offset than -4 are skipped with a warning. ValueError when the file is malformed,
+    StateError when it cannot be read.
+    """
+    path = os.path.join(task_directory, CHECKPOINT_FILE)
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_SIZE_MAX + 1)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise StateError(f"cannot read {path}: {error}; check the permissions of the state directory") from error
+    if len(content) > _SIZE_MAX:
+        raise ValueError(f"{path} is larger than {_SIZE_MAX} bytes")
+    return _parse(content, path)
+
+
+def _parse(content: bytes, path: str) -> dict[TopicPartition, int]:
+    lines = content.decode("utf-8").split("\n")  # UnicodeDecodeError is a ValueError
+    if lines and not lines[-1]:
+        lines.pop()
+    if len(lines) < 2 or lines[0].strip() != str(_VERSION):
+        raise ValueError(f"{path}: the first line must be the version {_VERSION}")
+    count = lines[1].strip()
+    entries = lines[2:]
+    if not count.isascii() or not count.isdigit() or int(count) != len(entries):
+        raise ValueError(f"{path}: {count[:20]!r} entries announced, {len(entries)} found")
+    offsets: dict[TopicPartition, int] = {}
+    for number, line in enumerate(entries, start=3):
+        match = _ENTRY.fullmatch(line.strip())
+        if match is None or int(match[3]) > _OFFSET_MAX:
+            raise ValueError(f"{path}: line {number} is not 'topic partition offset'")
+        partition = TopicPartition(match[1], int(match[2]))
+        offset = int(match[3])
+        if offset < 0 and offset != UNKNOWN_OFFSET:
+            _logger.warning("%s: offset %d of %s makes no sense and is left out", path, offset, partition)
+            continue
+        offsets[partition] = offset
+    return offsets
+
+
+def write_checkpoint(task_directory: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace the directory's checkpoint file. Without entries it is deleted. OSError when that is not possible."""
+    if not offsets:
+        delete_checkpoint(task_directory)
+        return
+    lines = [str(_VERSION), str(len(offsets))]
+    for partition, offset in sorted(offsets.items()):
+        if offset < 0 and offset != UNKNOWN_OFFSET:
+            raise ValueError(f"offset {offset} of {partition} cannot stand in a checkpoint")
+        lines.append(f"{partition.topic} {partition.partition} {offset}")
+    path = os.path.join(task_directory, CHECKPOINT_FILE)
+    beside = path + ".tmp"
+    with open(beside, "wb", opener=_private) as file:
+        file.write(("\n".join(lines) + "\n").encode())
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    _force_directory(task_directory)
+
+
+def delete_checkpoint(task_directory: str) -> None:
+    """Remove the checkpoint file, if there is one."""
+    try:
+        os.unlink(os.path.join(task_directory, CHECKPOINT_FILE))
+    except FileNotFoundError:
+        return
+    _force_directory(task_directory)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o640)
+
+
+def _force_directory(path: str) -> None:
+    """Make the rename itself durable."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

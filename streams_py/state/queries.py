@@ -1,0 +1,116 @@
+"""Reading a store from outside: one read-only face over the local instances of a store, one per task.
+
+Answers to Kafka Streams' ``CompositeReadOnlyKeyValueStore`` and ``QueryableStoreTypes``. Readers run beside the stream
+thread and see what is in the record caches, that is, values that are not committed yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from itertools import chain
+from typing import Any, Generic, TypeVar
+
+from streams_py.errors import InvalidStateStoreError
+from streams_py.state.cached import CachedPlainStore
+from streams_py.state.key_value import PlainStore
+from streams_py.state.open import Store
+
+__all__ = ["QueryableStoreType", "ReadOnlyKeyValueStore"]
+
+K = TypeVar("K")
+S = TypeVar("S")
+
+
+class QueryableStoreType(Enum):
+    """How a store is to be read."""
+
+    KEY_VALUE = "key-value"
+    """Values; of a timestamped store, without their timestamps."""
+    TIMESTAMPED_KEY_VALUE = "timestamped key-value"
+    """``ValueAndTimestamp`` pairs; only timestamped stores."""
+
+
+class ReadOnlyKeyValueStore(Generic[K, S]):
+    """All local instances of a key-value store as one.
+
+    ``find`` gives the instances that may be read now, and raises InvalidStateStoreError when that is none of them or
+    when the tasks have moved since the store was asked for. It is asked at every call. Values are objects of the
+    reader: changing them changes nothing in the store.
+    """
+
+    def __init__(self, name: str, kind: QueryableStoreType, find: Callable[[], Sequence[Store]]) -> None:
+        self._name = name
+        self._kind = kind
+        self._find = find
+        self._instances()  # a wrong type is said now, not at the first read
+
+    def get(self, key: K) -> S | None:
+        """The value of ``key``, from the first instance that has it."""
+        for store in self._instances():
+            found = store.peek(key)
+            if found is not None:
+                return self._face(store)(found)
+        return None
+
+    def range(self, first: K | None, last: K | None) -> Iterator[tuple[K, S]]:
+        """Entries from ``first`` to ``last``, both included; sorted by key bytes within each partition."""
+        return self._each(lambda store: store.range(first, last))
+
+    def reverse_range(self, first: K | None, last: K | None) -> Iterator[tuple[K, S]]:
+        """As :meth:`range`, backwards."""
+        return self._each(lambda store: store.reverse_range(first, last))
+
+    def all(self) -> Iterator[tuple[K, S]]:
+        """Every entry; sorted by key bytes within each partition."""
+        return self._each(lambda store: store.all())
+
+    def reverse_all(self) -> Iterator[tuple[K, S]]:
+        """As :meth:`all`, backwards."""
+        return self._each(lambda store: store.reverse_all())
+
+    def prefix_scan(self, prefix: bytes) -> Iterator[tuple[K, S]]:
+        """Entries whose serialized key starts with ``prefix``."""
+        return self._each(lambda store: store.prefix_scan(prefix))
+
+    def approximate_num_entries(self) -> int:
+        """Sum over the instances."""
+        return sum(store.approximate_num_entries() for store in self._instances())
+
+    def _instances(self) -> Sequence[Store]:
+        stores = self._find()
+        if not stores:
+            raise InvalidStateStoreError(
+                f"store {self._name!r} is not available on this instance now: its tasks have moved, or are being restored"
+            )
+        if self._kind is QueryableStoreType.TIMESTAMPED_KEY_VALUE and any(map(_is_plain, stores)):
+            raise InvalidStateStoreError(
+                f"store {self._name!r} keeps no timestamps: ask for it as {QueryableStoreType.KEY_VALUE}"
+            )
+        return stores
+
+    def _each(self, entries: Callable[[Store], Iterator[tuple[Any, Any]]]) -> Iterator[tuple[K, S]]:
+        # Every scan is opened here, so that all partitions are seen as of the same moment, nearly.
+        return chain.from_iterable([_faced(entries(store), self._face(store)) for store in self._instances()])
+
+    def _face(self, store: Store) -> Callable[[Any], Any]:
+        """From what the store holds to what the reader asked for."""
+        if self._kind is QueryableStoreType.TIMESTAMPED_KEY_VALUE or _is_plain(store):
+            return _as_it_is
+        return _value_only
+
+
+def _faced(entries: Iterator[tuple[Any, Any]], face: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+    return ((key, face(stored)) for key, stored in entries)
+
+
+def _is_plain(store: Store) -> bool:
+    return isinstance(store, (PlainStore, CachedPlainStore))
+
+
+def _as_it_is(stored: Any) -> Any:
+    return stored
+
+
+def _value_only(stored: Any) -> Any:
+    return stored[0]

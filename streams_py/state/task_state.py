@@ -1,0 +1,318 @@
+"""The stores of one task: opening, restoring, checkpointing and closing them (Kafka Streams' ProcessorStateManager).
+
+For each changelog partition the last offset contained in its store is known or not. It is learnt from the checkpoint
+file when the task opens, moves on while records are restored, and is later replaced by what the producer got
+acknowledged. A store of which nothing is known is *emptied* before it is restored from the beginning: a compacted
+changelog may have lost the deletions that old files never saw. Stores in memory are never known at the start.
+
+One thread at a time uses this object; the stores may be read by others.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import InvalidStateStoreError, LockError, StateError, TaskCorrupted, UnknownStateStoreError
+from streams_py.ports import BEGINNING, RawRecord
+from streams_py.state.cache import RecordCache
+from streams_py.state.checkpoint import UNKNOWN_OFFSET, delete_checkpoint, read_checkpoint, write_checkpoint
+from streams_py.state.directory import StateDirectory
+from streams_py.state.key_value import ChangeLog
+from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.stores import StoreBuilder
+
+if TYPE_CHECKING:
+    from streams_py.state.rocksdb import TaskDatabase
+
+__all__ = ["TaskState"]
+
+_CHECKPOINT_EVERY_RECORDS = 10_000
+"""Without being enforced, a checkpoint is written when positions moved by more than this in sum (as in Kafka)."""
+
+_logger = logging.getLogger(__name__)
+
+
+class TaskState:
+    """Stores of one task, in the order in which their caches are to be flushed.
+
+    ``owner`` is the name of the stream thread, for the lock of the task's directory. Satisfies the runtime's
+    ``TaskStores``.
+    """
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        builders: Iterable[StoreBuilder],
+        *,
+        application_id: str,
+        directory: StateDirectory,
+        owner: str,
+        defaults: StoreDefaults | None = None,
+        cache: RecordCache | None = None,
+        exactly_once: bool = False,
+    ) -> None:
+        self.task_id = task_id
+        self._builders = {builder.name: builder for builder in builders}
+        self._application_id = application_id
+        self._directory = directory
+        self._owner = owner
+        self._defaults = defaults or StoreDefaults()
+        self._cache = cache
+        self._exactly_once = exactly_once
+        self._stores: dict[str, Store] = {}
+        self._database: TaskDatabase | None = None
+        self._is_open = False
+        self._store_by_changelog = {
+            TopicPartition(changelog_topic(builder, application_id), task_id.partition): builder.name
+            for builder in self._builders.values()
+            if builder.logging or builder.source_topic is not None
+        }
+        self._offsets: dict[TopicPartition, int] = {}
+        self._checkpointed: dict[TopicPartition, int] = {}
+
+    # -- what others ask ---------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """True between :meth:`open` and :meth:`close`."""
+        return self._is_open
+
+    @property
+    def changelog_partitions(self) -> frozenset[TopicPartition]:
+        """The changelog partitions of its stores."""
+        return frozenset(self._store_by_changelog)
+
+    @property
+    def source_changelogs(self) -> frozenset[TopicPartition]:
+        """Those changelogs that are source topics."""
+        return frozenset(
+            changelog for changelog, name in self._store_by_changelog.items() if self._builders[name].source_topic
+        )
+
+    @property
+    def changelog_offsets(self) -> Mapping[TopicPartition, int]:
+        """Offset of the last record contained in each store; a changelog of which nothing is known is missing."""
+        return dict(self._offsets)
+
+    def offset_sum(self) -> int:
+        """Records contained in all stores; what is unknown counts 0."""
+        return sum(offset + 1 for offset in self._offsets.values())
+
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        """The open stores by name."""
+        return dict(self._stores)
+
+    def store(self, name: str) -> Store:
+        """An open store. UnknownStateStoreError, or InvalidStateStoreError while the task's stores are closed."""
+        found = self._stores.get(name)
+        if found is not None:
+            return found
+        if name in self._builders:
+            raise InvalidStateStoreError(f"the stores of task {self.task_id} are not open", task_id=self.task_id)
+        known = ", ".join(sorted(self._builders)) or "none"
+        raise UnknownStateStoreError(f"task {self.task_id} has no store {name!r}; its stores: {known}")
+
+    def store_of(self, changelog: TopicPartition) -> str:
+        """Name of the store that a changelog partition belongs to."""
+        return self._store_by_changelog[changelog]
+
+    # -- opening and closing -----------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Lock the task, open its stores, load its checkpoint.
+
+        LockError when another thread has the task. Under exactly-once, TaskCorrupted when there are store files whose
+        checkpoint is missing: they may contain what was never committed.
+        """
+        if self._is_open:
+            return
+        if not self._directory.lock(self.task_id, self._owner):
+            holder = self._directory.owner_of(self.task_id)
+            raise LockError(f"task {self.task_id} is still held by {holder}", task_id=self.task_id)
+        try:
+            path = self._prepare()
+            known = {} if path is None else self._load_checkpoint(path)
+            self._open_stores(path)
+            self._start_from(known)
+        except BaseException:
+            self._close_stores()
+            self._directory.unlock(self.task_id, self._owner)
+            raise
+        self._is_open = True
+
+    def _prepare(self) -> str | None:
+        """The task's directory, when any store is persistent."""
+        if not self._directory.is_persistent:
+            return None
+        if not any(is_persistent(builder, self._defaults) for builder in self._builders.values()):
+            return None
+        return self._directory.prepare_task(self.task_id)
+
+    def _load_checkpoint(self, path: str) -> dict[TopicPartition, int]:
+        try:
+            known = read_checkpoint(path)
+        except ValueError as error:
+            _logger.warning("task %s is restored from the beginning: damaged checkpoint: %s", self.task_id, error)
+            known = {}
+        if self._exactly_once:
+            self._check_trust(path, known)
+            delete_checkpoint(path)  # a crash from here on must not leave one
+        return known
+
+    def _check_trust(self, path: str, known: Mapping[TopicPartition, int]) -> None:
+        missing = {changelog for changelog in self._persistent_changelogs() if changelog not in known}
+        if missing and os.path.isdir(os.path.join(path, "rocksdb")):
+            raise TaskCorrupted(
+                f"task {self.task_id} has store files but no checkpoint for {', '.join(map(str, sorted(missing)))}",
+                {self.task_id: missing},
+            )
+
+    def _persistent_changelogs(self) -> list[TopicPartition]:
+        return [
+            changelog
+            for changelog, name in self._store_by_changelog.items()
+            if is_persistent(self._builders[name], self._defaults)
+        ]
+
+    def _open_stores(self, path: str | None) -> None:
+        if path is not None:
+            from streams_py.state.rocksdb import TaskDatabase  # not loaded for topologies without persistent stores
+
+            on_disk = [name for name, builder in self._builders.items() if is_persistent(builder, self._defaults)]
+            self._database = TaskDatabase(path, on_disk)
+        nobody = RecordContext()
+        for name, builder in self._builders.items():
+            self._stores[name] = open_store(
+                builder,
+                application_id=self._application_id,
+                context=nobody,
+                defaults=self._defaults,
+                disk=None if self._database is None else self._database.store,
+                cache=self._cache,
+            )
+
+    def _start_from(self, known: Mapping[TopicPartition, int]) -> None:
+        self._offsets = {}
+        for changelog, name in self._store_by_changelog.items():
+            offset = known.get(changelog, UNKNOWN_OFFSET)
+            store = self._stores[name]
+            if not store.persistent:
+                continue
+            if offset == UNKNOWN_OFFSET:
+                store.clear()
+            else:
+                self._offsets[changelog] = offset
+        self._checkpointed = dict(self._offsets)
+
+    def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
+        """From now on stores log with this context through these writers; None: nobody writes (standby)."""
+        for name, store in self._stores.items():
+            builder = self._builders[name]
+            log = None
+            if changelog_writer is not None and builder.logging and builder.source_topic is None:
+                log = changelog_writer(changelog_topic(builder, self._application_id), self.task_id.partition)
+            store.rebind(log=log, context=record)
+
+    def close(self, *, wipe: bool = False) -> None:
+        """Close the stores and unlock; ``wipe``: delete everything of the task. Caches are not flushed.
+
+        Goes on after an error, and raises the first one at the end.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
+        errors = self._close_stores()
+        try:
+            if wipe and self._directory.is_persistent:
+                self._directory.wipe_task(self.task_id)
+        finally:
+            self._directory.unlock(self.task_id, self._owner)
+        if errors:
+            raise errors[0]
+
+    def _close_stores(self) -> list[StateError]:
+        errors: list[StateError] = []
+        closing: list[Callable[[], None]] = [store.close for store in self._stores.values()]
+        if self._database is not None:
+            closing.append(self._database.close)
+        for close in closing:
+            try:
+                close()
+            except Exception as error:
+                _logger.warning("task %s: closing its stores: %s", self.task_id, error)
+                errors.append(StateError(f"closing the stores of task {self.task_id}: {error}", task_id=self.task_id))
+        self._stores = {}
+        self._database = None
+        self._offsets = {}
+        return errors
+
+    # -- restoration -------------------------------------------------------------------------------------------
+
+    def restore_position(self, changelog: TopicPartition) -> int:
+        """Offset of the next record to restore, or BEGINNING."""
+        offset = self._offsets.get(changelog)
+        return BEGINNING if offset is None else offset + 1
+
+    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None:
+        """Apply records of a changelog, in offset order, past caches and logs."""
+        if not records:
+            return
+        store = self._stores[self._store_by_changelog[changelog]]
+        store.restore((record.key(), record.value(), record.timestamp()[1]) for record in records)
+        self._offsets[changelog] = records[-1].offset()
+
+    # -- committing --------------------------------------------------------------------------------------------
+
+    def flush_caches(self) -> None:
+        """Write and forward what the record caches hold. In the given order: flushing a store may fill a later one."""
+        for store in self._stores.values():
+            store.flush_cache()
+
+    def clear_caches(self) -> None:
+        """Forget what the caches hold."""
+        for store in self._stores.values():
+            store.clear_cache()
+
+    def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Newer last offsets of changelogs; those of other tasks are left out."""
+        for changelog, offset in offsets.items():
+            if changelog in self._store_by_changelog:
+                self._offsets[changelog] = offset
+
+    def checkpoint(self, *, enforce: bool, without: Collection[TopicPartition] = ()) -> None:
+        """Flush stores to disk and write the checkpoint file, if enforced or when positions moved far enough.
+
+        ``without``: changelogs whose stores cannot be trusted; they are restored from the beginning next time.
+        A file that cannot be written is only a warning: an older one means a longer restoration, nothing worse.
+        """
+        if not self._is_open or self._database is None:
+            return
+        if not enforce and self._moved() <= _CHECKPOINT_EVERY_RECORDS:
+            return
+        # The offsets first: what is written to the stores after this is not claimed.
+        offsets = {
+            changelog: self._offsets.get(changelog, UNKNOWN_OFFSET)
+            for changelog in self._persistent_changelogs()
+            if changelog not in without
+        }
+        self._database.flush()
+        try:
+            write_checkpoint(self._directory.task_path(self.task_id), offsets)
+        except OSError as error:
+            _logger.warning("task %s: cannot write its checkpoint, going on without: %s", self.task_id, error)
+            return
+        self._checkpointed = dict(self._offsets)
+
+    def delete_checkpoint(self) -> None:
+        """Delete the checkpoint file: before a suspended task goes on under exactly-once."""
+        if self._database is not None:
+            delete_checkpoint(self._directory.task_path(self.task_id))
+
+    def _moved(self) -> int:
+        return sum(abs(offset - self._checkpointed.get(changelog, 0)) for changelog, offset in self._offsets.items())

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 from streams_py.adapters.kafka_python.payloads import UserDataCheck
 
-__all__ = ["MemberOptions"]
+__all__ = ["MOCK_CLUSTER", "MemberOptions"]
+
+MOCK_CLUSTER: Final[Mapping[str, Any]] = {"api_version": (2, 3), "leader_answer_delay_ms": 120}
+"""Arguments of a KafkaPythonMembership whose broker is librdkafka's mock cluster.
+
+kafka-python cannot decode the mock's answer to newer ApiVersions requests, so the version is pinned; and the mock
+refuses followers that sync after the leader, so the leader is made slow.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import random
 import shutil
 import socket
 import subprocess
@@ -24,19 +25,21 @@ from streams_py.testing.broker.readiness import wait_until_ready
 
 __all__ = ["JvmBroker", "JvmCluster", "consecutive_ports", "free_ports"]
 
+_PORTS = (15_000, 32_000)
+"""Above the well-known ports, below those that Linux (32768) and macOS (49152) give to outgoing connections."""
+
 
 def free_ports(nodes: int) -> dict[int, Ports]:
-    """Ports that nobody listens on right now, for that many nodes."""
-    probes = []
-    try:
-        for _ in range(2 * nodes):
-            probe = socket.socket()
-            probes.append(probe)
-            probe.bind((HOST, 0))
-        numbers = [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Ports that nobody listens on right now, for that many nodes.
+
+    Not the ones an operating system gives out by itself: while a node is down, a client that tries to reach it would
+    sooner or later be given the very port it tries, connect to itself, and keep the node from coming back.
+    """
+    numbers: list[int] = []
+    while len(numbers) < 2 * nodes:
+        number = random.SystemRandom().randrange(*_PORTS)
+        if number not in numbers and _is_free(number):
+            numbers.append(number)
     return {i: Ports(numbers[2 * i - 2], numbers[2 * i - 1]) for i in range(1, nodes + 1)}
 
 
@@ -203,9 +206,15 @@ class JvmBroker:
 
 def _check_free(ports: Iterable[int]) -> None:
     for port in ports:
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError as error:
-                raise NoBroker(f"port {port} is taken ({error.strerror}); choose another --port") from None
+        if not _is_free(port):
+            raise NoBroker(f"port {port} is taken; choose another --port")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -82,7 +82,10 @@ class JvmNode:
         listing = subprocess.run(
             ["ps", "-ww", "-p", str(pid), "-o", "stat=,command="], capture_output=True, text=True, check=False
         ).stdout
-        return pid if str(self.settings_file) in listing and not listing.startswith("Z") else None
+        state, _, command = listing.partition(" ")
+        if state.startswith("Z"):  # no command line any more; with "l" some threads, and the ports, are still there
+            return pid if "l" in state else None
+        return pid if str(self.settings_file) in command else None
 
     def write_settings(self, all_ports: dict[int, Ports]) -> None:
         text = "".join(f"{key}={value}\n" for key, value in _settings(self, all_ports).items())

@@ -1,0 +1,422 @@
+"""The member's side of the group protocol (KIP-429) against scripted answers: order of callbacks, and what is lost."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import pytest
+from kafka import errors as kafka_errors
+from kafka.consumer.subscription_state import SubscriptionState
+from kafka.future import Future
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.consumer import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+from streams_protocol.consumer import Assignment, decode_subscription, encode_assignment
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.kafka_python.coordinator import PROTOCOL_NAME, StreamsCoordinator
+from streams_py.adapters.kafka_python.options import MemberOptions
+from streams_py.errors import BrokerUnavailable, TaskMigrated, TopologyError
+from streams_py.ports import OffsetAndMetadata
+
+T0, T1, T2 = (TopicPartition("t", i) for i in range(3))
+
+UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS = 25, 22, 27
+MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, INVALID_REQUEST = 79, 82, 30, 42
+
+
+class InlineInbox:
+    """Makes every call at once, on the same thread."""
+
+    async def call(self, function, *arguments):
+        return function(*arguments)
+
+    def wake(self):
+        pass
+
+
+class RecordingListener:
+    """Writes calls and requests into one list, so that their order shows."""
+
+    def __init__(self, story):
+        self.story = story
+        self.problems = {}
+        self.joins = 0
+
+    def _record(self, name, partitions=()):
+        self.story.append((name, tuple(partitions)))
+        if name in self.problems:
+            raise self.problems[name]
+
+    def subscription_user_data(self, topics):
+        self.joins += 1
+        return bytes([self.joins])
+
+    def assign(self, members):
+        raise AssertionError("this member is a follower")
+
+    def on_assignment(self, partitions, user_data, generation):
+        self._record("on_assignment", partitions)
+
+    def on_revoked(self, partitions):
+        self._record("on_revoked", partitions)
+        return {partition: OffsetAndMetadata(9, "m") for partition in partitions}
+
+    def on_revoked_committed(self, error):
+        self._record(f"committed {type(error).__name__ if error else 'well'}")
+
+    def on_lost(self, partitions):
+        self._record("on_lost", partitions)
+
+    def on_assigned(self, added):
+        self._record("on_assigned", added)
+
+
+class Member:
+    """A follower whose coordinator is a script."""
+
+    def __init__(self, *, cooperative=True, mock=False):
+        self.story = []
+        self.listener = RecordingListener(self.story)
+        self.joins = deque()
+        self.syncs = deque()
+        self.commit_error = 0
+        self.requests = []
+        self.client = KafkaNetClient(bootstrap_servers="127.0.0.1:1")
+        self.client.cluster.request_update = lambda: Future().success(None)
+        self.client._manager.send = self._send
+        self.coordinator = StreamsCoordinator(
+            self.client,
+            SubscriptionState("none"),
+            self.listener,
+            InlineInbox(),
+            MemberOptions(
+                cooperative=cooperative, leader_answer_delay_ms=100 if mock else 0, revocation_commit_timeout_ms=500
+            ),
+            group_id="g",
+            retry_backoff_ms=1,
+            enable_auto_commit=False,
+            api_version=(4, 0),
+        )
+        self.coordinator.coordinator_id = "coordinator-1"
+        self.coordinator.coordinator = lambda: self.coordinator.coordinator_id
+        self.coordinator.set_subscription({"t"}, None)
+
+    def _send(self, request, node_id=None, request_timeout_ms=None):
+        self.requests.append(request)
+        answer = Future()
+        match request:
+            case JoinGroupRequest():
+                self.story.append(
+                    ("JoinGroup", decode_subscription(dict(request.protocols)[PROTOCOL_NAME]).owned_partitions)
+                )
+                error, generation, member_id = self.joins.popleft()
+                return answer.success(
+                    JoinGroupResponse(
+                        version=9, throttle_time_ms=0, error_code=error, generation_id=generation,
+                        protocol_type="consumer", protocol_name=PROTOCOL_NAME, leader="somebody", skip_assignment=False,
+                        member_id=member_id, members=[],
+                    )
+                )  # fmt: skip
+            case SyncGroupRequest():
+                error, assignment = self.syncs.popleft()
+                return answer.success(
+                    SyncGroupResponse(
+                        version=5, throttle_time_ms=0, error_code=error, protocol_type="consumer",
+                        protocol_name=PROTOCOL_NAME, assignment=assignment,
+                    )
+                )  # fmt: skip
+            case OffsetCommitRequest():
+                self.story.append(("OffsetCommit", (request.generation_id_or_member_epoch,)))
+                return answer.success(OffsetCommitResponse(version=8, throttle_time_ms=0, topics=[
+                    ("t", [(partition.partition_index, self.commit_error) for partition in topic.partitions])
+                    for topic in request.topics
+                ]))  # fmt: skip
+            case HeartbeatRequest():
+                return answer.success(HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0))
+        raise AssertionError(f"not in the script: {request}")
+
+    def run(self, step, *arguments):
+        return self.client._net.run(step, *arguments)
+
+    def poll(self, timeout_ms=2000):
+        return self.run(self.coordinator.poll_async, timeout_ms)
+
+    def will_join(self, generation, *partitions, member_id="m"):
+        self.joins.append((0, generation, member_id))
+        self.syncs.append((0, encode_assignment(Assignment(tuple(partitions), b"tasks"))))
+
+    def joined(self, *partitions):
+        """Stable in generation 1 with these, and with an empty story."""
+        self.will_join(1, *partitions)
+        assert self.poll() is True
+        self.story.clear()
+        return self
+
+    def rejoin(self):
+        self.coordinator.request_rejoin_because("because")
+        return self.poll()
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def new(**options):
+        made.append(Member(**options))
+        return made[-1]
+
+    yield new
+    for member in made:
+        member.client.close()
+
+
+def test_first_join_assigns_without_revocation(make):
+    member = make()
+    member.will_join(1, T1, T0)
+    assert member.poll() is True
+    assert member.story == [("JoinGroup", ()), ("on_assignment", (T0, T1)), ("on_assigned", (T0, T1))]
+    assert member.coordinator.membership() == ("g", 1, "m", None)
+
+
+def test_revoked_is_committed_in_the_new_generation_before_everything_else(make):
+    member = make().joined(T0, T1)
+    member.will_join(2, T0, T2)
+    member.will_join(3, T0, T2)
+    assert member.rejoin() is True
+    assert member.story == [
+        ("JoinGroup", (T0, T1)),
+        ("on_revoked", (T1,)), ("OffsetCommit", (2,)), ("committed well", ()),
+        ("on_assignment", (T0, T2)), ("on_assigned", (T2,)),
+        ("JoinGroup", (T0, T2)),
+        ("on_assignment", (T0, T2)), ("on_assigned", ()),
+    ]  # fmt: skip
+
+
+def test_assigned_is_called_also_when_nothing_changed(make):
+    member = make().joined(T0)
+    member.will_join(2, T0)
+    member.rejoin()
+    assert member.story == [("JoinGroup", (T0,)), ("on_assignment", (T0,)), ("on_assigned", ())]
+
+
+def test_eager_member_revokes_all_before_joining_also_nothing(make):
+    member = make(cooperative=False)
+    member.will_join(1, T0)
+    member.poll()
+    assert member.story[:3] == [("JoinGroup", ()), ("on_assignment", (T0,)), ("on_assigned", (T0,))]
+    member.story.clear()
+    member.will_join(2)
+    member.rejoin()
+    assert member.story == [
+        ("on_revoked", (T0,)), ("OffsetCommit", (1,)), ("committed well", ()),
+        ("JoinGroup", ()), ("on_assignment", ()), ("on_assigned", ()),
+    ]  # fmt: skip
+    member.story.clear()
+    member.will_join(3)
+    member.rejoin()
+    assert member.story[0] == ("on_revoked", ())
+
+
+def test_only_unsubscribed_topics_are_revoked_before_joining(make):
+    member = make().joined(T0)
+    member.coordinator.set_subscription({"other"}, None)
+    member.will_join(2)
+    member.poll()
+    assert member.story[0] == ("on_revoked", (T0,))
+    assert ("JoinGroup", ()) in member.story
+
+
+@pytest.mark.parametrize(("error", "kept_id"), [(UNKNOWN_MEMBER_ID, ""), (ILLEGAL_GENERATION, "m")])
+def test_generation_lost_in_sync_means_lost_and_nothing_owned(make, error, kept_id):
+    member = make().joined(T0, T1)
+    member.joins.append((0, 2, "m"))
+    member.syncs.append((error, b""))
+    member.will_join(5, T0)
+    member.rejoin()
+    assert member.story == [
+        ("JoinGroup", (T0, T1)),
+        ("on_lost", (T0, T1)),
+        ("JoinGroup", ()), ("on_assignment", (T0,)), ("on_assigned", (T0,)),
+    ]  # fmt: skip
+    last = [request for request in member.requests if isinstance(request, JoinGroupRequest)][-1]
+    assert last.member_id == kept_id
+    assert decode_subscription(dict(last.protocols)[PROTOCOL_NAME]).generation_id is None
+
+
+def test_generation_lost_in_join_means_lost_too(make):
+    member = make().joined(T0)
+    member.joins.append((UNKNOWN_MEMBER_ID, -1, ""))
+    member.will_join(2, T0)
+    member.rejoin()
+    assert [name for name, _ in member.story] == ["JoinGroup", "on_lost", "JoinGroup", "on_assignment", "on_assigned"]
+
+
+def test_member_id_required_joins_again_at_once_with_new_user_data(make):
+    member = make()
+    member.joins.append((MEMBER_ID_REQUIRED, -1, "given"))
+    member.will_join(1, T0, member_id="given")
+    member.poll()
+    joins = [request for request in member.requests if isinstance(request, JoinGroupRequest)]
+    assert [join.member_id for join in joins] == ["", "given"]
+    sent = [decode_subscription(dict(join.protocols)[PROTOCOL_NAME]).user_data for join in joins]
+    assert sent == [b"\x01", b"\x02"]
+    assert [name for name, _ in member.story].count("on_lost") == 0
+
+
+def test_rebalance_in_sync_joins_again_with_unchanged_ownership(make):
+    member = make().joined(T0)
+    member.joins.append((0, 2, "m"))
+    member.syncs.append((REBALANCE_IN_PROGRESS, b""))
+    member.will_join(3, T0)
+    member.rejoin()
+    assert member.story == [
+        ("JoinGroup", (T0,)), ("JoinGroup", (T0,)), ("on_assignment", (T0,)), ("on_assigned", ()),
+    ]  # fmt: skip
+
+
+def test_assignment_of_an_unsubscribed_topic_changes_nothing_and_joins_again(make):
+    member = make().joined(T0)
+    member.will_join(2, T0, TopicPartition("strange", 0))
+    member.will_join(3, T0)
+    member.rejoin()
+    assert member.story == [
+        ("JoinGroup", (T0,)), ("JoinGroup", (T0,)), ("on_assignment", (T0,)), ("on_assigned", ()),
+    ]  # fmt: skip
+
+
+def test_first_problem_of_the_callbacks_is_raised_when_the_round_is_complete(make):
+    member = make().joined(T0)
+    member.listener.problems = {"on_revoked": TopologyError("first"), "on_assigned": TopologyError("second")}
+    member.will_join(2)
+    with pytest.raises(TopologyError, match="first"):
+        member.rejoin()
+    assert [name for name, _ in member.story] == ["JoinGroup", "on_revoked", "on_assignment", "on_assigned"]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"), [(UNKNOWN_MEMBER_ID, "TaskMigrated"), (REBALANCE_IN_PROGRESS, "BrokerUnavailable")]
+)
+def test_listener_is_told_when_the_revoked_offsets_could_not_be_committed(make, error, told):
+    member = make().joined(T0)
+    member.commit_error = error
+    member.will_join(2)
+    member.will_join(3)
+    member.rejoin()
+    assert (f"committed {told}", ()) in member.story
+
+
+def test_request_to_rejoin_is_remembered_when_it_comes_during_a_join(make):
+    member = make().joined(T0)
+    inner = member.listener.on_assignment
+
+    def ask_again(partitions, user_data, generation):
+        inner(partitions, user_data, generation)
+        if generation == 2:
+            member.coordinator.request_rejoin_because("once more")
+
+    member.listener.on_assignment = ask_again
+    member.will_join(2, T0)
+    member.will_join(3, T0)
+    member.rejoin()
+    joins = [request for request in member.requests if isinstance(request, JoinGroupRequest)]
+    assert [join.reason for join in joins] == [None, "because", "once more"]
+
+
+def test_reason_is_cut_to_what_kafka_allows(make):
+    member = make().joined(T0)
+    member.coordinator.request_rejoin_because("x" * 300)
+    member.will_join(2, T0)
+    member.poll()
+    assert len(member.requests[-2].reason) == 255
+
+
+def test_fatal_error_is_kept_when_nobody_waits_for_the_join(make):
+    member = make().joined(T0)
+    member.joins.append((GROUP_AUTHORIZATION_FAILED, -1, ""))
+    with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
+        member.run(member.coordinator._do_join_and_sync_async)
+    with pytest.raises(kafka_errors.GroupAuthorizationFailedError):
+        member.poll()
+
+
+def test_late_follower_joins_again_under_the_mock_cluster_only(make):
+    member = make(mock=True)
+    member.joins.append((0, 1, "m"))
+    member.syncs.append((INVALID_REQUEST, b""))
+    member.will_join(2, T0)
+    assert member.poll() is True
+    strict = make()
+    strict.joins.append((0, 1, "m"))
+    strict.syncs.append((INVALID_REQUEST, b""))
+    with pytest.raises(kafka_errors.InvalidRequestError):
+        strict.poll()
+
+
+def test_fenced_heartbeat_ends_the_membership(make):
+    member = make().joined(T0)
+    fenced = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=FENCED_INSTANCE_ID)
+    with pytest.raises(kafka_errors.FencedInstanceIdError):
+        member.coordinator._handle_heartbeat_response(fenced, 0.0)
+    with pytest.raises(kafka_errors.FencedInstanceIdError):
+        member.poll()
+
+
+def test_membership_is_none_when_heartbeats_are_silent_for_a_session(make):
+    member = make().joined(T0)
+    assert member.coordinator.membership() is not None
+    member.coordinator._joined_at -= 46
+    member.coordinator.heartbeat.last_receive -= 46
+    assert member.coordinator.membership() is None
+
+
+def test_membership_is_none_when_heartbeats_are_disabled(make):
+    member = make().joined(T0)
+    member.coordinator._heartbeat_enabled = False
+    assert member.coordinator.membership() is None
+
+
+def test_membership_is_none_when_the_generation_is_lost(make):
+    member = make().joined(T0)
+    member.coordinator.reset_generation()
+    assert member.coordinator.membership() is None
+
+
+def test_commit_is_for_owned_partitions_only(make):
+    member = make().joined(T0)
+    member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1)}, 1000)
+    with pytest.raises(TaskMigrated, match="t-1 not owned"):
+        member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(1)}, 1000)
+    assert len([request for request in member.requests if isinstance(request, OffsetCommitRequest)]) == 1
+
+
+def test_commit_is_refused_during_a_rebalance(make):
+    member = make().joined(T0)
+    member.coordinator.rejoining = True
+    with pytest.raises(BrokerUnavailable, match="rebalancing"):
+        member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1)}, 1000)
+
+
+def test_commit_raises_migrated_and_the_next_join_reports_the_loss(make):
+    member = make().joined(T0)
+    member.commit_error = UNKNOWN_MEMBER_ID
+    with pytest.raises(TaskMigrated):
+        member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1)}, 1000)
+    member.will_join(2, T0)
+    member.poll()
+    assert ("on_lost", (T0,)) in member.story
+
+
+def test_new_member_is_not_wanted_when_the_group_has_dropped_this_one_already(make):
+    member = make().joined(T0)
+    member.coordinator.reset_generation()
+    member.run(member.coordinator.rejoin_as_new_member_async, "m")
+    assert member.story == []

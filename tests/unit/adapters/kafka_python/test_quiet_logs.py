@@ -1,0 +1,64 @@
+"""Few log lines while a broker is away."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from streams_py.adapters.kafka_python import quiet_logs
+from streams_py.adapters.kafka_python.quiet_logs import Outage, limit_library_logs
+
+
+class FakeTime:
+    def __init__(self):
+        self.now = 1000.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    fake = FakeTime()
+    monkeypatch.setattr(quiet_logs, "time", fake)
+    return fake
+
+
+def test_library_warning_of_one_place_passes_once_in_half_a_minute(clock, caplog):
+    limit_library_logs()
+    limit_library_logs()
+    library = logging.getLogger("kafka.net.manager")
+    for second in range(61):
+        clock.now = 10_000.0 + second
+        library.warning("connection failed, attempt %d", second)
+    assert [record.args for record in caplog.records] == [(0,), (30,), (60,)]
+
+
+def test_library_info_always_passes(clock, caplog):
+    limit_library_logs()
+    with caplog.at_level(logging.INFO, "kafka.net.manager"):
+        for _ in range(3):
+            logging.getLogger("kafka.net.manager").info("connected")
+    assert len(caplog.records) == 3
+
+
+def test_outage_warns_at_growing_intervals_and_says_when_it_is_over(clock, caplog):
+    outage = Outage("group g at b:1")
+    start = clock.now
+    for tenth in range(3000):
+        clock.now = start + tenth / 10
+        outage.goes_on()
+    at = [record.args[1] for record in caplog.records]
+    assert at == pytest.approx([2, 6, 14, 30, 62, 122, 182, 242], abs=0.2)
+    outage.is_over()
+    assert caplog.messages[-1] == "group g at b:1: back after 300 s"
+
+
+def test_outage_says_nothing_when_it_was_short(clock, caplog):
+    outage = Outage("group g at b:1")
+    outage.goes_on()
+    clock.now += 1
+    outage.goes_on()
+    outage.is_over()
+    assert caplog.records == []

@@ -1,0 +1,75 @@
+"""Settings of nodes, on the JVM and in containers; their files; their processes."""
+
+from __future__ import annotations
+
+import os
+
+from streams_py.testing.broker import container
+from streams_py.testing.broker.container import container_settings
+from streams_py.testing.broker.jvm import JvmCluster, consecutive_ports, free_ports
+from streams_py.testing.broker.jvm_node import JvmNode, Ports
+
+
+def test_free_ports_are_all_different():
+    ports = free_ports(3)
+    assert list(ports) == [1, 2, 3]
+    assert len({number for both in ports.values() for number in (both.broker, both.controller)}) == 6
+
+
+def test_consecutive_ports_have_the_controllers_after_the_brokers():
+    assert consecutive_ports(3, 9000) == {1: Ports(9000, 9003), 2: Ports(9001, 9004), 3: Ports(9002, 9005)}
+
+
+def test_node_reads_its_ports_back_from_its_settings(tmp_path):
+    node = JvmNode(tmp_path, 2)
+    assert node.ports is None
+    node.write_settings(consecutive_ports(3, 9000))
+    assert node.ports == Ports(9001, 9004)
+    assert node.address == "127.0.0.1:9001"
+    assert JvmCluster(tmp_path).nodes == [node]
+
+
+def test_settings_of_three_nodes_survive_the_loss_of_one(tmp_path):
+    node = JvmNode(tmp_path, 1)
+    node.write_settings(consecutive_ports(3, 9000))
+    settings = dict(line.split("=", 1) for line in node.settings_file.read_text().splitlines())
+    assert settings["controller.quorum.voters"] == "1@127.0.0.1:9003,2@127.0.0.1:9004,3@127.0.0.1:9005"
+    for key in ("default", "offsets.topic", "transaction.state.log"):
+        assert settings[f"{key}.replication.factor"] == "3"
+    assert settings["min.insync.replicas"] == settings["transaction.state.log.min.isr"] == "2"
+    assert settings["auto.create.topics.enable"] == "false"
+    assert all("127.0.0.1" in listener for listener in settings["listeners"].split(","))
+
+
+def test_foreign_process_is_never_taken_for_a_node(tmp_path):
+    node = JvmNode(tmp_path, 1)
+    node.write_settings(free_ports(1))
+    (tmp_path / "node-1.pid").write_text(str(os.getpid()))
+    assert node.pid() is None
+    node.end(hard=True)  # must not end this very process
+    assert not (tmp_path / "node-1.pid").exists()
+
+
+def test_deleted_cluster_leaves_no_file(tmp_path):
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    node = JvmNode(folder, 1)
+    node.write_settings(free_ports(1))
+    node.data_folder.mkdir()
+    (folder / "cluster.id").write_text("c")
+    JvmCluster(folder).end(hard=False, delete=True)
+    assert not folder.exists()
+
+
+def test_container_talks_to_other_nodes_by_name_and_to_clients_on_loopback():
+    settings = container_settings(2, 3, 45678)
+    assert settings["advertised.listeners"] == "PLAINTEXT://127.0.0.1:45678,INTERNAL://kafka-2:19092"
+    assert settings["inter.broker.listener.name"] == "INTERNAL"
+    assert settings["controller.quorum.voters"] == "1@kafka-1:29093,2@kafka-2:29093,3@kafka-3:29093"
+    assert settings["default.replication.factor"] == 3
+
+
+def test_container_image_has_an_exact_version():
+    name, _, version = container.IMAGE.partition(":")
+    assert name == "apache/kafka"
+    assert version.replace(".", "").isdigit()

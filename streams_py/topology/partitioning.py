@@ -1,7 +1,7 @@
 """Which partition a key belongs to: Kafka's default rule, in plain Python.
 
-Two topics can only be joined when equal keys sit in equal partitions, whoever wrote them. The rule all Kafka clients for
-the JVM share is murmur2 of the *serialized* key, sign bit cleared, modulo the partition count (Kafka's
+Two topics can only be joined when equal keys sit in equal partitions, whoever wrote them. The rule all Kafka clients
+for the JVM share is murmur2 of the *serialized* key, sign bit cleared, modulo the partition count (Kafka's
 ``Utils.murmur2``, ``BuiltInPartitioner.partitionForKey``). Client libraries with another default (librdkafka: CRC32)
 have to be told.
 

@@ -1,0 +1,24 @@
+"""Records and administration on librdkafka (confluent-kafka), and the embedded cluster that comes with it.
+
+The names below are loaded at first use: the embedded cluster's server process lives in this package too, starts with
+the application, and needs none of them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streams_py.adapters.confluent.clients import ConfluentClients
+    from streams_py.adapters.confluent.embedded import EmbeddedCluster
+
+__all__ = ["ConfluentClients", "EmbeddedCluster"]
+
+_HOMES = {"ConfluentClients": "clients", "EmbeddedCluster": "embedded"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -98,7 +98,7 @@ class ConfluentAdmin:
         """End (or first) offsets, uncommitted transactions included."""
         if not partitions:
             return {}
-        spec: Any = (OffsetSpec.earliest if earliest else OffsetSpec.latest)()
+        spec: Any = OffsetSpec.earliest() if earliest else OffsetSpec.latest()  # type: ignore[no-untyped-call]  # stubs
         asked = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
         futures = self._request(
             "listing offsets",

@@ -1,0 +1,118 @@
+"""Makes the record clients of one application instance, named as Kafka Streams names them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from streams_py.adapters.confluent.admin import ConfluentAdmin
+from streams_py.adapters.confluent.consumer import ConfluentConsumer
+from streams_py.adapters.confluent.embedded import EmbeddedAdmin, EmbeddedCluster, embedded_name, refuse_unsupported
+from streams_py.adapters.confluent.producer import ConfluentProducer, EpochRecordSender
+from streams_py.adapters.confluent.settings import (
+    CONSUMER_PREFIXES,
+    GLOBAL_CONSUMER_PREFIXES,
+    RESTORE_CONSUMER_PREFIXES,
+    Settings,
+    admin_settings,
+    consumer_settings,
+    producer_settings,
+)
+from streams_py.adapters.security import parse_security
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError
+from streams_py.ports import Admin
+
+__all__ = ["ConfluentClients"]
+
+_MAX_BLOCK_MS: Final = 60_000
+_API_TIMEOUT_MS: Final = 60_000
+
+
+class ConfluentClients:
+    """Factory for consumers, producers and the admin client of ``config``. Thread-safe.
+
+    With ``bootstrap.servers=embedded`` it joins the embedded cluster and keeps it alive until :meth:`close`.
+    ``bootstrap`` is the address that every client connects to, the group membership included. Raises ConfigError for
+    settings that no client could use.
+    """
+
+    def __init__(self, config: StreamsConfig) -> None:
+        self._config = config
+        self.embedded: EmbeddedCluster | None = None
+        self.bootstrap = ",".join(config.bootstrap_servers)
+        name = embedded_name(self.bootstrap)
+        if name is not None:
+            refuse_unsupported(config)
+            self.embedded = EmbeddedCluster.join(name)
+            self.bootstrap = self.embedded.bootstrap
+
+    def main_consumer(self, thread_name: str) -> ConfluentConsumer:
+        """Reads the input of a stream thread's tasks."""
+        return self._consumer(f"{thread_name}-consumer", "main consumer", *CONSUMER_PREFIXES)
+
+    def restore_consumer(self, thread_name: str) -> ConfluentConsumer:
+        """Reads changelogs for the state updater of a stream thread."""
+        return self._consumer(f"{thread_name}-restore-consumer", "restore consumer", *RESTORE_CONSUMER_PREFIXES)
+
+    def global_consumer(self, client_id: str) -> ConfluentConsumer:
+        """Reads the topics of global stores."""
+        return self._consumer(f"{client_id}-global-consumer", "global consumer", *GLOBAL_CONSUMER_PREFIXES)
+
+    def producer(self, thread_name: str) -> ConfluentProducer:
+        """Writes for all tasks of a stream thread."""
+        client_id = f"{thread_name}-producer"
+        settings = producer_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
+        max_block_ms = self._number("max.block.ms", _MAX_BLOCK_MS, "producer.")
+        security = parse_security(self._config.client_settings("producer."))
+        embedded = self.embedded is not None
+
+        def epoch_sender() -> EpochRecordSender:
+            # kafka-python takes 0.2 s to load, and hardly any application needs it here.
+            from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
+
+            connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=embedded)
+            return KafkaPythonEpochSender(connection, timeout_ms=max_block_ms)
+
+        return ConfluentProducer(
+            self._quiet(settings), epoch_sender=epoch_sender, max_block_ms=max_block_ms, lists_all_topics=embedded
+        )
+
+    def admin(self) -> Admin:
+        """Administrative requests of this instance."""
+        client_id = f"{self._config.client_id or self._config.application_id}-admin"
+        settings = self._quiet(admin_settings(self._config, bootstrap=self.bootstrap, client_id=client_id))
+        timeout_ms = self._number("default.api.timeout.ms", _API_TIMEOUT_MS, "admin.")
+        if self.embedded is not None:
+            return EmbeddedAdmin(settings, self.embedded, timeout_ms=timeout_ms)
+        security = parse_security(self._config.client_settings("admin."))
+
+        def remove_member(group: str, instance_id: str) -> None:
+            from streams_py.adapters.librdkafka_gaps import kafka_python_connection, remove_static_member
+
+            connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=False)
+            remove_static_member(connection, group, instance_id)
+
+        return ConfluentAdmin(settings, timeout_ms=timeout_ms, remove_member=remove_member)
+
+    def close(self) -> None:
+        """Let go of the embedded cluster. Clients are closed by whoever asked for them."""
+        if self.embedded is not None:
+            self.embedded.close()
+
+    def _consumer(self, client_id: str, purpose: str, *prefixes: str) -> ConfluentConsumer:
+        settings = consumer_settings(self._config, *prefixes, bootstrap=self.bootstrap, client_id=client_id)
+        return ConfluentConsumer(self._quiet(settings), purpose=purpose)
+
+    def _quiet(self, settings: Settings) -> Settings:
+        # The mock cluster would be asked for telemetry subscriptions it does not have.
+        return {**settings, "enable.metrics.push": False} if self.embedded is not None else settings
+
+    def _number(self, key: str, default: int, *prefixes: str) -> int:
+        text = self._config.client_setting(key, *prefixes)
+        try:
+            number = default if text is None else int(text)
+        except ValueError:
+            number = -1
+        if number < 0:
+            raise ConfigError(f"{key} = {text!r} is not valid: expected a whole number of milliseconds", key=key)
+        return number

@@ -1,0 +1,330 @@
+"""The embedded default: ``bootstrap.servers=embedded`` needs no broker at all.
+
+One cluster (librdkafka's mock, see :mod:`streams_py.adapters.confluent.mock_library`) is shared by all processes of
+this user on this machine that ask for the same name: ``embedded`` or ``embedded://some-name``. The first one to come
+starts a small server process, see :mod:`streams_py.adapters.confluent.embedded_server`; it ends shortly after the last
+user is gone, and with it all data.
+
+It is for trying things out, for demonstrations and for tests. What it cannot do is refused by
+:func:`refuse_unsupported` with a sentence that says what to use instead: it has no transactions worth the name, no
+static members, no compaction, no security.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import select
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent import embedded_server as server
+from streams_py.adapters.confluent.admin import ConfluentAdmin
+from streams_py.adapters.confluent.failures import broker_away
+from streams_py.adapters.confluent.mock_library import TOPIC_ALREADY_EXISTS
+from streams_py.adapters.confluent.settings import Settings
+from streams_py.adapters.security import is_security_key
+from streams_py.config import StreamsConfig
+from streams_py.errors import BrokerUnavailable, ConfigError, StreamsError
+from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
+
+__all__ = [
+    "EMBEDDED_LEADER_DELAY_MS",
+    "EMBEDDED_MEMBERSHIP_DEFAULTS",
+    "EmbeddedAdmin",
+    "EmbeddedCluster",
+    "embedded_name",
+    "refuse_unsupported",
+]
+
+_log = logging.getLogger(__name__)
+
+EMBEDDED_MEMBERSHIP_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
+    # A rebalance of the mock waits for the session time-out minus 1 s.
+    {"session.timeout.ms": "1500", "heartbeat.interval.ms": "100"}
+)
+EMBEDDED_LEADER_DELAY_MS: Final = 100
+"""How long a leader waits before it answers under the mock: a group that is complete as soon as the leader's SyncGroup
+arrives refuses followers that sync later."""
+
+_START_TIMEOUT_S: Final = 20.0
+_REQUEST_TIMEOUT_S: Final = 10.0
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_SOCKET_PATH_BYTES_MAX: Final = 100  # the kernel's limit is 104 (macOS) or 108 (Linux), with a final NUL
+
+
+def embedded_name(bootstrap: str) -> str | None:
+    """The cluster's name in ``embedded`` (``default``) or ``embedded://name``; None for any other address."""
+    if bootstrap in ("embedded", "embedded://"):
+        return "default"
+    if not bootstrap.startswith("embedded"):
+        return None
+    name = bootstrap.removeprefix("embedded://")
+    if not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"bootstrap.servers = {bootstrap!r} is not valid: use embedded, or embedded://name with up to 32 letters, "
+            "digits, - and _",
+            key="bootstrap.servers",
+        )
+    return name
+
+
+def refuse_unsupported(config: StreamsConfig) -> None:
+    """Raise ConfigError for settings whose promise the embedded cluster cannot keep."""
+    instead = "start a broker (docker compose up -d) and set bootstrap.servers to its address"
+    if config.processing_guarantee != "at_least_once":
+        raise ConfigError(
+            f"processing.guarantee = {config.processing_guarantee} needs transactions, and the embedded cluster has "
+            f"none that hold: {instead}, or use at_least_once",
+            key="processing.guarantee",
+        )
+    for key in config.clients:
+        name = next((key.removeprefix(p) for p in _PREFIXES if key.startswith(p)), key)
+        if name == "group.instance.id":
+            raise ConfigError(
+                f"{key}: the embedded cluster has no static members, a restart would rebalance all the same: "
+                f"{instead}, or remove {key}",
+                key=key,
+            )
+        if is_security_key(name) and not (name == "security.protocol" and config.clients[key].upper() == "PLAINTEXT"):
+            raise ConfigError(
+                f"{key}: the embedded cluster has no security and is open to this machine only: {instead}, or "
+                f"remove {key}",
+                key=key,
+            )
+
+
+_PREFIXES: Final = ("main.consumer.", "restore.consumer.", "global.consumer.", "consumer.", "producer.", "admin.")
+
+
+# -- the cluster as its users see it -----------------------------------------------------------------------------------
+
+
+class EmbeddedCluster:
+    """A user's hold on an embedded cluster: while it is open the cluster lives. Use :meth:`join`; thread-safe."""
+
+    def __init__(self, folder: Path, users: int, info: Mapping[str, Any]) -> None:
+        self._folder = folder
+        self._users: int | None = users
+        self.bootstrap: str = info["bootstrap"]
+        self.brokers: int = info["brokers"]
+
+    @classmethod
+    def join(cls, name: str = "default", *, brokers: int = 1) -> EmbeddedCluster:
+        """The cluster of that name, started with ``brokers`` brokers if nobody uses it yet.
+
+        Raises BrokerUnavailable when it does not come up within 20 s.
+        """
+        folder = _folder(name)
+        users = os.open(folder / server.USERS_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(users, fcntl.LOCK_SH)  # from now on a living server stays
+            with server.locked(folder / server.START_LOCK, fcntl.LOCK_EX):
+                if not _is_running(folder):
+                    _start(folder, brokers)
+                return cls(folder, users, _ask(folder, {"do": "info"}))
+        except BaseException:
+            os.close(users)
+            raise
+
+    def close(self) -> None:
+        """Let go. The cluster ends a moment after its last user."""
+        if self._users is not None:
+            os.close(self._users)
+            self._users = None
+
+    def __enter__(self) -> EmbeddedCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- topics ----------------------------------------
+
+    def create_topics(self, topics: Sequence[tuple[str, int, int]]) -> list[int]:
+        """Create (name, partitions, replicas); 0 or an error code of Kafka's protocol for each."""
+        return list(self._do("create_topics", topics=[list(topic) for topic in topics]))
+
+    def create_topic(self, name: str, partitions: int, replicas: int = 1) -> None:
+        """Create one topic; StreamsError when it exists already."""
+        (code,) = self.create_topics([(name, partitions, replicas)])
+        if code:
+            raise StreamsError(f"topic {name} could not be created: error {code}")
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Drop records below offset ``before``, in whole batches."""
+        self._do("delete_records", topic=topic, partition=partition, before=before)
+
+    def lost(self) -> tuple[str, ...]:
+        """Partitions (``topic-number``) that have lost records to the mock's limits. Empty on Linux, unless one
+        partition has seen more than 1 GB."""
+        return tuple(self._do("info")["lost"])
+
+    # -- faults, for tests ----------------------------------------
+
+    def stop_broker(self, broker: int = 1) -> None:
+        """Cut a broker's connections and refuse new ones; data stays."""
+        self._do("stop_broker", broker=broker)
+
+    def start_broker(self, broker: int = 1) -> None:
+        """Undo :meth:`stop_broker`."""
+        self._do("start_broker", broker=broker)
+
+    def set_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Move a partition's leader."""
+        self._do("set_leader", topic=topic, partition=partition, broker=broker)
+
+    def set_round_trip(self, round_trip_ms: int, broker: int = 1) -> None:
+        """Delay every answer of a broker; 0 = no delay."""
+        self._do("set_round_trip", broker=broker, round_trip_ms=round_trip_ms)
+
+    def push_errors(self, api_key: int, codes: Sequence[int]) -> None:
+        """Answer the next requests of a kind (Kafka's API key, 11 = JoinGroup) with these error codes."""
+        self._do("push_errors", api_key=api_key, codes=list(codes))
+
+    def _do(self, operation: str, **arguments: Any) -> Any:
+        return _ask(self._folder, {"do": operation, **arguments})
+
+
+def _folder(name: str) -> Path:
+    """The private folder of a cluster; made if needed, refused if anybody else could write there."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    parent = Path(runtime) if runtime and os.access(runtime, os.W_OK) else Path(tempfile.gettempdir())
+    for folder in (parent / f"streams-py-{os.getuid()}", parent / f"streams-py-{os.getuid()}" / f"embedded-{name}"):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+            raise ConfigError(
+                f"the embedded cluster needs the folder {folder} for itself, but others can write there: remove it",
+                key="bootstrap.servers",
+            )
+    if len(os.fsencode(folder / server.SOCKET_NAME)) > _SOCKET_PATH_BYTES_MAX:
+        raise ConfigError(
+            f"the path {folder} is too long for a socket: choose a shorter embedded://name, or a shorter TMPDIR",
+            key="bootstrap.servers",
+        )
+    return folder
+
+
+def _is_running(folder: Path) -> bool:
+    with server.locked(folder / server.SERVER_LOCK, fcntl.LOCK_SH | fcntl.LOCK_NB) as free:
+        return not free and (folder / server.SOCKET_NAME).exists()
+
+
+def _start(folder: Path, brokers: int) -> None:
+    """Start the server process and wait until it can be asked. Called with the start lock held."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(part for part in sys.path if part)}
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", server.__name__, str(folder), str(brokers)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+        )
+    with process:  # ends at once: the server detaches
+        assert process.stdout is not None
+        readable, _, _ = select.select([process.stdout], [], [], _START_TIMEOUT_S)
+        ready = readable and process.stdout.readline() == b"ready\n"
+    if not ready:
+        last_line = (folder / "log").read_text(errors="replace").strip().rpartition("\n")[2]
+        raise BrokerUnavailable(
+            f"the embedded cluster did not start within {_START_TIMEOUT_S:.0f} s: {last_line or 'no reason given'}"
+        )
+
+
+def _ask(folder: Path, request: dict[str, Any]) -> Any:
+    """The result of one request to the server process."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_REQUEST_TIMEOUT_S)
+            connection.connect(str(folder / server.SOCKET_NAME))
+            server.send(connection, request)
+            answer = server.receive(connection)
+    except (OSError, ValueError) as failed:
+        raise BrokerUnavailable(f"the embedded cluster in {folder} does not answer: {failed}") from failed
+    if "error" in answer:
+        raise StreamsError(str(answer["error"]))
+    return answer["result"]
+
+
+# -- administration ----------------------------------------------------------------------------------------------------
+
+
+class EmbeddedAdmin(ConfluentAdmin):
+    """The port ``Admin`` for the embedded cluster: what the mock has no request for goes to its server process."""
+
+    def __init__(self, settings: Settings, cluster: EmbeddedCluster, *, timeout_ms: int = 10_000) -> None:
+        super().__init__(settings, timeout_ms=timeout_ms)
+        self._cluster = cluster
+        self._warned: set[str] = set()
+
+    def describe_topics(
+        self, names: Collection[str] | None = None
+    ) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
+        """As the port says. All topics are listed and then chosen from: the mock creates what is asked for by name."""
+        client = self._live()
+        try:
+            topics = client.list_topics(timeout=self._timeout_s).topics
+        except KafkaException as failed:
+            raise broker_away(self._bootstrap, "describing topics", self._timeout_ms) from failed
+        described: dict[str, tuple[PartitionInfo, ...] | AdminError] = {}
+        for name in sorted(topics if names is None else names):
+            if name in topics:
+                described[name] = tuple(
+                    PartitionInfo(
+                        name, number, part.leader if part.leader >= 0 else None, tuple(part.replicas), frozenset()
+                    )
+                    for number, part in sorted(topics[name].partitions.items())
+                )
+            else:
+                described[name] = AdminError(AdminErrorKind.UNKNOWN_TOPIC, f"there is no topic {name}")
+        self._warn_of_losses()
+        return described
+
+    def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
+        """As the port says. Topic configurations have no effect: nothing is compacted, nothing expires."""
+        wanted = list(specs)
+        codes = self._cluster.create_topics(
+            [(spec.name, spec.partitions, max(1, spec.replication_factor)) for spec in wanted]
+        )
+        return {spec.name: _creation_error(code) for spec, code in zip(wanted, codes, strict=True)}
+
+    def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """As the port says."""
+        for partition, before in offsets.items():
+            try:
+                self._cluster.delete_records(*partition, before)
+            except StreamsError as failed:
+                self._broker_log.warn(f"records of {partition} could not be deleted: {failed}")
+
+    def _warn_of_losses(self) -> None:
+        for partition in self._cluster.lost():
+            if partition not in self._warned:
+                self._warned.add(partition)
+                _log.warning(
+                    "the embedded cluster has dropped the oldest records of %s: it keeps only a few MB per partition "
+                    "here. State restored from it will be incomplete; use a real broker for this much data",
+                    partition,
+                )
+
+
+def _creation_error(code: int) -> AdminError | None:
+    if code == 0:
+        return None
+    kind = AdminErrorKind.ALREADY_EXISTS if code == TOPIC_ALREADY_EXISTS else AdminErrorKind.OTHER
+    return AdminError(kind, f"error {code} of Kafka's protocol")

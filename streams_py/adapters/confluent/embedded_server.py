@@ -1,0 +1,285 @@
+"""The process that runs the embedded cluster, for as long as anybody uses it.
+
+The cluster must outlive the application process that needed it first: a demonstration of fail-over kills just that
+one. So it lives in a small process of its own, detached from everybody's terminal and process group. Nobody has to
+stop it:
+
+* each user process holds a shared ``flock`` on the file ``users``. The kernel drops it when the process ends, however
+  it ends, SIGKILL included;
+* this process tries to get that lock exclusively now and then. When it has succeeded for a while, nobody is left, and
+  it ends. To close the race with somebody who is just arriving it does so only while holding ``start``, the lock under
+  which users decide whether a server has to be started.
+
+Users talk to it through a Unix socket in the same folder (mode 0700): one request and one answer per connection, each a
+32-bit big-endian length and that many bytes of JSON.
+
+Run as ``python -m streams_py.adapters.confluent.embedded_server FOLDER BROKERS``; prints ``ready`` when it can be
+asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from streams_py.adapters.confluent.mock_library import MockCluster
+from streams_py.errors import StreamsError
+
+__all__ = ["SERVER_LOCK", "SOCKET_NAME", "START_LOCK", "USERS_LOCK", "locked", "main", "receive", "send"]
+
+_log = logging.getLogger(__name__)
+
+START_LOCK: Final = "start"
+SERVER_LOCK: Final = "server"
+USERS_LOCK: Final = "users"
+SOCKET_NAME: Final = "control"
+
+MESSAGE_BYTES_MAX: Final = 1 << 20  # a request names topics; a thousand of them fit
+_RETENTION_BYTES: Final = 1 << 30  # per partition; the mock's own limit is 5 MB
+_TICK_S: Final = 0.25
+_LINGER_S: Final = 1.5
+_REQUEST_TIMEOUT_S: Final = 5.0
+_LOSS_CHECK_EVERY_S: Final = 1.0
+
+
+# -- locks and messages: used on both sides ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def locked(path: Path, operation: int) -> Iterator[bool]:
+    """Hold ``flock`` on a file; yields False when ``LOCK_NB`` was asked for and somebody else has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, operation)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+def send(connection: socket.socket, message: dict[str, Any]) -> None:
+    """Write one message."""
+    content = json.dumps(message).encode()
+    connection.sendall(struct.pack(">I", len(content)) + content)
+
+
+def receive(connection: socket.socket) -> dict[str, Any]:
+    """Read one message; ValueError for anything that is none."""
+    (length,) = struct.unpack(">I", _exactly(connection, 4))
+    if length > MESSAGE_BYTES_MAX:
+        raise ValueError(f"a message of {length} bytes is too long")
+    message = json.loads(_exactly(connection, length))
+    if not isinstance(message, dict):
+        raise ValueError("a message is a JSON object")
+    return message
+
+
+def _exactly(connection: socket.socket, count: int) -> bytes:
+    content = b""
+    while len(content) < count:
+        part = connection.recv(count - len(content))
+        if not part:
+            raise ValueError("the connection ended in the middle of a message")
+        content += part
+    return content
+
+
+# -- what can be asked -------------------------------------------------------------------------------------------------
+
+
+class _Requests:
+    """Answers requests on one cluster. Arguments come as JSON; a wrong one is an error in the answer."""
+
+    def __init__(self, cluster: MockCluster) -> None:
+        self._cluster = cluster
+        self._watch = _LossWatch(cluster)
+        self._operations: dict[str, Callable[..., Any]] = {
+            "info": self._info,
+            "create_topics": self._create_topics,
+            "delete_records": self._delete_records,
+            "set_leader": cluster.set_leader,
+            "stop_broker": cluster.stop_broker,
+            "start_broker": cluster.start_broker,
+            "set_round_trip": cluster.set_round_trip,
+            "push_errors": cluster.push_errors,
+        }
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to one request: ``{"result": ...}`` or ``{"error": text}``."""
+        arguments = dict(request)
+        operation = self._operations.get(str(arguments.pop("do", None)))
+        if operation is None:
+            return {"error": "no such operation"}
+        try:
+            return {"result": operation(**arguments)}
+        except (StreamsError, TypeError, ValueError) as error:
+            return {"error": str(error)}
+
+    def tick(self) -> None:
+        """Look after topics that clients made by themselves, and after losses."""
+        self._watch.look()
+
+    def close(self) -> None:
+        """Stop the cluster."""
+        self._watch.close()
+        self._cluster.close()
+
+    def _info(self) -> dict[str, Any]:
+        return {
+            "bootstrap": self._cluster.bootstrap,
+            "brokers": self._cluster.brokers,
+            "pid": os.getpid(),
+            "lost": sorted(self._watch.lost),
+        }
+
+    def _create_topics(self, topics: list[tuple[str, int, int]]) -> list[int]:
+        codes = [self._cluster.create_topic(name, partitions, replicas) for name, partitions, replicas in topics]
+        made = sum(partitions for (_, partitions, _), code in zip(topics, codes, strict=True) if code == 0)
+        self._cluster.raise_retention(_RETENTION_BYTES, partitions=made)
+        self._watch.known.update(name for name, _, _ in topics)
+        return codes
+
+    def _delete_records(self, topic: str, partition: int, before: int) -> None:
+        self._cluster.delete_records(topic, partition, before)
+        self._watch.deleted.add((topic, partition))
+
+
+class _LossWatch:
+    """Notices partitions whose oldest records are gone though nobody deleted any: the mock ran into its limits.
+
+    Also raises the limits of topics that a client's mere request created.
+    """
+
+    def __init__(self, cluster: MockCluster) -> None:
+        self._cluster = cluster
+        self.known: set[str] = set()
+        self.deleted: set[tuple[str, int]] = set()
+        self.lost: set[str] = set()
+        self._next_s = 0.0
+        self._consumer = Consumer(
+            {"bootstrap.servers": cluster.bootstrap, "group.id": "embedded-server", "log_level": 0}
+        )
+
+    def look(self) -> None:
+        if time.monotonic() < self._next_s:
+            return
+        self._next_s = time.monotonic() + _LOSS_CHECK_EVERY_S
+        # A stopped broker does not answer; the next look will do.
+        with contextlib.suppress(KafkaException):
+            topics = self._consumer.list_topics(timeout=0.2).topics
+            new = sum(len(topics[name].partitions) for name in topics.keys() - self.known)
+            self._cluster.raise_retention(_RETENTION_BYTES, partitions=new)
+            self.known.update(topics)
+            for name, topic in topics.items():
+                for number in topic.partitions:
+                    self._look_at(name, number)
+
+    def _look_at(self, topic: str, partition: int) -> None:
+        if f"{topic}-{partition}" in self.lost or (topic, partition) in self.deleted:
+            return
+        first, _ = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=0.2)
+        if first > 0:
+            self.lost.add(f"{topic}-{partition}")
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+# -- the process -------------------------------------------------------------------------------------------------------
+
+
+def main(folder: Path, brokers: int) -> None:
+    """Serve until nobody is left."""
+    with locked(folder / SERVER_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as alone:
+        if not alone:
+            return
+        listener = _listen(folder / SOCKET_NAME)
+        requests = _Requests(MockCluster(brokers))
+        print("ready", flush=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever started this stops reading
+        try:
+            _serve(folder, listener, requests)
+        finally:
+            (folder / SOCKET_NAME).unlink(missing_ok=True)
+            listener.close()
+            requests.close()
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)  # left by a server that was killed: this process holds the lock now
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    listener.listen(64)
+    listener.settimeout(_TICK_S)
+    return listener
+
+
+def _serve(folder: Path, listener: socket.socket, requests: _Requests) -> None:
+    alone_since_s: float | None = None
+    while True:
+        with contextlib.suppress(TimeoutError):
+            connection, _ = listener.accept()
+            _serve_one(connection, requests)
+        requests.tick()
+        with locked(folder / USERS_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as nobody:
+            pass
+        if not nobody:
+            alone_since_s = None
+            continue
+        alone_since_s = alone_since_s or time.monotonic()
+        if time.monotonic() - alone_since_s > _LINGER_S and _may_end(folder):
+            return
+
+
+def _may_end(folder: Path) -> bool:
+    """True when nobody is there and nobody is arriving; the socket is gone then, so that the next user starts anew."""
+    with (
+        locked(folder / START_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as nobody_arrives,
+        locked(folder / USERS_LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB) as nobody_there,
+    ):
+        if nobody_arrives and nobody_there:
+            (folder / SOCKET_NAME).unlink(missing_ok=True)
+            return True
+    return False
+
+
+def _serve_one(connection: socket.socket, requests: _Requests) -> None:
+    connection.settimeout(_REQUEST_TIMEOUT_S)
+    with connection, contextlib.suppress(OSError):
+        try:
+            request = receive(connection)
+        except ValueError as error:
+            send(connection, {"error": str(error)})
+        else:
+            send(connection, requests.answer(request))
+
+
+def _detach() -> None:
+    """Become nobody's child: whoever started this reaps at once and never sees a zombie."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+
+if __name__ == "__main__":
+    _detach()
+    main(Path(sys.argv[1]), int(sys.argv[2]))

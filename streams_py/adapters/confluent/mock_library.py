@@ -1,0 +1,209 @@
+"""librdkafka's mock cluster through ctypes: a Kafka broker for development in a few hundred kilobytes of C.
+
+The confluent-kafka wheel brings librdkafka as a shared library that exports the whole ``rd_kafka_mock_*`` API; the
+Python binding offers none of it. :class:`MockCluster` owns one cluster in this process. Its brokers listen on loopback
+and run in a thread of the library; any Kafka client on this machine may connect.
+
+A partition of the mock keeps 5 MB and drops the oldest records beyond, without a word and without an API to change it.
+For a changelog that is data loss. :meth:`MockCluster.raise_retention` therefore finds the limits of partitions in this
+process's memory and raises them. They cannot be mistaken for anything else: two adjacent words with the two default
+limits, and before them the head of a list, which points at itself or at an element that points back. Where memory
+cannot be searched (only Linux has ``/proc/self``) the limits stay, and the caller has to watch for losses.
+
+Tested with librdkafka 2.16; everything here is covered by probe tests, so that another version that differs is noticed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import confluent_kafka
+
+from streams_py.errors import StreamsError, UnsupportedOperationError
+
+__all__ = ["TOPIC_ALREADY_EXISTS", "MockCluster"]
+
+TOPIC_ALREADY_EXISTS: Final = 36
+"""The error code of Kafka's protocol."""
+
+_PRODUCER: Final = 0
+_ERROR_TEXT_BYTES: Final = 512
+
+_Handle = ctypes.c_void_p
+_Text = ctypes.c_char_p
+_Int = ctypes.c_int
+
+# name -> (result type, argument types)
+_SIGNATURES: Final[dict[str, tuple[Any, list[Any]]]] = {
+    "rd_kafka_conf_new": (_Handle, []),
+    "rd_kafka_conf_set": (_Int, [_Handle, _Text, _Text, _Text, ctypes.c_size_t]),
+    "rd_kafka_new": (_Handle, [_Int, _Handle, _Text, ctypes.c_size_t]),
+    "rd_kafka_destroy": (None, [_Handle]),
+    "rd_kafka_err2str": (_Text, [_Int]),
+    "rd_kafka_mock_cluster_new": (_Handle, [_Handle, _Int]),
+    "rd_kafka_mock_cluster_destroy": (None, [_Handle]),
+    "rd_kafka_mock_cluster_bootstraps": (_Text, [_Handle]),
+    "rd_kafka_mock_topic_create": (_Int, [_Handle, _Text, _Int, _Int]),
+    "rd_kafka_mock_partition_delete_records": (_Int, [_Handle, _Text, ctypes.c_int32, ctypes.c_int64]),
+    "rd_kafka_mock_partition_set_leader": (_Int, [_Handle, _Text, ctypes.c_int32, ctypes.c_int32]),
+    "rd_kafka_mock_group_initial_rebalance_delay_ms": (None, [_Handle, ctypes.c_int32]),
+    "rd_kafka_mock_broker_set_down": (_Int, [_Handle, ctypes.c_int32]),
+    "rd_kafka_mock_broker_set_up": (_Int, [_Handle, ctypes.c_int32]),
+    "rd_kafka_mock_broker_set_rtt": (_Int, [_Handle, ctypes.c_int32, _Int]),
+    "rd_kafka_mock_push_request_errors_array": (None, [_Handle, ctypes.c_int16, ctypes.c_size_t, ctypes.POINTER(_Int)]),
+}
+
+
+def _library() -> Any:
+    """librdkafka, the very copy that confluent-kafka uses, with argument types declared."""
+    site = Path(confluent_kafka.__file__).parent
+    bundled = [*site.parent.glob("confluent_kafka.libs/librdkafka*.so*"), *site.glob(".dylibs/librdkafka*.dylib")]
+    name = str(bundled[0]) if bundled else ctypes.util.find_library("rdkafka")
+    try:
+        library = ctypes.CDLL(name) if name else None
+        for function, (result, arguments) in _SIGNATURES.items():
+            symbol = getattr(library, function)
+            symbol.restype, symbol.argtypes = result, arguments
+    except (AttributeError, OSError) as missing:
+        raise UnsupportedOperationError(
+            f"the embedded cluster needs librdkafka's mock API ({missing}): install confluent-kafka from its wheel, or "
+            "set bootstrap.servers to a Kafka broker"
+        ) from None
+    return library
+
+
+class MockCluster:
+    """One mock cluster in this process. Methods raise StreamsError when librdkafka refuses."""
+
+    def __init__(self, brokers: int = 1) -> None:
+        self._library = library = _library()
+        text = ctypes.create_string_buffer(_ERROR_TEXT_BYTES)
+        settings = library.rd_kafka_conf_new()
+        library.rd_kafka_conf_set(settings, b"log_level", b"2", text, _ERROR_TEXT_BYTES)
+        self._owner = library.rd_kafka_new(_PRODUCER, settings, text, _ERROR_TEXT_BYTES)
+        if not self._owner:
+            raise StreamsError(f"the embedded cluster could not be started: {text.value.decode()}")
+        self._cluster = library.rd_kafka_mock_cluster_new(self._owner, brokers)
+        if not self._cluster:
+            library.rd_kafka_destroy(self._owner)
+            raise StreamsError("the embedded cluster could not be started: no free port on the loopback interface?")
+        # Kafka's servers wait 3 s for further members of a new group; nobody wants that from a cluster on a laptop.
+        library.rd_kafka_mock_group_initial_rebalance_delay_ms(self._cluster, 0)
+        self.brokers = brokers
+        self.bootstrap: str = library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
+
+    def create_topic(self, name: str, partitions: int, replicas: int = 1) -> int:
+        """Create a topic; 0, or an error code of Kafka's protocol such as TOPIC_ALREADY_EXISTS."""
+        code: int = self._library.rd_kafka_mock_topic_create(
+            self._cluster, name.encode(), partitions, min(max(replicas, 1), self.brokers)
+        )
+        return code
+
+    def delete_records(self, topic: str, partition: int, before: int) -> None:
+        """Drop the records below offset ``before``, as far as whole batches lie below it."""
+        self._check(
+            self._library.rd_kafka_mock_partition_delete_records(self._cluster, topic.encode(), partition, before)
+        )
+
+    def set_leader(self, topic: str, partition: int, broker: int) -> None:
+        """Make a broker (1, 2, ...) the leader of a partition."""
+        self._check(self._library.rd_kafka_mock_partition_set_leader(self._cluster, topic.encode(), partition, broker))
+
+    def stop_broker(self, broker: int) -> None:
+        """Cut a broker's connections and refuse new ones; its data stays."""
+        self._check(self._library.rd_kafka_mock_broker_set_down(self._cluster, broker))
+
+    def start_broker(self, broker: int) -> None:
+        """Undo :meth:`stop_broker`."""
+        self._check(self._library.rd_kafka_mock_broker_set_up(self._cluster, broker))
+
+    def set_round_trip(self, broker: int, round_trip_ms: int) -> None:
+        """Delay every answer of a broker."""
+        self._check(self._library.rd_kafka_mock_broker_set_rtt(self._cluster, broker, round_trip_ms))
+
+    def push_errors(self, api_key: int, codes: Sequence[int]) -> None:
+        """Answer the next ``len(codes)`` requests of a kind (Kafka's API key) with these error codes."""
+        self._library.rd_kafka_mock_push_request_errors_array(
+            self._cluster, api_key, len(codes), (_Int * len(codes))(*codes)
+        )
+
+    def raise_retention(self, limit_bytes: int, *, partitions: int) -> int:
+        """Let the partitions that have the default limits keep ``limit_bytes``. Looks for ``partitions`` of them and
+        says how many were found."""
+        raised = 0
+        for address in islice(_partition_limits(), partitions):
+            ctypes.memmove(address, struct.pack("<QQ", limit_bytes, limit_bytes), 16)
+            raised += 1
+        return raised
+
+    def close(self) -> None:
+        """Stop the brokers; all data is gone."""
+        self._library.rd_kafka_mock_cluster_destroy(self._cluster)
+        self._library.rd_kafka_destroy(self._owner)
+
+    def _check(self, code: int) -> None:
+        if code:
+            reason = self._library.rd_kafka_err2str(code).decode()
+            raise StreamsError(f"the embedded cluster refused: {reason}")
+
+
+# -- the limits of a partition, in memory ------------------------------------------------------------------------------
+
+# struct rd_kafka_mock_partition_s, in part: list head {first, last}, size, count, size limit, count limit.
+_DEFAULT_LIMITS: Final = struct.pack("<QQ", 5 * 1024 * 1024, 100_000)
+_HEAD_BEFORE_LIMITS_BYTES: Final = 32
+_ARENA_BYTES: Final = 64 << 20
+
+
+def _partition_limits() -> Iterator[int]:
+    """Addresses of the size limit of every partition that still has the default limits."""
+    if not sys.platform.startswith("linux") or struct.calcsize("P") != 8 or sys.byteorder != "little":
+        return
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        for start, content in _writable_memory(memory):
+            found = content.find(_DEFAULT_LIMITS)
+            while found >= 0:
+                if _is_partition(memory, start, content, found - _HEAD_BEFORE_LIMITS_BYTES):
+                    yield start + found
+                found = content.find(_DEFAULT_LIMITS, found + 8)
+
+
+def _is_partition(memory: BinaryIO, start: int, content: bytes, head: int) -> bool:
+    """True when ``content[head:]`` begins with a list head of BSD's TAILQ.
+
+    An empty list's last link is the head itself; the first element of any other one links back to the head.
+    """
+    if head < 0:
+        return False
+    first, last = struct.unpack_from("<QQ", content, head)
+    if first == 0:
+        return bool(last == start + head)
+    try:
+        memory.seek(first + 8)
+        return memory.read(8) == struct.pack("<Q", start + head)
+    except (OSError, OverflowError, ValueError):  # no address at all
+        return False
+
+
+def _writable_memory(memory: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """(address, content) of every private writable mapping that the allocator may have handed out."""
+    spans = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, rights, *_, name = [*line.split(maxsplit=5), ""][:6]
+        if rights.startswith("rw-p") and name in ("", "[heap]"):
+            start, end = (int(part, 16) for part in span.split("-"))
+            spans.append((start, end))
+    # glibc's arena of the mock's thread is aligned; what is sought is nearly always there.
+    for start, end in sorted(spans, key=lambda span: (span[0] % _ARENA_BYTES != 0, span)):
+        try:
+            memory.seek(start)
+            yield start, memory.read(end - start)
+        except OSError:  # a guard page, or unmapped meanwhile
+            continue

@@ -132,38 +132,37 @@ class Reader:
 
     def columns(self, codes: str, count: int, field: str) -> list[tuple[int, ...]]:
         """``count`` rows of fixed-size integers, one tuple per column; ``codes`` are struct letters."""
-        row_bytes = sum(_WIDTH[code] for code in codes)
-        end = self._at + count * row_bytes
-        if end > len(self._data):
+        row_bytes = _row_bytes(codes)
+        if count * row_bytes > self.remaining:
             raise self.truncated(f"{field} with {count} entries", count * row_bytes)
-        columns = [self._column(self._at + shift, row_bytes, count, code) for shift, code in _shifts(codes)]
-        self._at = end
-        return columns
+        return self._columns(codes, count, row_bytes)
 
-    def columns_if_blank(self, codes: str, count: int, blank: int) -> list[tuple[int, ...]] | None:
-        """As :meth:`columns`, if the last column (the length of a text) is ``blank`` in every row.
+    def columns_if_ending(self, codes: str, count: int, row_end: bytes) -> list[tuple[int, ...]] | None:
+        """As :meth:`columns`, if every row ends in the bytes ``row_end``, such as the length of an absent text.
 
         Otherwise, or when the bytes do not suffice, reads nothing and returns None: the rows differ in size.
         """
-        *shifts, (last_shift, last_code) = _shifts(codes)
-        row_bytes = last_shift + _WIDTH[last_code]
+        end_shift = _row_bytes(codes)
+        row_bytes = end_shift + len(row_end)
         end = self._at + count * row_bytes
         if end > len(self._data):
             return None
-        lengths = self._column(self._at + last_shift, row_bytes, count, last_code)
-        if lengths.count(blank) != count:
-            return None
-        columns = [self._column(self._at + shift, row_bytes, count, code) for shift, code in shifts]
+        for shift, byte in enumerate(row_end, end_shift):
+            if self._data[self._at + shift : end : row_bytes].count(byte) != count:
+                return None
+        return self._columns(codes, count, row_bytes)
+
+    def _columns(self, codes: str, count: int, row_bytes: int) -> list[tuple[int, ...]]:
+        end = self._at + count * row_bytes
+        columns: list[tuple[int, ...]] = []
+        for shift, code in _shifts(codes):
+            width = _WIDTH[code]
+            gathered = bytearray(width * count)
+            for byte in range(width):
+                gathered[byte::width] = self._data[self._at + shift + byte : end : row_bytes]
+            columns.append(struct.unpack(f">{count}{code}", gathered))
         self._at = end
         return columns
-
-    def _column(self, start: int, stride: int, count: int, code: str) -> tuple[int, ...]:
-        width = _WIDTH[code]
-        gathered = bytearray(width * count)
-        end = start + stride * count
-        for byte in range(width):
-            gathered[byte::width] = self._data[start + byte : end : stride]
-        return struct.unpack(f">{count}{code}", gathered)
 
     # -- bytes and text ----------------------------------------------------------------------------------------
 
@@ -223,6 +222,10 @@ class Reader:
         return self.raw(2 * units, field).decode("utf-16-be", "surrogatepass")
 
 
+def _row_bytes(codes: str) -> int:
+    return sum(_WIDTH[code] for code in codes)
+
+
 def _shifts(codes: str) -> list[tuple[int, str]]:
     shifts, shift = [], 0
     for code in codes:
@@ -276,19 +279,23 @@ class Writer:
         check_encoded(value, most, f"{self._message}: number of {field}")
         self._out += _INT32.pack(value)
 
-    def columns(self, codes: str, columns: Iterable[Iterable[int]], count: int, field: str) -> None:
-        """``count`` rows of fixed-size integers, given by column; ``codes`` are struct letters."""
-        shifts = _shifts(codes)
-        row_bytes = shifts[-1][0] + _WIDTH[shifts[-1][1]]
-        rows = bytearray(row_bytes * count)
-        for (shift, code), column in zip(shifts, columns, strict=True):
+    def columns(
+        self, codes: str, columns: Iterable[Iterable[int]], count: int, field: str, *, row_end: bytes = b""
+    ) -> None:
+        """``count`` rows of fixed-size integers, given by column; ``codes`` are struct letters.
+
+        Each row ends in ``row_end``.
+        """
+        row = bytes(_row_bytes(codes)) + row_end
+        rows = bytearray(row) * count
+        for (shift, code), column in zip(_shifts(codes), columns, strict=True):
             try:
                 packed = struct.pack(f">{count}{code}", *column)
             except struct.error:
                 raise self._refuse(field, f"contain a number that does not fit into {_WIDTH[code]} bytes") from None
             width = _WIDTH[code]
             for byte in range(width):
-                rows[shift + byte :: row_bytes] = packed[byte::width]
+                rows[shift + byte :: len(row)] = packed[byte::width]
         self._out += rows
 
     # -- bytes and text ----------------------------------------------------------------------------------------

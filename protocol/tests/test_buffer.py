@@ -23,14 +23,14 @@ def test_columns_never_read_past_the_end() -> None:
     assert reader.offset == 0
 
 
-@pytest.mark.parametrize(("count", "blank"), [(1, -1), (3, 0)], ids=["not blank", "not enough bytes"])
-def test_columns_if_blank_read_nothing_when_rows_may_differ_in_size(count: int, blank: int) -> None:
+@pytest.mark.parametrize(("count", "row_end"), [(2, b"\0\1"), (3, b"\0\0")], ids=["other end", "not enough bytes"])
+def test_columns_if_ending_read_nothing_when_rows_may_differ_in_size(count: int, row_end: bytes) -> None:
     reader = Reader(bytes(12), "message")
-    assert reader.columns_if_blank("ih", count, blank) is None
+    assert reader.columns_if_ending("i", count, row_end) is None
     assert reader.offset == 0
 
 
-def test_columns_if_blank_leave_the_blank_column_out() -> None:
+def test_columns_if_ending_leave_the_end_out() -> None:
     reader = Reader(bytes.fromhex("00000001 ffff 00000002 ffff 09"), "message")
-    assert reader.columns_if_blank("ih", 2, -1) == [(1, 2)]
+    assert reader.columns_if_ending("i", 2, b"\xff\xff") == [(1, 2)]
     assert reader.int8("rest") == 9

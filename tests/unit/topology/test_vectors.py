@@ -1,0 +1,115 @@
+"""The recorded topologies, and whether the comparison would notice a change in them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_py.testing.conformance_case import NotSupportedCase
+from streams_py.testing.conformance_topology import run_describe_case
+from streams_py.testing.topology_programs import program_of
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "topology" / "describe.jsonl"
+CASES: list[dict[str, Any]] = [json.loads(line) for line in VECTORS.read_text("utf-8").splitlines()]
+
+
+def is_supported(id: str) -> bool:
+    try:
+        return program_of(id) is not None
+    except NotSupportedCase:
+        return False
+
+
+SUPPORTED = {case["id"]: case for case in CASES if is_supported(case["id"])}
+
+
+@pytest.mark.parametrize("id", SUPPORTED)
+def test_topology_equals_the_recorded_one(id: str) -> None:
+    assert run_describe_case(SUPPORTED[id]) is None
+
+
+def test_supported_programs_are_all_but_those_with_missing_features() -> None:
+    reasons = set()
+    for case in CASES:
+        if case["id"] not in SUPPORTED:
+            with pytest.raises(NotSupportedCase) as raised:
+                run_describe_case(case)
+            reasons.add(str(raised.value))
+    assert (len(CASES), len(SUPPORTED)) == (72, 32)
+    assert reasons == {
+        "cogroup",
+        "global tables and stores",
+        "stream-stream joins",
+        "stream-table joins",
+        "suppress",
+        "table-table joins",
+        "windows",
+    }
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths of all values that are neither list nor object, and of all names of fields."""
+    if isinstance(value, dict):
+        for name in value:
+            yield (*path, name)
+            yield from leaves(value[name], (*path, name))
+    elif isinstance(value, list):
+        for number, element in enumerate(value):
+            yield from leaves(element, (*path, number))
+    else:
+        yield path
+
+
+def changed(case: dict[str, Any], path: tuple[Any, ...]) -> dict[str, Any]:
+    """The case with another value at ``path``, or, for an object or list there, without it."""
+    case = copy.deepcopy(case)
+    at: Any = case
+    for step in path[:-1]:
+        at = at[step]
+    match at[path[-1]]:
+        case str() as text:
+            at[path[-1]] = text + "x"
+        case int() as number:
+            at[path[-1]] = number + 1
+        case None:
+            at[path[-1]] = 1
+        case _:
+            del at[path[-1]]
+    return case
+
+
+@pytest.mark.parametrize("id", ["P04", "P10", "P22", "P65", "P72"])
+def test_comparison_notices_every_changed_value(id: str) -> None:
+    case = SUPPORTED[id]
+    paths = [path for path in leaves(case) if path != ("id",)]
+    assert len(paths) > 20
+    assert [path for path in paths if run_describe_case(changed(case, path)) is None] == []
+
+
+@pytest.mark.parametrize("id", ["P04", "P06", "P62", "P72"])
+def test_comparison_notices_every_changed_word_of_a_description(id: str) -> None:
+    case = SUPPORTED[id]
+    words = [word for word in case["describe"].split(" ") if word.strip()]
+    missed = []
+    for word in set(words):
+        text = case["describe"].replace(word, f"{word}9", 1)
+        if run_describe_case({**case, "describe": text}) is None:
+            missed.append(word)
+    assert missed == []
+
+
+def test_comparison_accepts_any_order_after_an_arrow() -> None:
+    case = SUPPORTED["P04"]
+    text = case["describe"].replace("--> sp-2, sp-a, sp-rest", "--> sp-rest, sp-a, sp-2")
+    assert text != case["describe"]
+    assert run_describe_case({**case, "describe": text}) is None
+
+
+def test_comparison_reports_an_unknown_program() -> None:
+    assert run_describe_case({**SUPPORTED["P01"], "id": "P99"}) is not None
+    assert run_describe_case({**SUPPORTED["P01"], "id": "P02"}) is not None

@@ -225,6 +225,11 @@ class ActiveTask(Task):
         return self._failures.dropped_records
 
     @property
+    def next_record_is_tied(self) -> bool:
+        """True when two partitions have equally old records next, so that either may be taken."""
+        return self._loop.is_tied()
+
+    @property
     def stream_time_ms(self) -> int:
         """Largest timestamp taken so far, -1 before the first."""
         return self.record.stream_time_ms

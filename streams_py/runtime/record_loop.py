@@ -235,6 +235,14 @@ class RecordLoop:
                 self._headless.append(queue)
         return count
 
+    def is_tied(self) -> bool:
+        """True when the heads of two queues are the smallest and have equal timestamps."""
+        if len(self.queues) < 2:
+            return False
+        self._find_heads()
+        smallest = heapq.nsmallest(2, (head[0] for head in self._heads))
+        return len(smallest) == 2 and smallest[0] == smallest[1]
+
     def _find_heads(self) -> None:
         """Decode the first record of each queue that has got records since it ran empty."""
         still: list[RecordQueue] = []

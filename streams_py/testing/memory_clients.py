@@ -123,8 +123,9 @@ class MemoryProducer:
         self._tracked: set[str] = set()
         self._error: ProductionError | None = None
         self._keyless = 0
+        self.produce: Callable[..., None] = self._produce
 
-    def produce(
+    def _produce(
         self,
         topic: str,
         value: bytes | None,

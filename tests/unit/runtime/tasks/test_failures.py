@@ -128,7 +128,7 @@ class TestProcessing:
         kit = Kit(chain())
         kit.add(record("bad", offset=5))
         with pytest.raises(
-            ProcessingError, match="node inner, task 0_0, input record in-0 at offset 5.*cannot stand it"
+            ProcessingError, match=r"node inner, task 0_0, input record in-0 at offset 5.*cannot stand it"
         ):
             kit.task.process(1)
 

@@ -250,7 +250,7 @@ class TestTimestamps:
     def test_extractor_that_raises_is_an_error_that_names_the_record(self) -> None:
         kit = Kit(pipe(timestamp_extractor=lambda key, value, at, known: int(value)))
         kit.add(record("soon", offset=3))
-        with pytest.raises(ReportedFailure, match="timestamp extractor failed .*node source.*in-0 at offset 3"):
+        with pytest.raises(ReportedFailure, match=r"timestamp extractor failed .*node source.*in-0 at offset 3"):
             kit.task.process(1)
 
 

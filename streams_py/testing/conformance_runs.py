@@ -1,0 +1,226 @@
+"""Compares what topologies do with recorded runs: every record to every topic, and the stores at the end.
+
+A run is driven as it was recorded: the whole topology as one task, one partition per topic, everything that is sent to
+a topic the topology reads comes back at once. The recording leaves two things open, and so does this comparison: the
+order of outputs *across* topics when two input records were equally old, or when caches were flushed; and the order of
+rows in a store.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias
+
+from streams_py.runtime.task_settings import TaskSettings
+from streams_py.serdes import STRING
+from streams_py.testing.in_process import InProcessTasks, WholeTopology
+from streams_py.testing.memory_clients import ManualClock, MemoryRecord
+from streams_py.testing.topology_programs import APPLICATION_ID, program_of
+from streams_py.topology.stores import StoreKind
+from streams_py.topology.topology import Topology
+
+__all__ = ["run_topology_run"]
+
+Case: TypeAlias = Mapping[str, Any]
+_Row: TypeAlias = dict[str, Any]
+
+_FIELDS: Final = {"id", "run", "config", "inputs", "outputs", "changelogs", "stores", "disk_differs", "ties"}
+_INPUT_FIELDS: Final = {"topic", "partition", "key", "value", "timestamp", "headers"}
+_CACHE_BYTES: Final = 10 * 1024 * 1024
+# What each run number stands for: cache, commit_every, throttle. The clock always starts at the same time.
+_RUNS: Final = {0: (0, 1, 0), 1: (0, 1, 1000), 2: (0, 1, 0), 3: (_CACHE_BYTES, 1, 0), 4: (_CACHE_BYTES, 5, 0)}
+_START_MS: Final = 1_000_000
+
+
+def run_topology_run(case: Case) -> str | None:
+    """None when our run equals the recorded one, else the first difference.
+
+    Raises NotSupportedCase for a program that uses what this library does not have.
+    """
+    program = program_of(case["id"])
+    unlike = _unlike_any_recording(case, program.optimization)
+    if unlike is not None:
+        return unlike
+    run = _Run(program.make(program.optimization), case["config"])
+    with _expecting_warnings():
+        run.feed(case["inputs"])
+    return (
+        _numbers_differ("ties", run.ties, case["ties"])
+        or _outputs_differ(run.outputs, case)
+        or _topics_differ("changelog", run.changelogs, case["changelogs"])
+        or _stores_differ(run.store_rows(), case["stores"])
+    )
+
+
+def _unlike_any_recording(case: Case, optimization: str) -> str | None:
+    """Checks what has no influence on the run, or only on programs with windows, so that a change of it is noticed."""
+    unknown = set(case) ^ _FIELDS
+    if unknown:
+        return f"fields missing or unknown: {', '.join(sorted(unknown))}"
+    if case["run"] not in _RUNS:
+        return f"there is no run {case['run']}"
+    cache, commit_every, throttle = _RUNS[case["run"]]
+    config = {
+        "topology.optimization": optimization,
+        "statestore.cache.max.bytes": cache,
+        "commit_every": commit_every,
+        "emit_interval_ms": throttle,
+        "wall_clock_ms": _START_MS,
+    }
+    if case["config"] != config:
+        return f"config of run {case['run']}: expected {config}, got {case['config']}"
+    if case["disk_differs"]:
+        return f"disk_differs: {case['disk_differs']}, but only the expiry of windows depends on the medium"
+    for number, step in enumerate(case["inputs"]):
+        fields = set(step) ^ ({"advance_wall_clock_ms"} if "advance_wall_clock_ms" in step else _INPUT_FIELDS)
+        if fields or step.get("partition", 0) != 0:
+            return f"input {number} is no step of a recording: {step}"
+    return None
+
+
+@contextmanager
+def _expecting_warnings() -> Iterator[None]:
+    """Null keys are part of the inputs: nobody needs to hear of each one that is dropped."""
+    logger = logging.getLogger("streams_py.runtime.failures")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+class _Run:
+    """One topology at work, and everything that came out of it."""
+
+    def __init__(self, topology: Topology, config: Case) -> None:
+        self.outputs: list[_Row] = []
+        self.changelogs: dict[str, list[_Row]] = {}
+        self._topology = topology
+        self._commit_every: int = config["commit_every"]
+        self._step = 0
+        own = {name: topology.changelog_topic(name, APPLICATION_ID) for name, b in topology.stores.items() if b.logging}
+        self._changelog_topics = frozenset(own[name] for name in own if topology.stores[name].source_topic is None)
+        settings = TaskSettings(application_id=APPLICATION_ID, default_key_serde=STRING, default_value_serde=STRING)
+        self._tasks = InProcessTasks(
+            [WholeTopology(topology.nodes, tuple(topology.stores.values()))],
+            settings,
+            clock=ManualClock(config["wall_clock_ms"]),
+            cache_max_bytes=config["statestore.cache.max.bytes"],
+            on_sent=self._sent,
+        )
+
+    @property
+    def ties(self) -> int:
+        """How often it was left to us which record to take."""
+        return self._tasks.ties
+
+    def _sent(self, record: MemoryRecord) -> None:
+        row = {
+            "step": self._step,
+            "key": _hex(record.key()),
+            "value": _hex(record.value()),
+            "timestamp": record.timestamp()[1],
+            "headers": [[name, _hex(value)] for name, value in record.headers() or ()],
+        }
+        topic = record.topic()
+        if topic in self._changelog_topics:
+            self.changelogs.setdefault(topic, []).append(row)
+        else:
+            self.outputs.append({**row, "topic": topic})
+
+    def feed(self, inputs: Sequence[Case]) -> None:
+        """All input steps, then commits until nothing more comes of them."""
+        each = self._commit_every == 1
+        for self._step, step in enumerate(inputs):
+            if "advance_wall_clock_ms" in step:
+                self._tasks.advance(step["advance_wall_clock_ms"])
+                if each:
+                    self._tasks.commit()
+            else:
+                self._write(step)
+            self._tasks.drain(commit=each)
+            if not each and (self._step + 1) % self._commit_every == 0:
+                self._tasks.commit()
+                self._tasks.drain(commit=False)
+        self._step = len(inputs)
+        while not each:
+            self._tasks.commit()
+            if not self._tasks.drain(commit=False):
+                break
+
+    def _write(self, step: Case) -> None:
+        if not self._tasks.readers_of(step["topic"]):
+            raise ValueError(f"the topology does not read topic {step['topic']!r}")
+        headers = [(name, _bytes(value)) for name, value in step["headers"]]
+        key, value = _bytes(step["key"]), _bytes(step["value"])
+        self._tasks.write(step["topic"], key, value, step["timestamp"], headers or None, step["partition"])
+
+    def store_rows(self) -> dict[str, list[list[Any]]]:
+        """The content of every store, in serialized form."""
+        return {name: self._rows(name, builder.kind) for name, builder in self._topology.stores.items()}
+
+    def _rows(self, name: str, kind: StoreKind) -> list[list[Any]]:
+        store = self._tasks.store(name, 0)
+        encode_key: Callable[[Any], bytes] = store.codec.encode_key
+        encode_value: Callable[[Any], bytes] = store.codec.encode_value
+        if kind is StoreKind.KEY_VALUE:
+            return [[_hex(encode_key(key)), _hex(encode_value(value))] for key, value in store.all()]
+        return [
+            [_hex(encode_key(key)), _hex(encode_value(stored.value)), stored.timestamp] for key, stored in store.all()
+        ]
+
+
+def _numbers_differ(what: str, ours: int, theirs: int) -> str | None:
+    return None if ours == theirs else f"{what}: expected {theirs}, got {ours}"
+
+
+def _outputs_differ(ours: Sequence[_Row], case: Case) -> str | None:
+    theirs = case["outputs"]
+    if case["ties"] == 0 and case["config"]["statestore.cache.max.bytes"] == 0:
+        return _rows_differ("output", ours, theirs)
+    return _topics_differ("output to", _by_topic(ours), _by_topic(theirs))
+
+
+def _by_topic(rows: Iterable[_Row]) -> dict[str, list[_Row]]:
+    topics: dict[str, list[_Row]] = {}
+    for row in rows:
+        topics.setdefault(row["topic"], []).append(row)
+    return topics
+
+
+def _topics_differ(what: str, ours: Mapping[str, Sequence[_Row]], theirs: Mapping[str, Sequence[_Row]]) -> str | None:
+    for topic in sorted({*ours, *theirs}):
+        difference = _rows_differ(f"{what} {topic}", ours.get(topic, ()), theirs.get(topic, ()))
+        if difference is not None:
+            return difference
+    return None
+
+
+def _rows_differ(what: str, ours: Sequence[Any], theirs: Sequence[Any]) -> str | None:
+    for number, (our, their) in enumerate(zip(ours, theirs, strict=False)):
+        if our != their:
+            return f"{what}, record {number}: expected {their}, got {our}"
+    if len(ours) != len(theirs):
+        first = (ours if len(ours) > len(theirs) else theirs)[min(len(ours), len(theirs))]
+        return f"{what}: expected {len(theirs)} records, got {len(ours)}; the first one too many or too few is {first}"
+    return None
+
+
+def _stores_differ(ours: Mapping[str, list[list[Any]]], theirs: Mapping[str, list[list[Any]]]) -> str | None:
+    if set(ours) != set(theirs):
+        return f"stores: expected {', '.join(sorted(theirs)) or 'none'}, got {', '.join(sorted(ours)) or 'none'}"
+    for name, rows in sorted(theirs.items()):
+        difference = _rows_differ(f"store {name}", sorted(ours[name]), sorted(rows))
+        if difference is not None:
+            return difference
+    return None
+
+
+def _hex(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)

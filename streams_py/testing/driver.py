@@ -1,0 +1,220 @@
+"""TopologyTestDriver: run a topology in a unit test, record by record.
+
+    with TopologyTestDriver(topology) as driver:
+        words = driver.input_topic("words", key=serdes.STRING, value=serdes.STRING)
+        counts = driver.output_topic("counts", key=serdes.STRING, value=serdes.INT64)
+        words.send("k", "hello world", timestamp_ms=5)
+        assert counts.read_to_dict() == {"hello": 1, "world": 1}
+
+The tasks are those of the runtime, one for each sub-topology; only Kafka, threads and files are missing. Every record
+is processed, to the last output, when ``send`` returns, and committed, so record caches never hold anything back. Time
+stands still until a test moves it. Answers to Kafka Streams' class of the same name (KIP-247, KIP-470).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from streams_py.config import StreamsConfig
+from streams_py.errors import IllegalStateError, TopologyError
+from streams_py.ports import Headers
+from streams_py.runtime.collector import as_list
+from streams_py.runtime.task_settings import TaskSettings
+from streams_py.serdes import Serde
+from streams_py.state.open import Store
+from streams_py.testing.in_process import InProcessTasks
+from streams_py.testing.memory_clients import ManualClock, MemoryRecord
+from streams_py.topology.partitioning import partition_for
+from streams_py.topology.processor import Record
+from streams_py.topology.topology import Topology
+
+__all__ = ["InputTopic", "OutputTopic", "TopologyTestDriver"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_DEFAULTS = {"application.id": "test", "bootstrap.servers": "embedded"}
+
+
+class InputTopic(Generic[K, V]):
+    """Writes records that the topology reads."""
+
+    def __init__(self, driver: TopologyTestDriver, name: str, key: Serde[K], value: Serde[V]) -> None:
+        self.name = name
+        self._driver = driver
+        self._encode_key = key.serializer(name, is_key=True)
+        self._encode_value = value.serializer(name, is_key=False)
+
+    def send(
+        self,
+        key: K | None,
+        value: V | None,
+        *,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> None:
+        """Process one record. Default timestamp: the driver's clock; default partition: by the key, as Kafka does (a
+        null key goes to partition 0). Errors that would stop a stream thread are raised here."""
+        self._driver.write(
+            self.name,
+            None if key is None else self._encode_key(key),
+            None if value is None else self._encode_value(value),
+            timestamp_ms=timestamp_ms,
+            headers=headers,
+            partition=partition,
+        )
+
+    def send_all(self, records: Iterable[tuple[K | None, V | None]], *, timestamp_ms: int | None = None) -> None:
+        """Process (key, value) pairs one after the other."""
+        for key, value in records:
+            self.send(key, value, timestamp_ms=timestamp_ms)
+
+
+class OutputTopic(Generic[K, V]):
+    """Reads what the topology wrote to a topic, from the first record on; each object reads for itself."""
+
+    def __init__(self, name: str, records: list[MemoryRecord], key: Serde[K], value: Serde[V]) -> None:
+        self.name = name
+        self._records = records
+        self._next = 0
+        self._decode_key = key.deserializer(name, is_key=True)
+        self._decode_value = value.deserializer(name, is_key=False)
+
+    def __len__(self) -> int:
+        """Records not read yet."""
+        return len(self._records) - self._next
+
+    def read(self) -> Record[K | None, V | None]:
+        """The next record; LookupError when there is none."""
+        if not len(self):
+            raise LookupError(f"no more records in {self.name}: {self._next} were written, and all are read")
+        raw = self._records[self._next]
+        self._next += 1
+        key, value = raw.key(), raw.value()
+        return Record(
+            None if key is None else self._decode_key(key),
+            None if value is None else self._decode_value(value),
+            raw.timestamp()[1],
+            tuple(raw.headers() or ()),
+        )
+
+    def read_all(self) -> list[Record[K | None, V | None]]:
+        """All further records."""
+        return [self.read() for _ in range(len(self))]
+
+    def read_pairs(self) -> list[tuple[K | None, V | None]]:
+        """(key, value) of all further records."""
+        return [(record.key, record.value) for record in self.read_all()]
+
+    def read_to_dict(self) -> dict[K | None, V | None]:
+        """The last value of each key among all further records; a tombstone is a None."""
+        return dict(self.read_pairs())
+
+
+class TopologyTestDriver:
+    """A topology, ready to take records.
+
+    ``config``: whatever StreamsConfig takes; ``application.id`` is "test" unless given, serdes and handlers are used as
+    configured. ``wall_clock_ms``: where the clock starts. ``partitions``: of every topic; there is one task for each
+    sub-topology and partition number. Pattern sources read the topics that are written to.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        config: StreamsConfig | Mapping[str, Any] | None = None,
+        *,
+        wall_clock_ms: int = 0,
+        partitions: int = 1,
+    ) -> None:
+        checked = config if isinstance(config, StreamsConfig) else StreamsConfig.of({**_DEFAULTS, **(config or {})})
+        if partitions < 1:
+            raise ValueError(f"a topic has at least one partition, not {partitions}")
+        self._written: dict[str, list[MemoryRecord]] = {}
+        self._tasks = InProcessTasks(
+            topology.subtopologies(),
+            TaskSettings.from_config(checked),
+            clock=ManualClock(wall_clock_ms),
+            partitions=partitions,
+            cache_max_bytes=checked.statestore_cache_max_bytes,
+            on_sent=lambda record: self._topic(record.topic()).append(record),
+        )
+        self._closed = False
+        self._tasks.drain(commit=True)
+
+    def _topic(self, name: str) -> list[MemoryRecord]:
+        return self._written.setdefault(name, [])
+
+    def input_topic(self, name: str, *, key: Serde[K], value: Serde[V]) -> InputTopic[K, V]:
+        """Write to a topic that some source reads; TopologyError for any other."""
+        if not self._tasks.readers_of(name):
+            sources = ", ".join(self._tasks.source_names()) or "nothing"
+            raise TopologyError(f"no source reads topic {name!r}; this topology reads {sources}")
+        return InputTopic(self, name, key, value)
+
+    def output_topic(self, name: str, *, key: Serde[K], value: Serde[V]) -> OutputTopic[K, V]:
+        """Read what was written to a topic; internal topics are named ``<application.id>-<name>``."""
+        return OutputTopic(name, self._topic(name), key, value)
+
+    @property
+    def produced_topics(self) -> frozenset[str]:
+        """Topics that have been written to, internal ones included."""
+        return frozenset(name for name, records in self._written.items() if records)
+
+    def store(self, name: str, *, partition: int = 0) -> Store:
+        """A state store of one task, as its processors see it. UnknownStateStoreError names those that exist."""
+        return self._tasks.store(name, partition)
+
+    @property
+    def wall_clock_ms(self) -> int:
+        """What the tasks' clock shows."""
+        return self._tasks.clock.now_ms()
+
+    def advance_wall_clock(self, duration_ms: int) -> None:
+        """Move the clock; wall-clock punctuators that become due are called once each."""
+        self._check_open()
+        self._tasks.advance(duration_ms)
+        self._tasks.commit()
+        self._tasks.drain(commit=True)
+
+    def write(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+    ) -> None:
+        """Process one record of bytes; :meth:`InputTopic.send` for objects."""
+        self._check_open()
+        count = self._tasks.partitions
+        if partition is None:
+            partition = 0 if key is None else partition_for(key, count)
+        if not 0 <= partition < count:
+            raise ValueError(f"topic {topic} has partitions 0 to {count - 1}, not {partition}")
+        time_ms = self.wall_clock_ms if timestamp_ms is None else timestamp_ms
+        self._tasks.write(topic, key, value, time_ms, as_list(headers), partition)
+        self._tasks.drain(commit=True)
+
+    def close(self) -> None:
+        """Close processors and stores; errors of a processor's ``close`` are raised."""
+        if not self._closed:
+            self._closed = True
+            self._tasks.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise IllegalStateError("this driver is closed; make a new one")
+
+    def __enter__(self) -> TopologyTestDriver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -64,7 +64,7 @@ class ActiveTask(Task):
     ) -> None:
         super().__init__(id, nodes, input_partitions, stores)
         self.settings = settings
-        self.record: RecordContext = stores.context
+        self.record = RecordContext()
         self._collector = collector
         self._clock = clock
         self._inputs = inputs
@@ -100,7 +100,7 @@ class ActiveTask(Task):
         """All changelogs are replayed: bind and initialise the nodes and run. ``committed``: what the group has
         committed for the input partitions (others are ignored); it carries the stream time."""
         self._check(TaskPhase.RESTORING)
-        self.stores.log_to(self._collector.changelog_writer)
+        self.stores.attach(self.record, self._collector.changelog_writer)
         self._bind()
         self._read_metadata(committed)
         assert self._bound is not None
@@ -289,7 +289,7 @@ class ActiveTask(Task):
         them, because a flush may fill caches further down."""
         if self._phase is TaskPhase.RUNNING:
             for name in self._stores_in_order():
-                self.stores.flush_cache(name)
+                self.stores.store(name).flush_cache()
 
     def _stores_in_order(self) -> list[str]:
         processors = (node for node in self.nodes.nodes if isinstance(node, ProcessorNode))
@@ -323,7 +323,7 @@ class ActiveTask(Task):
         self._loop.progressed = self._punctuated = self._commit_requested = False
         if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:
             return
-        self.stores.advance_offsets(self._changelog_progress(acked))
+        self.stores.update_offsets(self._changelog_progress(acked))
         if self._phase is not TaskPhase.RUNNING or enforce_checkpoint or not self.settings.exactly_once:
             self.stores.checkpoint(enforce=enforce_checkpoint)
 

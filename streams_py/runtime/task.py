@@ -61,10 +61,6 @@ class TaskStores(Protocol):
     """What a task needs of its stores, their changelog positions and its checkpoint."""
 
     @property
-    def context(self) -> RecordContext:
-        """The record context that the stores log with; the task keeps it current."""
-
-    @property
     def is_open(self) -> bool: ...
     @property
     def changelog_partitions(self) -> frozenset[TopicPartition]: ...
@@ -79,25 +75,22 @@ class TaskStores(Protocol):
     def open(self) -> None:
         """Lock the task's directory, open the stores, load the checkpoint. LockError when it is locked."""
 
-    def log_to(self, writer: Callable[[str, int], ChangelogWriter] | None) -> None:
-        """Where stores log from now on: writer(changelog topic, partition); None: nobody writes (standby)."""
+    def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangelogWriter] | None) -> None:
+        """From now on stores log with this context through these writers; None: nobody writes (standby)."""
 
-    def store(self, name: str) -> Any: ...
+    def store(self, name: str) -> Any:
+        """An open store; it has ``flush_cache()``."""
+
     def restore_position(self, changelog: TopicPartition) -> int: ...
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
     def store_of(self, changelog: TopicPartition) -> str: ...
-    def flush_cache(self, name: str) -> None:
-        """Write and forward what the record cache of one store holds."""
-
     def clear_caches(self) -> None: ...
-    def advance_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Newer last offsets of changelogs, as the producer got them acknowledged."""
 
-    def checkpoint(self, *, enforce: bool) -> None:
-        """Write the checkpoint file, if enforced or when positions moved far enough since the last one."""
-
-    def forget(self, changelogs: Collection[TopicPartition]) -> None:
-        """These changelogs have to be restored from the beginning; leave them out of checkpoints."""
+    def checkpoint(self, *, enforce: bool, without: Collection[TopicPartition] = ()) -> None:
+        """Write the checkpoint file, if enforced or when positions moved far enough since the last one. ``without``:
+        changelogs to leave out, so that they are restored from the beginning."""
 
     def close(self, *, wipe: bool = False) -> None:
         """Close the stores and unlock; ``wipe``: delete everything of the task."""
@@ -200,7 +193,7 @@ class Task:
         """Give away the open stores of a suspended, committed task; this object is closed then."""
         self._check(TaskPhase.SUSPENDED)
         self.stores.clear_caches()
-        self.stores.log_to(None)
+        self.stores.attach(RecordContext(), None)
         self._go(TaskPhase.CLOSED)
         return self.stores
 
@@ -210,8 +203,7 @@ class Task:
         if self._phase is not TaskPhase.CLOSED:
             self._quietly(self.suspend)
             if self.stores.is_open:
-                self.stores.forget(corrupted)
-                self._quietly(lambda: self.stores.checkpoint(enforce=True))
+                self._quietly(lambda: self.stores.checkpoint(enforce=True, without=corrupted))
             self.close_dirty()
         self._go(TaskPhase.CREATED)
 

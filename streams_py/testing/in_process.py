@@ -8,26 +8,27 @@ it would through a broker.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import UnknownStateStoreError
-from streams_py.ports import BEGINNING, RawRecord
 from streams_py.runtime.active_task import ActiveTask
 from streams_py.runtime.binding import Node
-from streams_py.runtime.collector import ChangelogWriter, RecordCollector
+from streams_py.runtime.collector import RecordCollector
 from streams_py.runtime.sinks import full_topic
 from streams_py.runtime.task import TaskNodes
 from streams_py.runtime.task_settings import TaskSettings
 from streams_py.state.cache import RecordCache
-from streams_py.state.open import Store, StoreDefaults, changelog_topic, open_store
+from streams_py.state.directory import StateDirectory
+from streams_py.state.open import Store, StoreDefaults, changelog_topic
+from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
-from streams_py.topology.nodes import RecordContext, SourceNode
+from streams_py.topology.nodes import SourceNode
 from streams_py.topology.stores import StoreBuilder
 
-__all__ = ["InProcessTasks", "MemoryTaskStores", "WholeTopology"]
+__all__ = ["InProcessTasks", "WholeTopology"]
 
 _NEVER_WAIT = -1
 
@@ -38,113 +39,6 @@ class WholeTopology:
 
     nodes: Sequence[Node]
     stores: Sequence[StoreBuilder]
-
-
-class MemoryTaskStores:
-    """Stores of one task without a directory; what they held is gone when they are closed."""
-
-    def __init__(
-        self,
-        builders: Iterable[StoreBuilder],
-        partition: int,
-        *,
-        application_id: str,
-        defaults: StoreDefaults,
-        cache: RecordCache,
-    ) -> None:
-        self.context = RecordContext()
-        self.is_open = False
-        self.changelog_offsets: dict[TopicPartition, int] = {}
-        self._builders = {builder.name: builder for builder in builders}
-        self._changelogs = {
-            TopicPartition(changelog_topic(builder, application_id), partition): builder.name
-            for builder in self._builders.values()
-            if builder.logging
-        }
-        self._application_id = application_id
-        self._defaults = defaults
-        self._cache = cache
-        self._stores: dict[str, Store] = {}
-
-    @property
-    def changelog_partitions(self) -> frozenset[TopicPartition]:
-        """Changelogs of the logged stores."""
-        return frozenset(self._changelogs)
-
-    @property
-    def source_changelogs(self) -> frozenset[TopicPartition]:
-        """Those that are source topics."""
-        return frozenset(
-            changelog for changelog, name in self._changelogs.items() if self._builders[name].source_topic is not None
-        )
-
-    def open(self) -> None:
-        """Open all stores, empty."""
-        self._stores = {
-            name: open_store(
-                builder,
-                application_id=self._application_id,
-                context=self.context,
-                defaults=self._defaults,
-                cache=self._cache,
-            )
-            for name, builder in self._builders.items()
-        }
-        self.is_open = True
-
-    def log_to(self, writer: Callable[[str, int], ChangelogWriter] | None) -> None:
-        """Where logged stores log from now on."""
-        for changelog, name in self._changelogs.items():
-            if self._builders[name].source_topic is None:
-                log = None if writer is None else writer(*changelog)
-                self._stores[name].rebind(log=log, context=self.context)
-
-    def store(self, name: str) -> Store:
-        """An open store."""
-        return self._stores[name]
-
-    def restore_position(self, changelog: TopicPartition) -> int:
-        """Where replaying goes on."""
-        offset = self.changelog_offsets.get(changelog)
-        return BEGINNING if offset is None else offset + 1
-
-    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None:
-        """Apply changelog records."""
-        store = self._stores[self._changelogs[changelog]]
-        store.restore([(key, r.value(), r.timestamp()[1]) for r in records if (key := r.key()) is not None])
-        if records:
-            self.changelog_offsets[changelog] = records[-1].offset()
-
-    def store_of(self, changelog: TopicPartition) -> str:
-        """Name of the store of a changelog."""
-        return self._changelogs[changelog]
-
-    def flush_cache(self, name: str) -> None:
-        """Write and forward what the cache of a store holds."""
-        self._stores[name].flush_cache()
-
-    def clear_caches(self) -> None:
-        """Forget cached entries."""
-        for store in self._stores.values():
-            store.clear_cache()
-
-    def advance_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Newer last offsets of changelogs."""
-        self.changelog_offsets.update(offsets)
-
-    def checkpoint(self, *, enforce: bool) -> None:
-        """There are no files."""
-
-    def forget(self, changelogs: Collection[TopicPartition]) -> None:
-        """Restore these from the beginning."""
-        for changelog in changelogs:
-            self.changelog_offsets.pop(changelog, None)
-
-    def close(self, *, wipe: bool = False) -> None:
-        """Close all stores."""
-        for store in self._stores.values():
-            store.close()
-        self.is_open = False
 
 
 @dataclass(slots=True)
@@ -196,6 +90,8 @@ class InProcessTasks:
                 if store.logging
             }
         )
+        # Not persistent: no file is touched, and all stores are in memory.
+        self._directory = StateDirectory("unused", settings.application_id, persistent=False)
         cache = RecordCache(cache_max_bytes)
         self.tasks = {
             (unit, partition): self._task(unit, partition, cache)
@@ -208,9 +104,16 @@ class InProcessTasks:
 
     def _task(self, unit: int, partition: int, cache: RecordCache) -> ActiveTask:
         nodes, task_id = self._units[unit], TaskId(unit, partition)
-        defaults = StoreDefaults(self.settings.default_key_serde, self.settings.default_value_serde, persistent=False)
-        stores = MemoryTaskStores(
-            nodes.stores, partition, application_id=self.settings.application_id, defaults=defaults, cache=cache
+        stores = TaskState(
+            task_id,
+            nodes.stores,
+            application_id=self.settings.application_id,
+            directory=self._directory,
+            owner="test",
+            defaults=StoreDefaults(
+                self.settings.default_key_serde, self.settings.default_value_serde, persistent=False
+            ),
+            cache=cache,
         )
         return ActiveTask(
             task_id,

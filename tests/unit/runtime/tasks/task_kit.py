@@ -21,11 +21,12 @@ APP = "app"
 class FakeStore:
     """A logged store of str -> int without a cache."""
 
-    def __init__(self, name: str, context: RecordContext) -> None:
+    def __init__(self, name: str, calls: list[str]) -> None:
+        self.calls = calls
         self.name = name
         self.content: dict[str, int] = {}
         self.log: ChangelogWriter | None = None
-        self._context = context
+        self.context = RecordContext()
 
     def get(self, key: str) -> int | None:
         return self.content.get(key)
@@ -33,17 +34,19 @@ class FakeStore:
     def put(self, key: str, value: int) -> None:
         self.content[key] = value
         if self.log is not None:
-            self.log(key.encode(), value.to_bytes(8, "big"), self._context.timestamp)
+            self.log(key.encode(), value.to_bytes(8, "big"), self.context.timestamp)
+
+    def flush_cache(self) -> None:
+        self.calls.append(f"flush {self.name}")
 
 
 class FakeStores:
     """Implements TaskStores in memory and notes what is called."""
 
     def __init__(self, names: Sequence[str] = (), partition: int = 0) -> None:
-        self.context = RecordContext()
         self.is_open = False
         self.calls: list[str] = []
-        self.stores = {name: FakeStore(name, self.context) for name in names}
+        self.stores = {name: FakeStore(name, self.calls) for name in names}
         self._topics = {name: f"{APP}-{name}-changelog" for name in names}
         self._partition = partition
         self.changelog_offsets: dict[TopicPartition, int] = {}
@@ -60,8 +63,9 @@ class FakeStores:
         self.calls.append("open")
         self.is_open = True
 
-    def log_to(self, writer: Callable[[str, int], ChangelogWriter] | None) -> None:
+    def attach(self, record: RecordContext, writer: Callable[[str, int], ChangelogWriter] | None) -> None:
         for name, store in self.stores.items():
+            store.context = record
             store.log = None if writer is None else writer(self._topics[name], self._partition)
 
     def store(self, name: str) -> Any:
@@ -82,22 +86,17 @@ class FakeStores:
     def store_of(self, changelog: TopicPartition) -> str:
         return next(name for name, topic in self._topics.items() if topic == changelog.topic)
 
-    def flush_cache(self, name: str) -> None:
-        self.calls.append(f"flush {name}")
-
     def clear_caches(self) -> None:
         self.calls.append("clear caches")
 
-    def advance_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.changelog_offsets.update(offsets)
 
-    def checkpoint(self, *, enforce: bool) -> None:
-        self.calls.append(f"checkpoint{' enforced' if enforce else ''}")
-
-    def forget(self, changelogs: Collection[TopicPartition]) -> None:
-        for changelog in changelogs:
+    def checkpoint(self, *, enforce: bool, without: Collection[TopicPartition] = ()) -> None:
+        for changelog in without:
             self.changelog_offsets.pop(changelog, None)
-        self.calls.append("forget")
+        missing = f" without {', '.join(map(str, without))}" if without else ""
+        self.calls.append(f"checkpoint{' enforced' if enforce else ''}{missing}")
 
     def close(self, *, wipe: bool = False) -> None:
         self.calls.append("close")

@@ -50,7 +50,8 @@ class ReadOnlyKeyValueStore(Generic[K, S]):
         for store in self._instances():
             found = store.peek(key)
             if found is not None:
-                return self._face(store)(found)
+                faced: S = self._face(store)(found)
+                return faced
         return None
 
     def range(self, first: K | None, last: K | None) -> Iterator[tuple[K, S]]:
@@ -81,7 +82,8 @@ class ReadOnlyKeyValueStore(Generic[K, S]):
         stores = self._find()
         if not stores:
             raise InvalidStateStoreError(
-                f"store {self._name!r} is not available on this instance now: its tasks have moved, or are being restored"
+                f"store {self._name!r} is not on this instance now: its tasks have moved, or are being restored; "
+                f"ask again later, or another instance"
             )
         if self._kind is QueryableStoreType.TIMESTAMPED_KEY_VALUE and any(map(_is_plain, stores)):
             raise InvalidStateStoreError(

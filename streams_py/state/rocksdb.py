@@ -14,6 +14,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import rocksdict
@@ -120,6 +121,7 @@ class RocksBytes:
         self._database = database
         self._name = name
         self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
+        self._scanning = Lock()  # scans are opened by any thread
         self._bind(self._attempt(lambda: database.family(name)))
 
     def _bind(self, family: Any) -> None:
@@ -147,33 +149,30 @@ class RocksBytes:
             options.set_iterate_lower_bound(first)
         if end is not None:
             options.set_iterate_upper_bound(end)
-        scan = _Scan(self._attempt(lambda: self._family.items(backwards=reverse, read_opt=options)), self._name)
-        self._scans.add(scan)
+        with self._scanning:
+            scan = _Scan(self._attempt(lambda: self._family.items(backwards=reverse, read_opt=options)), self._name)
+            self._scans.add(scan)
         return scan
 
     def approximate_count(self) -> int:
         return self._attempt(lambda: self._family.property_int_value("rocksdb.estimate-num-keys")) or 0
 
     def clear(self) -> None:
-        self._end_scans()
-
-        def start_anew() -> Any:
-            self._family.close()
-            return self._database.empty_family(self._name)
-
-        self._bind(self._attempt(start_anew))
+        self._let_go()
+        self._bind(self._attempt(lambda: self._database.empty_family(self._name)))
 
     def flush(self) -> None:
         self._attempt(lambda: self._family.flush(True))
 
     def close(self) -> None:
-        # A scan that stays open keeps the files open, and the database could not be opened again.
-        self._end_scans()
-        self._family.close()
+        self._let_go()
 
-    def _end_scans(self) -> None:
-        for scan in list(self._scans):
-            scan.end()
+    def _let_go(self) -> None:
+        """Close the handle and the scans: one that stays open would keep the files open."""
+        with self._scanning:
+            for scan in list(self._scans):
+                scan.end()
+            self._family.close()
 
     def _attempt(self, action: Callable[[], Any]) -> Any:
         try:

@@ -1,0 +1,140 @@
+"""Kafka's list layout, and JSON with both libraries."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streams_py.serdes import FLOAT64, INT16, INT32, INT64, JSON, STRING, UUID, Serde, json, list_of
+from streams_py.serdes.json import _Json
+
+
+def encode(serde: Serde[Any], value: Any, *, is_key: bool = False) -> bytes:
+    return serde.serializer("topic", is_key=is_key)(value)
+
+
+def decode(serde: Serde[Any], data: bytes) -> Any:
+    return serde.deserializer("topic", is_key=False)(data)
+
+
+@pytest.mark.parametrize(
+    ("inner", "value", "hex"),
+    [
+        (STRING, [], "0100000000"),
+        (STRING, ["a", None, "bc"], "010000000300000001" + "61" + "ffffffff" + "00000002" + "6263"),
+        (INT32, [], "000000000000000000"),
+        (INT32, [1, 2], "0000000000" + "00000002" + "00000001" + "00000002"),
+        (INT16, [None, 5, None], "00" + "00000002" + "00000000" + "00000002" + "00000003" + "0005"),
+        (list_of(STRING), [["a"]], "01" + "00000001" + "0000000a" + "01" + "00000001" + "00000001" + "61"),
+    ],
+)
+def test_list_serde_writes_and_reads_kafkas_bytes(inner: Serde[Any], value: list[Any], hex: str) -> None:
+    assert encode(list_of(inner), value).hex() == hex
+    assert decode(list_of(inner), bytes.fromhex(hex)) == value
+
+
+@given(st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)))
+def test_list_of_int64_round_trip(value: list[int | None]) -> None:
+    assert decode(list_of(INT64), encode(list_of(INT64), value)) == value
+
+
+@given(st.lists(st.none() | st.text()))
+def test_list_of_strings_round_trip(value: list[str | None]) -> None:
+    assert decode(list_of(STRING), encode(list_of(STRING), value)) == value
+
+
+@given(st.binary(max_size=40), st.sampled_from([STRING, INT32, FLOAT64, UUID]))
+def test_list_serde_refuses_or_reads_whatever_bytes_come(data: bytes, inner: Serde[Any]) -> None:
+    try:
+        value = decode(list_of(inner), data)
+    except (ValueError, struct.error):
+        return
+    again = encode(list_of(inner), value)
+    assert encode(list_of(inner), decode(list_of(inner), again)) == again
+
+
+@pytest.mark.parametrize(
+    "hex", ["", "00", "02", "017fffffff", "01ffffffff", "0100000001", "010000000100000005" + "61", "010000000000"]
+)
+def test_list_serde_refuses_malformed_bytes_before_it_allocates(hex: str) -> None:
+    with pytest.raises((ValueError, struct.error)):
+        decode(list_of(STRING), bytes.fromhex(hex))
+
+
+@pytest.mark.parametrize(
+    "hex",
+    ["007fffffff", "0000000000" + "7fffffff", "0000000000" + "00000001", "00" + "00000001" + "00000009" + "00000001"],
+)
+def test_list_serde_refuses_malformed_fixed_size_bytes(hex: str) -> None:
+    with pytest.raises(ValueError):
+        decode(list_of(INT32), bytes.fromhex(hex))
+
+
+def test_list_serde_refuses_a_string() -> None:
+    with pytest.raises(TypeError):
+        encode(list_of(STRING), "abc")
+
+
+BOTH = [_Json(use_orjson=True), _Json(use_orjson=False)]
+
+
+@pytest.mark.parametrize("serde", BOTH)
+def test_json_writes_the_same_compact_text_with_either_library(serde: Serde[Any]) -> None:
+    value = {"b": [1, 2.5, None, True], "a": "ä€"}
+    assert encode(serde, value) == '{"b":[1,2.5,null,true],"a":"ä€"}'.encode()
+    assert decode(serde, encode(serde, value)) == value
+
+
+@pytest.mark.parametrize("serde", BOTH)
+def test_json_keys_have_sorted_members_so_that_equal_keys_are_equal_bytes(serde: Serde[Any]) -> None:
+    assert encode(serde, {"b": 1, "a": 2}, is_key=True) == encode(serde, {"a": 2, "b": 1}, is_key=True)
+    assert encode(serde, {"b": 1, "a": 2}) != encode(serde, {"a": 2, "b": 1})
+
+
+@pytest.mark.parametrize("serde", BOTH)
+def test_json_refuses_what_it_cannot_say(serde: Serde[Any]) -> None:
+    with pytest.raises(Exception):  # noqa: B017  # each library has its own
+        encode(serde, object())
+    with pytest.raises(ValueError):
+        decode(serde, b"{")
+
+
+@dataclass
+class Order:
+    id: int
+    item: str
+
+
+@dataclass
+class Other:
+    id: int
+
+
+@pytest.mark.parametrize("use_orjson", [True, False])
+def test_json_of_a_dataclass_gives_objects_back(use_orjson: bool) -> None:
+    from streams_py.serdes.json import _JsonDataclass
+
+    serde = _JsonDataclass(Order, _Json(use_orjson=use_orjson))
+    assert encode(serde, Order(1, "x")) == b'{"id":1,"item":"x"}'
+    assert decode(serde, b'{"id":1,"item":"x"}') == Order(1, "x")
+
+
+def test_json_of_a_dataclass_refuses_another_class_and_other_members() -> None:
+    with pytest.raises(TypeError, match="Order"):
+        encode(json(Order), Other(1))
+    with pytest.raises(TypeError):
+        decode(json(Order), b'{"id":1,"colour":2}')
+
+
+def test_json_takes_only_dataclasses() -> None:
+    with pytest.raises(TypeError, match="dataclass"):
+        json(int)
+
+
+def test_json_promises_no_plain_type_because_its_values_can_change() -> None:
+    assert JSON.plain_type is None

@@ -20,10 +20,14 @@ from streams_py.errors import ConfigError, IllegalStateError, StreamsError
 from streams_py.ports import Clients, Clock
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.configured import imported
-from streams_py.runtime.instance import Instance, ThreadMetadata
+from streams_py.runtime.instance import Instance
+from streams_py.runtime.metrics import client_metrics
 from streams_py.runtime.restore import RestoreListener
 from streams_py.runtime.states import State, ThreadState, client_may_go, is_running
+from streams_py.runtime.store_view import store_view
 from streams_py.runtime.stream_thread import StreamThread
+from streams_py.runtime.thread_metadata import ThreadMetadata, thread_metadata
+from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
 from streams_py.topology.topology import Topology
 
 __all__ = ["KafkaStreams", "UncaughtAnswer"]
@@ -66,13 +70,16 @@ class KafkaStreams:
         self._config = StreamsConfig.of(config, **settings)
         self._clock = clock or SystemClock()
         self._instance = Instance(topology, self._config, clients or _clients_of(self._config), self._clock)
+        self._instance.on_stop_application = self._application_stops
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._state = State.CREATED
         self._threads: dict[int, StreamThread] = {}
         self._state_listener: StateListener | None = None
         self._uncaught: UncaughtHandler | None = None
-        self._closer: threading.Thread | None = None
+        self._failed_threads = 0
+        self._stopping_application = False
+        self._paused = False
         self._error: Exception | None = None
 
     # -- before start ----------------------------------------------------------------------------------------
@@ -83,9 +90,9 @@ class KafkaStreams:
         self._state_listener = listener
 
     def set_uncaught_exception_handler(self, handler: UncaughtHandler) -> None:
-        """``handler(error)`` decides what happens when a stream thread fails; it runs on that thread. Only before start.
+        """``handler(error)`` decides what happens when a stream thread fails; it runs on that thread.
 
-        Without a handler the client shuts down and ends in ERROR.
+        Only before start. Without a handler the client shuts down and ends in ERROR.
         """
         self._only_created("an uncaught-exception handler")
         self._uncaught = handler
@@ -123,8 +130,8 @@ class KafkaStreams:
     def close(self, timeout: float | None = None, *, leave_group: bool = False) -> bool:
         """Stop everything: commit, close tasks, free the state directory. True when that is done.
 
-        ``timeout`` in seconds: None waits as long as it takes, 0 does not wait. False when time was up; closing goes on in
-        the background. Called from a stream thread (a handler, a listener, a processor) it never waits. With
+        ``timeout`` in seconds: None waits as long as it takes, 0 does not wait. False when time was up; closing goes on
+        in the background. Called from a stream thread (a handler, a listener, a processor) it never waits. With
         ``leave_group`` the members leave the group at once; otherwise their tasks move after the session time-out, so
         that a restarted instance finds its tasks again.
         """
@@ -190,26 +197,40 @@ class KafkaStreams:
 
     def metadata_for_local_threads(self) -> list[ThreadMetadata]:
         """Name, state and tasks of each stream thread."""
-        with self._lock:
-            threads = list(self._threads.values())
-        return [self._instance.thread_metadata(thread) for thread in threads]
+        return [thread_metadata(thread) for thread in self._current_threads()]
 
-    def store(self, name: str, *, partition: int | None = None, stale: bool = False) -> Any:
+    def store(
+        self,
+        name: str,
+        *,
+        kind: QueryableStoreType = QueryableStoreType.KEY_VALUE,
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyKeyValueStore[Any, Any]:
         """A read-only view of a store over all local instances (KIP-535): ``get``, ``range``, ``all`` and so on.
 
-        ``partition`` limits it to one task; ``stale`` also reads standbys and restoring tasks. Raises
-        StreamsNotStartedError, UnknownStateStoreError, InvalidStateStorePartitionError or InvalidStateStoreError. After
-        a rebalance an old view raises InvalidStateStoreError: ask for a new one.
+        ``kind`` chooses plain values or, of timestamped stores, values with timestamps. ``partition`` limits it to one
+        task; ``stale`` also reads standbys and restoring tasks. Raises StreamsNotStartedError, UnknownStateStoreError,
+        InvalidStateStorePartitionError or InvalidStateStoreError. After a rebalance an old view raises
+        InvalidStateStoreError: ask for a new one.
         """
-        with self._lock:
-            threads = list(self._threads.values())
-        return self._instance.store_view(name, self._state, threads, partition=partition, stale=stale)
+        return store_view(
+            name,
+            lambda: self._state,
+            self._current_threads,
+            self._instance.store_names,
+            kind=kind,
+            partition=partition,
+            stale=stale,
+        )
 
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """Current figures by group and name; see the documentation of metrics for their meaning."""
+    def metrics(self) -> dict[str, dict[str, float | str]]:
+        """Current figures by group (with tags) and name, those of Kafka Streams."""
+        return client_metrics(self._state, self._current_threads(), self._failed_threads, self._clock.now_ms())
+
+    def _current_threads(self) -> list[StreamThread]:
         with self._lock:
-            threads = list(self._threads.values())
-        return self._instance.metrics(self._state, threads)
+            return list(self._threads.values())
 
     # -- threads ---------------------------------------------------------------------------------------------
 
@@ -251,7 +272,7 @@ class KafkaStreams:
 
     def _pause(self, paused: bool) -> None:
         with self._lock:
-            self._instance.paused = paused
+            self._paused = paused
             for thread in self._threads.values():
                 thread.pause(paused)
 
@@ -259,6 +280,7 @@ class KafkaStreams:
         thread = self._instance.new_thread(
             index, on_state=self._thread_changed, on_error=self._thread_failed, on_end=self._thread_ended
         )
+        thread.pause(self._paused)
         self._threads[index] = thread
         self._instance.share_cache(sum(t.state is not ThreadState.DEAD for t in self._threads.values()))
         return thread
@@ -293,15 +315,28 @@ class KafkaStreams:
             except Exception:
                 _log.exception("the uncaught-exception handler failed; shutting down this client")
         with self._lock:
+            self._failed_threads += 1
             if not self._state.is_running_or_rebalancing:
                 return
-            if answer is UncaughtAnswer.REPLACE_THREAD:
-                _log.warning("%s failed and is replaced: %s", thread.name, error)
-                thread.replace = True
-                return
-            if answer is UncaughtAnswer.SHUTDOWN_APPLICATION:
-                self._instance.request_application_shutdown(list(self._threads.values()), thread)
-            self._shut_down_in_error(error)
+            match answer:
+                case UncaughtAnswer.SHUTDOWN_CLIENT:
+                    self._shut_down_in_error(error)
+                case UncaughtAnswer.REPLACE_THREAD:
+                    _log.warning("%s failed and is replaced: %s", thread.name, error)
+                    thread.replace = True
+                case UncaughtAnswer.SHUTDOWN_APPLICATION:
+                    # Its place is taken by a thread that carries the news to the leader, who tells everybody.
+                    _log.error("%s failed; shutting down every client of the application: %s", thread.name, error)
+                    self._error = error
+                    self._stopping_application = thread.replace = True
+                    for other in self._threads.values():
+                        other.request_application_shutdown()
+
+    def _application_stops(self) -> None:
+        """The leader told everybody to shut down."""
+        self._shut_down_in_error(
+            self._error or StreamsError("a member of the application asked all members to shut down")
+        )
 
     def _shut_down_in_error(self, error: Exception) -> None:
         with self._lock:
@@ -314,6 +349,8 @@ class KafkaStreams:
         with self._lock:
             if thread.replace and self._state.is_running_or_rebalancing:
                 replacement = self._new_thread(thread.index)
+                if self._stopping_application:
+                    replacement.request_application_shutdown()
                 replacement.start()
             self._finish_if_ended()
 

@@ -78,6 +78,7 @@ class Rebalance:
         *,
         wait_ms: int,
         on_stop_application: Callable[[], None],
+        explain: Callable[[Exception], Exception],
     ) -> None:
         self._member = member
         self._leading = leading
@@ -86,6 +87,7 @@ class Rebalance:
         self._clock = clock
         self._wait_ms = wait_ms
         self._on_stop_application = on_stop_application
+        self._explain = explain
         self._lock = threading.Lock()
         self._to_apply: Tasks | None = None
         self._failure: StreamsError | None = None
@@ -165,7 +167,8 @@ class Rebalance:
                 case CompleteRebalance():
                     complete = True
         tasks, self._to_apply, self._failure = self._to_apply, None, None
-        self._ask(lambda: self._tasks.complete_rebalance(tasks, failure), None)
+        problem = None if failure is None else self._explain(failure)
+        self._ask(lambda: self._tasks.complete_rebalance(tasks, problem), None)
         self._in_progress = not complete
 
     # -- inside ----------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from streams_py.ports import Admin, Clock, Membership, OffsetAndMetadata, RawRec
 from streams_py.runtime.active_task import ActiveTask
 from streams_py.runtime.committing import Committer
 from streams_py.runtime.inbox import Inbox
+from streams_py.runtime.latency import Latency
 from streams_py.runtime.pacing import Pace
 from streams_py.runtime.rebalance import Rebalance
 from streams_py.runtime.restore import StateUpdater
@@ -107,13 +108,17 @@ class StreamThread:
         self._shutdown_deadline_ms: int | None = None
         self._leave_group = False
         self._paused = False
+        self._stop_application = False
         self._last_commit_ms = 0
         self._last_purge_ms = 0
         self._deferred: list[Exception] = []
         self._starting_since_ms: dict[TaskId, int] = {}
         self._revoking: tuple[list[ActiveTask], list[ActiveTask]] = ([], [])
+        self.last_error: Exception | None = None
+        """The last error that stopped nothing, such as a failing task assignor."""
         self.processed_records = 0
-        self.commits = 0
+        self.started_ms = clock.now_ms()
+        self.commit_latency = Latency()
 
     # -- called from other threads -------------------------------------------------------------------------
 
@@ -159,6 +164,16 @@ class StreamThread:
         """True when the caller runs on this thread."""
         return threading.current_thread() is self._thread
 
+    def request_application_shutdown(self) -> None:
+        """Carry "shut down the application" to the leader with the next subscription."""
+        self._stop_application = True
+        if hasattr(self, "_parts"):
+            self._parts.rebalance.request_application_shutdown()
+
+    def report(self, error: Exception) -> None:
+        """Note an error that stops nothing."""
+        self.last_error = error
+
     def pause(self, paused: bool) -> None:
         """Stop (or go on) processing, punctuating and restoring; membership stays alive."""
         self._paused = paused
@@ -178,6 +193,9 @@ class StreamThread:
                 task_timeout_ms=self._settings.task_timeout_ms,
                 gives_up=self._out_of_time,
             )
+            self._parts.updater.pause(self._paused)
+            if self._stop_application:
+                self._parts.rebalance.request_application_shutdown()
             self._last_commit_ms = self._last_purge_ms = self._clock.monotonic_ms()
             self._go(ThreadState.STARTING)
             self._parts.membership.start()
@@ -348,7 +366,8 @@ class StreamThread:
         if not due and not any(task.commit_requested for task in running):
             return 0
         committed = self._committer.commit(running)
-        self.commits += committed > 0
+        if committed > 0:
+            self.commit_latency.add(self._clock.monotonic_ms() - now)
         if due and committed >= 0:
             self._last_commit_ms = self._clock.monotonic_ms()
             self._purge_repartition_topics(running)

@@ -1,0 +1,50 @@
+"""The two Kafka clients behind one factory: membership on kafka-python, records and administration on confluent-kafka.
+
+This is the default of ``default.client.supplier``, and the only module that knows both adapters.
+"""
+
+from __future__ import annotations
+
+from streams_py.adapters.confluent.clients import ConfluentClients
+from streams_py.adapters.confluent.embedded import EMBEDDED_LEADER_DELAY_MS, EMBEDDED_MEMBERSHIP_DEFAULTS
+from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
+from streams_py.adapters.kafka_python.settings import membership_settings
+from streams_py.config import StreamsConfig
+from streams_py.member.versions import RebalanceProtocol, start_protocols
+from streams_py.ports import MembershipListener
+
+__all__ = ["KafkaClients"]
+
+_EMBEDDED_API_VERSION = (2, 4)
+"""What librdkafka's mock cluster understands of the group protocol."""
+
+
+class KafkaClients(ConfluentClients):
+    """Makes every client of one application instance (port ``Clients``)."""
+
+    def __init__(self, config: StreamsConfig) -> None:
+        super().__init__(config)
+        self._settings = config.client_settings("consumer.", "main.consumer.")
+        if self.embedded is not None:
+            self._settings = {**EMBEDDED_MEMBERSHIP_DEFAULTS, **self._settings}
+        for key in ("request.timeout.ms", "retry.backoff.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms"):
+            self._settings.setdefault(key, str(getattr(config, key.replace(".", "_"))))
+
+    def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> KafkaPythonMembership:
+        """Membership of one stream thread; static when ``group.instance.id`` is set, which gets the thread's number."""
+        instance_id = self._settings.get("group.instance.id")
+        settings = membership_settings(
+            self._settings,
+            bootstrap_servers=self.bootstrap,
+            group_id=self._config.application_id,
+            client_id=f"{thread_name}-consumer",
+            group_instance_id=f"{instance_id}-{thread_index}" if instance_id else None,
+        )
+        embedded = self.embedded is not None
+        return KafkaPythonMembership(
+            settings,
+            listener,
+            cooperative=RebalanceProtocol.COOPERATIVE in start_protocols(self._config.upgrade_from),
+            api_version=_EMBEDDED_API_VERSION if embedded else None,
+            leader_answer_delay_ms=EMBEDDED_LEADER_DELAY_MS if embedded else 0,
+        )

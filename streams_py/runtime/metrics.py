@@ -1,0 +1,49 @@
+"""Figures of a client under the names that Kafka Streams gives them.
+
+Groups and names are Kafka's (``stream-thread-metrics`` / ``process-rate``); a figure of a thread or task carries its
+tags in the key of the group: ``stream-thread-metrics{thread-id=...}``. Rates are per second since the thread started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streams_py.runtime.active_task import ActiveTask
+from streams_py.runtime.states import State, ThreadState
+from streams_py.runtime.stream_thread import StreamThread
+
+__all__ = ["client_metrics"]
+
+Metrics = dict[str, dict[str, float | str]]
+
+
+def client_metrics(state: State, threads: Sequence[StreamThread], failed_threads: int, now_ms: int) -> Metrics:
+    """Everything there is to say about a client now."""
+    alive = [thread for thread in threads if thread.state is not ThreadState.DEAD]
+    metrics: Metrics = {
+        "stream-metrics": {
+            "state": state.value,
+            "alive-stream-threads": len(alive),
+            "failed-stream-threads": failed_threads,
+        }
+    }
+    for thread in alive:
+        seconds = max(1, now_ms - thread.started_ms) / 1000
+        metrics[f"stream-thread-metrics{{thread-id={thread.name}}}"] = {
+            "process-total": thread.processed_records,
+            "process-rate": thread.processed_records / seconds,
+            "thread-start-time": thread.started_ms,
+            **thread.commit_latency.figures("commit"),
+        }
+        if thread.parts is None:
+            continue
+        metrics[f"stream-state-updater-metrics{{thread-id={thread.name}}}"] = {
+            "restore-remaining-records-total": thread.parts.updater.remaining_records()
+        }
+        for task in thread.parts.table.all():
+            if isinstance(task, ActiveTask):
+                metrics[f"stream-task-metrics{{thread-id={thread.name},task-id={task.id}}}"] = {
+                    "dropped-records-total": task.dropped_records,
+                    "active-buffer-count": task.buffered_records,
+                }
+    return metrics

@@ -88,6 +88,8 @@ class TopologyAssembly:
         """Add a processor; its stores must be there, unless they are connected later."""
         self._check_new_node(node.name)
         self._check_parents(node.name, node.parents)
+        for store in node.stores:
+            self._check_store(store, node.name)
         self._nodes[node.name] = dataclasses.replace(node, stores=())
         for store in node.stores:
             self.connect(node.name, store)
@@ -114,8 +116,7 @@ class TopologyAssembly:
 
     def connect(self, processor: str, store: str) -> None:
         """Let a processor use a store. Connected processors end up in one sub-topology."""
-        if store not in self._stores:
-            raise TopologyError(f"store {store!r} is not added yet; add it before connecting {processor!r} to it")
+        self._check_store(store, processor)
         node = self._nodes.get(processor)
         if node is None:
             raise TopologyError(f"processor {processor!r} is not added yet; add it before connecting store {store!r}")
@@ -151,6 +152,10 @@ class TopologyAssembly:
         for source, pattern in self._patterns.items():
             if pattern.fullmatch(topic):
                 raise TopologyError(f"topic {topic!r} is read already by {source!r}: {pattern.pattern!r} matches it")
+
+    def _check_store(self, store: str, processor: str) -> None:
+        if store not in self._stores:
+            raise TopologyError(f"store {store!r} is not added yet; add it before connecting {processor!r} to it")
 
     def _check_parents(self, name: str, parents: tuple[str, ...]) -> None:
         if not parents:

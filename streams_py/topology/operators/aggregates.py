@@ -12,7 +12,7 @@ from typing import Any
 
 from streams_py.errors import ProcessingError
 from streams_py.topology.nodes import Change, NodeContext, Process
-from streams_py.topology.operators.tables import TableOperator, forward_flushed
+from streams_py.topology.operators.tables import TableOperator, forward_flushed, make_change
 
 __all__ = ["GroupedTableAggregate", "GroupedTableReduce", "StreamAggregate", "StreamReduce"]
 
@@ -54,7 +54,7 @@ class StreamAggregate(TableOperator):
                 failed(error, key, value, timestamp_ms)
                 return
             if forwards:
-                forward(key, Change(new, old if old_values else None), result_ms)
+                forward(key, make_change((new, old if old_values else None)), result_ms)
 
         return process
 
@@ -93,7 +93,7 @@ class StreamReduce(TableOperator):
                 failed(error, key, value, timestamp_ms)
                 return
             if forwards:
-                forward(key, Change(new, old if old_values else None), result_ms)
+                forward(key, make_change((new, old if old_values else None)), result_ms)
 
         return process
 
@@ -173,6 +173,6 @@ def _bind_grouped_table(
             failed(error, key, change, timestamp_ms)
             return
         if forwards:
-            forward(key, Change(new, old if old_values else None), result_ms)
+            forward(key, make_change((new, old if old_values else None)), result_ms)
 
     return process

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from streams_py.errors import ProcessingError
@@ -24,9 +25,14 @@ __all__ = [
     "TableSource",
     "TableToStream",
     "forward_flushed",
+    "make_change",
 ]
 
 _NULL_KEY = "null key in a table"
+
+make_change: Callable[[tuple[Any, Any]], Change] = partial(tuple.__new__, Change)
+"""``make_change((new, old))``: what ``Change(new, old)`` gives, in half the time; for the record path."""
+
 _TWO_RECORDS_UNTIL = (3, 4)
 """Up to this release Kafka Streams could not read a change with both halves in one record (KIP-904)."""
 
@@ -74,7 +80,7 @@ class TableSource(TableOperator):
             if key is None:
                 node.dropped(_NULL_KEY)
                 return
-            forward(key, Change(value, None), timestamp_ms)
+            forward(key, make_change((value, None)), timestamp_ms)
 
         return process
 
@@ -100,7 +106,7 @@ class TableSource(TableOperator):
                 failed(error, key, value, timestamp_ms)
                 return
             if forwards:
-                forward(key, Change(value, old), timestamp_ms)
+                forward(key, make_change((value, old)), timestamp_ms)
 
         return process
 
@@ -144,7 +150,7 @@ class _TableTransformation(TableOperator):
                 failed(error, key, change, timestamp_ms)
                 return
             if forwards:
-                forward(key, Change(new, old), timestamp_ms)
+                forward(key, make_change((new, old)), timestamp_ms)
 
         return process
 
@@ -246,7 +252,7 @@ def forward_flushed(node: NodeContext, store: Any, *, send_old_values: bool) -> 
     forward = node.forward
 
     def flushed(key: Any, new: Any, old: Any, timestamp_ms: int) -> None:
-        forward(key, Change(new, old), timestamp_ms)
+        forward(key, make_change((new, old)), timestamp_ms)
 
     store.set_flush_listener(flushed, send_old_values=send_old_values)
     return False

@@ -11,8 +11,8 @@ from streams_py.serdes import STRING
 from streams_py.topology.assembly import TopologyAssembly
 from streams_py.topology.builder import StreamsBuilder
 from streams_py.topology.metadata import InternalTopic, InternalTopicKind
-from streams_py.topology.nodes import SinkNode, SourceNode
-from streams_py.topology.options import Materialized
+from streams_py.topology.nodes import ResetPolicy, SinkNode, SourceNode
+from streams_py.topology.options import Consumed, Materialized
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
@@ -241,3 +241,54 @@ def test_description_sorts_nodes_by_what_is_below_them_then_by_name() -> None:
         f"    Sink: out (extractor class: {chooser})\n      <-- bottom\n"
         "\n"
     )
+
+
+# -- what the DSL hands on -----------------------------------------------------------------------------------
+
+
+def extractor(key: Any, value: Any, timestamp_ms: int, partition_time_ms: int) -> int:
+    return timestamp_ms
+
+
+def test_options_of_a_source_reach_its_node() -> None:
+    policy = ResetPolicy.LATEST
+    builder = StreamsBuilder()
+    builder.stream("a", key=STRING, timestamp_extractor=extractor, reset_policy=policy).to("out")
+    consumed = Consumed[Any, Any](value=STRING, timestamp_extractor=extractor, reset_policy=policy, name="t")
+    builder.table("b", consumed=consumed)
+    nodes = {node.name: node for node in builder.build().nodes}
+    assert nodes["KSTREAM-SOURCE-0000000000"] == SourceNode(
+        "KSTREAM-SOURCE-0000000000", ("a",), None, STRING, None, extractor, policy
+    )
+    assert nodes["t-source"] == SourceNode("t-source", ("b",), None, None, STRING, extractor, policy)
+
+
+def test_partitioner_reaches_sink_and_repartition() -> None:
+    def by_value(topic: str, key: Any, value: Any, partitions: int) -> int:
+        return 0
+
+    builder = StreamsBuilder()
+    builder.stream("a").repartition(name="r", partitioner=by_value, partitions=4).to("out", partitioner=by_value)
+    topology = builder.build()
+    assert [node.partitioner for node in topology.nodes if isinstance(node, SinkNode)] == [by_value, by_value]
+    assert topology.metadata("app").subtopologies[1].repartition_sources["app-r-repartition"].partitions == 4
+
+
+def test_internal_nodes_are_marked_and_have_no_policies_of_their_own() -> None:
+    [source] = word_count().subtopology(1).sources
+    [sink] = word_count().subtopology(0).sinks
+    assert (source.is_internal, source.timestamp_extractor, source.reset_policy, sink.is_internal) == (
+        True,
+        None,
+        None,
+        True,
+    )
+
+
+def test_table_knows_the_store_the_user_named() -> None:
+    builder = StreamsBuilder()
+    table = builder.table("t", store="st")
+    assert table.queryable_store_name == "st"
+    assert table.filter(max, store="f").queryable_store_name == "f"
+    assert table.map_values(str).queryable_store_name is None
+    assert builder.stream("s").group_by_key().count().queryable_store_name is None

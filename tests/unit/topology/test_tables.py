@@ -13,7 +13,7 @@ from streams_py.topology.kstream import KStream
 from streams_py.topology.ktable import KTable
 from streams_py.topology.nodes import Change
 from streams_py.topology.topology import Topology
-from tests.unit.topology.fakes import FakeTask
+from tests.unit.topology.fakes import FakeNode, FakeTask
 
 
 def of_stream(describe: Callable[[KStream[Any, Any]], KTable[Any, Any]]) -> Topology:
@@ -275,3 +275,34 @@ def test_named_group_is_shared_by_several_aggregations_of_a_table() -> None:
     task = feed(FakeTask(of_table(describe)), ("k", "a", 0))
     assert len(task.out("g-repartition")) == 1
     assert (task.stores["c"].rows, task.stores["c2"].rows) == ({"a": (1, 0)}, {"a": (1, 0)})
+
+
+@pytest.mark.parametrize(
+    "describe",
+    [
+        lambda t: t.map_values(len, store="x"),
+        lambda t: t.group_by(lambda k, v: (len(v), v)).count(store="x"),
+        lambda t: t.group_by(by_value).reduce(lambda a, b: a.missing, lambda a, b: a.missing, store="x"),
+    ],
+)
+def test_failing_function_of_a_table_drops_the_change(describe: Callable[[KTable[Any, Any]], KTable[Any, Any]]) -> None:
+    task = feed(FakeTask(of_table(describe)), ("k", 1, 0), ("l", 1, 1))
+    assert len(task.failures) >= 1
+    assert all(value is not None for _, value, _ in task.out())
+
+
+def test_failing_reducer_is_reported_and_changes_nothing() -> None:
+    task = FakeTask(of_stream(lambda s: s.group_by_key().reduce(lambda a, b: a + b, store="r")))
+    feed(task, ("k", "a", 0), ("k", 1, 1), ("k", "b", 2))
+    assert [failure[2:] for failure in task.failures] == [("k", 1, 1)]
+    assert task.out() == [("k", "a", 0), ("k", "ab", 2)]
+
+
+def test_group_by_of_a_null_key_is_an_error() -> None:
+    builder = StreamsBuilder()
+    builder.table("in").group_by(by_value, name="g").count()
+    task = FakeTask(builder.build())
+    [select] = [node for node in builder.build().nodes if node.name == "g"]
+    bound = select.operator.bind(FakeNode("g", task.record, {}, task))
+    bound(None, Change("v", None), 3)
+    assert [type(failure[1]) for failure in task.failures] == [ProcessingError]

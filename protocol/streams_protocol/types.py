@@ -1,8 +1,7 @@
 """The nouns of the assignment protocol: tasks, partitions, processes, hosts.
 
 All of them are tuples, so that they hash and compare at tuple speed: a leader with 100,000 tasks looks ids up
-hundreds of thousands of times. Their natural order *is* the protocol's order (wire-format "task order",
-"partition order", "process order"), so ``sorted(ids)`` is always right.
+hundreds of thousands of times. Their natural order *is* the protocol's order, so ``sorted(ids)`` is always right.
 """
 
 from __future__ import annotations

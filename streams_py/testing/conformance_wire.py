@@ -196,7 +196,8 @@ def _subscription_info_bad(case: Case) -> None:
         check_refusal(error, case)
         same("stage", stage, case.get("stage", "decode"))
         expected = _SUBSCRIPTION_INFO_FAILURES[as_str(case["java"])]
-        if not isinstance(error, expected) and int.from_bytes(data[:4], "big", signed=True) >= 1:
+        impossible_version = len(data) >= 4 and int.from_bytes(data[:4], "big", signed=True) < 1
+        if not isinstance(error, expected) and not impossible_version:
             fail(f"refused with {type(error).__name__}, Java with {case['java']}")
         return
     if not accept:

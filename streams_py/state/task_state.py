@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 
 class TaskState:
-    """Stores of one task.
+    """Stores of one task, in the order in which their caches are to be flushed.
 
     ``owner`` is the name of the stream thread, for the lock of the task's directory. Satisfies the runtime's
     ``TaskStores``.
@@ -64,8 +64,6 @@ class TaskState:
         self._defaults = defaults or StoreDefaults()
         self._cache = cache
         self._exactly_once = exactly_once
-        self.context = RecordContext()
-        """The record context that the stores log with; the task keeps it current."""
         self._stores: dict[str, Store] = {}
         self._database: TaskDatabase | None = None
         self._is_open = False
@@ -188,11 +186,12 @@ class TaskState:
 
             on_disk = [name for name, builder in self._builders.items() if is_persistent(builder, self._defaults)]
             self._database = TaskDatabase(path, on_disk)
+        nobody = RecordContext()
         for name, builder in self._builders.items():
             self._stores[name] = open_store(
                 builder,
                 application_id=self._application_id,
-                context=self.context,
+                context=nobody,
                 defaults=self._defaults,
                 disk=None if self._database is None else self._database.store,
                 cache=self._cache,
@@ -211,14 +210,14 @@ class TaskState:
                 self._offsets[changelog] = offset
         self._checkpointed = dict(self._offsets)
 
-    def log_to(self, writer: Callable[[str, int], ChangeLog] | None) -> None:
-        """Where stores log from now on: ``writer(changelog topic, partition)``; None: nobody writes (standby)."""
+    def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
+        """From now on stores log with this context through these writers; None: nobody writes (standby)."""
         for name, store in self._stores.items():
             builder = self._builders[name]
             log = None
-            if writer is not None and builder.logging and builder.source_topic is None:
-                log = writer(changelog_topic(builder, self._application_id), self.task_id.partition)
-            store.rebind(log=log, context=self.context)
+            if changelog_writer is not None and builder.logging and builder.source_topic is None:
+                log = changelog_writer(changelog_topic(builder, self._application_id), self.task_id.partition)
+            store.rebind(log=log, context=record)
 
     def close(self, *, wipe: bool = False) -> None:
         """Close the stores and unlock; ``wipe``: delete everything of the task. Caches are not flushed.
@@ -270,30 +269,26 @@ class TaskState:
 
     # -- committing --------------------------------------------------------------------------------------------
 
-    def flush_cache(self, name: str) -> None:
-        """Write and forward what the record cache of one store holds. The task knows the order: flushing a store may
-        fill the cache of another."""
-        self._stores[name].flush_cache()
+    def flush_caches(self) -> None:
+        """Write and forward what the record caches hold. In the given order: flushing a store may fill a later one."""
+        for store in self._stores.values():
+            store.flush_cache()
 
     def clear_caches(self) -> None:
         """Forget what the caches hold."""
         for store in self._stores.values():
             store.clear_cache()
 
-    def advance_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Newer last offsets of changelogs; those of other tasks are left out."""
         for changelog, offset in offsets.items():
             if changelog in self._store_by_changelog:
                 self._offsets[changelog] = offset
 
-    def forget(self, changelogs: Collection[TopicPartition]) -> None:
-        """These stores cannot be trusted: they are left out of checkpoints, and restored from the beginning."""
-        for changelog in changelogs:
-            self._offsets.pop(changelog, None)
-
-    def checkpoint(self, *, enforce: bool) -> None:
+    def checkpoint(self, *, enforce: bool, without: Collection[TopicPartition] = ()) -> None:
         """Flush stores to disk and write the checkpoint file, if enforced or when positions moved far enough.
 
+        ``without``: changelogs whose stores cannot be trusted; they are restored from the beginning next time.
         A file that cannot be written is only a warning: an older one means a longer restoration, nothing worse.
         """
         if not self._is_open or self._database is None:
@@ -302,7 +297,9 @@ class TaskState:
             return
         # The offsets first: what is written to the stores after this is not claimed.
         offsets = {
-            changelog: self._offsets.get(changelog, UNKNOWN_OFFSET) for changelog in self._persistent_changelogs()
+            changelog: self._offsets.get(changelog, UNKNOWN_OFFSET)
+            for changelog in self._persistent_changelogs()
+            if changelog not in without
         }
         self._database.flush()
         try:

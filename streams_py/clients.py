@@ -6,17 +6,15 @@ This is the default of ``default.client.supplier``, and the only module that kno
 from __future__ import annotations
 
 from streams_py.adapters.confluent.clients import ConfluentClients
-from streams_py.adapters.confluent.embedded import EMBEDDED_LEADER_DELAY_MS, EMBEDDED_MEMBERSHIP_DEFAULTS
+from streams_py.adapters.confluent.embedded import EMBEDDED_MEMBERSHIP_DEFAULTS
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
+from streams_py.adapters.kafka_python.options import MOCK_CLUSTER
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.config import StreamsConfig
 from streams_py.member.versions import RebalanceProtocol, start_protocols
 from streams_py.ports import MembershipListener
 
 __all__ = ["KafkaClients"]
-
-_EMBEDDED_API_VERSION = (2, 4)
-"""What librdkafka's mock cluster understands of the group protocol."""
 
 
 class KafkaClients(ConfluentClients):
@@ -40,11 +38,9 @@ class KafkaClients(ConfluentClients):
             client_id=f"{thread_name}-consumer",
             group_instance_id=f"{instance_id}-{thread_index}" if instance_id else None,
         )
-        embedded = self.embedded is not None
         return KafkaPythonMembership(
             settings,
             listener,
             cooperative=RebalanceProtocol.COOPERATIVE in start_protocols(self._config.upgrade_from),
-            api_version=_EMBEDDED_API_VERSION if embedded else None,
-            leader_answer_delay_ms=EMBEDDED_LEADER_DELAY_MS if embedded else 0,
+            **(MOCK_CLUSTER if self.embedded is not None else {}),
         )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, cast
+from typing import cast
 
 from streams_py.errors import ConfigError
-from streams_py.serdes import Serde
 from streams_py.topology.nodes import TimestampExtractor
 
-__all__ = ["imported", "resolve_extractor", "resolve_serde"]
+__all__ = ["imported", "resolve_extractor"]
 
 
 def imported(path: str, key: str) -> object:
@@ -21,21 +20,6 @@ def imported(path: str, key: str) -> object:
         found: object = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"{key} = {path!r} cannot be imported: {error}", key=key) from error
-    return found
-
-
-def resolve_serde(given: object, key: str) -> Serde[Any] | None:
-    """A serde, from an object, a class that needs no arguments, or a path to either; None stays None."""
-    if given is None:
-        return None
-    found = imported(given, key) if isinstance(given, str) else given
-    if isinstance(found, type):
-        try:
-            found = found()
-        except Exception as error:
-            raise ConfigError(f"{key}: {found!r} cannot be created without arguments: {error}", key=key) from error
-    if not isinstance(found, Serde):
-        raise ConfigError(f"{key} = {given!r} is no Serde; give an object of a class derived from it", key=key)
     return found
 
 

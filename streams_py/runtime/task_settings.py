@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from streams_py.runtime.configured import resolve_extractor, resolve_serde
+from streams_py.runtime.configured import resolve_extractor
 from streams_py.runtime.handlers import Handler, default_production_handler, log_and_fail, resolve_handler
-from streams_py.serdes import Serde
+from streams_py.serdes import Serde, resolve_serde
 from streams_py.topology.nodes import TimestampExtractor
 
 __all__ = ["TaskSettings"]
@@ -74,8 +74,8 @@ class TaskSettings:
             buffered_records_per_partition=config.buffered_records_per_partition,
             max_task_idle_ms=config.max_task_idle_ms,
             task_timeout_ms=config.task_timeout_ms,
-            default_key_serde=resolve_serde(config.default_key_serde, "default.key.serde"),
-            default_value_serde=resolve_serde(config.default_value_serde, "default.value.serde"),
+            default_key_serde=_serde(config.default_key_serde, "default.key.serde"),
+            default_value_serde=_serde(config.default_value_serde, "default.value.serde"),
             default_timestamp_extractor=resolve_extractor(config.default_timestamp_extractor),
             deserialization_handler=resolve_handler(
                 config.deserialization_exception_handler, "deserialization.exception.handler"
@@ -86,3 +86,7 @@ class TaskSettings:
             state_dir=config.state_dir,
             app_configs=config.app,
         )
+
+
+def _serde(given: object, key: str) -> Serde[Any] | None:
+    return None if given is None else resolve_serde(given, setting=key)

@@ -1,0 +1,187 @@
+"""Recorded runs of topologies: ours are equal, and a changed recording is noticed."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_py.testing.conformance_case import NotSupportedCase
+from streams_py.testing.conformance_runs import run_topology_run
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "topology" / "runs.jsonl.gz"
+SUPPORTED = 160
+Case = dict[str, Any]
+
+
+@cache
+def cases() -> list[Case]:
+    with gzip.open(VECTORS, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
+
+
+def case(id: str, run: int) -> Case:
+    return copy.deepcopy(next(c for c in cases() if c["id"] == id and c["run"] == run))
+
+
+def test_every_supported_run_is_equal() -> None:
+    equal, different = 0, []
+    for recorded in cases():
+        try:
+            difference = run_topology_run(recorded)
+        except NotSupportedCase:
+            continue
+        equal += difference is None
+        if difference is not None:
+            different.append(f"{recorded['id']}/{recorded['run']}: {difference}")
+    assert different == []
+    assert equal >= SUPPORTED
+
+
+def test_program_with_windows_is_reported_as_not_supported() -> None:
+    with pytest.raises(NotSupportedCase, match="windows"):
+        run_topology_run(case("P24", 0))
+
+
+def flipped(text: str) -> str:
+    return f"{int(text[:2], 16) ^ 1:02x}{text[2:]}"
+
+
+def change_output_value(c: Case) -> None:
+    row = next(row for row in c["outputs"] if row["value"])
+    row["value"] = flipped(row["value"])
+
+
+def change_output_key(c: Case) -> None:
+    row = next(row for row in c["outputs"] if row["key"])
+    row["key"] = flipped(row["key"])
+
+
+def change_output_timestamp(c: Case) -> None:
+    c["outputs"][-1]["timestamp"] += 1
+
+
+def change_output_step(c: Case) -> None:
+    c["outputs"][-1]["step"] -= 1
+
+
+def change_output_topic(c: Case) -> None:
+    c["outputs"][0]["topic"] += "x"
+
+
+def change_output_headers(c: Case) -> None:
+    c["outputs"][0]["headers"].append(["x", None])
+
+
+def swap_outputs(c: Case) -> None:
+    c["outputs"][0], c["outputs"][1] = c["outputs"][1], c["outputs"][0]
+
+
+def drop_output(c: Case) -> None:
+    c["outputs"].pop()
+
+
+def change_changelog(c: Case) -> None:
+    rows = next(iter(c["changelogs"].values()))
+    rows[0]["timestamp"] += 1
+
+
+def drop_changelog(c: Case) -> None:
+    c["changelogs"].popitem()
+
+
+def change_store(c: Case) -> None:
+    rows = next(iter(c["stores"].values()))
+    rows[0][-1] += 1
+
+
+def drop_store_row(c: Case) -> None:
+    next(iter(c["stores"].values())).pop()
+
+
+def rename_store(c: Case) -> None:
+    name, rows = c["stores"].popitem()
+    c["stores"][name + "x"] = rows
+
+
+def change_input(c: Case) -> None:
+    row = next(row for row in c["inputs"] if row.get("key") and row.get("value"))
+    row["value"] = flipped(row["value"])
+
+
+def change_ties(c: Case) -> None:
+    c["ties"] += 1
+
+
+def change_throttle(c: Case) -> None:
+    c["config"]["emit_interval_ms"] += 1
+
+
+def change_clock(c: Case) -> None:
+    c["config"]["wall_clock_ms"] += 1
+
+
+def change_cache(c: Case) -> None:
+    c["config"]["statestore.cache.max.bytes"] += 1
+
+
+def change_optimization(c: Case) -> None:
+    c["config"]["topology.optimization"] = "all"
+
+
+def change_run(c: Case) -> None:
+    c["run"] += 5
+
+
+def change_partition(c: Case) -> None:
+    c["inputs"][0]["partition"] = 1
+
+
+def change_disk_differs(c: Case) -> None:
+    c["disk_differs"] = ["stores"]
+
+
+def add_field(c: Case) -> None:
+    c["extra"] = 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        change_output_value,
+        change_output_key,
+        change_output_timestamp,
+        change_output_step,
+        change_output_topic,
+        change_output_headers,
+        swap_outputs,
+        drop_output,
+        change_changelog,
+        drop_changelog,
+        change_store,
+        drop_store_row,
+        rename_store,
+        change_input,
+        change_ties,
+        change_throttle,
+        change_clock,
+        change_cache,
+        change_optimization,
+        change_run,
+        change_partition,
+        change_disk_differs,
+        add_field,
+    ],
+)
+@pytest.mark.parametrize("run", [2, 4])
+def test_changed_recording_is_noticed(change: Callable[[Case], None], run: int) -> None:
+    changed = case("P15", run)
+    assert run_topology_run(changed) is None
+    change(changed)
+    assert run_topology_run(changed) is not None

@@ -1,0 +1,308 @@
+"""A cluster in memory, and short ways to say who is in a group."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from streams_protocol import AssignmentInfo, SubscriptionInfo, decode_assignment_info, encode_subscription_info
+from streams_protocol.types import ProcessId, TaskId, TopicPartition
+from streams_py.assignment.api import ApplicationState, AssignmentError, GroupAssignment, TaskAssignment
+from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.errors import StreamsError
+from streams_py.leader.drive import run_assign
+from streams_py.leader.effects import (
+    CreateTopics,
+    DescribeTopics,
+    Effect,
+    FailAssign,
+    FetchCommittedOffsets,
+    ListEndOffsets,
+    Log,
+    NotifyAssignor,
+    PublishAssignments,
+    ReportError,
+    RunAssignor,
+    Wait,
+)
+from streams_py.leader.events import (
+    AssignorFailed,
+    AssignorReturned,
+    AssignRequested,
+    CommittedOffsetsFetched,
+    EndOffsetsListed,
+    Event,
+    TopicsCreated,
+    TopicsDescribed,
+    WaitEnded,
+)
+from streams_py.leader.leader import GroupLeader
+from streams_py.leader.settings import LeaderSettings
+from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
+from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
+
+NOW_MS = 1_700_000_000_000
+TIMED_OUT = AdminError(AdminErrorKind.TIMED_OUT, "timed out")
+
+
+def pid(number: int) -> ProcessId:
+    """Process ids that sort like their numbers."""
+    return ProcessId(uuid.UUID(int=number))
+
+
+def tp(text: str) -> TopicPartition:
+    """``in-3``."""
+    topic, _, partition = text.rpartition("-")
+    return TopicPartition(topic, int(partition))
+
+
+def tps(text: str) -> tuple[TopicPartition, ...]:
+    return tuple(tp(part) for part in text.split())
+
+
+def task(text: str) -> TaskId:
+    return TaskId.parse(text)
+
+
+def tasks(text: str) -> list[TaskId]:
+    return [TaskId.parse(part) for part in text.split()]
+
+
+# -- topologies --------------------------------------------------------------------------------------------------
+
+
+def changelog(name: str) -> InternalTopic:
+    return InternalTopic(name, InternalTopicKind.CHANGELOG, None, {"cleanup.policy": "compact"})
+
+
+def repartition(name: str, partitions: int | None = None) -> InternalTopic:
+    return InternalTopic(name, InternalTopicKind.REPARTITION, partitions, {"cleanup.policy": "delete"})
+
+
+def sub(
+    sources: str,
+    *,
+    sinks: str = "",
+    stores: str = "",
+    unlogged: str = "",
+    repartitions: Mapping[str, int | None] | None = None,
+    source_changelogs: str = "",
+) -> SubtopologyTopics:
+    """A sub-topology; a store ``s`` has the changelog ``app-s-changelog``."""
+    names = [f"app-{store}-changelog" for store in stores.split()]
+    return SubtopologyTopics(
+        source_topics=frozenset(sources.split()),
+        sink_topics=frozenset(sinks.split()),
+        repartition_sources={name: repartition(name, count) for name, count in (repartitions or {}).items()},
+        changelogs={name: changelog(name) for name in names},
+        source_changelogs=frozenset(source_changelogs.split()),
+        stores=frozenset([*stores.split(), *unlogged.split()]),
+    )
+
+
+STATELESS = TopologyMetadata({0: sub("in", sinks="out")})
+COUNT = TopologyMetadata({0: sub("in", stores="counts")})
+REPARTITIONED = TopologyMetadata(
+    {0: sub("in", sinks="app-r"), 1: sub("app-r", stores="counts", repartitions={"app-r": None})}
+)
+
+
+# -- members -----------------------------------------------------------------------------------------------------
+
+
+def member(
+    process: int,
+    *,
+    owned: str = "",
+    sums: Mapping[str, int] | None = None,
+    version: int = 11,
+    latest: int | None = None,
+    endpoint: str | None = None,
+    error_code: int = 0,
+    tags: Mapping[str, str] | None = None,
+    rack: str | None = None,
+    generation: int = 1,
+) -> MemberSubscription:
+    """A member of client ``process``; a version above 11 is a future member."""
+    if version > 11:
+        data = version.to_bytes(4, "big") + (latest or version).to_bytes(4, "big") + b"\xde\xad"
+    else:
+        latest_supported = -1 if version < 3 else (latest or 11)
+        data = encode_subscription_info(
+            SubscriptionInfo(
+                pid(process),
+                version,
+                latest_supported,
+                endpoint,
+                {task(text): total for text, total in (sums or {}).items()},
+                1,
+                error_code,
+                tags or {},
+            )
+        )
+    return MemberSubscription(("in",), data, tps(owned), generation, rack)
+
+
+# -- the cluster -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FakeCluster:
+    """Topics with partition counts. ``faults`` maps an effect's type to what answers it in place of the cluster."""
+
+    topics: dict[str, int] = field(default_factory=lambda: {"in": 4})
+    end_offset: int = 100
+    end_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    committed: dict[TopicPartition, int | None] = field(default_factory=dict)
+    faults: dict[type[Effect], Callable[[Effect], Event]] = field(default_factory=dict)
+    assignor: Callable[[ApplicationState], TaskAssignment] | None = None
+    racks: tuple[str, ...] = ("r0",)
+    now_ms: int = NOW_MS
+    seen: list[Effect] = field(default_factory=list)
+
+    def metadata(self, names: Iterable[str]) -> dict[str, tuple[PartitionInfo, ...]]:
+        return {name: self._infos(name) for name in names if name in self.topics}
+
+    def _infos(self, name: str) -> tuple[PartitionInfo, ...]:
+        count = len(self.racks)
+        return tuple(
+            PartitionInfo(name, p, p % count, (p % count,), frozenset({self.racks[p % count]}))
+            for p in range(self.topics[name])
+        )
+
+    def execute(self, effect: Effect) -> Event | None:
+        self.seen.append(effect)
+        if type(effect) in self.faults:
+            return self.faults[type(effect)](effect)
+        match effect:
+            case DescribeTopics(names):
+                return TopicsDescribed(self.now_ms, self.describe(names))
+            case CreateTopics(specs):
+                return self._create(specs)
+            case Wait(duration_ms):
+                self.now_ms += duration_ms
+                return WaitEnded(self.now_ms)
+            case ListEndOffsets(partitions):
+                return EndOffsetsListed(self.now_ms, {p: self.end_offsets.get(p, self.end_offset) for p in partitions})
+            case FetchCommittedOffsets(partitions):
+                return CommittedOffsetsFetched(self.now_ms, {p: self.committed.get(p) for p in partitions})
+            case RunAssignor():
+                return self._run(effect)
+            case NotifyAssignor() | ReportError() | Log() | PublishAssignments() | FailAssign():
+                return None
+
+    def describe(self, names: Iterable[str]) -> dict[str, tuple[PartitionInfo, ...] | AdminError]:
+        unknown = AdminError(AdminErrorKind.UNKNOWN_TOPIC, "unknown topic")
+        return {name: self._infos(name) if name in self.topics else unknown for name in names}
+
+    def _create(self, specs: Iterable[TopicSpec]) -> TopicsCreated:
+        new = {spec.name: spec.partitions for spec in specs}
+        self.topics |= new
+        return TopicsCreated(self.now_ms, dict.fromkeys(new))
+
+    def _run(self, effect: RunAssignor) -> Event:
+        assert self.assignor is not None
+        try:
+            return AssignorReturned(self.now_ms, self.assignor(effect.application_state(self.describe)))
+        except StreamsError as error:
+            return AssignorFailed(self.now_ms, error)
+
+    def of(self, kind: type[Effect]) -> list[Effect]:
+        """Effects of one kind, in order."""
+        return [effect for effect in self.seen if type(effect) is kind]
+
+    @property
+    def created(self) -> dict[str, TopicSpec]:
+        return {s.name: s for effect in self.seen if isinstance(effect, CreateTopics) for s in effect.specs}
+
+    @property
+    def listed(self) -> set[TopicPartition]:
+        return {p for effect in self.seen if isinstance(effect, ListEndOffsets) for p in effect.partitions}
+
+    @property
+    def reported(self) -> list[StreamsError]:
+        return [effect.error for effect in self.seen if isinstance(effect, ReportError)]
+
+    @property
+    def notified(self) -> list[tuple[GroupAssignment, AssignmentError]]:
+        return [(e.assignment, e.error) for e in self.seen if isinstance(e, NotifyAssignor)]
+
+    @property
+    def logged(self) -> str:
+        return "\n".join(effect.text for effect in self.seen if isinstance(effect, Log))
+
+
+# -- running -----------------------------------------------------------------------------------------------------
+
+
+class CheckedLeader(GroupLeader):
+    """A leader that checks itself after every event."""
+
+    def handle(self, event: Event) -> tuple[Effect, ...]:
+        effects = super().handle(event)
+        self.validate_state()
+        return effects
+
+
+@dataclass
+class Outcome:
+    """What a request ended with."""
+
+    result: PublishAssignments | FailAssign
+    cluster: FakeCluster
+
+    @property
+    def published(self) -> PublishAssignments:
+        assert isinstance(self.result, PublishAssignments), self.result
+        return self.result
+
+    @property
+    def error(self) -> Exception:
+        assert isinstance(self.result, FailAssign), self.result
+        return self.result.error
+
+    @property
+    def infos(self) -> dict[str, AssignmentInfo]:
+        return {m: decode_assignment_info(a.user_data) for m, a in self.published.assignments.items()}
+
+    @property
+    def partitions(self) -> dict[str, tuple[TopicPartition, ...]]:
+        return {m: a.partitions for m, a in self.published.assignments.items()}
+
+    @property
+    def codes(self) -> dict[str, int]:
+        return {m: info.error_code for m, info in self.infos.items()}
+
+    def active(self, name: str) -> list[str]:
+        return sorted({str(t) for t in self.infos[name].active_tasks}, key=task)
+
+    def standby(self, name: str) -> list[str]:
+        return [str(t) for t in sorted(self.infos[name].standby_tasks)]
+
+    def next_ms(self, name: str) -> int:
+        return self.infos[name].next_rebalance_ms
+
+
+def settings(**changes: object) -> LeaderSettings:
+    """Settings of a leader with process id 1; AssignmentConfigs' fields may be given directly."""
+    fields = AssignmentConfigs.__dataclass_fields__
+    configs = {name: changes.pop(name) for name in list(changes) if name in fields}
+    return LeaderSettings(
+        process_id=pid(1),
+        future_process_id=pid(0xFFFF),
+        assignment=AssignmentConfigs(**configs),  # type: ignore[arg-type]  # names were checked above
+        **changes,  # type: ignore[arg-type]  # tests give what the fields take
+    )
+
+
+def assign(
+    members: Mapping[str, MemberSubscription],
+    topology: TopologyMetadata = COUNT,
+    cluster: FakeCluster | None = None,
+    **changes: object,
+) -> Outcome:
+    """One assign step from beginning to end."""
+    cluster = cluster if cluster is not None else FakeCluster()
+    request = AssignRequested(cluster.now_ms, members, cluster.metadata(topology.source_topics), topology)
+    return Outcome(run_assign(CheckedLeader(settings(**changes)), request, cluster.execute), cluster)

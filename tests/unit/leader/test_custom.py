@@ -1,0 +1,296 @@
+"""The application's own task assignor: asked, checked, told; and survived when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from streams_protocol import NO_FOLLOW_UP
+from streams_protocol.types import ProcessId
+from streams_py.assignment.api import (
+    ApplicationState,
+    AssignedTask,
+    AssignmentError,
+    KafkaStreamsAssignment,
+    TaskAssignment,
+    TaskAssignor,
+    TaskType,
+)
+from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
+from streams_py.errors import AssignorError, StreamsError, TaskAssignmentError
+from streams_py.leader.effects import DescribeTopics, ListEndOffsets, RunAssignor
+from streams_py.leader.events import EndOffsetsListed
+from streams_py.ports import MemberSubscription
+from streams_py.topology.metadata import TopologyMetadata
+from tests.unit.leader.kit import (
+    COUNT,
+    NOW_MS,
+    REPARTITIONED,
+    STATELESS,
+    TIMED_OUT,
+    FakeCluster,
+    Outcome,
+    assign,
+    member,
+    pid,
+    sub,
+    task,
+    tasks,
+    tps,
+)
+
+Assign = Callable[[ApplicationState], TaskAssignment]
+
+
+class Mine(TaskAssignor):
+    """Only its name matters: the fake cluster runs a function."""
+
+    def assign(self, application_state: ApplicationState) -> TaskAssignment:
+        raise AssertionError("not called here")
+
+
+NAME = f"{__name__}:Mine"
+
+
+def entry(process: ProcessId, active: str = "", standby: str = "") -> KafkaStreamsAssignment:
+    given = [AssignedTask(t, TaskType.ACTIVE) for t in tasks(active)]
+    return KafkaStreamsAssignment.of(process, given + [AssignedTask(t, TaskType.STANDBY) for t in tasks(standby)])
+
+
+def fixed(*entries: KafkaStreamsAssignment) -> Assign:
+    return lambda state: TaskAssignment(list(entries))
+
+
+def run(
+    assignor: Assign,
+    members: Mapping[str, MemberSubscription] | None = None,
+    topology: TopologyMetadata = COUNT,
+    cluster: FakeCluster | None = None,
+    **changes: object,
+) -> Outcome:
+    cluster = cluster or FakeCluster()
+    cluster.assignor = assignor
+    group = members or {"a": member(1), "b": member(2)}
+    return assign(group, topology, cluster, task_assignor=Mine, **changes)
+
+
+ALL_TO_B = fixed(entry(pid(1)), entry(pid(2), "0_0 0_1 0_2 0_3"))
+
+
+def test_assignor_decides_when_it_is_configured() -> None:
+    outcome = run(ALL_TO_B)
+    assert outcome.active("a") == []
+    assert outcome.active("b") == ["0_0", "0_1", "0_2", "0_3"]
+    assert [type(error) for error in outcome.cluster.reported] == []
+
+
+def test_run_assignor_carries_class_and_original_configs() -> None:
+    outcome = run(ALL_TO_B, original_configs={"app.mine": 7})
+    [effect] = outcome.cluster.of(RunAssignor)
+    assert isinstance(effect, RunAssignor)
+    assert (effect.assignor, effect.configs) == (Mine, {"app.mine": 7})
+
+
+def test_assignor_is_told_the_final_assignment() -> None:
+    outcome = run(ALL_TO_B)
+    [(told, error)] = outcome.cluster.notified
+    assert error is AssignmentError.NONE
+    assert told.group_assignment == outcome.published.assignments
+
+
+@pytest.mark.parametrize("named", ["high_availability", HighAvailabilityAssignor])
+def test_built_in_assignor_decides_without_user_code_when_it_is_named(named: object) -> None:
+    outcome = assign({"a": member(1), "b": member(2)}, task_assignor=named)
+    assert outcome.active("a") == ["0_0", "0_2"]
+    assert outcome.cluster.of(RunAssignor) == []
+
+
+def test_deadlines_are_kept_for_each_client_and_make_the_group_unstable() -> None:
+    later = datetime.fromtimestamp(NOW_MS / 1000, UTC) + timedelta(minutes=3, microseconds=999)
+    outcome = run(
+        fixed(
+            entry(pid(1), "0_0 0_1").with_followup_rebalance(later),
+            entry(pid(2), "0_2 0_3").with_followup_rebalance(datetime.fromtimestamp(0, UTC)),
+        )
+    )
+    assert outcome.next_ms("a") == NOW_MS + 180_000
+    assert outcome.next_ms("b") == 0
+    assert outcome.published.stable is False
+
+
+def test_assignor_is_used_when_end_offsets_are_not_known() -> None:
+    seen: list[int] = []
+
+    def look(state: ApplicationState) -> TaskAssignment:
+        states = state.kafka_streams_states(True)
+        seen.extend(client.lag_for(task("0_0")) for client in states.values())
+        return ALL_TO_B(state)
+
+    cluster = FakeCluster(
+        {"in": 4, "app-counts-changelog": 4},
+        faults={ListEndOffsets: lambda e: EndOffsetsListed(NOW_MS, error=TIMED_OUT)},
+    )
+    group = {"a": member(1, sums={"0_0": -2}, owned="in-0"), "b": member(2, sums={"0_0": 5})}
+    outcome = run(look, group, COUNT, cluster)
+    assert sorted(seen) == [-3, -2]
+    assert outcome.standby("b") == ["0_0"]  # withheld while a still has it, kept as standby meanwhile
+
+
+# -- what it sees ------------------------------------------------------------------------------------------------
+
+
+def test_state_has_clients_tasks_and_lags() -> None:
+    seen: dict[str, object] = {}
+
+    def look(state: ApplicationState) -> TaskAssignment:
+        client = state.kafka_streams_states(True)[pid(1)]
+        seen["previous"] = (list(client.previous_active_tasks), list(client.previous_standby_tasks))
+        seen["lags"] = client.stateful_tasks_to_lag_sums()
+        seen["by lag"] = client.prev_tasks_by_lag("a")
+        seen["facts"] = (client.num_processing_threads, client.client_tags, client.rack_id, client.host_info)
+        infos = state.all_tasks()
+        seen["stateful"] = {str(t): info.is_stateful for t, info in infos.items()}
+        seen["partitions"] = {
+            (str(p.topic_partition), p.is_source, p.is_changelog) for p in infos[task("0_1")].topic_partitions
+        }
+        return fixed(entry(pid(1), "0_0 0_1 1_0"))(state)
+
+    topology = TopologyMetadata({0: sub("in", stores="counts"), 1: sub("x", unlogged="cache")})
+    cluster = FakeCluster({"in": 2, "x": 1, "app-counts-changelog": 2}, 100)
+    group = {"a": member(1, owned="in-0", sums={"0_0": -2, "0_1": 60}, tags={"zone": "z"}, rack="r", endpoint="h:1")}
+    run(look, group, topology, cluster)
+    assert seen["previous"] == ([task("0_0")], [task("0_1")])
+    assert seen["lags"] == {task("0_0"): -2, task("0_1"): 40}
+    assert seen["by lag"] == [task("0_0"), task("0_1")]
+    assert seen["facts"] == (1, {"zone": "z"}, "r", ("h", 1))
+    assert seen["stateful"] == {"0_0": True, "0_1": True, "1_0": True}  # a store without changelog counts here
+    assert seen["partitions"] == {("in-1", True, False), ("app-counts-changelog-1", False, True)}
+
+
+def test_racks_are_described_once_and_only_when_asked_for() -> None:
+    described: list[object] = []
+
+    class Watched(FakeCluster):
+        def describe(self, names):  # type: ignore[no-untyped-def]  # same as the overridden one
+            described.append(tuple(names))
+            return super().describe(names)
+
+    def curious(state: ApplicationState) -> TaskAssignment:
+        described.clear()
+        racks = {
+            str(p.topic_partition): p.rack_ids() for info in state.all_tasks().values() for p in info.topic_partitions
+        }
+        assert racks["in-0"] == frozenset({"r0"})
+        assert racks["app-r-1"] == frozenset({"r1"})
+        return fixed(entry(pid(1), "0_0 0_1 1_0 1_1"))(state)
+
+    cluster = Watched({"in": 2}, racks=("r0", "r1"))
+    outcome = run(curious, {"a": member(1)}, REPARTITIONED, cluster)
+    assert described == [("app-counts-changelog", "app-r")]
+    assert len(outcome.cluster.of(DescribeTopics)) == 2  # making topics ready, before that
+    run(fixed(entry(pid(1), "0_0 0_1 1_0 1_1")), {"a": member(1)}, REPARTITIONED, cluster)
+    assert described == [("app-counts-changelog", "app-r"), ("app-r",), ("app-counts-changelog",)]
+
+
+# -- when it fails -------------------------------------------------------------------------------------------------
+
+
+def refuses(state: ApplicationState) -> TaskAssignment:
+    raise TaskAssignmentError("not now")
+
+
+def breaks(state: ApplicationState) -> TaskAssignment:
+    raise AssignorError("task assignor mine:Broken failed in assign (ValueError: boo)")
+
+
+FAULTY: dict[str, tuple[Assign, str]] = {
+    "raises": (breaks, "mine:Broken failed in assign"),
+    "refuses": (refuses, "not now"),
+    "unknown task": (fixed(entry(pid(1), "9_9"), entry(pid(2))), f"{NAME} returned an assignment .*UNKNOWN_TASK_ID"),
+    "unknown client": (fixed(entry(pid(1)), entry(pid(2)), entry(pid(3))), "UNKNOWN_PROCESS_ID"),
+    "missing client": (fixed(entry(pid(1))), "MISSING_PROCESS_ID"),
+    "active twice": (fixed(entry(pid(1), "0_0"), entry(pid(2), "0_0")), "ACTIVE_TASK_ASSIGNED_MULTIPLE_TIMES"),
+    "no time zone": (
+        fixed(entry(pid(1)), entry(pid(2)).with_followup_rebalance(datetime(2030, 1, 1))),  # on purpose
+        "has no time zone",
+    ),
+}
+RUNNING_GROUP = {
+    "a": member(1, owned="in-0 in-1", sums={"0_0": -2, "0_1": -2, "0_2": 50}),
+    "b": member(2, owned="in-2", sums={"0_2": -2, "0_0": 10}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_everybody_keeps_what_they_have_when_the_assignor_fails(fault: str) -> None:
+    assignor, _ = FAULTY[fault]
+    outcome = run(assignor, RUNNING_GROUP)
+    assert outcome.partitions == {"a": tps("in-0 in-1"), "b": tps("in-2")}
+    assert outcome.standby("a") == ["0_2"]
+    assert outcome.standby("b") == ["0_0"]
+    assert set(outcome.codes.values()) == {0}
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_application_hears_of_it_and_the_group_tries_again_when_the_assignor_fails(fault: str) -> None:
+    assignor, message = FAULTY[fault]
+    outcome = run(assignor, RUNNING_GROUP)
+    [error] = outcome.cluster.reported
+    with pytest.raises(StreamsError, match=message):
+        raise error
+    assert outcome.next_ms("a") == NOW_MS + 60_000
+    assert outcome.next_ms("b") == NO_FOLLOW_UP
+    assert outcome.published.stable is False
+
+
+@pytest.mark.parametrize(
+    ("fault", "told", "filled"),
+    [
+        ("unknown task", AssignmentError.UNKNOWN_TASK_ID, False),
+        ("missing client", AssignmentError.MISSING_PROCESS_ID, True),
+    ],
+)
+def test_assignor_is_told_what_is_wrong(fault: str, told: AssignmentError, filled: bool) -> None:
+    outcome = run(FAULTY[fault][0], RUNNING_GROUP)
+    [(assignment, error)] = outcome.cluster.notified
+    assert error is told
+    assert bool(assignment.group_assignment) is filled
+
+
+def test_tasks_without_owner_wait_when_the_assignor_fails() -> None:
+    outcome = run(breaks)
+    assert outcome.partitions == {"a": (), "b": ()}
+
+
+def test_newest_claim_counts_when_the_assignor_fails() -> None:
+    group = {"a": member(1, owned="in-0", generation=4), "b": member(2, owned="in-0", generation=7)}
+    outcome = run(breaks, group, STATELESS)
+    assert outcome.partitions == {"a": (), "b": tps("in-0")}
+
+
+def test_task_with_two_owners_waits_when_the_assignor_fails() -> None:
+    topology = TopologyMetadata({0: sub("x y")})
+    group = {"a": member(1, owned="x-0"), "b": member(2, owned="y-0")}
+    outcome = run(breaks, group, topology, FakeCluster({"x": 1, "y": 1}))
+    assert outcome.partitions == {"a": (), "b": ()}
+
+
+def test_standby_is_given_once_when_two_threads_report_it() -> None:
+    group = {"a": member(1, sums={"0_0": 5}), "b": member(1, sums={"0_0": 5, "0_1": 5}, owned="in-1")}
+    outcome = run(breaks, group)
+    assert outcome.standby("a") == ["0_0"]
+    assert outcome.standby("b") == []
+    assert outcome.active("b") == ["0_1"]
+
+
+def test_everybody_gets_code_3_when_it_refuses_and_we_do_as_kafka_does() -> None:
+    outcome = run(refuses, RUNNING_GROUP, reference_behaviour=True)
+    assert set(outcome.codes.values()) == {3}
+
+
+@pytest.mark.parametrize("fault", [name for name in FAULTY if name != "refuses"])
+def test_error_leaves_the_assign_step_when_it_fails_and_we_do_as_kafka_does(fault: str) -> None:
+    outcome = run(FAULTY[fault][0], RUNNING_GROUP, reference_behaviour=True)
+    assert isinstance(outcome.error, StreamsError)

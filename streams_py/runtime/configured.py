@@ -6,6 +6,7 @@ import importlib
 from typing import cast
 
 from streams_py.errors import ConfigError
+from streams_py.runtime.timestamps import EXTRACTORS
 from streams_py.topology.nodes import TimestampExtractor
 
 __all__ = ["imported", "resolve_extractor"]
@@ -24,13 +25,16 @@ def imported(path: str, key: str) -> object:
 
 
 def resolve_extractor(given: object) -> TimestampExtractor | None:
-    """A timestamp extractor, from a function or a path to one; None stays None."""
+    """A timestamp extractor, from a function, the name of a ready-made one, or a path; None stays None."""
     key = "default.timestamp.extractor"
     if given is None:
         return None
-    found = imported(given, key) if isinstance(given, str) else given
-    if not callable(found):
+    if isinstance(given, str):
+        given = EXTRACTORS[given] if given in EXTRACTORS else imported(given, key)
+    if not callable(given):
         raise ConfigError(
-            f"{key} = {given!r} is no function (key, value, record_timestamp_ms, partition_time_ms) -> ms", key=key
+            f"{key} = {given!r} is no extractor: give one of {', '.join(EXTRACTORS)}, 'package.module:name', or a "
+            f"function (key, value, record_timestamp_ms, partition_time_ms) -> ms",
+            key=key,
         )
-    return cast("TimestampExtractor", found)
+    return cast("TimestampExtractor", given)

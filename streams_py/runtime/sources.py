@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
-
 from streams_py.errors import TopologyError
 from streams_py.runtime.binding import Node
 from streams_py.runtime.record_queue import SourceReader
 from streams_py.runtime.sinks import full_topic, serde_or_default
 from streams_py.runtime.task_settings import TaskSettings
+from streams_py.runtime.timestamps import fail_on_invalid_timestamp
 from streams_py.topology.nodes import Process, SourceNode
 
 __all__ = ["source_readers"]
@@ -37,14 +36,17 @@ def source_readers(
 def _reader(source: SourceNode, topic: str, settings: TaskSettings, process: Process) -> SourceReader:
     key_serde = serde_or_default(source.key_serde, settings.default_key_serde, source.name, "key")
     value_serde = serde_or_default(source.value_serde, settings.default_value_serde, source.name, "value")
-    # Repartition topics were written by this application: their timestamps are what it decided they are.
-    default: Any = None if source.is_internal else settings.default_timestamp_extractor
+    extract = source.timestamp_extractor or settings.default_timestamp_extractor
+    # Repartition topics were written by this application: their timestamps are what it decided they are. Without an
+    # extractor the record loop itself takes the timestamp and checks it, which is faster.
+    if source.is_internal or extract is fail_on_invalid_timestamp:
+        extract = None
     return SourceReader(
         source.name,
         key_serde,
         value_serde,
         key_serde.deserializer(topic, is_key=True),
         value_serde.deserializer(topic, is_key=False),
-        None if source.is_internal else source.timestamp_extractor or default,
+        extract,
         process,
     )

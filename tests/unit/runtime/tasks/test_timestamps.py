@@ -1,0 +1,52 @@
+"""Ready-made timestamp extractors."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from streams_py.errors import ConfigError, StreamsError
+from streams_py.runtime.configured import resolve_extractor
+from streams_py.runtime.timestamps import (
+    EXTRACTORS,
+    fail_on_invalid_timestamp,
+    log_and_skip_invalid,
+    partition_time_if_invalid,
+    wall_clock_time,
+)
+
+
+@pytest.mark.parametrize("extract", [fail_on_invalid_timestamp, log_and_skip_invalid, partition_time_if_invalid])
+@pytest.mark.parametrize("valid", [0, 5])
+def test_extractor_gives_the_timestamp_of_the_record_when_it_is_valid(extract: object, valid: int) -> None:
+    assert resolve_extractor(extract)("k", "v", valid, 9) == valid  # type: ignore[misc]  # not None here
+
+
+def test_extractors_answer_as_named_when_the_timestamp_is_invalid() -> None:
+    assert log_and_skip_invalid("k", "v", -1, 9) < 0
+    assert partition_time_if_invalid("k", "v", -1, 9) == 9
+    with pytest.raises(StreamsError, match="no earlier one"):
+        partition_time_if_invalid("k", "v", -1, -1)
+    with pytest.raises(StreamsError, match="no valid timestamp"):
+        fail_on_invalid_timestamp("k", "v", -1, 9)
+
+
+def test_wall_clock_time_is_now() -> None:
+    before = time.time_ns() // 1_000_000
+    assert before <= wall_clock_time("k", "v", 5, 9) <= time.time_ns() // 1_000_000
+
+
+@pytest.mark.parametrize("name", EXTRACTORS)
+def test_resolve_extractor_knows_the_names(name: str) -> None:
+    assert resolve_extractor(name) is EXTRACTORS[name]
+
+
+def test_resolve_extractor_takes_a_path() -> None:
+    assert resolve_extractor("streams_py.runtime.timestamps:wall_clock_time") is wall_clock_time
+
+
+@pytest.mark.parametrize("given", [42, "sometime", "streams_py.runtime.timestamps:nothing"])
+def test_resolve_extractor_names_the_key_when_the_value_is_no_extractor(given: object) -> None:
+    with pytest.raises(ConfigError, match="default.timestamp.extractor"):
+        resolve_extractor(given)

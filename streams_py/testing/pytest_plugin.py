@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from streams_py.testing.broker import Broker, find_broker, why_no_broker
+if TYPE_CHECKING:  # a run without broker tests must not pay for loading Kafka clients
+    from streams_py.testing.broker import Broker
 
 __all__ = ["kafka_broker", "kafka_cluster"]
 
@@ -51,7 +53,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not chosen:
         return
     state.selected = {item.nodeid for item in chosen}
-    state.why_none = why_no_broker()
+    from streams_py.testing import broker
+
+    state.why_none = broker.why_no_broker()
     if state.why_none is not None:
         items[:] = [item for item in items if item.nodeid not in state.selected]
         config.hook.pytest_deselected(items=chosen)
@@ -85,9 +89,11 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 
 def _running(request: pytest.FixtureRequest, *, nodes: int) -> Iterator[Broker]:
-    broker = find_broker(nodes=nodes)
-    request.config.stash[_STATE].labels.add(broker.capabilities.label)
+    from streams_py.testing import broker
+
+    running = broker.find_broker(nodes=nodes)
+    request.config.stash[_STATE].labels.add(running.capabilities.label)
     try:
-        yield broker
+        yield running
     finally:
-        broker.close()
+        running.close()

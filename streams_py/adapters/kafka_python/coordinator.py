@@ -330,7 +330,8 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         try:
             return await self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
         except kafka_errors.KafkaError as error:
-            self._failed_request(node_id, request, error)
+            if not isinstance(error, kafka_errors.Cancelled):  # that is our own closing
+                self._failed_request(node_id, request, error)
             raise
 
     # -- leading -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 ==================  ===========================================  ==========================================
 back end            what it is                                   needs
 ==================  ===========================================  ==========================================
-`EmbeddedBroker`    librdkafka's mock cluster in this process    nothing
+`EmbeddedBroker`    librdkafka's mock cluster                    nothing
 `JvmBroker`         Apache Kafka's jars on this machine's JVM    Java 17, and Maven once
 `DockerBroker`      Apache Kafka in containers                   Docker, testcontainers
 `AddressBroker`     a cluster that somebody else runs            its address in ``STREAMS_PY_BOOTSTRAP``
@@ -17,6 +17,7 @@ there is none. With pytest use the fixtures of :mod:`streams_py.testing.pytest_p
 from streams_py.testing.broker.address import AddressBroker
 from streams_py.testing.broker.choose import find_broker, why_no_broker
 from streams_py.testing.broker.container import DockerBroker
+from streams_py.testing.broker.embedded import EmbeddedBroker
 from streams_py.testing.broker.interface import KAFKA_VERSION, Broker, BrokerCapabilities, NoBroker
 from streams_py.testing.broker.jvm import JvmBroker
 
@@ -26,6 +27,7 @@ __all__ = [
     "Broker",
     "BrokerCapabilities",
     "DockerBroker",
+    "EmbeddedBroker",
     "JvmBroker",
     "NoBroker",
     "find_broker",

@@ -28,7 +28,7 @@ def test_other():
 """
 
 FAKE_BROKER = """
-from streams_py.testing import pytest_plugin
+from streams_py.testing import broker
 from streams_py.testing.broker import BrokerCapabilities
 
 class Fake:
@@ -37,8 +37,8 @@ class Fake:
     def close(self):
         print("closed")
 
-pytest_plugin.why_no_broker = lambda: None
-pytest_plugin.find_broker = lambda nodes: Fake()
+broker.why_no_broker = lambda: None
+broker.find_broker = lambda nodes: Fake()
 """
 
 

@@ -1,0 +1,49 @@
+"""The embedded cluster as a test broker: no Java, no Docker, up in a second - and no witness for what it lacks.
+
+It is librdkafka's mock: no transactions worth the name, no fencing, no static members, no compaction, no topic
+configuration. A "stopped" node refuses connections and keeps its data.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+from streams_py.adapters.confluent.embedded import EmbeddedCluster
+from streams_py.testing.broker.interface import BrokerCapabilities
+
+__all__ = ["EmbeddedBroker"]
+
+
+class EmbeddedBroker:
+    """A mock cluster of its own, in a small server process that ends with its last user.
+
+    ``url`` is the value of ``bootstrap.servers`` for applications (``embedded://...``), ``bootstrap`` the address for
+    plain Kafka clients.
+    """
+
+    def __init__(self, *, nodes: int = 1) -> None:
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        self._nodes = nodes
+        self._cluster = EmbeddedCluster.join(name, brokers=nodes)
+        self.url = f"embedded://{name}"
+        self.bootstrap = self._cluster.bootstrap
+        self.capabilities = BrokerCapabilities(
+            label="librdkafka's mock cluster (embedded)", nodes=nodes, apache_kafka=False, node_control=True
+        )
+
+    def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic; ``config`` has no effect here."""
+        self._cluster.create_topic(name, partitions, replicas=min(3, self._nodes))
+
+    def stop_node(self, node: int) -> None:
+        self._cluster.stop_broker(node)
+
+    def kill_node(self, node: int) -> None:
+        self._cluster.stop_broker(node)
+
+    def start_node(self, node: int) -> None:
+        self._cluster.start_broker(node)
+
+    def close(self) -> None:
+        self._cluster.close()

@@ -1,0 +1,96 @@
+"""Membership on librdkafka's mock cluster, as the embedded default uses it: three members share six partitions."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
+from streams_py.adapters.kafka_python.options import MOCK_CLUSTER
+from streams_py.adapters.kafka_python.settings import membership_settings
+from streams_py.ports import MemberAssignment, OffsetAndMetadata
+from streams_py.testing.broker import EmbeddedBroker
+
+PARTITIONS = [TopicPartition("input", i) for i in range(6)]
+
+
+class Thread:
+    """Owns what it is assigned; leads by giving partitions in turn and withholding what another still owns."""
+
+    def __init__(self):
+        self.owned = ()
+        self.joins = 0
+
+    def subscription_user_data(self, topics):
+        self.joins += 1
+        return bytes([self.joins % 256])
+
+    def assign(self, members):
+        owner = {partition: member for member, sent in members.items() for partition in sent.owned}
+        held = {member: [] for member in members}
+        for member, partition in zip(itertools.cycle(sorted(members)), PARTITIONS):
+            if owner.get(partition, member) == member:
+                held[member].append(partition)
+        return {member: MemberAssignment(tuple(mine), b"tasks") for member, mine in held.items()}
+
+    def on_assignment(self, partitions, user_data, generation):
+        self.owned = partitions
+
+    def on_revoked(self, partitions):
+        return {partition: OffsetAndMetadata(7, "m") for partition in partitions}
+
+    def on_revoked_committed(self, error):
+        assert error is None
+
+    def on_lost(self, partitions):
+        self.owned = ()
+
+    def on_assigned(self, added):
+        pass
+
+
+@pytest.fixture
+def broker():
+    made = EmbeddedBroker()
+    yield made
+    made.close()
+
+
+def test_three_members_share_the_partitions_and_their_commits(broker):
+    broker.create_topic("input", 6)
+    threads = [Thread() for _ in range(3)]
+    members = [
+        KafkaPythonMembership(
+            membership_settings(
+                {"session.timeout.ms": 1500, "heartbeat.interval.ms": 100},
+                bootstrap_servers=broker.bootstrap,
+                group_id="g",
+                client_id=f"member-{number}",
+            ),
+            thread,
+            check_subscription=bytes,
+            check_assignment=bytes,
+            **MOCK_CLUSTER,
+        )
+        for number, thread in enumerate(threads)
+    ]
+    try:
+        for member in members:
+            member.start()
+            member.subscribe(frozenset({"input"}))
+        limit = time.monotonic() + 20
+        while [len(thread.owned) for thread in threads] != [2, 2, 2]:
+            for member in members:
+                member.check()
+            assert time.monotonic() < limit, [thread.owned for thread in threads]
+            time.sleep(0.01)
+        assert sorted(partition for thread in threads for partition in thread.owned) == PARTITIONS
+        one = threads[0].owned[0]
+        members[0].commit({one: OffsetAndMetadata(3, "AgAA")}, timeout_ms=5000)
+        assert members[1].committed([one], timeout_ms=5000) == {one: OffsetAndMetadata(3, "AgAA")}
+    finally:
+        for member in members:
+            member.leave_and_close(leave_group=False, timeout_ms=3000)

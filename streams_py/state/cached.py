@@ -438,14 +438,14 @@ class CachedTimestampedStore(_CachedStore[K, V, "ValueAndTimestamp[V]"]):
             return
         # As _put_held, without the calls: this is the path of every record of a cached aggregation.
         entries, dirty, context = self._entries, self._dirty, self._context
+        self._last = at
+        dirty.pop(at, None)  # refuses when the store is closed
+        dirty[at] = None
         replaced = entries.get(at)
         if replaced is not None and self._value_size is not None:
             counted = replaced[1]  # of a number; headers that differ are not worth counting
         else:
             counted = self._count(at, value, replaced)
-        self._last = at
-        dirty.pop(at, None)
-        dirty[at] = None
         entries[at] = (
             (value, timestamp_ms),
             counted,

@@ -14,6 +14,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from itertools import takewhile
 from threading import Lock
 from typing import Any
 
@@ -54,6 +55,7 @@ class TaskDatabase:
         self._memory = memory or shared_rocks_memory()
         self._options = _options(self._memory)
         self._stores: dict[str, RocksBytes] = {}
+        self._is_closed = False
         try:
             os.makedirs(self.path, mode=0o750, exist_ok=True)
             exists = os.path.exists(os.path.join(self.path, "CURRENT"))
@@ -83,8 +85,9 @@ class TaskDatabase:
         """Close everything, open scans included; a second call does nothing."""
         for store in self._stores.values():
             store.close()
-        self._stores.clear()
-        self._database.close()
+        if not self._is_closed:
+            self._is_closed = True
+            self._database.close()
 
     # -- for RocksBytes ----------------------------------------------------------------------------------------
 
@@ -121,6 +124,7 @@ class RocksBytes:
         self._database = database
         self._name = name
         self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
+        self._is_closed = False
         self._scanning = Lock()  # scans are opened by any thread
         self._bind(self._attempt(lambda: database.family(name)))
 
@@ -144,13 +148,8 @@ class RocksBytes:
         self._attempt(lambda: self._database.write(self._name, entries))
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        options = rocksdict.ReadOptions()
-        if first is not None:
-            options.set_iterate_lower_bound(first)
-        if end is not None:
-            options.set_iterate_upper_bound(end)
         with self._scanning:
-            scan = _Scan(self._attempt(lambda: self._family.items(backwards=reverse, read_opt=options)), self._name)
+            scan: _Scan = self._attempt(lambda: _Scan(self._family, self._name, first, end, reverse=reverse))
             self._scans.add(scan)
         return scan
 
@@ -165,7 +164,9 @@ class RocksBytes:
         self._attempt(lambda: self._family.flush(True))
 
     def close(self) -> None:
-        self._let_go()
+        if not self._is_closed:
+            self._is_closed = True
+            self._let_go()
 
     def _let_go(self) -> None:
         """Close the handle and the scans: one that stays open would keep the files open."""
@@ -186,11 +187,23 @@ class RocksBytes:
 class _Scan:
     """Entries of a snapshot; :meth:`end` makes it let go of the files."""
 
-    __slots__ = ("__weakref__", "_items", "_name")
+    __slots__ = ("__weakref__", "_items", "_name", "_options")
 
-    def __init__(self, items: Iterator[tuple[bytes, bytes]], name: str) -> None:
-        self._items: Iterator[tuple[bytes, bytes]] | None = items
+    def __init__(self, family: Any, name: str, first: bytes | None, end: bytes | None, *, reverse: bool) -> None:
         self._name = name
+        # Kept as long as the items: the iterator points into it, and rocksdict 0.3.29 does not see to that.
+        self._options = rocksdict.ReadOptions()
+        if end is not None:
+            self._options.set_iterate_upper_bound(end)
+        items: Iterator[tuple[bytes, bytes]]
+        if not reverse:
+            items = family.items(from_key=first, read_opt=self._options)
+        else:
+            items = family.items(backwards=True, read_opt=self._options)
+            if first is not None:
+                # Not set_iterate_lower_bound: in rocksdict 0.3.29 that sets the upper bound.
+                items = takewhile(lambda entry: entry[0] >= first, items)
+        self._items: Iterator[tuple[bytes, bytes]] | None = items
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         return self

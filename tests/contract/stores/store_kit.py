@@ -1,0 +1,123 @@
+"""Every kind of store, built the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from streams_py.serdes import INT64, STRING, Serde
+from streams_py.state.cache import RecordCache
+from streams_py.state.open import Store, open_store
+from streams_py.state.rocksdb import RocksMemory, TaskDatabase
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.stores import StoreBuilder, StoreKind, ValueAndTimestamp
+
+MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=4 << 20)
+
+
+class Logged(NamedTuple):
+    """One record sent to the changelog."""
+
+    key: bytes
+    value: bytes | None
+    timestamp_ms: int
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Which store."""
+
+    kind: StoreKind
+    persistent: bool
+    caching: bool
+    logging: bool = True
+
+    @property
+    def timestamped(self) -> bool:
+        return self.kind is StoreKind.TIMESTAMPED_KEY_VALUE
+
+    def __str__(self) -> str:
+        words = ["timestamped" if self.timestamped else "plain", "rocksdb" if self.persistent else "memory"]
+        return "-".join(words + ["cached"] * self.caching + ["unlogged"] * (not self.logging))
+
+
+SHAPES = [
+    Shape(kind, persistent, caching, logging)
+    for kind in StoreKind
+    for persistent in (False, True)
+    for caching in (False, True)
+    for logging in (True, False)
+]
+LOGGED_SHAPES = [shape for shape in SHAPES if shape.logging]
+
+
+@dataclass
+class Kit:
+    """A store with everything around it."""
+
+    shape: Shape
+    directory: str
+    key_serde: Serde[Any] = STRING
+    value_serde: Serde[Any] = INT64
+    cache_bytes: int = 1 << 20
+    logged: list[Logged] = field(default_factory=list)
+    context: RecordContext = field(default_factory=RecordContext)
+
+    def __post_init__(self) -> None:
+        self.cache = RecordCache(self.cache_bytes)
+        self.context.topic = "input"
+        self.context.timestamp = 1000
+        self.store = self.open()
+
+    def open(self) -> Store:
+        """Open the store, again after a close."""
+        self.database = TaskDatabase(self.directory, ["s"], memory=MEMORY) if self.shape.persistent else None
+        self.store = open_store(
+            StoreBuilder(
+                "s",
+                self.shape.kind,
+                self.key_serde,
+                self.value_serde,
+                persistent=self.shape.persistent,
+                logging=self.shape.logging,
+                caching=self.shape.caching,
+            ),
+            application_id="app",
+            context=self.context,
+            log=self.log,
+            disk=None if self.database is None else self.database.store,
+            cache=self.cache,
+        )
+        return self.store
+
+    def log(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
+        self.logged.append(Logged(key, value, timestamp_ms))
+
+    def close(self) -> None:
+        self.store.close()
+        if self.database is not None:
+            self.database.close()
+
+    def at(self, timestamp_ms: int) -> None:
+        """The time of the record in process."""
+        self.context.timestamp = timestamp_ms
+
+    def put(self, key: Any, value: Any, timestamp_ms: int | None = None) -> None:
+        """Put a bare value, with a timestamp where the store keeps one."""
+        if timestamp_ms is not None:
+            self.context.timestamp = timestamp_ms
+        self.store.put(key, self.stored(value, self.context.timestamp))
+
+    def stored(self, value: Any, timestamp_ms: int) -> Any:
+        """What the store holds for a bare value."""
+        if value is None or not self.shape.timestamped:
+            return value
+        return ValueAndTimestamp(value, timestamp_ms)
+
+    def bare(self, stored: Any) -> Any:
+        """The bare value of what the store holds."""
+        return stored[0] if stored is not None and self.shape.timestamped else stored
+
+    def pairs(self, entries: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+        return [(key, self.bare(stored)) for key, stored in entries]

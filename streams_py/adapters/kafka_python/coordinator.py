@@ -37,14 +37,13 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.future import Future
 from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, JoinGroupRequest, SyncGroupRequest
 from kafka.structs import MemberState
-from kafka.structs import OffsetAndMetadata as KafkaOffset
-from kafka.structs import TopicPartition as KafkaPartition
 from kafka.util import Timer
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
 from streams_py.adapters.kafka_python.metadata_watch import MetadataSnapshot, metadata_snapshot
+from streams_py.adapters.kafka_python.offsets import commit_owned, fetch_committed
 from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import (
     assignments_to_send,
@@ -469,13 +468,8 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         await self._commit(offsets, timeout_ms)
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
-        # The broker checks who commits, not for what: a commit for others' partitions would rewind them.
-        foreign = sorted(offsets.keys() - self.owned)
-        if foreign:
-            raise TaskMigrated(f"commit: {', '.join(map(str, foreign))} not owned by this member any more")
-        wire = {KafkaPartition(*tp): KafkaOffset(at.offset, at.metadata, -1) for tp, at in offsets.items()}
         try:
-            await self._commit_offsets_sync_async(wire, timeout_ms=timeout_ms)
+            await commit_owned(self, self.owned, offsets, timeout_ms)
         except kafka_errors.FencedInstanceIdError as error:
             self.fail(error)
             raise translated(error, "commit") from error
@@ -487,15 +481,9 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """Committed positions; waits for offsets of open transactions (KIP-447)."""
         try:
-            found = await self.fetch_committed_offsets_async(
-                {KafkaPartition(*partition) for partition in partitions}, timeout_ms=timeout_ms
-            )
+            return await fetch_committed(self, partitions, timeout_ms)
         except kafka_errors.KafkaError as error:
             raise translated(error, "committed offsets") from error
-        result: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
-        for (topic, partition), at in found.items():
-            result[TopicPartition(topic, partition)] = OffsetAndMetadata(at.offset, at.metadata or "")
-        return result
 
     # -- leaving -----------------------------------------------------------------------------------------------------
 

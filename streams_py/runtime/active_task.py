@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailable, TaskCorrupted, TimeoutExceeded
+from streams_py.errors import BrokerUnavailable, StreamsError, TaskCorrupted, TimeoutExceeded
 from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
 from streams_py.runtime.binding import BoundTopology, bind_nodes
 from streams_py.runtime.collector import RecordCollector
@@ -101,16 +101,12 @@ class ActiveTask(Task):
         committed for the input partitions (others are ignored); it carries the stream time."""
         self._check(TaskPhase.RESTORING)
         self.stores.attach(self.record, self._collector.changelog_writer)
-        self._bind()
+        self._bound = bound = bind_nodes(self.nodes.nodes, self)
+        self._set_readers(bound)
         self._read_metadata(committed)
-        assert self._bound is not None
-        self._bound.init()
+        bound.init()
         self.stores.checkpoint(enforce=True)
         self._go(TaskPhase.RUNNING)
-
-    def _bind(self) -> None:
-        self._bound = bind_nodes(self.nodes.nodes, self)
-        self._set_readers(self._bound)
 
     def _set_readers(self, bound: BoundTopology) -> None:
         topics = {partition.topic for partition in self.input_partitions}
@@ -187,6 +183,9 @@ class ActiveTask(Task):
         except BrokerUnavailable as error:
             self._note_silence(error)
             return 0
+        except StreamsError as error:
+            error.task_id = error.task_id or self.id
+            raise
         if taken:
             self._retrying_since_ms = None
         return taken

@@ -84,6 +84,8 @@ class RecordLoop:
         self._order = {partition: order for order, partition in enumerate(self.queues)}
         self._heads.clear()
         self._headless = list(self.queues.values())
+        self._to_pause.intersection_update(self.queues)
+        self._to_resume.intersection_update(self.queues)
 
     def _queue(self, partition: TopicPartition, reader: SourceReader) -> RecordQueue:
         queue = self.queues.get(partition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+
 from streams_py.errors import TopologyError
 from streams_py.runtime.binding import Node
 from streams_py.runtime.record_queue import SourceReader

@@ -167,9 +167,16 @@ class Kit:
 
 
 def record(
-    value: str | None, *, key: str | None = "k", at: int = 0, offset: int = 0, topic: str = "in", **options: Any
+    value: str | None,
+    *,
+    key: str | None = "k",
+    at: int = 0,
+    offset: int = 0,
+    topic: str = "in",
+    raw_value: bytes | None = None,
+    **options: Any,
 ) -> MemoryRecord:
-    """A record of text."""
+    """A record of text, or of ``raw_value``."""
     encoded_key = None if key is None else key.encode()
-    encoded_value = None if value is None else value.encode()
+    encoded_value = raw_value or (None if value is None else value.encode())
     return MemoryRecord(topic, 0, offset, encoded_key, encoded_value, timestamp_ms=at, **options)

@@ -48,5 +48,5 @@ def test_resolve_extractor_takes_a_path() -> None:
 
 @pytest.mark.parametrize("given", [42, "sometime", "streams_py.runtime.timestamps:nothing"])
 def test_resolve_extractor_names_the_key_when_the_value_is_no_extractor(given: object) -> None:
-    with pytest.raises(ConfigError, match="default.timestamp.extractor"):
+    with pytest.raises(ConfigError, match=r"default.timestamp.extractor"):
         resolve_extractor(given)

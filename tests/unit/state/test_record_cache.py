@@ -1,0 +1,349 @@
+"""The record cache: what is merged, in which order it leaves, and in which context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_py.errors import ProcessingError
+from streams_py.serdes import INT64, JSON, STRING, list_of
+from streams_py.state.cache import RecordCache
+from streams_py.state.cached import CachedPlainStore, CachedTimestampedStore
+from streams_py.state.open import open_store
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.stores import StoreBuilder, StoreKind
+from tests.contract.stores.store_kit import SHAPES, Kit, Logged, Shape
+
+CACHED = [shape for shape in SHAPES if shape.caching and shape.logging]
+TIMESTAMPED = Shape(StoreKind.TIMESTAMPED_KEY_VALUE, persistent=False, caching=True)
+
+
+@pytest.fixture
+def make_kit(tmp_path: Path) -> Iterator[Callable[..., Kit]]:
+    kits: list[Kit] = []
+
+    def make(shape: Shape, **options: Any) -> Kit:
+        kits.append(Kit(shape, str(tmp_path / str(len(kits))), **options))
+        return kits[-1]
+
+    yield make
+    for kit in kits:
+        kit.close()
+
+
+def listen(kit: Kit, *, send_old_values: bool = True) -> list[tuple[Any, Any, Any, int]]:
+    """Everything that is forwarded from now on."""
+    forwarded: list[tuple[Any, Any, Any, int]] = []
+    kit.store.set_flush_listener(lambda *change: forwarded.append(change), send_old_values=send_old_values)
+    return forwarded
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+def test_only_the_last_update_of_a_key_leaves_the_cache(shape: Shape, make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(shape)
+    forwarded = listen(kit)
+    kit.put("a", 1, 10)
+    kit.put("a", 2, 20)
+    kit.put("b", 3, 30)
+    assert kit.logged == []
+    assert forwarded == []
+    assert kit.store.content.read(b"a") is None
+    kit.store.flush_cache()
+    assert [(record.key, record.timestamp_ms) for record in kit.logged] == [(b"a", 20), (b"b", 30)]
+    assert forwarded == [("a", 2, None, 20), ("b", 3, None, 30)]
+    kit.store.flush_cache()
+    assert len(forwarded) == 2
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+def test_flush_goes_in_the_order_of_the_last_write(shape: Shape, make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(shape)
+    forwarded = listen(kit)
+    for key in ("a", "b", "c", "a", "d", "b"):
+        kit.put(key, 1)
+    kit.store.get("c")
+    kit.store.flush_cache()
+    assert [change[0] for change in forwarded] == ["c", "a", "d", "b"]
+    assert [record.key for record in kit.logged] == [b"c", b"a", b"d", b"b"]
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+def test_old_value_is_that_of_the_last_flush(shape: Shape, make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(shape)
+    forwarded = listen(kit)
+    for value in (1, 2, None, 3):
+        kit.put("a", value, 10)
+    kit.store.flush_cache()
+    kit.put("a", 4, 20)
+    kit.put("a", 5, 30)
+    kit.store.flush_cache()
+    kit.put("a", None, 40)
+    kit.store.flush_cache()
+    assert forwarded == [("a", 3, None, 10), ("a", 5, 3, 30), ("a", None, 5, 40)]
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+def test_old_value_is_absent_when_nobody_wants_it(shape: Shape, make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(shape)
+    forwarded = listen(kit, send_old_values=False)
+    kit.put("a", 1)
+    kit.store.flush_cache()
+    kit.put("a", 2)
+    kit.store.flush_cache()
+    kit.put("a", None)
+    kit.store.flush_cache()
+    assert [change[1:3] for change in forwarded] == [(1, None), (2, None), (None, None)]
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("send_old_values", [False, True])
+def test_deletion_of_what_was_never_flushed_leaves_no_trace(
+    shape: Shape, send_old_values: bool, make_kit: Callable[..., Kit]
+) -> None:
+    kit = make_kit(shape)
+    forwarded = listen(kit, send_old_values=send_old_values)
+    kit.put("a", 1)
+    kit.put("a", None)
+    kit.store.flush_cache()
+    assert forwarded == []
+    assert kit.logged == []
+    assert kit.cache.used_bytes == 0
+
+
+def test_value_keeps_its_timestamp_and_a_deletion_has_that_of_its_record(make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(TIMESTAMPED)
+    forwarded = listen(kit)
+    kit.at(10)
+    kit.store.put("a", kit.stored(1, 99))
+    kit.store.flush_cache()
+    kit.at(50)
+    kit.store.put("a", None)
+    kit.at(60)
+    kit.store.flush_cache()
+    assert [change[3] for change in forwarded] == [99, 50]
+    assert [record.timestamp_ms for record in kit.logged] == [99, 50]
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+def test_context_is_that_of_the_entry_while_it_is_flushed_and_restored_afterwards(
+    shape: Shape, make_kit: Callable[..., Kit]
+) -> None:
+    kit = make_kit(shape)
+    seen: list[Any] = []
+    context = kit.context
+
+    def where() -> Any:
+        return (context.topic, context.partition, context.offset, context.timestamp, list(context.headers))
+
+    kit.store.set_flush_listener(lambda *_: seen.append(where()), send_old_values=False)
+    first = ("one", 3, 100, 10, [("h", b"1")])
+    second = ("two", 4, 200, 20, [])
+    third = ("three", 5, 300, 30, [("i", None)])
+    for place, key in ((first, "a"), (second, "b")):
+        context.topic, context.partition, context.offset, context.timestamp = place[:4]
+        context.headers = place[4]
+        kit.put(key, 1)
+    context.topic, context.partition, context.offset, context.timestamp, context.headers = third
+    kit.store.flush_cache()
+    assert seen == [first, second]
+    assert where() == third
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+def test_context_is_restored_when_forwarding_fails(shape: Shape, make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(shape)
+
+    def fail(*_: object) -> None:
+        raise ProcessingError("downstream")
+
+    kit.store.set_flush_listener(fail, send_old_values=False)
+    kit.put("a", 1, 10)
+    kit.at(77)
+    with pytest.raises(ProcessingError):
+        kit.store.flush_cache()
+    assert kit.context.timestamp == 77
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+def test_plain_and_timestamped_stores_flush_without_a_listener(shape: Shape, make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(shape)
+    kit.put("a", 1, 10)
+    kit.put("b", None, 20)
+    kit.store.flush_cache()
+    assert kit.logged == [Logged(b"a", (1).to_bytes(8, "big"), 10), Logged(b"b", None, 20)]
+
+
+# -- budget ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+def test_eviction_of_a_dirty_entry_flushes_all_dirty_entries_of_the_store(
+    shape: Shape, make_kit: Callable[..., Kit]
+) -> None:
+    kit = make_kit(shape, cache_bytes=250)  # three entries
+    forwarded = listen(kit)
+    for key in "abc":
+        kit.put(key, 1)
+    assert forwarded == []
+    kit.put("d", 1)
+    assert [change[0] for change in forwarded] == ["a", "b", "c", "d"]
+    assert 0 < kit.cache.used_bytes <= 250
+    kit.put("e", 1)  # evicts a clean one
+    assert len(forwarded) == 4
+    for key in "abcde":
+        assert kit.bare(kit.store.get(key)) == 1
+
+
+def test_eviction_takes_the_least_recently_used_first(make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(TIMESTAMPED, cache_bytes=250)
+    assert isinstance(kit.store, CachedTimestampedStore)
+    for key in "abcd":
+        kit.put(key, 1)
+    assert list(kit.store._entries) == ["b", "c", "d"]
+    kit.store.get("b")
+    kit.put("e", 1)
+    assert list(kit.store._entries) == ["d", "b", "e"]
+
+
+def test_eviction_passes_over_an_entry_that_was_written_since_it_was_clean(make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(TIMESTAMPED, cache_bytes=250)
+    forwarded = listen(kit)
+    for key in "abc":
+        kit.put(key, 1)
+    kit.store.flush_cache()
+    kit.put("a", 2)
+    kit.put("d", 1)
+    assert len(forwarded) == 3
+    assert isinstance(kit.store, CachedTimestampedStore)
+    assert set(kit.store._entries) == {"a", "c", "d"}
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+def test_read_entries_count_and_are_evicted_without_a_flush(shape: Shape, make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(shape, cache_bytes=250)
+    kit.store.restore((f"{i}".encode(), i.to_bytes(8, "big"), i) for i in range(10))
+    for i in range(10):
+        assert kit.bare(kit.store.get(f"{i}")) == i
+    assert 0 < kit.cache.used_bytes <= 250
+    assert kit.logged == []
+
+
+def test_stores_share_the_budget_and_the_one_that_is_written_evicts() -> None:
+    cache, context = RecordCache(250), RecordContext()
+    logged: list[tuple[str, bytes]] = []
+
+    def store(name: str) -> Any:
+        builder = StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=False, caching=True)
+        return open_store(
+            builder,
+            application_id="app",
+            context=context,
+            cache=cache,
+            log=lambda key, value, timestamp: logged.append((name, key)),
+        )
+
+    one, two = store("one"), store("two")
+    one.put_value("a", 1, 1)
+    one.put_value("b", 1, 1)
+    two.put_value("c", 1, 1)
+    two.put_value("d", 1, 1)
+    assert logged == [("two", b"c"), ("two", b"d")]
+    one.close()
+    two.close()
+    assert cache.used_bytes == 0
+
+
+def test_resize_evicts_down_to_the_new_budget(make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(TIMESTAMPED, cache_bytes=10_000)
+    for i in range(50):
+        kit.put(str(i), i)
+    kit.cache.resize(500)
+    assert kit.cache.used_bytes <= 500
+    assert len(kit.logged) == 50
+
+
+@pytest.mark.parametrize("serde", [STRING, JSON, list_of(STRING)], ids=lambda serde: serde.name)
+def test_growing_values_are_counted(serde: Any, make_kit: Callable[..., Kit]) -> None:
+    for shape in CACHED:
+        kit = make_kit(shape, value_serde=serde)
+        kit.put("a", "x" if serde is not None and "list" not in serde.name else ["x"])
+        small = kit.cache.used_bytes
+        kit.put("a", "x" * 500 if "list" not in serde.name else ["x" * 500])
+        assert kit.cache.used_bytes >= small + 499
+        kit.store.clear_cache()
+        assert kit.cache.used_bytes == 0
+
+
+def test_headers_are_counted(make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(TIMESTAMPED)
+    kit.context.headers = [("name", b"x" * 100), ("null", None)]
+    kit.put("a", 1)
+    with_headers = kit.cache.used_bytes
+    kit.context.headers = ()
+    kit.put("b", 1)
+    assert with_headers - (kit.cache.used_bytes - with_headers) == 108
+
+
+def test_no_cache_is_made_when_the_budget_is_zero() -> None:
+    builder = StoreBuilder("s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=False, caching=True)
+    store = open_store(builder, application_id="app", context=RecordContext(), cache=RecordCache(0))
+    assert not store.is_cached
+
+
+# -- circles -----------------------------------------------------------------------------------------------------
+
+
+def test_write_during_the_flush_is_flushed_too(make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(TIMESTAMPED)
+    forwarded: list[Any] = []
+
+    def downstream(key: str, new: int, old: int | None, timestamp_ms: int) -> None:
+        forwarded.append((key, new))
+        if new < 3:
+            kit.store.put_value(key, new + 1, timestamp_ms)  # type: ignore[union-attr]  # a timestamped store
+
+    kit.store.set_flush_listener(downstream, send_old_values=False)
+    kit.put("a", 1)
+    kit.store.flush_cache()
+    assert forwarded == [("a", 1), ("a", 2), ("a", 3)]
+    assert len(kit.logged) == 3
+
+
+def test_flush_ends_when_every_flush_makes_the_store_dirty_again(make_kit: Callable[..., Kit]) -> None:
+    for cache_bytes in (10_000, 100):
+        kit = make_kit(TIMESTAMPED, cache_bytes=cache_bytes)
+        store: Any = kit.store
+        store.set_flush_listener(
+            lambda key, new, *_, store=store: store.put_value(key, new + 1, 1), send_old_values=False
+        )
+        kit.put("a", 1)
+        kit.put("b", 1)
+        store.flush_cache()
+        assert store.get("a").value > 1
+
+
+def test_clear_cache_forgets_what_was_not_flushed(make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(TIMESTAMPED)
+    kit.put("a", 1)
+    kit.store.flush_cache()
+    kit.put("a", 2)
+    kit.put("b", 2)
+    kit.store.clear_cache()
+    assert kit.pairs(kit.store.all()) == [("a", 1)]
+    kit.store.flush_cache()
+    assert len(kit.logged) == 1
+
+
+def test_subclasses_of_the_plain_type_are_kept_as_the_plain_type(make_kit: Callable[..., Kit]) -> None:
+    class Text(str):
+        __slots__ = ()
+
+    for shape in CACHED:
+        kit = make_kit(shape, value_serde=STRING)
+        kit.put(Text("k"), Text("v"))
+        assert type(kit.bare(kit.store.get("k"))) is str
+        assert isinstance(kit.store, (CachedPlainStore, CachedTimestampedStore))
+        assert [type(at) for at in kit.store._entries] == [str]

@@ -152,8 +152,8 @@ class ActiveTask(Task):
         self._forget_consumed()
         self._go(TaskPhase.RESTORING)
 
-    def revive(self, *, corrupted: Collection[TopicPartition] = ()) -> None:
-        """Start over; nothing that was consumed before counts any more."""
+    def revive(self, *, corrupted: Collection[TopicPartition] | None = None) -> None:
+        """As for every task; nothing that was consumed before counts any more."""
         super().revive(corrupted=corrupted)
         self._forget_consumed()
 

@@ -197,13 +197,17 @@ class Task:
         self._go(TaskPhase.CLOSED)
         return self.stores
 
-    def revive(self, *, corrupted: Collection[TopicPartition] = ()) -> None:
-        """Close dirty and start over as CREATED. Stores of ``corrupted`` changelogs are restored from the beginning,
-        the others from where they are."""
+    def revive(self, *, corrupted: Collection[TopicPartition] | None = None) -> None:
+        """Close dirty and start over as CREATED.
+
+        ``corrupted``: changelogs whose stores are restored from the beginning, the others go on from where they are;
+        empty = all of them (nobody knows which), None = none (the task was only interrupted).
+        """
+        without = () if corrupted is None else corrupted or self.changelog_partitions
         if self._phase is not TaskPhase.CLOSED:
             self._quietly(self.suspend)
             if self.stores.is_open:
-                self._quietly(lambda: self.stores.checkpoint(enforce=True, without=corrupted))
+                self._quietly(lambda: self.stores.checkpoint(enforce=True, without=without))
             self.close_dirty()
         self._go(TaskPhase.CREATED)
 

@@ -1,0 +1,185 @@
+"""Tasks on real stores: what survives a close, a recycling, a corruption."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py import serdes
+from streams_py.ports import BEGINNING
+from streams_py.runtime.active_task import ActiveTask
+from streams_py.runtime.collector import RecordCollector
+from streams_py.runtime.standby_task import StandbyTask
+from streams_py.runtime.task_settings import TaskSettings
+from streams_py.state.cache import RecordCache
+from streams_py.state.directory import StateDirectory
+from streams_py.state.task_state import TaskState
+from streams_py.testing.memory_clients import ManualClock, MemoryProducer
+from streams_py.topology.builder import StreamsBuilder
+from tests.unit.runtime.tasks.task_kit import FakeInputs, record
+
+IN, COUNTS = TopicPartition("in", 0), TopicPartition("app-counts-changelog", 0)
+TASK = TaskId(0, 0)
+
+
+class World:
+    """A broker, a state directory, and whatever tasks a test makes."""
+
+    def __init__(self, path: Path, *, cache_bytes: int) -> None:
+        builder = StreamsBuilder()
+        grouped = builder.stream("in", key=serdes.STRING, value=serdes.STRING).group_by_key()
+        grouped.count(store="counts").to_stream().to("out", key=serdes.STRING, value=serdes.INT64)
+        self.nodes = builder.build().subtopology(0)
+        self.directory = StateDirectory(str(path), "app")
+        self.directory.open()
+        self.producer = MemoryProducer()
+        self.producer.track([COUNTS.topic])
+        self.cache = RecordCache(cache_bytes)
+        self.offset = 0
+
+    def state(self) -> TaskState:
+        return TaskState(
+            TASK, self.nodes.stores, application_id="app", directory=self.directory, owner="thread-1", cache=self.cache
+        )
+
+    def active(self, stores: TaskState) -> ActiveTask:
+        settings = TaskSettings(application_id="app")
+        collector = RecordCollector(TASK, self.producer, settings)
+        return ActiveTask(
+            TASK,
+            self.nodes,
+            [IN],
+            stores,
+            collector=collector,
+            clock=ManualClock(),
+            inputs=FakeInputs(),
+            settings=settings,
+        )
+
+    def run(self, task: ActiveTask) -> None:
+        """From CREATED to RUNNING, replaying what the changelog has."""
+        task.initialize()
+        position = task.restore_position(COUNTS)
+        task.restore(COUNTS, self.producer.records.get(COUNTS, [])[max(0, position) :])
+        task.complete_restoration({})
+
+    def count(self, task: ActiveTask, *keys: str) -> None:
+        for key in keys:
+            task.add_records(IN, [record("x", key=key, offset=self.offset, at=self.offset)])
+            self.offset += 1
+        assert task.process(len(keys)) == len(keys)
+
+    def commit(self, task: ActiveTask, *, enforce: bool = False) -> None:
+        task.flush_caches()
+        task.post_commit(enforce_checkpoint=enforce, acked=self.producer.acked_offsets())
+
+    def outputs(self) -> list[tuple[bytes | None, int]]:
+        sent = [r for r in self.producer.sent if r.topic() == "out"]
+        return [(r.key(), int.from_bytes(r.value() or b"", "big")) for r in sent]
+
+
+@pytest.fixture(params=[0, 1_000_000], ids=["uncached", "cached"])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path, cache_bytes=request.param)
+    yield world
+    world.directory.close()
+
+
+def test_committed_counts_are_there_after_a_clean_close(world: World) -> None:
+    task = world.active(world.state())
+    world.run(task)
+    world.count(task, "a", "b", "a")
+    world.commit(task, enforce=True)
+    task.suspend()
+    task.close_clean()
+    again = world.active(world.state())
+    again.initialize()
+    assert again.restore_position(COUNTS) == world.producer.acked_offsets()[COUNTS] + 1
+    again.complete_restoration({})
+    world.count(again, "a")
+    world.commit(again)
+    assert world.outputs()[-1] == (b"a", 3)
+    again.close_dirty()
+
+
+def test_counts_are_restored_from_the_changelog_when_the_directory_is_gone(world: World) -> None:
+    task = world.active(world.state())
+    world.run(task)
+    world.count(task, "a", "b", "a")
+    world.commit(task)
+    task.close_dirty()
+    world.directory.lock(TASK, "cleaner")
+    world.directory.wipe_task(TASK)
+    world.directory.unlock(TASK, "cleaner")
+    again = world.active(world.state())
+    world.run(again)
+    world.count(again, "a")
+    world.commit(again)
+    assert world.outputs()[-1] == (b"a", 3)
+    again.close_dirty()
+
+
+def test_cached_counts_are_forwarded_with_the_commit(world: World) -> None:
+    task = world.active(world.state())
+    world.run(task)
+    world.count(task, "a", "b", "a")
+    world.commit(task)
+    cached = world.cache.max_bytes > 0
+    assert world.outputs() == ([(b"b", 1), (b"a", 2)] if cached else [(b"a", 1), (b"b", 1), (b"a", 2)])
+    task.close_dirty()
+
+
+def test_recycled_task_keeps_its_open_stores_and_goes_on(world: World) -> None:
+    task = world.active(world.state())
+    world.run(task)
+    world.count(task, "a", "a")
+    world.commit(task, enforce=True)
+    store = task.store("counts")
+    task.suspend()
+    stores = task.recycle()
+    assert isinstance(stores, TaskState)
+    standby = StandbyTask(TASK, world.nodes, [IN], stores)
+    standby.initialize()
+    assert standby.stores.store("counts") is store
+    assert standby.restore_position(COUNTS) == world.producer.acked_offsets()[COUNTS] + 1
+    standby.suspend()
+    standby.recycle()
+    again = world.active(stores)
+    again.initialize()
+    again.complete_restoration({})
+    assert again.store("counts") is store
+    world.count(again, "a")
+    world.commit(again)
+    assert world.outputs()[-1] == (b"a", 3)
+    again.close_dirty()
+
+
+@pytest.mark.parametrize("corrupted", [[COUNTS], []], ids=["named", "unknown"])
+def test_corrupted_store_starts_empty_and_is_restored(world: World, corrupted: list[TopicPartition]) -> None:
+    task = world.active(world.state())
+    world.run(task)
+    world.count(task, "a", "a")
+    world.commit(task, enforce=True)
+    task.revive(corrupted=corrupted)
+    task.initialize()
+    assert task.restore_position(COUNTS) == BEGINNING
+    task.restore(COUNTS, world.producer.records[COUNTS])
+    task.complete_restoration({})
+    world.count(task, "a")
+    world.commit(task)
+    assert world.outputs()[-1] == (b"a", 3)
+    task.close_dirty()
+
+
+def test_healthy_store_of_a_revived_task_goes_on_from_its_checkpoint(world: World) -> None:
+    task = world.active(world.state())
+    world.run(task)
+    world.count(task, "a", "a")
+    world.commit(task, enforce=True)
+    task.revive()
+    task.initialize()
+    assert task.restore_position(COUNTS) == world.producer.acked_offsets()[COUNTS] + 1
+    task.close_dirty()

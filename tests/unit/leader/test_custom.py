@@ -275,6 +275,7 @@ def test_task_with_two_owners_waits_when_the_assignor_fails() -> None:
     group = {"a": member(1, owned="x-0"), "b": member(2, owned="y-0")}
     outcome = run(breaks, group, topology, FakeCluster({"x": 1, "y": 1}))
     assert outcome.partitions == {"a": (), "b": ()}
+    assert outcome.next_ms("a") == NOW_MS + 60_000  # not at once: that would be a loop
 
 
 def test_standby_is_given_once_when_two_threads_report_it() -> None:

@@ -65,7 +65,7 @@ class RecordCollector:
     def changelog_writer(self, topic: str, partition: int) -> ChangelogWriter:
         """The function that writes to one changelog partition (full topic name)."""
         produce = self.producer.produce
-        refused = self.refused
+        send_after = self.send_after
         where = ErrorContext(None, -1, -1, -1, (), f"changelog {topic}", self.task_id)
 
         def log(
@@ -74,8 +74,7 @@ class RecordCollector:
             try:
                 produce(topic, value, key, partition, None, timestamp_ms, headers)
             except ProductionError as error:
-                refused(error, where)
-                produce(topic, value, key, partition, None, timestamp_ms, headers)
+                send_after(error, where, topic, value, key, partition, None, timestamp_ms, headers)
 
         return log
 
@@ -89,6 +88,18 @@ class RecordCollector:
     def refused(self, error: ProductionError, context: ErrorContext) -> None:
         """An earlier record was refused: returns when it is to be dropped, raises otherwise."""
         self.write(handle_send_error(error, self.settings, context, self._sharing()))
+
+    def send_after(self, error: ProductionError, context: ErrorContext, *record: object) -> None:
+        """Send a record (arguments of ``produce``) that was not taken because an earlier one was refused with
+        ``error``; raises unless the production handler lets that one be dropped."""
+        while True:
+            self.refused(error, context)
+            try:
+                self.producer.produce(*record)
+            except ProductionError as another:
+                error = another
+            else:
+                return
 
     def check(self) -> None:
         """After a flush: raise what went wrong, unless the production handler lets it pass."""

@@ -109,7 +109,7 @@ class _Sink:
         encode_key, encode_value = self._encoders(topic)
         produce = self._collector.producer.produce
         not_serializable = self._not_serializable
-        refused = self._refused
+        send_after = self._send_after
 
         def sink(key: Any, value: Any, timestamp_ms: int) -> None:
             try:
@@ -125,8 +125,7 @@ class _Sink:
             try:
                 produce(topic, value_bytes, key_bytes, -1, None, timestamp_ms, headers)
             except ProductionError as error:
-                refused(error)
-                produce(topic, value_bytes, key_bytes, -1, None, timestamp_ms, headers)
+                send_after(error, topic, value_bytes, key_bytes, -1, None, timestamp_ms, headers)
             return None
 
         return sink
@@ -134,7 +133,8 @@ class _Sink:
     def _partitioned_writer(self, topic: str, partitioner: Partitioner) -> Process:
         record = self._record
         encode_key, encode_value = self._encoders(topic)
-        producer = self._collector.producer
+        produce, partitions_for = self._collector.producer.produce, self._collector.producer.partitions_for
+        send_after = self._send_after
         name = self._node.name
 
         def sink(key: Any, value: Any, timestamp_ms: int) -> None:
@@ -146,7 +146,7 @@ class _Sink:
                 return
             if timestamp_ms < 0:
                 raise _negative(topic, timestamp_ms)
-            count = producer.partitions_for(topic)
+            count = partitions_for(topic)
             chosen = partitioner(topic, key, value, count)
             partitions = (-1,) if chosen is None else (chosen,) if isinstance(chosen, int) else tuple(chosen)
             for partition in partitions:
@@ -154,15 +154,11 @@ class _Sink:
                     raise TopologyError(
                         f"the partitioner of sink {name} chose partition {partition} of {topic}, which has {count}"
                     )
+                headers = as_list(record.headers)
                 try:
-                    producer.produce(
-                        topic, value_bytes, key_bytes, partition, None, timestamp_ms, as_list(record.headers)
-                    )
+                    produce(topic, value_bytes, key_bytes, partition, None, timestamp_ms, headers)
                 except ProductionError as error:
-                    self._refused(error)
-                    producer.produce(
-                        topic, value_bytes, key_bytes, partition, None, timestamp_ms, as_list(record.headers)
-                    )
+                    send_after(error, topic, value_bytes, key_bytes, partition, None, timestamp_ms, headers)
             if not partitions:
                 self._count_dropped(name, "the partitioner chose no partition")
 
@@ -171,8 +167,8 @@ class _Sink:
     def _encoders(self, topic: str) -> tuple[_Encode, _Encode]:
         return (self._key_serde.serializer(topic, is_key=True), self._value_serde.serializer(topic, is_key=False))
 
-    def _refused(self, error: ProductionError) -> None:
-        self._collector.refused(error, self._context_of(self._node.name))
+    def _send_after(self, error: ProductionError, *record: object) -> None:
+        self._collector.send_after(error, self._context_of(self._node.name), *record)
 
     def _not_serializable(
         self, topic: str, encode_key: _Encode, key: Any, value: Any, timestamp_ms: int, error: Exception

@@ -284,6 +284,21 @@ class TestWriting:
         assert outgoing is None
         assert isinstance(error, ProductionError)
 
+    def test_every_refused_record_is_asked_about_before_the_next_one_is_sent(self) -> None:
+        errors = [ProductionError(text, topic="out", partition=0) for text in ("first", "second")]
+
+        class Refusing(MemoryProducer):
+            def check(self) -> None:
+                if errors:
+                    raise errors.pop(0)
+
+        handler = Asked(Answer.CONTINUE)
+        kit = Kit(chain(), producer=Refusing(), production_handler=handler)
+        kit.add(record("x"))
+        assert kit.task.process(1) == 1
+        assert [str(error) for _, _, error in handler.calls] == ["first", "second"]
+        assert kit.sent("out") == [(b"k", b"x", 0)]
+
     def test_refused_record_rolls_all_tasks_of_the_producer_back_when_the_error_passes(self) -> None:
         kit = Kit(chain(), producer=self.refusing(retriable=True))
         kit.add(record("refused"), record("next", offset=1))

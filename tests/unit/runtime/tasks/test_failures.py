@@ -10,6 +10,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.errors import (
     BrokerUnavailable,
+    ConfigError,
     DeserializationError,
     ProcessingError,
     ProductionError,
@@ -19,6 +20,7 @@ from streams_py.errors import (
     TimeoutExceeded,
     TopologyError,
 )
+from streams_py.runtime.collector import RecordCollector
 from streams_py.runtime.handlers import (
     Answer,
     DeadLetterQueue,
@@ -28,8 +30,10 @@ from streams_py.runtime.handlers import (
     OutgoingRecord,
     log_and_continue,
 )
+from streams_py.runtime.task_settings import TaskSettings
 from streams_py.testing.memory_clients import MemoryProducer, MemoryRecord
-from streams_py.topology.nodes import Punctuation
+from streams_py.topology.assembly import TopologyAssembly
+from streams_py.topology.nodes import NodeContext, Process, ProcessorNode, Punctuation, SinkNode, SourceNode
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.task_kit import Kit, record
@@ -376,3 +380,104 @@ class TestSilence:
         kit.add(record("x"))
         with pytest.raises(TimeoutExceeded):
             kit.task.process(1)
+
+
+class Broken:
+    """An operator that does not report its own errors."""
+
+    def bind(self, node: NodeContext) -> Process:
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            raise KeyError(value)
+
+        return process
+
+
+@pytest.mark.parametrize("topics", [("in",), ("in", "b")])
+def test_error_that_no_node_reports_names_the_record(topics: tuple[str, ...]) -> None:
+    assembly = TopologyAssembly()
+    assembly.add_source(SourceNode("source", topics))
+    assembly.add_processor(ProcessorNode("broken", ("source",), Broken()))
+    kit = Kit(Topology.from_assembly(assembly), inputs=topics, max_task_idle_ms=-1)
+    kit.add(record("x", offset=3))
+    with pytest.raises(ProcessingError, match=r"in-0 at offset 3: KeyError: 'x'") as caught:
+        kit.task.process(1)
+    assert caught.value.task_id == TaskId(0, 0)
+    assert kit.task.committable_offsets() == {}
+
+
+@pytest.mark.parametrize("chosen", [None, "", 7])
+def test_chooser_that_names_no_topic_is_an_error(chosen: Any) -> None:
+    topology = Topology().add_source("source", "in").add_sink("sink", lambda key, value, context: chosen, "source")
+    kit = Kit(topology)
+    kit.add(record("x"))
+    with pytest.raises(TopologyError, match=f"the topic chooser of sink sink returned {chosen!r}"):
+        kit.task.process(1)
+
+
+@pytest.mark.parametrize(("part", "node"), [("key", "source"), ("value", "source"), ("key", "sink"), ("value", "sink")])
+def test_missing_serde_is_an_error_that_names_node_and_setting(part: str, node: str) -> None:
+    given = {"key": serdes.STRING, "value": serdes.STRING}
+    without = {name: serde for name, serde in given.items() if name != part}
+    topology = Topology().add_source("source", "in", **(without if node == "source" else given))
+    topology.add_sink("sink", "out", "source", **(without if node == "sink" else given))
+    with pytest.raises(ConfigError, match=rf"node {node} has no {part} serde.*default\.{part}\.serde"):
+        Kit(topology, default_key_serde=None, default_value_serde=None)
+
+
+def test_partition_of_a_topic_that_no_source_reads_is_an_error() -> None:
+    with pytest.raises(TopologyError, match="no source of the sub-topology reads topic other"):
+        Kit(chain(), inputs=["other"])
+
+
+def test_sink_refuses_a_negative_timestamp() -> None:
+    assembly = TopologyAssembly()
+    assembly.add_source(SourceNode("source", ("in",)))
+    assembly.add_processor(ProcessorNode("early", ("source",), Early()))
+    assembly.add_sink(SinkNode("sink", ("early",), "out"))
+    kit = Kit(Topology.from_assembly(assembly))
+    kit.add(record("x"))
+    with pytest.raises(StreamsError, match="a record for out has the negative timestamp -5"):
+        kit.task.process(1)
+
+
+class Early:
+    """Sends records into the time before 1970."""
+
+    def bind(self, node: NodeContext) -> Process:
+        forward = node.forward
+        return lambda key, value, timestamp_ms: forward(key, value, -5)
+
+
+class TestCommitCheck:
+    """What the flush of a commit finds."""
+
+    def collector(self, answer: Answer, *, retriable: bool = False) -> tuple[RecordCollector, Asked]:
+        producer = MemoryProducer(refuse=lambda r: ProductionError("no", topic="t", partition=0, retriable=retriable))
+        handler = Asked(answer)
+        settings = TaskSettings(application_id="app", production_handler=handler)
+        both = (TaskId(0, 0), TaskId(1, 0))
+        collector = RecordCollector(both[0], producer, settings, sharing=lambda: both)
+        collector.changelog_writer("app-s-changelog", 0)(b"k", b"v", 5)
+        return collector, handler
+
+    def test_refused_record_is_raised(self) -> None:
+        collector, _ = self.collector(Answer.FAIL)
+        with pytest.raises(ProductionError):
+            collector.check()
+        collector.check()
+
+    def test_refused_record_is_dropped_when_the_handler_continues(self) -> None:
+        collector, handler = self.collector(Answer.CONTINUE)
+        collector.check()
+        assert [context.origin for context, _, _ in handler.calls] == [Origin.SEND]
+
+    def test_all_tasks_of_the_producer_are_corrupted_when_the_handler_retries(self) -> None:
+        collector, _ = self.collector(Answer.RETRY, retriable=True)
+        with pytest.raises(TaskCorrupted) as caught:
+            collector.check()
+        assert set(caught.value.tasks) == {TaskId(0, 0), TaskId(1, 0)}
+
+    def test_refused_record_surfaces_at_the_next_changelog_record_too(self) -> None:
+        collector, _ = self.collector(Answer.FAIL)
+        with pytest.raises(ProductionError):
+            collector.changelog_writer("app-s-changelog", 0)(b"k", b"v", 5)

@@ -33,6 +33,9 @@ _log = logging.getLogger(__name__)
 _RECORDS_MAX = 5_000
 """Records taken per poll: large enough for speed, small enough that a removal never waits long for the lock."""
 
+_BACKOFF_MAX_MS = 1_000
+"""Longest pause between two attempts to reach the cluster."""
+
 
 class RestorableTask(Protocol):
     """What the updater needs of a task."""
@@ -119,6 +122,7 @@ class StateUpdater:
         self._restored: list[RestorableTask] = []
         self._failed: list[tuple[RestorableTask, Exception]] = []
         self._fatal: BaseException | None = None
+        self._failures = 0
         self._stopping = False
         self._paused = False
         self._thread: threading.Thread | None = None
@@ -252,16 +256,24 @@ class StateUpdater:
             self._assign(consumer)
             records = consumer.poll(_RECORDS_MAX, self._poll_ms)
         except BrokerUnavailable as error:
-            _log.warning("%s: %s; trying again", self._name, error)
-            self._clock.sleep_ms(self._retry_backoff_ms)
+            self._back_off(error)
             return
         except OffsetOutOfRange as error:
             self._corrupted(error.partitions)
             return
+        self._failures = 0
         with self._lock:
             self._apply(records, consumer)
             self._finish_restored()
             self._checkpoint_if_due()
+
+    def _back_off(self, error: BrokerUnavailable) -> None:
+        """Wait before the next round: longer each time, and warning less often."""
+        self._failures += 1
+        pause_ms = min(self._retry_backoff_ms << min(self._failures - 1, 10), _BACKOFF_MAX_MS)
+        level = logging.WARNING if self._failures & (self._failures - 1) == 0 else logging.DEBUG
+        _log.log(level, "%s: %s; trying again in %d ms", self._name, error, pause_ms)
+        self._clock.sleep_ms(pause_ms)
 
     def _learn_ends(self) -> None:
         """End offsets of new actives, and the limits of source changelogs."""

@@ -1,8 +1,9 @@
 """Administrative requests: the port ``Admin`` on librdkafka's admin client.
 
 An admin client that was in use before a broker restart can be deaf afterwards: group offsets asked of it time out for
-ever, while a new client is answered at once. So whenever a request goes unanswered, the client is thrown away and the
-next request makes a new one.
+ever, while a new client is answered at once. And one that asked about a topic just before it was created can go on
+saying that the topic has no leaders. So whenever a connection was lost, a request goes unanswered, or fails inside the
+library, the client is thrown away and the next request makes a new one.
 
 Each item of a request has its own result. When *nothing* was answered, the request as a whole raises BrokerUnavailable
 with the cluster's address and the time waited.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
@@ -22,7 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ign
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
-from streams_py.adapters.confluent.failures import admin_error, broker_away, error_of, is_unreachable
+from streams_py.adapters.confluent.failures import admin_error, broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import BrokerUnavailable, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
@@ -36,6 +37,9 @@ _Answer = TypeVar("_Answer")
 
 # The library answers at its own deadline; this much later something is wrong with the library itself.
 _GRACE_S: Final = 5.0
+
+_DOUBTFUL: Final = (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE, AdminErrorKind.OTHER)
+"""After these answers the client may be at fault, see above."""
 
 
 class ConfluentAdmin:
@@ -52,6 +56,7 @@ class ConfluentAdmin:
         self._broker_log = BrokerLog(str(settings["client.id"]), self._bootstrap)
         self._lock = threading.Lock()
         self._client: AdminClient | None = None
+        self._connections_lost_before = 0
         self._live()  # settings that cannot work are an error now, not at the first rebalance
 
     # -- topics ----------------------------------------
@@ -64,12 +69,12 @@ class ConfluentAdmin:
             names = self._all_topics()
         if not names:
             return {}
-        asked = sorted(names)
-        futures = self._request(
+        asked = TopicCollection(sorted(names))
+        return self._ask(
             "describing topics",
-            lambda client: client.describe_topics(TopicCollection(asked), request_timeout=self._timeout_s),
+            lambda client: client.describe_topics(asked, request_timeout=self._timeout_s),
+            _partition_infos,
         )
-        return self._collect("describing topics", futures.items(), _partition_infos)
 
     def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
         """Create topics; None for each one that exists now because of this call."""
@@ -78,10 +83,11 @@ class ConfluentAdmin:
         wanted = [
             NewTopic(spec.name, spec.partitions, spec.replication_factor, config=dict(spec.config)) for spec in specs
         ]
-        futures = self._request(
-            "creating topics", lambda client: client.create_topics(wanted, request_timeout=self._timeout_s)
+        return self._ask(
+            "creating topics",
+            lambda client: client.create_topics(wanted, request_timeout=self._timeout_s),
+            lambda _nothing: None,
         )
-        return self._collect("creating topics", futures.items(), lambda _nothing: None)
 
     def _all_topics(self) -> list[str]:
         try:
@@ -100,14 +106,14 @@ class ConfluentAdmin:
             return {}
         spec: Any = OffsetSpec.earliest() if earliest else OffsetSpec.latest()  # type: ignore[no-untyped-call]  # stubs
         asked = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
-        futures = self._request(
+        answers = self._ask(
             "listing offsets",
             lambda client: client.list_offsets(
                 asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._timeout_s
             ),
+            lambda found: int(found.offset),
         )
-        items = ((TopicPartition(asked.topic, asked.partition), future) for asked, future in futures.items())
-        return self._collect("listing offsets", items, lambda found: int(found.offset))
+        return {TopicPartition(asked.topic, asked.partition): answer for asked, answer in answers.items()}
 
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]
@@ -119,14 +125,15 @@ class ConfluentAdmin:
         asked = ConsumerGroupTopicPartitions(
             group, [confluent_kafka.TopicPartition(*partition) for partition in partitions]
         )
-        futures = self._request(
+        answers = self._ask(
             doing,
             lambda client: client.list_consumer_group_offsets(
                 [asked], require_stable=True, request_timeout=self._timeout_s
             ),
+            lambda answered: answered.topic_partitions,
         )
         found: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
-        answer = self._collect(doing, futures.items(), lambda answered: answered.topic_partitions)[group]
+        answer = answers[group]
         if isinstance(answer, AdminError):
             raise StreamsError(f"{doing} failed: {answer.message}")
         for position in answer:
@@ -148,15 +155,7 @@ class ConfluentAdmin:
             self._broker_log.warn(f"records could not be deleted: {failed}")
             return
         for partition, future in futures.items():
-            future.add_done_callback(self._deletion_logged(TopicPartition(partition.topic, partition.partition)))
-
-    def _deletion_logged(self, partition: TopicPartition) -> Callable[[Future[Any]], None]:
-        def done(future: Future[Any]) -> None:
-            failed = future.exception()
-            if failed is not None:
-                self._broker_log.warn(f"records of {partition} could not be deleted: {failed}")
-
-        return done
+            future.add_done_callback(_log_failed_deletion(self._broker_log, f"{partition.topic}-{partition.partition}"))
 
     # -- groups ----------------------------------------
 
@@ -178,7 +177,12 @@ class ConfluentAdmin:
 
     def _live(self) -> AdminClient:
         with self._lock:
+            if self._client is not None:
+                self._client.poll(0)  # serves the reports of lost connections
+                if self._broker_log.connections_lost != self._connections_lost_before:
+                    self._client = None
             if self._client is None:
+                self._connections_lost_before = self._broker_log.connections_lost
                 try:
                     settings: Settings = {**self._settings, "error_cb": self._broker_log.on_error}
                     self._client = AdminClient(settings, logger=self._broker_log)
@@ -193,49 +197,57 @@ class ConfluentAdmin:
         with self._lock:
             self._client = None
 
-    def _request(
-        self, doing: str, send: Callable[[AdminClient], Mapping[_Item, Future[Any]]]
-    ) -> Mapping[_Item, Future[Any]]:
-        client = self._live()
-        try:
-            return send(client)
-        except KafkaException as failed:
-            self._forget_client()
-            raise StreamsError(f"{doing} failed: {failed}") from failed
-        finally:
-            client.poll(0)  # librdkafka's log lines
-
-    def _collect(
-        self, doing: str, futures: Iterable[tuple[_Item, Future[Any]]], read: Callable[[Any], _Answer]
+    def _ask(
+        self, doing: str, send: Callable[[AdminClient], Mapping[_Item, Future[Any]]], read: Callable[[Any], _Answer]
     ) -> dict[_Item, _Answer | AdminError]:
         """The answer or the error of each item. BrokerUnavailable when nothing was answered at all."""
+        # Held until the end: futures of a client that is gone (another thread may forget it) are never completed.
+        client = self._live()
+        try:
+            futures = send(client)
+        except KafkaException as failed:
+            raise StreamsError(f"{doing} failed: {failed}") from failed
         answers: dict[_Item, _Answer | AdminError] = {}
-        unreachable = 0
-        reason = ""
-        for item, future in futures:
-            try:
-                answers[item] = read(future.result(self._timeout_s + _GRACE_S))
-            except KafkaException as failed:
-                error = error_of(failed)
-                if error is None:
-                    raise StreamsError(f"{doing} failed: {failed}") from failed
-                unreachable += is_unreachable(error)
-                reason = error.str()
-                answers[item] = admin_error(error)
-            except TimeoutError:
-                unreachable += 1
-                answers[item] = AdminError(AdminErrorKind.TIMED_OUT, "the client library did not answer")
-        self._after_request(unreachable)
-        if answers and unreachable == len(answers):
-            raise broker_away(self._bootstrap, doing, self._timeout_ms, reason)
+        unanswered = ""
+        doubtful = False
+        for item, future in futures.items():
+            answer = self._result_of(future)
+            if isinstance(answer, AdminError):
+                answers[item] = answer
+                unanswered = answer.message if answer.kind is AdminErrorKind.TIMED_OUT else unanswered
+                doubtful = doubtful or answer.kind in _DOUBTFUL
+            else:
+                answers[item] = read(answer)
+        client.poll(0)  # librdkafka's log lines
+        self._broker_log.check()
+        if doubtful:
+            self._forget_client()
+        if all(
+            isinstance(answer, AdminError) and answer.kind is AdminErrorKind.TIMED_OUT for answer in answers.values()
+        ):
+            raise broker_away(self._bootstrap, doing, self._timeout_ms, unanswered)
         return answers
 
-    def _after_request(self, unreachable: int) -> None:
-        client = self._live()
-        client.poll(0)
-        if unreachable:
-            self._forget_client()
-        self._broker_log.check()
+    def _result_of(self, future: Future[Any]) -> Any:
+        try:
+            return future.result(self._timeout_s + _GRACE_S)
+        except KafkaException as failed:
+            error = error_of(failed)
+            return AdminError(AdminErrorKind.OTHER, str(failed)) if error is None else admin_error(error)
+        except TimeoutError:
+            return AdminError(AdminErrorKind.TIMED_OUT, "the client library did not answer")
+
+
+def _log_failed_deletion(log: BrokerLog, partition: str) -> Callable[[Future[Any]], None]:
+    """A callback that runs on the library's thread. It must not hold the client: dropping the last reference there
+    aborts the process."""
+
+    def done(future: Future[Any]) -> None:
+        failed = future.exception()
+        if failed is not None:
+            log.warn(f"records of {partition} could not be deleted: {failed}")
+
+    return done
 
 
 def _partition_infos(described: Any) -> tuple[PartitionInfo, ...]:

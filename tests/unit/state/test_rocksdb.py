@@ -1,0 +1,110 @@
+"""What is special about the stores on disk: files, limits, errors."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from streams_py.errors import InvalidStateStoreError, StateError
+from streams_py.state.rocksdb import RocksMemory, TaskDatabase
+
+MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
+
+
+def test_stores_of_a_task_share_one_database_and_keep_apart(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["one", "two"], memory=MEMORY)
+    one, two = database.store("one"), database.store("two")
+    assert database.store("one") is one
+    one.write(b"k", b"1")
+    two.write(b"k", b"2")
+    assert (one.read(b"k"), two.read(b"k")) == (b"1", b"2")
+    assert [name for name in os.listdir(tmp_path) if name != "rocksdb"] == []
+    two.clear()
+    assert (one.read(b"k"), two.read(b"k")) == (b"1", None)
+    database.close()
+    database.close()
+
+
+def test_nothing_is_written_to_a_write_ahead_log(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    store = database.store("s")
+    store.write(b"k", b"v" * 1000)
+    store.write_batch([(b"l", b"v" * 1000), (b"k", None)])
+    store.remove(b"l")
+    store.clear()
+    database.store("s").write(b"k", b"v" * 1000)
+    logs = [name for name in os.listdir(database.path) if name.endswith(".log")]
+    assert sum(os.path.getsize(os.path.join(database.path, name)) for name in logs) == 0
+    database.close()
+
+
+def test_a_store_may_come_and_go_with_the_topology(tmp_path: Path) -> None:
+    first = TaskDatabase(str(tmp_path), ["old"], memory=MEMORY)
+    first.store("old").write(b"k", b"v")
+    first.flush()
+    first.close()
+    second = TaskDatabase(str(tmp_path), ["new"], memory=MEMORY)
+    assert second.store("new").read(b"k") is None
+    second.close()
+    third = TaskDatabase(str(tmp_path), ["old", "new"], memory=MEMORY)
+    assert third.store("old").read(b"k") == b"v"
+    third.close()
+
+
+def test_error_names_the_path_and_what_to_do_when_files_are_damaged(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    database.close()
+    Path(database.path, "CURRENT").write_text("nonsense\n")
+    with pytest.raises(StateError, match=rf"{database.path}.*delete {tmp_path}.*restored from the changelog"):
+        TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+
+
+def test_error_names_the_path_when_the_database_is_open_already(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    with pytest.raises(StateError, match=r"lock.*state\.dir"):
+        TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    database.close()
+
+
+def test_scan_ends_with_an_error_when_the_store_is_closed_meanwhile(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    store = database.store("s")
+    store.write_batch((bytes([i]), b"v") for i in range(10))
+    scan = store.scan(None, None)
+    next(scan)
+    finished = store.scan(None, None)
+    assert len(list(finished)) == 10
+    database.close()
+    with pytest.raises(InvalidStateStoreError, match="closed while"):
+        next(scan)
+    with pytest.raises(InvalidStateStoreError, match="closed"):
+        store.scan(None, None)
+    TaskDatabase(str(tmp_path), ["s"], memory=MEMORY).close()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_bounds_of_many_open_scans_stay_apart(reverse: bool, tmp_path: Path) -> None:
+    """Each scan's bounds live as long as the scan (rocksdict only keeps a pointer)."""
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    store = database.store("s")
+    keys = [f"{i:03}".encode() for i in range(100)]
+    store.write_batch((key, b"v") for key in keys)
+    scans = [store.scan(f"{i:03}".encode(), f"{i + 10:03}".encode(), reverse=reverse) for i in range(80)]
+    for i, scan in enumerate(scans):
+        expected = keys[i : i + 10]
+        assert [key for key, _ in scan] == (expected[::-1] if reverse else expected)
+    database.close()
+
+
+def test_shared_limit_makes_databases_flush_before_their_own_buffers_are_full(tmp_path: Path) -> None:
+    memory = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
+    databases = [TaskDatabase(str(tmp_path / str(i)), ["s"], memory=memory) for i in range(3)]
+    for i in range(9000):  # 12 MB each: less than one write buffer
+        databases[i % 3].store("s").write(f"{i}".encode(), b"x" * 4000)
+    for database in databases:
+        assert any(name.endswith(".sst") for name in os.listdir(database.path))
+    assert all(databases[i % 3].store("s").read(f"{i}".encode()) is not None for i in range(9000))
+    for database in databases:
+        database.close()

@@ -38,8 +38,11 @@ _Answer = TypeVar("_Answer")
 # The library answers at its own deadline; this much later something is wrong with the library itself.
 _GRACE_S: Final = 5.0
 
-_DOUBTFUL: Final = (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE, AdminErrorKind.OTHER)
-"""After these answers the client may be at fault, see above."""
+
+def _is_doubtful(answer: AdminError) -> bool:
+    """True when the client itself may be at fault, see above: nobody answered, or the library (its own error names begin
+    with an underscore) made the answer up."""
+    return answer.kind is AdminErrorKind.TIMED_OUT or answer.message.startswith("_")
 
 
 class ConfluentAdmin:
@@ -215,7 +218,7 @@ class ConfluentAdmin:
             if isinstance(answer, AdminError):
                 answers[item] = answer
                 unanswered = answer.message if answer.kind is AdminErrorKind.TIMED_OUT else unanswered
-                doubtful = doubtful or answer.kind in _DOUBTFUL
+                doubtful = doubtful or _is_doubtful(answer)
             else:
                 answers[item] = read(answer)
         client.poll(0)  # librdkafka's log lines

@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib import import_module
 from typing import Final
 
 from streams_py.adapters.tls import tls_context
@@ -109,7 +110,8 @@ _NO_KERBEROS: Final = (
     "Kerberos is not built into the client library; use sasl.mechanism=SCRAM-SHA-512, PLAIN or OAUTHBEARER"
 )
 _TOKEN_HINT: Final = (
-    "give a function that returns (token, expiry in seconds since the epoch) as sasl.oauthbearer.token.source"
+    "give a function that returns (token, expiry in seconds since the epoch), or its name package.module:function, as "
+    "sasl.oauthbearer.token.source"
 )
 
 _UNDERSTOOD: Final = frozenset(
@@ -425,9 +427,23 @@ class _Reader:
             if source is not None:
                 raise ConfigError(f"{key} is used only with sasl.mechanism=OAUTHBEARER", key=key)
             return None
+        if isinstance(source, str):
+            source = _imported(source, key)
         if not callable(source):
             raise ConfigError(f"sasl.mechanism=OAUTHBEARER: {_TOKEN_HINT}", key=key)
         return source
+
+
+def _imported(name: str, key: str) -> object:
+    module_name, _, function = name.partition(":")
+    try:
+        module = import_module(module_name)
+    except (ImportError, ValueError) as error:
+        raise ConfigError(f"{key} = {name!r}: {error}; expected package.module:function", key=key) from None
+    found: object = getattr(module, function, None)
+    if found is None:
+        raise ConfigError(f"{key}: no function {function} in module {module_name}", key=key)
+    return found
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -30,6 +30,8 @@ _FIRST_INTERVAL_S: Final = 1.0
 _INTERVAL_MAX_S: Final = 60.0
 _FORGET_AFTER_S: Final = 120.0
 
+_CONNECTION_LOST: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
 # Failed connections come as an error and as a log line; the line says more.
 _LOGGED_ANYWAY: Final = (KafkaError._TRANSPORT, KafkaError._RESOLVE)
 
@@ -56,6 +58,8 @@ class BrokerLog:
         self._kinds: dict[str, _Kind] = {}
         self._lock = threading.Lock()
         self._refused_login: str | None = None
+        self.connections_lost = 0
+        """How often librdkafka has reported a lost or refused connection, as far as it was polled."""
 
     def log(self, level: int, template: str, *parts: object) -> None:
         """librdkafka's log callback, with the signature of ``logging.Logger.log``."""
@@ -71,6 +75,8 @@ class BrokerLog:
         code = error.code()
         if code == KafkaError._AUTHENTICATION:
             self._refused_login = error.str()
+        if code in _CONNECTION_LOST:
+            self.connections_lost += 1
         if code == KafkaError._ALL_BROKERS_DOWN:
             self._limited("down", f"no broker of {self._bootstrap} can be reached; trying again")
         elif code not in _LOGGED_ANYWAY:

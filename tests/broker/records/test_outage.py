@@ -1,0 +1,61 @@
+"""A broker that goes away and comes back: nothing is lost, nothing spins, the address is named."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent import ConfluentClients
+from streams_py.testing.broker import Broker
+
+from .conftest import from_beginning, take
+
+pytestmark = pytest.mark.broker
+
+RECORDS = 3_000
+
+
+def test_records_flow_on_without_loss_or_swap_when_the_broker_was_stopped(
+    kafka_broker: Broker, topic: str, clients: Callable[..., ConfluentClients], caplog: pytest.LogCaptureFixture
+) -> None:
+    if not kafka_broker.capabilities.node_control:
+        pytest.fail("this test needs a broker whose nodes it may stop: unset STREAMS_PY_BOOTSTRAP")
+    made = clients({"producer.linger.ms": 5, "admin.default.api.timeout.ms": 30_000})
+    producer, consumer, admin = made.producer("t"), made.main_consumer("t"), made.admin()
+    partition = TopicPartition(topic, 1)
+    producer.track([topic])
+    consumer.assign(from_beginning(topic))
+    assert admin.committed_offsets("records", [partition]) == {partition: None}
+    send = producer.produce
+    for number in range(RECORDS):
+        send(topic, b"%d" % number, b"k", 1, None, number + 1, None)
+    early = take(consumer, RECORDS)
+    with caplog.at_level(logging.WARNING):
+        kafka_broker.stop_node(1)
+        cpu_before_s = time.process_time()
+        for number in range(RECORDS, 2 * RECORDS):
+            send(topic, b"%d" % number, b"k", 1, None, number + 1, None)
+        for _ in range(20):
+            assert consumer.poll(1_000, 50) == []
+            producer.poll(0)
+        cpu_s = time.process_time() - cpu_before_s
+        kafka_broker.start_node(1)
+    assert producer.flush(60_000) == 0
+    producer.check()
+    late = take(consumer, RECORDS)
+    assert [record.value() for record in early + late] == [b"%d" % number for number in range(2 * RECORDS)]
+    assert producer.acked_offsets() == {partition: 2 * RECORDS - 1}
+    # The client that was in use before the restart may be deaf for ever: a second try has a new one.
+    assert admin.list_offsets([partition]) == {partition: 2 * RECORDS}
+    assert admin.committed_offsets("records", [partition]) == {partition: None}
+    told = [record.getMessage() for record in caplog.records if "adapters.confluent" in record.name]
+    assert any(kafka_broker.bootstrap in line for line in told)
+    assert len(told) < 40
+    assert cpu_s < 0.7, f"{cpu_s:.2f} s of CPU in one second of waiting"
+    producer.close()
+    consumer.close()
+    admin.close()

@@ -1,0 +1,87 @@
+"""A mock cluster in this process, and clients of it. No JVM, no server process."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent import ConfluentClients
+from streams_py.adapters.confluent.consumer import ConfluentConsumer
+from streams_py.adapters.confluent.mock_library import MockCluster
+from streams_py.adapters.confluent.producer import ConfluentProducer
+from streams_py.config import StreamsConfig
+from streams_py.ports import BEGINNING, RawRecord
+
+_PATIENCE_POLLS = 200
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[MockCluster]:
+    mock = MockCluster(brokers=1)
+    yield mock
+    mock.close()
+
+
+@pytest.fixture
+def topic(cluster: MockCluster) -> str:
+    """A new topic with three partitions."""
+    name = f"topic-{next(_numbers)}"
+    assert cluster.create_topic(name, 3) == 0
+    return name
+
+
+@pytest.fixture
+def configure(cluster: MockCluster) -> Callable[..., StreamsConfig]:
+    """A configuration for the cluster; dotted keys on top."""
+
+    def configured(extra: dict[str, object] | None = None) -> StreamsConfig:
+        return StreamsConfig.of({"application.id": "app", "bootstrap.servers": cluster.bootstrap, **(extra or {})})
+
+    return configured
+
+
+@pytest.fixture
+def clients(configure: Callable[..., StreamsConfig]) -> ConfluentClients:
+    return ConfluentClients(configure())
+
+
+@pytest.fixture
+def producer(clients: ConfluentClients) -> Iterator[ConfluentProducer]:
+    made = clients.producer("thread-1")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def consumer(clients: ConfluentClients) -> Iterator[ConfluentConsumer]:
+    made = clients.main_consumer("thread-1")
+    yield made
+    made.close()
+
+
+def take(consumer: ConfluentConsumer, count: int) -> list[RawRecord]:
+    """The next ``count`` records; fails when they do not come."""
+    records: list[RawRecord] = []
+    for _ in range(_PATIENCE_POLLS):
+        records += consumer.poll(1000, 50)
+        if len(records) >= count:
+            assert len(records) == count, [record.value() for record in records]
+            return records
+    raise AssertionError(f"{len(records)} of {count} records came")
+
+
+def poll_until(consumer: ConfluentConsumer, condition: Callable[[], bool], what: str) -> None:
+    """Poll, expecting no records, until something is known."""
+    for _ in range(_PATIENCE_POLLS):
+        assert consumer.poll(1000, 20) == []
+        if condition():
+            return
+    raise AssertionError(f"never: {what}")
+
+
+def from_beginning(topic: str, *partitions: int) -> dict[TopicPartition, int | None]:
+    return {TopicPartition(topic, number): BEGINNING for number in partitions}

@@ -1,0 +1,104 @@
+"""Administration: what works on the mock cluster, and what happens when nobody answers."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent import ConfluentClients
+from streams_py.adapters.confluent.mock_library import MockCluster
+from streams_py.adapters.confluent.producer import ConfluentProducer
+from streams_py.config import StreamsConfig
+from streams_py.errors import BrokerUnavailable, ConfigError
+from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec
+
+AWAY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def admin_of_nobody() -> Admin:
+    config = StreamsConfig.of({"application.id": "app", "bootstrap.servers": AWAY, "admin.default.api.timeout.ms": 300})
+    return ConfluentClients(config).admin()
+
+
+def test_offsets_are_listed_with_an_error_for_each_unknown_partition(
+    topic: str, clients: ConfluentClients, producer: ConfluentProducer
+) -> None:
+    for _ in range(3):
+        producer.produce(topic, b"v", b"k", 1, None, 1, None)
+    producer.flush(5_000)
+    admin = clients.admin()
+    written, empty, unknown = TopicPartition(topic, 1), TopicPartition(topic, 0), TopicPartition(topic, 9)
+    latest = admin.list_offsets([written, empty, unknown])
+    assert (latest[written], latest[empty]) == (3, 0)
+    error = latest[unknown]
+    assert isinstance(error, AdminError)
+    assert error.kind is AdminErrorKind.UNKNOWN_TOPIC
+    assert admin.list_offsets([written], earliest=True) == {written: 0}
+    admin.close()
+
+
+def test_nothing_asked_is_nothing_answered(admin_of_nobody: Admin) -> None:
+    assert admin_of_nobody.list_offsets([]) == {}
+    assert admin_of_nobody.create_topics([]) == {}
+    assert admin_of_nobody.describe_topics([]) == {}
+    assert admin_of_nobody.committed_offsets("group", []) == {}
+    admin_of_nobody.delete_records({})
+
+
+@pytest.mark.parametrize(
+    ("doing", "ask"),
+    [
+        ("creating topics", lambda admin: admin.create_topics([TopicSpec("t", 1)])),
+        ("describing topics", lambda admin: admin.describe_topics(["t"])),
+        ("listing topics", lambda admin: admin.describe_topics()),
+        ("listing offsets", lambda admin: admin.list_offsets([TopicPartition("t", 0)])),
+        ("reading committed", lambda admin: admin.committed_offsets("g", [TopicPartition("t", 0)])),
+    ],
+)
+def test_broker_unavailable_names_address_and_time_when_nobody_answers(doing: str, ask, admin_of_nobody: Admin) -> None:  # type: ignore[no-untyped-def]  # a lambda per request
+    with pytest.raises(BrokerUnavailable, match=rf"at {AWAY} within 300 ms while {doing}"):
+        ask(admin_of_nobody)
+
+
+def test_request_works_again_when_the_broker_is_back(cluster: MockCluster, topic: str) -> None:
+    config = StreamsConfig.of(
+        {
+            "application.id": "app",
+            "bootstrap.servers": cluster.bootstrap,
+            "admin.default.api.timeout.ms": 500,
+            "reconnect.backoff.max.ms": 100,
+        }
+    )
+    admin, partition = ConfluentClients(config).admin(), TopicPartition(topic, 0)
+    assert admin.committed_offsets("group", [partition]) == {partition: None}
+    cluster.stop_broker(1)
+    try:
+        with pytest.raises(BrokerUnavailable):
+            admin.list_offsets([partition])
+    finally:
+        cluster.start_broker(1)
+    assert admin.list_offsets([partition]) == {partition: 0}
+    assert admin.committed_offsets("group", [partition]) == {partition: None}
+
+
+def test_failed_deletion_is_only_logged(
+    topic: str, clients: ConfluentClients, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = clients.admin()
+    admin.delete_records({TopicPartition(topic, 0): 1})  # the mock has no such request
+    for _ in range(100):
+        if caplog.records:
+            break
+        time.sleep(0.02)
+    assert "could not be deleted" in caplog.text
+
+
+def test_config_error_at_once_when_an_admin_setting_is_unknown(cluster: MockCluster) -> None:
+    config = StreamsConfig.of(
+        {"application.id": "app", "bootstrap.servers": cluster.bootstrap, "admin.no.such.key": "1"}
+    )
+    with pytest.raises(ConfigError, match=r"admin client: no\.such\.key is no setting"):
+        ConfluentClients(config).admin()

@@ -1,0 +1,73 @@
+"""Connection trouble is told once, then with back-off."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from confluent_kafka import KafkaError
+
+from streams_py.adapters.confluent.broker_log import BrokerLog
+from streams_py.errors import StreamsError
+
+REFUSED = (
+    "[thrd:b:1/bootstrap]: b:1/bootstrap: Connect to ipv4#127.0.0.1:1 failed: refused (after {}ms in state CONNECT)"
+)
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def log(time: Time) -> BrokerLog:
+    return BrokerLog("app-consumer", "b:1", now_s=time)
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_repeated_report_is_warned_with_growing_intervals(
+    log: BrokerLog, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    for tick in range(200):  # 20 s of 10 reports a second, each worded a little differently
+        time.now_s = tick / 10
+        log.log(logging.ERROR, "%s [%s] %s", "FAIL", "rdkafka#consumer-1", REFUSED.format(tick))
+    seen = warnings(caplog)
+    assert len(seen) == 5  # at 0, 1, 3, 7 and 15 s
+    assert seen[0] == "app-consumer: " + REFUSED.format(0).split("]: ")[1]
+    assert seen[1].endswith("(9 more like this)")
+
+
+def test_report_is_new_again_after_a_long_silence(log: BrokerLog, time: Time, caplog: pytest.LogCaptureFixture) -> None:
+    log.warn("trouble")
+    time.now_s = 300.0
+    log.warn("trouble")
+    assert warnings(caplog) == ["app-consumer: trouble"] * 2
+
+
+def test_connection_life_is_no_warning(log: BrokerLog, caplog: pytest.LogCaptureFixture) -> None:
+    log.log(logging.INFO, "%s [%s] %s", "FAIL", "n", "[thrd:x]: b:1: Disconnected")
+    assert warnings(caplog) == []
+
+
+def test_all_brokers_down_names_the_address(log: BrokerLog, caplog: pytest.LogCaptureFixture) -> None:
+    log.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    log.check()
+    assert warnings(caplog) == ["app-consumer: no broker of b:1 can be reached; trying again"]
+
+
+def test_refused_login_is_raised_by_check(log: BrokerLog) -> None:
+    log.on_error(KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error: wrong password"))
+    with pytest.raises(StreamsError, match=r"b:1 refused the login: .*check sasl\.mechanism"):
+        log.check()

@@ -1,0 +1,250 @@
+"""The record producer on librdkafka's mock cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent import ConfluentClients
+from streams_py.adapters.confluent.consumer import ConfluentConsumer
+from streams_py.adapters.confluent.mock_library import MockCluster
+from streams_py.adapters.confluent.producer import ConfluentProducer
+from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
+from streams_py.adapters.security import SecuritySettings
+from streams_py.config import StreamsConfig
+from streams_py.errors import BrokerUnavailable, ProductionError, StreamsError
+from streams_py.topology.partitioning import partition_for
+
+from .conftest import from_beginning, take
+
+PRODUCE_REQUEST = 0
+NOT_ENOUGH_REPLICAS = 19
+TOPIC_AUTHORIZATION_FAILED = 29
+INVALID_RECORD = 87
+
+
+@pytest.fixture
+def producer_with(configure: Callable[..., StreamsConfig]) -> Iterator[Callable[..., ConfluentProducer]]:
+    """Makes producers with extra configuration."""
+    made = []
+
+    def make(**keys: object) -> ConfluentProducer:
+        extra = {f"producer.{key.replace('_', '.')}": value for key, value in keys.items()}
+        made.append(ConfluentClients(configure(extra)).producer("thread-1"))
+        return made[-1]
+
+    yield make
+    for producer in made:
+        producer.close()
+
+
+def test_record_arrives_with_all_its_parts(
+    topic: str, producer: ConfluentProducer, consumer: ConfluentConsumer
+) -> None:
+    headers = [("a", b"1"), ("a", b"2"), ("none", None), ("empty", b"")]
+    producer.produce(topic, b"value", b"key", 2, None, 1_234, headers)
+    producer.produce(topic, None, None, 2, None, 5, None)
+    assert producer.flush(5_000) == 0
+    consumer.assign(from_beginning(topic, 2))
+    full, empty = take(consumer, 2)
+    assert (full.key(), full.value(), full.timestamp(), full.headers()) == (b"key", b"value", (1, 1_234), headers)
+    assert (empty.key(), empty.value(), empty.timestamp()) == (None, None, (1, 5))
+
+
+def test_key_decides_the_partition_by_kafkas_rule_when_none_is_given(
+    topic: str, producer: ConfluentProducer, consumer: ConfluentConsumer
+) -> None:
+    keys = [b"", b"k", b"21", *(b"key-%d" % number for number in range(60))]
+    for key in keys:
+        producer.produce(topic, b"v", key, -1, None, 1, None)
+    producer.flush(5_000)
+    consumer.assign(from_beginning(topic, 0, 1, 2))
+    for record in take(consumer, len(keys)):
+        assert record.partition() == partition_for(record.key() or b"", 3), record.key()
+
+
+def test_clock_of_the_producer_is_used_when_the_timestamp_is_minus_one(
+    topic: str, producer: ConfluentProducer, consumer: ConfluentConsumer
+) -> None:
+    before_ms = time.time_ns() // 1_000_000
+    producer.produce(topic, b"v", None, 0, None, -1, None)
+    producer.flush(5_000)
+    consumer.assign(from_beginning(topic, 0))
+    _, written_ms = take(consumer, 1)[0].timestamp()
+    assert before_ms <= written_ms <= time.time_ns() // 1_000_000
+
+
+def test_timestamp_zero_is_written_in_its_place(
+    cluster: MockCluster, topic: str, clients: ConfluentClients, consumer: ConfluentConsumer
+) -> None:
+    # The cluster is none that ConfluentClients started, so it cannot know that kafka-python needs a pinned version.
+    connection = kafka_python_connection(cluster.bootstrap, "t", SecuritySettings(), embedded=True)
+    plain = clients.producer("thread-1")
+    plain._make_epoch_sender = lambda: KafkaPythonEpochSender(connection, timeout_ms=10_000)
+    plain.track([topic])
+    for timestamp_ms in (7, 0, 8):
+        plain.produce(topic, b"v", b"k", 1, None, timestamp_ms, [("h", b"1")])
+    assert plain.acked_offsets() == {TopicPartition(topic, 1): 1}
+    plain.produce(topic, b"by key", b"k", -1, None, 0, None)
+    plain.flush(5_000)
+    plain.close()
+    consumer.assign(from_beginning(topic, 0, 1, 2))
+    records = take(consumer, 4)
+    assert [record.timestamp() for record in records if record.value() == b"v"] == [(1, 7), (1, 0), (1, 8)]
+    (by_key,) = [record for record in records if record.value() == b"by key"]
+    assert (by_key.timestamp(), by_key.partition()) == ((1, 0), partition_for(b"k", 3))
+
+
+def test_negative_timestamp_is_an_error(topic: str, producer: ConfluentProducer) -> None:
+    with pytest.raises(StreamsError, match="timestamp -5; it must be 0 or more"):
+        producer.produce(topic, b"v", b"k", 0, None, -5, None)
+
+
+def test_acked_offsets_are_the_highest_of_tracked_topics_only(topic: str, producer: ConfluentProducer) -> None:
+    producer.track([topic])
+    for number in range(10):
+        producer.produce(topic, b"v", b"k", number % 2, None, 1, None)
+    producer.produce("untracked-of-acked", b"v", b"k", 0, None, 1, None)
+    assert producer.acked_offsets() == {}
+    assert producer.flush(5_000) == 0
+    assert producer.acked_offsets() == {TopicPartition(topic, 0): 4, TopicPartition(topic, 1): 4}
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_first_failure_is_raised_by_the_next_call_and_then_forgotten(
+    cluster: MockCluster, topic: str, producer: ConfluentProducer, tracked: bool
+) -> None:
+    producer.track([topic] if tracked else [])
+    cluster.push_errors(PRODUCE_REQUEST, [INVALID_RECORD])
+    producer.produce(topic, b"v", b"k", 1, None, 1, None)
+    assert producer.flush(5_000) == 0
+    with pytest.raises(ProductionError) as raised:
+        producer.produce(topic, b"next", b"k", 1, None, 1, None)
+    assert (raised.value.topic, raised.value.partition, raised.value.retriable) == (topic, 1, False)
+    producer.check()
+    producer.produce(topic, b"next", b"k", 1, None, 1, None)
+    assert producer.flush(5_000) == 0
+    producer.check()
+
+
+def test_failure_is_retriable_when_the_broker_stayed_away(
+    cluster: MockCluster, topic: str, producer_with: Callable[..., ConfluentProducer]
+) -> None:
+    producer = producer_with(delivery_timeout_ms=300, linger_ms=0)
+    producer.partitions_for(topic)
+    cluster.stop_broker(1)
+    try:
+        producer.produce(topic, b"v", b"k", 0, None, 1, None)
+        assert producer.flush(10_000) == 0
+    finally:
+        cluster.start_broker(1)
+    with pytest.raises(ProductionError, match=f"a record for {topic}-0 was not written") as raised:
+        producer.check()
+    assert raised.value.retriable
+
+
+def test_no_handler_is_asked_when_the_failure_is_final(
+    cluster: MockCluster, topic: str, producer: ConfluentProducer
+) -> None:
+    cluster.push_errors(PRODUCE_REQUEST, [TOPIC_AUTHORIZATION_FAILED])
+    producer.produce(topic, b"v", b"k", 0, None, 1, None)
+    producer.flush(5_000)
+    with pytest.raises(StreamsError, match="give the user the right") as raised:
+        producer.check()
+    assert not isinstance(raised.value, ProductionError)
+
+
+def test_record_too_large_is_a_failure_of_that_record_alone(
+    topic: str, producer_with: Callable[..., ConfluentProducer]
+) -> None:
+    producer = producer_with(max_request_size=2_000)
+    producer.produce(topic, b"x" * 5_000, b"k", 0, None, 1, None)
+    with pytest.raises(ProductionError, match=r"too large|Message size"):
+        producer.check()
+    producer.produce(topic, b"small", b"k", 0, None, 1, None)
+    assert producer.flush(5_000) == 0
+    producer.check()
+
+
+def test_transient_refusal_is_repeated_without_anybody_noticing(
+    cluster: MockCluster, topic: str, producer: ConfluentProducer, consumer: ConfluentConsumer
+) -> None:
+    cluster.push_errors(PRODUCE_REQUEST, [NOT_ENOUGH_REPLICAS] * 3)
+    for number in range(20):
+        producer.produce(topic, b"%d" % number, b"k", 0, None, 1, None)
+    assert producer.flush(10_000) == 0
+    producer.check()
+    consumer.assign(from_beginning(topic, 0))
+    assert [record.value() for record in take(consumer, 20)] == [b"%d" % number for number in range(20)]
+
+
+def test_partition_that_does_not_exist_is_a_failure(topic: str, producer: ConfluentProducer) -> None:
+    producer.partitions_for(topic)
+    producer.produce(topic, b"v", b"k", 99, None, 1, None)
+    producer.flush(5_000)
+    with pytest.raises(ProductionError, match=f"{topic}-99"):
+        producer.check()
+
+
+# -- back-pressure, look-ups, end --------------------------------------------------------------------------------------
+
+
+def test_produce_waits_for_room_and_loses_nothing_when_the_queue_is_full(
+    topic: str, producer_with: Callable[..., ConfluentProducer], consumer: ConfluentConsumer
+) -> None:
+    producer = producer_with(queue_buffering_max_messages=10, linger_ms=1)
+    for number in range(500):
+        producer.produce(topic, b"%d" % number, b"k", 0, None, 1, None)
+    assert producer.flush(5_000) == 0
+    producer.check()
+    consumer.assign(from_beginning(topic, 0))
+    assert [record.value() for record in take(consumer, 500)] == [b"%d" % number for number in range(500)]
+
+
+def test_broker_unavailable_names_the_address_when_the_queue_stays_full(
+    cluster: MockCluster, topic: str, producer_with: Callable[..., ConfluentProducer]
+) -> None:
+    producer = producer_with(queue_buffering_max_messages=5, max_block_ms=200)
+    producer.partitions_for(topic)
+    cluster.stop_broker(1)
+    try:
+        for _ in range(5):
+            producer.produce(topic, b"v", b"k", 0, None, 1, None)
+        with pytest.raises(BrokerUnavailable, match=f"{cluster.bootstrap} within 200 ms"):
+            producer.produce(topic, b"v", b"k", 0, None, 1, None)
+    finally:
+        cluster.start_broker(1)
+    assert producer.flush(10_000) == 0
+
+
+def test_partition_count_is_looked_up_once(cluster: MockCluster, topic: str, producer: ConfluentProducer) -> None:
+    assert producer.partitions_for(topic) == 3
+    cluster.stop_broker(1)
+    try:
+        assert producer.partitions_for(topic) == 3
+    finally:
+        cluster.start_broker(1)
+
+
+def test_partition_count_is_unavailable_and_names_the_address_when_nobody_answers() -> None:
+    config = StreamsConfig.of(
+        {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "producer.max.block.ms": 150}
+    )
+    producer = ConfluentClients(config).producer("thread-1")
+    with pytest.raises(BrokerUnavailable, match=r"no answer from the Kafka cluster at 127\.0\.0\.1:1 within 150 ms"):
+        producer.partitions_for("any")
+    producer.close()
+
+
+def test_close_writes_what_is_queued(topic: str, clients: ConfluentClients, consumer: ConfluentConsumer) -> None:
+    producer = clients.producer("thread-1")
+    producer.produce(topic, b"v", b"k", 0, None, 1, None)
+    producer.close()
+    consumer.assign(from_beginning(topic, 0))
+    assert take(consumer, 1)[0].value() == b"v"

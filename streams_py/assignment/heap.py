@@ -8,6 +8,7 @@ there: ``heapq`` sinks an element to the bottom and lets it rise again, Java sto
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import lt
 from typing import Any, Generic, Protocol, TypeVar
 
 __all__ = ["BinaryHeap", "Ordered", "Sortable", "is_heap", "remove_at", "rise", "sink"]
@@ -23,6 +24,7 @@ class Ordered(Sortable, Protocol):
     """A key that can also be tested against an interval."""
 
     def __le__(self, other: Any, /) -> bool: ...
+    def __hash__(self) -> int: ...
 
 
 T = TypeVar("T")
@@ -68,7 +70,7 @@ def remove_at(array: list[K], slot: int) -> None:
 
 def is_heap(array: Sequence[K]) -> bool:
     """Whether no element is smaller than its parent."""
-    return all(not array[slot] < array[(slot - 1) >> 1] for slot in range(1, len(array)))
+    return not any(map(lt, array[1::2], array)) and not any(map(lt, array[2::2], array))  # left, right children
 
 
 class BinaryHeap(Generic[T]):

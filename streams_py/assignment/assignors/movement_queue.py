@@ -26,7 +26,7 @@ keys are distinct, :mod:`heapq` makes the same array faster; out of order it doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from heapq import heappop, heappush
@@ -69,12 +69,11 @@ class MovementQueue:
     Between two movements every client is a member. A movement is: ``poll`` one or more times, then ``put_back``.
     """
 
-    def __init__(self, keys: list[Key], client_of: Callable[[Key], int], spread_hashes: Sequence[int]) -> None:
-        """``keys[c]`` is distinct for each client; the list is owned by the queue from now on."""
+    def __init__(self, keys: list[Key], spread_hashes: Sequence[int]) -> None:
+        """``keys[c]`` is distinct and names client c for good; the list is owned by the queue from now on."""
         self.keys = keys
         self.doubtful: list[tuple[Key, Key]] = []
         self.arrays_built = 0
-        self._client_of = client_of
         self._hashes = spread_hashes
         self._enough = enough_pushes(len(keys))
         self._log: list[_Won | _Drained | _PutBack] = []
@@ -116,7 +115,13 @@ class MovementQueue:
         """Whether the poll put back so many smaller clients that a stale key cannot have been met."""
         if self.doubtful and not src_key < self.doubtful[0][0]:
             return False
-        return sum(key < src_key for key in self.keys) >= self._enough
+        missing = self._enough
+        for key in self.keys:
+            if key < src_key:
+                missing -= 1
+                if missing <= 0:
+                    return True
+        return missing <= 0
 
     def _doubt(self, low: Key, high: Key) -> None:
         apart = []
@@ -144,7 +149,7 @@ class MovementQueue:
 
     def _poll_literally(self, candidates: Collection[int]) -> int:
         self.arrays_built += 1
-        replay = _Replay(self._array_at_point(), self._point_keys, self._client_of, self._hashes)
+        replay = _Replay(self._array_at_point(), self._point_keys, self._hashes)
         for step in self._log:
             match step:
                 case _Won(client):
@@ -153,8 +158,7 @@ class MovementQueue:
                     replay.poll(())
                 case _PutBack():
                     replay.put_back(step)
-        wanted = candidates if isinstance(candidates, set) else set(candidates)
-        winner = replay.poll(wanted)
+        winner = replay.poll(candidates)
         assert winner is not None
         self._log.clear()
         self._shape = _Shape.ARRAY
@@ -172,7 +176,7 @@ class MovementQueue:
         array: list[Key] = []
         keys = self._point_keys
         if self._shape is _Shape.DRAINED:
-            keys = _in_hash_order(sorted(keys), self._client_of, self._hashes)
+            keys = _in_hash_order(sorted(keys), dict(zip(keys, self._hashes)))
         for key in keys:
             heappush(array, key)
         return array
@@ -181,18 +185,17 @@ class MovementQueue:
 class _Replay:
     """The array itself, holding keys; a key names its client."""
 
-    def __init__(
-        self, array: list[Key], keys: list[Key], client_of: Callable[[Key], int], hashes: Sequence[int]
-    ) -> None:
+    def __init__(self, array: list[Key], keys: list[Key], hashes: Sequence[int]) -> None:
         self.array = array
         self.in_order = is_heap(array)
         self._keys = list(keys)
-        self._client_of = client_of
         self._hashes = hashes
+        self._hash_of = dict(zip(keys, hashes))  # by key; old keys may stay, each names its client for good
 
     def poll(self, wanted: Collection[int]) -> int | None:
         """Pop until a wanted client comes; put the others back in hash order."""
-        array, client_of = self.array, self._client_of
+        array = self.array
+        winners = {self._keys[client]: client for client in wanted}
         rejected: list[Key] = []
         winner = None
         if not wanted and self.in_order:
@@ -204,11 +207,11 @@ class _Replay:
             else:
                 key = array[0]
                 remove_at(array, 0)
-            if client_of(key) in wanted:
-                winner = client_of(key)
+            if key in winners:
+                winner = winners[key]
                 break
             rejected.append(key)
-        for key in _in_hash_order(rejected, client_of, self._hashes):
+        for key in _in_hash_order(rejected, self._hash_of):
             heappush(array, key)
         self.in_order = self.in_order or is_heap(array)
         return winner
@@ -224,11 +227,12 @@ class _Replay:
         if not self.in_order or step.dest_key != keys[step.dest]:
             self.in_order = is_heap(array)
         keys[step.src], keys[step.dest] = step.src_key, step.dest_key
+        self._hash_of[step.src_key], self._hash_of[step.dest_key] = self._hashes[step.src], self._hashes[step.dest]
 
 
-def _in_hash_order(keys: list[Key], client_of: Callable[[Key], int], spread_hashes: Sequence[int]) -> list[Key]:
+def _in_hash_order(keys: list[Key], hash_of: Mapping[Key, int]) -> list[Key]:
     """Keys as a Java hash set of their clients, filled in the given order, iterates them."""
-    hashes = [spread_hashes[client_of(key)] for key in keys]
+    hashes = [hash_of[key] for key in keys]
     last = table_buckets(hashes) - 1
     buckets = [h & last for h in hashes]
     return [keys[i] for i in sorted(range(len(keys)), key=buckets.__getitem__)]

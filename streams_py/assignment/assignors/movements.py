@@ -124,7 +124,7 @@ class MovementPlan:
 
     def _queue(self) -> MovementQueue:
         cluster = self.cluster
-        return MovementQueue(cluster.keys(), cluster.client_of, cluster.spread_hashes())
+        return MovementQueue(cluster.keys(), cluster.spread_hashes())
 
     # -- actives ---------------------------------------------------------------------------------------------
 

@@ -105,11 +105,7 @@ def run_both(seed: int, size: int, movements: int) -> int:
     hashes = [(h := process_hash(id)) ^ (h >> 16) for id in ids]
     keys = [fake.tasks * size + client for client, fake in enumerate(fakes)]
 
-    def client_of(key: object) -> int:
-        assert isinstance(key, int)
-        return key % size
-
-    queue = MovementQueue(list(keys), client_of, hashes)
+    queue = MovementQueue(list(keys), hashes)
     number = {id: client for client, id in enumerate(ids)}
     for _ in range(movements):
         candidates = set(rng.sample(range(size), rng.choice((0, 1, 2, 3, size // 2, size - 1))))

@@ -1,19 +1,100 @@
 """Why is a task where it is? The facts that decided, one value per task.
 
-Recorded only when asked for: a built-in assignor keeps what it compared, not prose. ``str(story)`` is the sentence.
+Recorded only when asked for (``decide(problem, tell_story=True)``). A built-in assignor keeps what it compared: the
+rule that chose each host, the lags that were known, the load, the limits. ``str(story)`` says it in sentences.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
-from streams_protocol.types import TaskId
+from streams_protocol.types import ProcessId, TaskId
 
-__all__ = ["TaskStory"]
+__all__ = ["Host", "Limits", "Rule", "TaskStory"]
+
+_RUNNING = -2
+_UNKNOWN = -3
+
+
+class Rule(Enum):
+    """What put a copy of a task on a client; the value completes the sentence "... because"."""
+
+    EVEN_SHARE = "the even distribution over clients and threads gives it this task"
+    CAUGHT_UP_STANDBY = "it was to have a standby, is caught up, and so changes roles with the desired client"
+    CAUGHT_UP = "it is the least loaded client that is caught up"
+    NEAREST = "no client is caught up and it is the nearest to it"
+    FEWEST_ACTIVES = "the task has no state and this client has the fewest active tasks per thread"
+    PREVIOUS_OWNER = "it ran the task before"
+    FORMER_STANDBY = "it was a standby of the task before"
+    LEAST_LOADED = "it is the least loaded client, or the least loaded one with tasks this one shares no client with"
+    RACKS = "the rack optimiser put it there"
+    STANDBY_PLACED = "the standby placement chose it"
+    STANDBY_MOVED = "it is nearer to caught up than the client that the standby is meant for"
+    WARMING_UP = "it is the desired client, is not caught up, and may build up the state now"
+    CHANGED_ROLES = "it is the desired client, and its standby becomes the active when it is caught up"
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A client with a copy of the task. ``lag`` in records (None for stateless tasks); ``load`` in tasks per thread."""
+
+    process_id: ProcessId
+    rule: Rule
+    lag: int | None
+    load: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Settings that bounded the decision, and what was used of them. Lags in records."""
+
+    acceptable_recovery_lag: int
+    max_warmup_replicas: int
+    warmups_placed: int
+    num_standby_replicas: int
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStory:
-    """Facts about one task."""
+    """One task. ``waiting`` are clients that are meant to have a copy but get none: the warm-up budget is used up.
+
+    ``desired`` is the client that is to run the task in the end. ``reported`` are all lags that clients reported,
+    nearest first; every other client lags by ``other_lag``. The last two are None for rules that ignore lags.
+    """
 
     task: TaskId
+    active: Host
+    desired: ProcessId
+    limits: Limits
+    standbys: tuple[Host, ...] = ()
+    waiting: tuple[ProcessId, ...] = ()
+    reported: tuple[tuple[ProcessId, int], ...] | None = None
+    other_lag: int | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{self.task} is active on {_host(self.active)}"]
+        if self.desired != self.active.process_id:
+            lines.append(f"  it is meant for {self.desired}, which has to catch up first")
+        lines += [f"  standby on {_host(host)}" for host in self.standbys]
+        if self.waiting:
+            lines.append(
+                f"  no copy yet on {', '.join(map(str, self.waiting))}: {self.limits.warmups_placed} of "
+                f"{self.limits.max_warmup_replicas} warm-up replicas are in use"
+            )
+        if self.reported is not None:
+            known = ", ".join(f"{process_id} {_lag(lag)}" for process_id, lag in self.reported) or "none"
+            lines.append(
+                f"  lags reported: {known}; every other client {_lag(self.other_lag)}; "
+                f"caught up means a lag of at most {self.limits.acceptable_recovery_lag}"
+            )
+        return "\n".join(lines)
+
+
+def _host(host: Host) -> str:
+    facts = f"{host.load:.2f} tasks per thread" + ("" if host.lag is None else f", lag {_lag(host.lag)}")
+    return f"{host.process_id} ({facts}), because {host.rule.value}"
+
+
+def _lag(lag: int | None) -> str:
+    return {_RUNNING: "running it", _UNKNOWN: "unknown", None: "unknown"}.get(lag, str(lag))

@@ -23,6 +23,7 @@ from typing import Final
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.assignors.balance import balance_active, balance_standby
 from streams_py.assignment.assignors.cluster import Cluster, reported_lags
+from streams_py.assignment.assignors.high_availability_story import HighAvailabilityStory
 from streams_py.assignment.assignors.movements import LagTable, MovementPlan
 from streams_py.assignment.configs import STRATEGY_NONE
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decision, MayMoveStandby, Note, Placement
@@ -52,8 +53,11 @@ class HighAvailabilityAssignor:
         stateless = sorted(task for task in problem.tasks if task not in ends)
         cluster = Cluster([c.process_id for c in clients], [c.capacity for c in clients], stateful)
         place_actives(cluster)
+        story = HighAvailabilityStory(cluster, problem.configs) if tell_story else None
         optimise_actives(problem, cluster, stateful)
         notes = self._place_standbys(problem, clients, cluster)
+        if story is not None:
+            story.desired_placement_done()
         lags = LagTable(
             reported_lags(problem, clients, {task: number for number, task in enumerate(stateful)}),
             [ends[task] for task in stateful],
@@ -74,6 +78,7 @@ class HighAvailabilityAssignor:
             probing=movements > 0,
             warmups=tuple((stateful[m.task], clients[m.dest].process_id) for m in plan.movements if m.warms_up),
             notes=tuple(notes),
+            story=story.tell(lags, plan.movements, stateless, owners) if story is not None else {},
         )
 
     def _place_standbys(

@@ -29,6 +29,7 @@ from streams_py.assignment.rack_optimisation import (
     optimize_rack_aware_standby_tasks,
     rack_strategy_set,
 )
+from streams_py.assignment.story import Host, Limits, Rule, TaskStory
 
 __all__ = [
     "DEFAULT_STICKY_NON_OVERLAP_COST",
@@ -60,6 +61,8 @@ class LegacyStickyAssignor:
             active_order_hashed=False,
             sizing=problem.hash_sizing,
         )
+        if tell_story:
+            placement.rules = {}
         racks = None if self._preserve else _LegacyRacks(problem)
         placement.place_actives()
         if racks is not None:
@@ -69,7 +72,11 @@ class LegacyStickyAssignor:
             placement.place_standbys(problem.end_offset_sums, replicas)
             if racks is not None:
                 racks.optimise_standbys(placement)
-        return Decision(_placements(placement), notes=tuple(placement.notes))
+        return Decision(
+            _placements(placement),
+            notes=tuple(placement.notes),
+            story=_stories(placement, problem) if tell_story else {},
+        )
 
 
 class _LegacyRacks:
@@ -127,6 +134,28 @@ def _placements(placement: StickyPlacement) -> dict[ProcessId, Placement]:
         for client in placement.standby[task]:
             result[client].standby.append(task)
     return {client.process_id: lists for client, lists in zip(placement.clients, result)}
+
+
+def _stories(placement: StickyPlacement, problem: AssignmentProblem) -> dict[TaskId, TaskStory]:
+    configs, rules = problem.configs, placement.rules or {}
+    limits = Limits(configs.acceptable_recovery_lag, configs.max_warmup_replicas, 0, configs.num_standby_replicas)
+
+    def host(task: TaskId, client: int) -> Host:
+        given = problem.clients[client]
+        lag = problem.lag(given, task) if task in problem.end_offset_sums else None
+        rule = rules.get((task, client), Rule.RACKS)  # the only other way to a client
+        return Host(given.process_id, rule, lag, len(placement.held[client]) / given.capacity)
+
+    return {
+        task: TaskStory(
+            task,
+            host(task, owner),
+            problem.clients[owner].process_id,
+            limits,
+            tuple(host(task, client) for client in sorted(placement.standby.get(task, ()))),
+        )
+        for task, owner in placement.active.items()
+    }
 
 
 class StickyTaskAssignor(TaskAssignor):

@@ -34,6 +34,7 @@ from streams_py.assignment.java_order import (
     task_hash,
 )
 from streams_py.assignment.problem import Note, NoteKind
+from streams_py.assignment.story import Rule
 from streams_py.errors import IllegalStateError
 
 __all__ = ["StickyClient", "StickyPlacement"]
@@ -72,6 +73,7 @@ class StickyPlacement:
         self.standby: dict[TaskId, list[int]] = {}
         self.held: list[set[TaskId]] = [set() for _ in clients]
         self.notes: list[Note] = []
+        self.rules: dict[tuple[TaskId, int], Rule] | None = None  # (task, client) -> why; a dict when wanted
         self._preserve = preserve
         self._capacity_breaks_ties = capacity_breaks_ties
         self._sizing = sizing
@@ -118,15 +120,28 @@ class StickyPlacement:
             owner = self._previous_active[task]
             if task in current and (self._preserve or self._has_quota(owner)):
                 self._give_active(task, owner)
+                self._note(task, owner, Rule.PREVIOUS_OWNER)
         copied = set_copy_buckets(len(self.tasks), self._sizing)
         for task in in_hash_order(self.tasks, task_hash, buckets=copied):
             if task not in self.active:
                 for client in self._previous_standby.get(task, ()):
                     if self._has_quota(client):
                         self._give_active(task, client)
+                        self._note(task, client, Rule.FORMER_STANDBY)
                         break
         for task in sorted(current - self.active.keys()):
-            self._give_active(task, self._best_active(task))
+            best = self._best_active(task)
+            self._give_active(task, best)
+            self._note(task, best, self._rule_of_best(task, best))
+
+    def _note(self, task: TaskId, client: int, rule: Rule) -> None:
+        if self.rules is not None:
+            self.rules[task, client] = rule
+
+    def _rule_of_best(self, task: TaskId, client: int) -> Rule:
+        if self._previous_active.get(task) == client:
+            return Rule.PREVIOUS_OWNER
+        return Rule.FORMER_STANDBY if client in self._previous_standby.get(task, ()) else Rule.LEAST_LOADED
 
     def _has_quota(self, client: int) -> bool:
         return self._active_count[client] < self.clients[client].capacity * self._per_thread
@@ -167,6 +182,7 @@ class StickyPlacement:
                 hosts.append(client)
                 met |= self.held[client]
                 self._give(task, client)
+                self._note(task, client, self._rule_of_best(task, client))
 
     def _best_standby(self, task: TaskId, holders: set[int], met: set[TaskId]) -> int:
         held = self.held

@@ -1,0 +1,103 @@
+"""A decision can say why each task is where it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams_protocol.types import TaskId
+from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
+from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
+from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
+from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, ClientInput
+from streams_py.assignment.story import Rule
+from tests.unit.assignment.scenario_language import clients, process_id, rows
+from tests.unit.assignment.test_high_availability_scenarios import problem
+from tests.unit.assignment.test_sticky_scenarios import problem as sticky_problem
+
+HA = {row[0]: row for row in rows("high_availability.txt")}
+ONE = TaskId(0, 0)
+
+
+def given(name: str) -> AssignmentProblem:
+    return problem(clients(HA[name][1]), HA[name][2], HA[name][3])
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "rule"),
+    [
+        ("HA-03", "0_0", Rule.EVEN_SHARE),
+        ("HA-14", "0_0", Rule.CAUGHT_UP),
+        ("HA-14", "0_1", Rule.FEWEST_ACTIVES),
+        ("HA-15", "0_0", Rule.NEAREST),
+        ("HA-37", "0_0", Rule.CAUGHT_UP_STANDBY),
+    ],
+)
+def test_story_names_the_rule_that_chose_the_active(name: str, task: str, rule: Rule) -> None:
+    story = HighAvailabilityAssignor().decide(given(name), tell_story=True).story[TaskId.parse(task)]
+    assert story.active.rule is rule
+
+
+@pytest.mark.parametrize("name", HA)
+def test_story_agrees_with_the_decision(name: str) -> None:
+    decision = HighAvailabilityAssignor().decide(given(name), tell_story=True)
+    told = {
+        process_id: (
+            sorted(task for task, story in decision.story.items() if story.active.process_id == process_id),
+            sorted(t for t, story in decision.story.items() if process_id in {h.process_id for h in story.standbys}),
+        )
+        for process_id in decision.placements
+    }
+    assert told == {process_id: tuple(place) for process_id, place in decision.placements.items()}
+    assert decision.placements == HighAvailabilityAssignor().decide(given(name)).placements
+    warming = sorted(
+        (t, h.process_id) for t, s in decision.story.items() for h in s.standbys if h.rule is Rule.WARMING_UP
+    )
+    assert warming == sorted(decision.warmups)
+
+
+def test_story_says_who_waits_when_warmups_are_used_up() -> None:
+    story = HighAvailabilityAssignor().decide(given("HA-19"), tell_story=True).story
+    waiting = [task for task in story if story[task].waiting]
+    assert waiting == [TaskId(0, 3)]
+    text = str(story[TaskId(0, 3)])
+    assert f"no copy yet on {process_id(2)}: 1 of 1 warm-up replicas are in use" in text
+    assert f"it is meant for {process_id(2)}" in text
+    assert f"lags reported: {process_id(1)} 0" in text
+
+
+def test_story_costs_nothing_when_not_asked_for() -> None:
+    assert HighAvailabilityAssignor().decide(given("HA-03")).story == {}
+    assert LegacyStickyAssignor().decide(sticky_problem("P1 A{0_0}", "0_0")[1]).story == {}
+
+
+@pytest.mark.parametrize(
+    ("assignor", "text", "wanted", "rule"),
+    [
+        (LegacyStickyAssignor(), "P1 A{0_0}; P2 new", "0_0 0_1", Rule.PREVIOUS_OWNER),
+        (LegacyStickyAssignor(), "P1 new; P2 S{0_0}", "0_0 0_1", Rule.FORMER_STANDBY),
+        (LegacyStickyAssignor(), "P1 new; P2 new", "0_0 0_1", Rule.LEAST_LOADED),
+        (FallbackPriorAssignor(), "P1 A{0_0..3}; P2 new", "0_0..3", Rule.PREVIOUS_OWNER),
+    ],
+)
+def test_sticky_story_names_the_rule(assignor: BuiltInAssignor, text: str, wanted: str, rule: Rule) -> None:
+    decision = assignor.decide(sticky_problem(text, wanted)[1], tell_story=True)
+    assert decision.story[ONE].active.rule is rule
+    assert ONE in decision.placements[decision.story[ONE].active.process_id].active
+
+
+def test_sticky_story_tells_standbys_too() -> None:
+    _, sticky = sticky_problem("P1 A{0_0} S{0_1}; P2 A{0_1} S{0_0}", "0_0 0_1, r=1")
+    story = LegacyStickyAssignor().decide(sticky, tell_story=True).story[ONE]
+    assert [(host.process_id, host.rule) for host in story.standbys] == [(process_id(2), Rule.FORMER_STANDBY)]
+
+
+def test_story_shows_special_lags_in_words() -> None:
+    told = HighAvailabilityAssignor().decide(
+        AssignmentProblem(
+            [ClientInput(process_id(1), lags={ONE: -2}), ClientInput(process_id(2), lags={ONE: -3})], [ONE], {ONE: 9}
+        ),
+        tell_story=True,
+    )
+    text = str(told.story[ONE])
+    assert f"{process_id(1)} running it" in text
+    assert f"{process_id(2)} unknown" in text

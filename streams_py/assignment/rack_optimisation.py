@@ -219,8 +219,9 @@ def _partition_racks(
 
 def load_rack_optimiser_factory() -> RackOptimiserFactory | None:
     """KIP-925's optimiser; loaded when it is first needed, as most applications never do. None when there is none."""
-    if importlib.util.find_spec(_RACK_PACKAGE) is None:
+    factory: RackOptimiserFactory | None = None
+    if importlib.util.find_spec(_RACK_PACKAGE) is not None:
+        factory = getattr(importlib.import_module(_RACK_PACKAGE), "optimiser_for", None)
+    if factory is None:
         _log.error("no rack optimisation: this version of streams_py comes without it")
-        return None
-    factory: RackOptimiserFactory = importlib.import_module(_RACK_PACKAGE).optimiser_for
     return factory

@@ -8,7 +8,9 @@ itself, so that a damaged vector is noticed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from streams_protocol.types import ProcessId, TaskId
@@ -49,7 +51,19 @@ def run_decision_case(kind: str, case: Case) -> str | None:
         damaged = inconsistency(case)
         if damaged:
             return f"the case contradicts itself: {damaged}"
-    return check(case)
+    with _quiet():
+        return check(case)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No warnings about recorded clusters that are too small."""
+    log = logging.getLogger("streams_py.assignment")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
 
 
 def decision_kind(file_name: str, first_case: Case) -> str | None:

@@ -16,6 +16,18 @@ from streams_py.ports import MembershipListener
 
 __all__ = ["KafkaClients"]
 
+_SHARED_KEYS = (
+    "connections.max.idle.ms",
+    "metadata.max.age.ms",
+    "receive.buffer.bytes",
+    "reconnect.backoff.ms",
+    "reconnect.backoff.max.ms",
+    "request.timeout.ms",
+    "retry.backoff.ms",
+    "send.buffer.bytes",
+)
+"""Keys of Kafka Streams itself that its clients follow."""
+
 
 class KafkaClients(ConfluentClients):
     """Makes every client of one application instance (port ``Clients``)."""
@@ -25,7 +37,7 @@ class KafkaClients(ConfluentClients):
         self._settings = config.client_settings("consumer.", "main.consumer.")
         if self.embedded is not None:
             self._settings = {**EMBEDDED_MEMBERSHIP_DEFAULTS, **self._settings}
-        for key in ("request.timeout.ms", "retry.backoff.ms", "reconnect.backoff.ms", "reconnect.backoff.max.ms"):
+        for key in _SHARED_KEYS:
             self._settings.setdefault(key, str(getattr(config, key.replace(".", "_"))))
 
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> KafkaPythonMembership:

@@ -33,10 +33,10 @@ from typing import IO, Any
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
-from streams_py.clients import KafkaClients
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import StreamsConfig, StreamsError
+from streams_py.clients import KafkaClients
 from streams_py.ports import BEGINNING, AdminError, TopicSpec
 
 _PARTITIONS = 4

@@ -263,6 +263,10 @@ class ActiveTask(Task):
         self._punctuated = True
         return queue.fire(now_ms)
 
+    def check_sends(self) -> None:
+        """Raise what became of refused records, after asking the production exception handler."""
+        self._collector.check()
+
     # -- commits ----------------------------------------------------------------------------------------
 
     @property

@@ -19,6 +19,7 @@ __all__ = ["Committable", "Committer"]
 _log = logging.getLogger(__name__)
 
 _FLUSH_STEP_MS = 1_000
+_WORRY_AFTER_MS = 5_000
 _COMMIT_TIMEOUT_MS = 10_000
 """How long one attempt to commit may take before it is tried again later."""
 
@@ -36,7 +37,11 @@ class Committable(Protocol):
 
 
 class Committer:
-    """Commits the tasks of one stream thread."""
+    """Commits the tasks of one stream thread.
+
+    ``gives_up`` says that a shutdown's time is over; ``check_sends`` raises what became of refused records, after
+    asking the production exception handler.
+    """
 
     def __init__(
         self,
@@ -46,12 +51,14 @@ class Committer:
         *,
         task_timeout_ms: int,
         gives_up: Callable[[], bool],
+        check_sends: Callable[[], None],
     ) -> None:
         self._producer = producer
         self._membership = membership
         self._clock = clock
         self._task_timeout_ms = task_timeout_ms
         self._gives_up = gives_up
+        self._check_sends = check_sends
         self._failing_since_ms: int | None = None
 
     def prepare(self, tasks: Collection[Committable]) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -76,12 +83,12 @@ class Committer:
         waited = 0
         while left := self._producer.flush(_FLUSH_STEP_MS):
             waited += _FLUSH_STEP_MS
-            self._producer.check()
+            self._check_sends()
             if self._gives_up():
                 raise BrokerUnavailable(f"{left} records were not acknowledged before the shutdown's time was over")
             if waited % 10_000 == 0:
                 _log.warning("%d records still wait for the broker's acknowledgement after %d s", left, waited // 1000)
-        self._producer.check()
+        self._check_sends()
 
     def commit(self, tasks: Collection[Committable]) -> int:
         """Commit those of ``tasks`` that need it; how many they were.
@@ -117,4 +124,6 @@ class Committer:
                 f"offsets could not be committed for {silent_ms} ms "
                 f"(task.timeout.ms is {self._task_timeout_ms}): {error}"
             ) from error
-        _log.warning("offsets not committed yet: %s; trying again", error)
+        # Short silences are everyday life: a rebalance that has just begun refuses commits.
+        level = logging.WARNING if silent_ms >= _WORRY_AFTER_MS else logging.DEBUG
+        _log.log(level, "offsets not committed for %d ms: %s; trying again", silent_ms, error)

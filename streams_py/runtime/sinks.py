@@ -16,6 +16,7 @@ from streams_py.runtime.collector import RecordCollector, as_list
 from streams_py.runtime.handlers import Answer, ErrorContext, Origin, OutgoingRecord, ask
 from streams_py.runtime.task_settings import TaskSettings
 from streams_py.serdes import Serde
+from streams_py.topology.change_serde import with_default
 from streams_py.topology.nodes import Partitioner, Process, RecordContext, SinkNode, TopicChooser
 
 __all__ = ["ContextOf", "RecordNotSerializable", "bind_sink", "full_topic", "serde_or_default"]
@@ -38,7 +39,7 @@ def full_topic(settings: TaskSettings, name: str, *, is_internal: bool) -> str:
 
 def serde_or_default(given: Serde[Any] | None, default: Serde[Any] | None, node: str, part: str) -> Serde[Any]:
     """``given``, else the configured default; ConfigError naming the node when there is neither."""
-    serde = given or default
+    serde = with_default(given, default)
     if serde is None:
         raise ConfigError(
             f"node {node} has no {part} serde: give it one, or set default.{part}.serde", key=f"default.{part}.serde"

@@ -192,6 +192,7 @@ class StreamThread:
                 self._clock,
                 task_timeout_ms=self._settings.task_timeout_ms,
                 gives_up=self._out_of_time,
+                check_sends=self._check_sends,
             )
             self._parts.updater.pause(self._paused)
             if self._stop_application:
@@ -372,6 +373,14 @@ class StreamThread:
             self._last_commit_ms = self._clock.monotonic_ms()
             self._purge_repartition_topics(running)
         return max(committed, 0)
+
+    def _check_sends(self) -> None:
+        """Ask the production handler about refused records, through any task: they share the producer."""
+        for task in self._parts.table.all():
+            if isinstance(task, ActiveTask):
+                task.check_sends()
+                return
+        self._parts.producer.check()
 
     def _purge_repartition_topics(self, tasks: Sequence[ActiveTask]) -> None:
         now = self._clock.monotonic_ms()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import logging
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -155,6 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="vector file, or folder of vector files")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what differs in each case")
     options = parser.parse_args(arguments)
+    logging.disable(logging.CRITICAL)  # the cases are full of situations that deserve a warning
     try:
         files = vector_files(options.paths)
     except FileNotFoundError as error:

@@ -40,8 +40,8 @@ _GRACE_S: Final = 5.0
 
 
 def _is_doubtful(answer: AdminError) -> bool:
-    """True when the client itself may be at fault, see above: nobody answered, or the library (its own error names begin
-    with an underscore) made the answer up."""
+    """True when the client itself may be at fault, see above: nobody answered, or the library (its own error names
+    begin with an underscore) made the answer up."""
     return answer.kind is AdminErrorKind.TIMED_OUT or answer.message.startswith("_")
 
 

@@ -56,8 +56,8 @@ _GRACE_S: Final = 5.0
 class KafkaPythonMembership:
     """One member. ``settings`` come from :func:`~streams_py.adapters.kafka_python.settings.membership_settings`.
 
-    ``cooperative`` is False under ``upgrade.from`` 2.3 and older. ``api_version`` (for example ``(2, 4)``) and
-    ``leader_answer_delay_ms`` (100 or more) are for librdkafka's mock cluster. The two checks read back user data
+    ``cooperative`` is False under ``upgrade.from`` 2.3 and older. ``api_version``, ``leader_answer_delay_ms`` and
+    ``rejoin_delay_ms`` are for librdkafka's mock cluster, see ``MOCK_CLUSTER``. The two checks read user data back
     before it is sent; only tests replace them.
     """
 
@@ -69,6 +69,7 @@ class KafkaPythonMembership:
         cooperative: bool = True,
         api_version: tuple[int, ...] | None = None,
         leader_answer_delay_ms: int = 0,
+        rejoin_delay_ms: int = 0,
         poll_interval_ms: int = 500,
         check_subscription: UserDataCheck = decode_subscription_info,
         check_assignment: UserDataCheck = decode_assignment_info,
@@ -77,6 +78,7 @@ class KafkaPythonMembership:
         self._listener = listener
         self._api_version = api_version
         self._poll_interval_ms = poll_interval_ms
+        self._rejoin_delay_ms = rejoin_delay_ms
         self._options = MemberOptions(
             cooperative=cooperative,
             rack=self._settings.get("client_rack"),
@@ -128,8 +130,20 @@ class KafkaPythonMembership:
     def request_rejoin(self, reason: str) -> None:
         """Ask for a rebalance; the broker logs ``reason`` (KIP-800)."""
         coordinator = self._coordinator
-        if coordinator is not None:  # else the first join is still to come anyway
+        if coordinator is None:
+            return  # the first join is still to come anyway
+        if not self._rejoin_delay_ms:
             self._on_network_thread(lambda: coordinator.request_rejoin_because(reason))
+            return
+        asked_at = coordinator.membership()
+
+        def rejoin_if_still_wanted() -> None:
+            if coordinator.membership() == asked_at and not self._closing.is_set():
+                self._on_network_thread(lambda: coordinator.request_rejoin_because(reason))
+
+        timer = threading.Timer(self._rejoin_delay_ms / 1000, rejoin_if_still_wanted)
+        timer.daemon = True
+        timer.start()
 
     def rejoin_as_new_member(self) -> None:
         """Give up membership and join again, after tasks were found migrated. Returns at once; ``on_lost`` follows.

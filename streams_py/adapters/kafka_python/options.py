@@ -10,11 +10,13 @@ from streams_py.adapters.kafka_python.payloads import UserDataCheck
 
 __all__ = ["MOCK_CLUSTER", "MemberOptions"]
 
-MOCK_CLUSTER: Final[Mapping[str, Any]] = {"api_version": (2, 3), "leader_answer_delay_ms": 120}
+MOCK_CLUSTER: Final[Mapping[str, Any]] = {"api_version": (2, 3), "leader_answer_delay_ms": 120, "rejoin_delay_ms": 2000}
 """Arguments of a KafkaPythonMembership whose broker is librdkafka's mock cluster.
 
 kafka-python cannot decode the mock's answer to newer ApiVersions requests, so the version is pinned; and the mock
-refuses followers that sync after the leader, so the leader is made slow.
+refuses followers that sync after the leader, so the leader is made slow. It also refuses commits as soon as the next
+rebalance has begun, which Kafka does not: a member that is to get a task from another one asks for its follow-up
+rebalance only after a while, so that the other one can commit first. The other one's rejoin starts it anyway.
 """
 
 

@@ -11,7 +11,7 @@ Kafka Streams' ``StreamsPartitionAssignor.computeNewAssignment`` and ``addClient
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streams_protocol import (
     FOLLOW_UP_NOW,
@@ -107,7 +107,7 @@ def encode_assignments(
 
     ``deadlines`` are follow-ups by client, in ms since the epoch. TaskAssignmentError when something cannot be encoded.
     """
-    encoder = _Encoder(group, table, host_maps(group, threads, table))
+    encoder = _Encoder(group, host_maps(group, threads, table))
     stable = group.future_version is None and not deadlines
     by_member: dict[str, MemberAssignment] = {}
     for process_id, client in group.clients.items():
@@ -147,11 +147,23 @@ def _split(
 
 
 class _Encoder:
-    """Writes the user data of one generation; host maps and versions are the same for everybody."""
+    """Writes the user data of one generation.
 
-    def __init__(self, group: Group, table: TaskTable, hosts: tuple[PartitionsByHost, PartitionsByHost]) -> None:
-        self._group = group
-        self._hosts = hosts
+    Versions and host maps are the same for everybody, and in a group of a thousand members with end points the maps are
+    nearly all there is to write. So they are written once, and cut into each member's bytes: they stand between the
+    tasks, which are encoded without them, and the error code and follow-up at the end.
+    """
+
+    def __init__(self, group: Group, hosts: tuple[PartitionsByHost, PartitionsByHost]) -> None:
+        version = group.min_received_version
+        self._common = AssignmentInfo(
+            version=version, commonly_supported_version=group.min_supported_version, error_code=ErrorCode.NONE
+        )
+        self._tail_bytes = 12 if version >= 7 else 4 if version >= 4 else 0  # error code, follow-up
+        self._empty_bytes = 12 if version >= 6 else 8 if version == 5 else 4 if version >= 2 else 0  # three counts
+        full = _encoded(replace(self._common, partitions_by_host=hosts[0], standby_partitions_by_host=hosts[1]))
+        head_bytes = len(_encoded(self._common)) - self._empty_bytes - self._tail_bytes
+        self._hosts = full[head_bytes : len(full) - self._tail_bytes]
 
     def encode(
         self,
@@ -159,20 +171,24 @@ class _Encoder:
         standby: Mapping[TaskId, frozenset[TopicPartition]],
         next_rebalance_ms: int,
     ) -> MemberAssignment:
-        info = AssignmentInfo(
-            version=self._group.min_received_version,
-            commonly_supported_version=self._group.min_supported_version,
-            active_tasks=tuple(task for _, task in pairs),
-            standby_tasks=standby,
-            partitions_by_host=self._hosts[0],
-            standby_partitions_by_host=self._hosts[1],
-            error_code=ErrorCode.NONE,
-            next_rebalance_ms=next_rebalance_ms,
+        data = _encoded(
+            replace(
+                self._common,
+                active_tasks=tuple(task for _, task in pairs),
+                standby_tasks=standby,
+                next_rebalance_ms=next_rebalance_ms,
+            )
         )
-        try:
-            return MemberAssignment(tuple(tp for tp, _ in pairs), encode_assignment_info(info))
-        except TaskAssignmentProtocolError as error:
-            raise TaskAssignmentError(str(error)) from error
+        tail = len(data) - self._tail_bytes
+        data = data[: tail - self._empty_bytes] + self._hosts + data[tail:]
+        return MemberAssignment(tuple(tp for tp, _ in pairs), data)
+
+
+def _encoded(info: AssignmentInfo) -> bytes:
+    try:
+        return encode_assignment_info(info)
+    except TaskAssignmentProtocolError as error:
+        raise TaskAssignmentError(str(error)) from error
 
 
 def error_assignments(members: Collection[str], code: ErrorCode) -> dict[str, MemberAssignment]:

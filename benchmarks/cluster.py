@@ -1,106 +1,148 @@
-"""The broker and the topics that the record benchmarks work on."""
+"""The broker's side of the record benchmarks: topics, input, and reading off the output how fast it came.
+
+Every peer is timed by the same clock: the output topic has the broker stamp its records (LogAppendTime). A peer's
+speed is the input it worked off between its first and its last batch of output, over the time between the two.
+Start-up, group joins and shutdown stay outside. The same reading checks the work: the map must have written every
+record once, the last counts must add up to the input.
+"""
 
 from __future__ import annotations
 
-import json
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
-__all__ = ["Span", "end_offsets", "fill", "make_topic", "output_span", "wait_until_quiet"]
+__all__ = ["BenchmarkError", "Output", "delete_topics", "fill", "make_topic", "wait_for_output"]
 
-# Records keep their age: with time-based retention, old timestamps would vanish while the benchmark is being set up.
-_KEEP = {"retention.ms": "-1"}
-KEYS = 10_000
+# Records keep their age: with time-based retention, old timestamps could vanish while the benchmark is being set up.
+_KEEP = {"retention.ms": "-1", "file.delete.delay.ms": "1000"}
+_QUIET_S = 1.0
+_TIMEOUT_S = 600.0
+
+
+class BenchmarkError(Exception):
+    """A peer did not do the work, so there is no figure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """When the first and the last record of a topic were appended by the broker, and how many there are."""
+class Output:
+    """What one peer wrote: how much of the input it worked off after its first batch, and the time that took."""
 
     records: int
+    worked_off: int
     seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Input records per second."""
+        return self.worked_off / self.seconds if self.seconds else 0.0
 
 
 def make_topic(bootstrap: str, name: str, partitions: int, *, append_time: bool = False) -> None:
-    """Create a topic; ``append_time`` lets the broker stamp records, which is how output is timed for every peer alike."""
+    """Create a topic; with ``append_time`` the broker stamps its records."""
     config = {**_KEEP, **({"message.timestamp.type": "LogAppendTime"} if append_time else {})}
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
 
 
-def record_value(number: int) -> bytes:
+def delete_topics(bootstrap: str, *, containing: str) -> None:
+    """Remove the topics of a peer that has ended, internal ones too, before the next one is measured."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    names = [name for name in admin.list_topics(timeout=10).topics if containing in name]
+    for deleted in (admin.delete_topics(names) if names else {}).values():
+        deleted.result(30)
+
+
+def record_value(number: int, keys: int) -> bytes:
     """A JSON object of about 100 bytes."""
-    return json.dumps(
+    return orjson.dumps(
         {
             "n": number,
-            "user": f"user-{number % KEYS:05d}",
+            "user": f"user-{number % keys:05d}",
             "page": "/articles/streams",
             "agent": "benchmark/1.0",
             "ok": True,
         }
-    ).encode()
+    )
 
 
-def fill(bootstrap: str, topic: str, records: int) -> None:
-    """Write the input: keys ``user-00000`` .. ``user-09999`` in turn."""
+def fill(bootstrap: str, topic: str, records: int, keys: int, *, on_progress: Callable[[int], None]) -> None:
+    """Write the input: ``keys`` different keys in turn."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "partitioner": "murmur2_random"})
     for number in range(records):
+        key = f"user-{number % keys:05d}".encode()
         while True:
             try:
-                producer.produce(topic, record_value(number), f"user-{number % KEYS:05d}".encode())
+                producer.produce(topic, record_value(number, keys), key)
                 break
             except BufferError:
                 producer.poll(0.05)
+        if number % 10_000 == 0:
+            producer.poll(0)
+            on_progress(number)
     if producer.flush(60):
-        raise SystemExit("the benchmark's input could not be written")
+        raise BenchmarkError("the benchmark's input could not be written within 60 s")
 
 
-def end_offsets(bootstrap: str, topic: str) -> list[tuple[int, int]]:
-    """(first, end) offset of each partition."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark-watch"})
+def wait_for_output(bootstrap: str, topic: str, *, job: str, expected: int, check_alive: Callable[[], None]) -> Output:
+    """Wait until ``topic`` shows that all ``expected`` records are worked off; what it shows then.
+
+    Looks only at end offsets until they rest: a consumer that reads along would take its share of the machine.
+    """
+    watcher = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark-watch", "enable.auto.commit": False})
     try:
-        partitions = consumer.list_topics(topic, 10).topics[topic].partitions
-        return [consumer.get_watermark_offsets(TopicPartition(topic, number), 10) for number in sorted(partitions)]
+        partitions = sorted(watcher.list_topics(topic, 10).topics[topic].partitions)
+        limit = time.monotonic() + _TIMEOUT_S
+        last, since = -1, time.monotonic()
+        while time.monotonic() < limit:
+            check_alive()
+            total = sum(watcher.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in partitions)
+            if total != last:
+                last, since = total, time.monotonic()
+            elif total and time.monotonic() - since > _QUIET_S:
+                done, output = _read(watcher, topic, partitions, total, job)
+                if done == expected:
+                    return output
+                if done > expected:
+                    raise BenchmarkError(f"{done:,} records were worked off, but only {expected:,} are there")
+                since = time.monotonic()  # a pause in the middle
+            time.sleep(0.1)
+        raise BenchmarkError(f"not done after {_TIMEOUT_S:.0f} s ({last:,} records written)")
     finally:
-        consumer.close()
+        watcher.close()
 
 
-def wait_until_quiet(bootstrap: str, topic: str, *, at_least: int, quiet_s: float, timeout_s: float) -> None:
-    """Until ``topic`` has ``at_least`` records and has not grown for ``quiet_s``."""
-    last, since, limit = -1, time.monotonic(), time.monotonic() + timeout_s
-    while time.monotonic() < limit:
-        total = sum(end - first for first, end in end_offsets(bootstrap, topic))
-        if total != last:
-            last, since = total, time.monotonic()
-        elif total >= at_least and time.monotonic() - since > quiet_s:
-            return
-        time.sleep(0.25)
-    raise SystemExit(f"{topic} has {last} records after {timeout_s:.0f} s; {at_least} were expected")
+def _read(consumer: Consumer, topic: str, partitions: list[int], total: int, job: str) -> tuple[int, Output]:
+    """Read the whole output; (input records that it accounts for, what it shows)."""
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+    messages: list[Message] = []
+    limit = time.monotonic() + 60
+    while len(messages) < total:
+        for message in consumer.consume(10_000, 1.0):
+            error = message.error()
+            if error is None:
+                messages.append(message)
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise BenchmarkError(f"reading {topic}: {error}")
+        if time.monotonic() > limit:
+            raise BenchmarkError(f"reading {topic}: only {len(messages):,} of {total:,} records came")
+    consumer.unassign()
+    stamps = [message.timestamp()[1] for message in messages]
+    first, last = min(stamps), max(stamps)
+    progress = len if job == "map" else _sum_of_last_counts
+    done = progress(messages)
+    early = progress([message for message, stamp in zip(messages, stamps, strict=True) if stamp == first])
+    return done, Output(total, done - early, (last - first) / 1000)
 
 
-def output_span(bootstrap: str, topic: str) -> Span:
-    """Time between the first and the last record appended to ``topic`` (its records carry the broker's clock)."""
-    stamps, records = [], 0
-    for partition, (first, end) in enumerate(end_offsets(bootstrap, topic)):
-        if end > first:
-            records += end - first
-            stamps += [
-                _timestamp_at(bootstrap, topic, partition, first),
-                _timestamp_at(bootstrap, topic, partition, end - 1),
-            ]
-    return Span(records, (max(stamps) - min(stamps)) / 1000)
-
-
-def _timestamp_at(bootstrap: str, topic: str, partition: int, offset: int) -> int:
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "benchmark-watch", "enable.auto.commit": False})
-    try:
-        consumer.assign([TopicPartition(topic, partition, offset)])
-        message = consumer.poll(20)
-        if message is None or message.error():
-            raise SystemExit(f"cannot read {topic}-{partition} at {offset}")
-        return int(message.timestamp()[1])
-    finally:
-        consumer.close()
+def _sum_of_last_counts(messages: Iterable[Message]) -> int:
+    """A count worked off as many records as its last results add up to. Works for 4- and 8-byte integers."""
+    counts: dict[bytes, int] = {}
+    for message in messages:
+        counts[message.key() or b""] = int.from_bytes(message.value() or b"", "big", signed=True)
+    return sum(counts.values())

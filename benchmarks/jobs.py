@@ -1,22 +1,36 @@
 """The two jobs of the record benchmarks, on streams_py and as bare client loops. Run as a process of its own:
 
-    python -m benchmarks.jobs ours|bare map|count BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES STATE_DIR
+    python -m benchmarks.jobs ours|bare map|count BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR
 
-It works until its standard input ends.
+It works until its standard input ends. With PROFILE=FILE in the environment, `ours` profiles its stream thread there.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
-COMMIT_INTERVAL_MS = 100
-"""Every peer commits this often, so that the cache's output appears throughout the run and can be timed."""
+__all__ = ["Order", "increment"]
+
+
+class Order(NamedTuple):
+    """The command line of every peer, in this order."""
+
+    job: str
+    bootstrap: str
+    application: str
+    source: str
+    sink: str
+    cache_bytes: str
+    commit_ms: str
+    state_dir: str
 
 
 def increment(value: dict[str, Any]) -> dict[str, Any]:
@@ -25,104 +39,158 @@ def increment(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def ours(job: str, bootstrap: str, application: str, source: str, sink: str, cache: str, state_dir: str) -> None:
+def ours(order: Order) -> None:
     """The job as an application of this library, one thread."""
     from streams_py import KafkaStreams, StreamsBuilder, serdes
 
     builder = StreamsBuilder()
-    if job == "map":
-        builder.stream(source, key=serdes.STRING, value=serdes.JSON).map_values(increment).to(
-            sink, key=serdes.STRING, value=serdes.JSON
+    if order.job == "map":
+        builder.stream(order.source, key=serdes.STRING, value=serdes.JSON).map_values(increment).to(
+            order.sink, key=serdes.STRING, value=serdes.JSON
         )
     else:
-        builder.stream(source, key=serdes.STRING, value=serdes.BYTES).group_by_key().count(
+        builder.stream(order.source, key=serdes.STRING, value=serdes.BYTES).group_by_key().count(
             store="counts"
-        ).to_stream().to(sink, key=serdes.STRING, value=serdes.INT64)
+        ).to_stream().to(order.sink, key=serdes.STRING, value=serdes.INT64)
     config = {
-        "application.id": application,
-        "bootstrap.servers": bootstrap,
-        "state.dir": state_dir,
-        "statestore.cache.max.bytes": cache,
-        "commit.interval.ms": COMMIT_INTERVAL_MS,
+        "application.id": order.application,
+        "bootstrap.servers": order.bootstrap,
+        "state.dir": order.state_dir,
+        "statestore.cache.max.bytes": order.cache_bytes,
+        "commit.interval.ms": order.commit_ms,
     }
+    if profile := os.environ.get("PROFILE"):
+        _profile_stream_thread(profile)
     with KafkaStreams(builder.build(), config):
         sys.stdin.read()
 
 
-def bare(job: str, bootstrap: str, application: str, source: str, sink: str, cache: str, state_dir: str) -> None:
+def _profile_stream_thread(path: str) -> None:
+    import cProfile
+
+    from streams_py.runtime.stream_thread import StreamThread
+
+    run = StreamThread._run
+
+    def profiled(self: StreamThread) -> None:
+        profiler = cProfile.Profile()
+        profiler.runcall(run, self)
+        profiler.dump_stats(path)
+
+    StreamThread._run = profiled  # type: ignore[method-assign]  # a tool for measuring, not a product
+
+
+def bare(order: Order) -> None:
     """The job as a loop over the same client library: no group, no rebalance, no commit, no restore."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
-            "group.id": application,
+            "bootstrap.servers": order.bootstrap,
+            "group.id": order.application,
             "enable.auto.commit": False,
             "fetch.queue.backoff.ms": 1,
         }
     )
-    partitions = consumer.list_topics(source, 10).topics[source].partitions
-    consumer.assign([TopicPartition(source, number, OFFSET_BEGINNING) for number in partitions])
+    partitions = consumer.list_topics(order.source, 10).topics[order.source].partitions
+    consumer.assign([TopicPartition(order.source, number, OFFSET_BEGINNING) for number in partitions])
     producer = Producer(
         {
-            "bootstrap.servers": bootstrap,
+            "bootstrap.servers": order.bootstrap,
             "linger.ms": 100,
             "partitioner": "murmur2_random",
             "delivery.report.only.error": True,
             "queue.buffering.max.messages": 1_000_000,
         }
     )
-    handle = (
-        _bare_map(producer.produce, sink)
-        if job == "map"
-        else _bare_count(producer.produce, sink, application, state_dir)
-    )
+
+    def produce(*record: Any) -> None:
+        while True:
+            try:
+                producer.produce(*record)
+                return
+            except BufferError:
+                producer.poll(0.01)
+
+    handle, flush = _bare_map(produce, order) if order.job == "map" else _bare_count(produce, order)
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def wait_for_parent() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait_for_parent, daemon=True).start()
+    interval_s = int(order.commit_ms) / 1000
+    flushed = time.monotonic()
     while not ended.is_set():
         for message in consumer.consume(1000, 0.1):
-            while True:
-                try:
-                    handle(message)
-                    break
-                except BufferError:
-                    producer.poll(0.01)
+            handle(message)
         producer.poll(0)
+        if time.monotonic() - flushed >= interval_s:
+            flush()
+            flushed = time.monotonic()
 
 
-def _bare_map(produce: Callable[..., None], sink: str) -> Callable[[Any], None]:
+_Handle = Callable[[Any], None]
+_Flush = Callable[[], None]
+
+
+def _bare_map(produce: Callable[..., None], order: Order) -> tuple[_Handle, _Flush]:
+    sink = order.sink
+
     def handle(message: Any) -> None:
         key = message.key().decode()
         value = increment(orjson.loads(message.value()))
         produce(sink, orjson.dumps(value), key.encode(), -1, None, message.timestamp()[1])
 
-    return handle
+    return handle, lambda: None
 
 
-def _bare_count(produce: Callable[..., None], sink: str, application: str, state_dir: str) -> Callable[[Any], None]:
+def _bare_count(produce: Callable[..., None], order: Order) -> tuple[_Handle, _Flush]:
+    """Store, changelog, output; with a cache: a dict in front of all three, written back by ``flush``."""
     from rocksdict import Options, Rdict, WriteOptions
 
-    options = Options(raw_mode=True)
+    options: Any = Options(raw_mode=True)
     options.create_if_missing(True)
-    store = Rdict(f"{state_dir}/bare", options)
-    write = WriteOptions()
+    store = Rdict(f"{order.state_dir}/bare", options)
+    write: Any = WriteOptions()
     write.disable_wal = True
     store.set_write_options(write)
-    changelog = f"{application}-counts-changelog"
+    sink, changelog = order.sink, f"{order.application}-counts-changelog"
     get, pair, count8 = store.get, struct.Struct(">qq"), struct.Struct(">q")
+
+    def put(key: bytes, count: int, partition: int, timestamp: int) -> None:
+        packed = count8.pack(count)
+        store[key] = pair.pack(timestamp, count)
+        produce(changelog, packed, key, partition, None, timestamp)
+        produce(sink, packed, key, -1, None, timestamp)
+
+    def old_count(key: bytes) -> int:
+        old = get(key)
+        return pair.unpack(old)[1] if old is not None else 0
 
     def handle(message: Any) -> None:
         key = message.key().decode().encode()
-        timestamp = message.timestamp()[1]
-        old = get(key)
-        count = pair.unpack(old)[1] + 1 if old is not None else 1
-        packed = count8.pack(count)
-        store[key] = pair.pack(timestamp, count)
-        produce(changelog, packed, key, message.partition(), None, timestamp)
-        produce(sink, packed, key, -1, None, timestamp)
+        put(key, old_count(key) + 1, message.partition(), message.timestamp()[1])
 
-    return handle
+    dirty: dict[str, tuple[int, int, int]] = {}
+    clean: dict[str, int] = {}
+
+    def handle_cached(message: Any) -> None:
+        key = message.key().decode()
+        count = clean.get(key)
+        if count is None:
+            count = old_count(key.encode())
+        clean[key] = count = count + 1
+        dirty[key] = (count, message.partition(), message.timestamp()[1])
+
+    def flush() -> None:
+        for key, entry in dirty.items():
+            put(key.encode(), *entry)
+        dirty.clear()
+
+    return (handle, lambda: None) if order.cache_bytes == "0" else (handle_cached, flush)
 
 
 if __name__ == "__main__":
-    {"ours": ours, "bare": bare}[sys.argv[1]](*sys.argv[2:])
+    {"ours": ours, "bare": bare}[sys.argv[1]](Order(*sys.argv[2:]))

@@ -1,3 +1,6 @@
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
@@ -7,28 +10,32 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 
 /** The same two jobs as the Python side of the benchmark, on Kafka Streams for the JVM.
  *
- *  Peer BOOTSTRAP APPLICATION_ID map|count INPUT OUTPUT CACHE_BYTES STATE_DIR; runs until standard input ends. */
+ *  Peer map|count BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR; runs until standard input ends. */
 public final class Peer {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
     public static void main(String[] args) throws Exception {
         Properties config = new Properties();
-        config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[0]);
-        config.put(StreamsConfig.APPLICATION_ID_CONFIG, args[1]);
+        config.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, args[1]);
+        config.put(StreamsConfig.APPLICATION_ID_CONFIG, args[2]);
         config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, args[5]);
-        config.put(StreamsConfig.STATE_DIR_CONFIG, args[6]);
+        config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, args[6]);
+        config.put(StreamsConfig.STATE_DIR_CONFIG, args[7]);
         config.put(StreamsConfig.NUM_STREAM_THREADS_CONFIG, 1);
         StreamsBuilder builder = new StreamsBuilder();
-        if (args[2].equals("map")) {
+        if (args[0].equals("map")) {
             builder.stream(args[3], Consumed.with(Serdes.String(), Serdes.ByteArray()))
                 .mapValues(Peer::increment)
                 .to(args[4], Produced.with(Serdes.String(), Serdes.ByteArray()));
         } else {
             builder.stream(args[3], Consumed.with(Serdes.String(), Serdes.ByteArray()))
                 .groupByKey(Grouped.with(Serdes.String(), Serdes.ByteArray()))
-                .count()
+                .count(Materialized.as("counts"))
                 .toStream()
                 .to(args[4], Produced.with(Serdes.String(), Serdes.Long()));
         }
@@ -38,7 +45,7 @@ public final class Peer {
             Thread waiter = new Thread(() -> {
                 try {
                     while (System.in.read() >= 0) { }
-                } catch (java.io.IOException ignored) {
+                } catch (IOException ignored) {
                     // the parent is gone: end as well
                 }
                 ended.countDown();
@@ -50,16 +57,12 @@ public final class Peer {
     }
 
     /** Decode a JSON object, add one to its field "n", encode it again: with Jackson's tree, as most users do. */
-    private static final com.fasterxml.jackson.databind.ObjectMapper JSON =
-        new com.fasterxml.jackson.databind.ObjectMapper();
-
     private static byte[] increment(byte[] value) {
         try {
-            com.fasterxml.jackson.databind.node.ObjectNode node =
-                (com.fasterxml.jackson.databind.node.ObjectNode) JSON.readTree(value);
+            ObjectNode node = (ObjectNode) JSON.readTree(value);
             node.put("n", node.get("n").asLong() + 1);
             return JSON.writeValueAsBytes(node);
-        } catch (java.io.IOException error) {
+        } catch (IOException error) {
             throw new RuntimeException(new String(value, StandardCharsets.UTF_8), error);
         }
     }

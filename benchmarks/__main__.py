@@ -1,0 +1,113 @@
+"""The command line of the benchmarks."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from benchmarks.local import LOCAL, local_rows
+from benchmarks.peers import OURS, PEERS
+from benchmarks.records import JOBS, Settings, record_rows, steps
+from benchmarks.table import Row, table_of
+
+_GROUPS = (*JOBS, *LOCAL)
+
+_HELP = """
+Measures this library beside its peers, in one run, and prints one table.
+
+[bold]What is measured[/bold] ([bold]--only[/bold] takes these names)
+
+* map, count, count-cached: records through a real Apache Kafka on this machine's JVM (Java 17+; Maven fetches the jars
+  once), beside a bare confluent-kafka loop, Java Kafka Streams (compiled with javac on the spot) and Quix Streams
+  (installed on first use into .venv-bench, because it pins other versions of the clients). One thread, 4 partitions.
+
+* protocol: SubscriptionInfo v11 beside json.
+
+* start, imports, memory: fresh processes, embedded cluster.
+
+[bold]How records are timed[/bold]
+
+The output topic is stamped by the broker; a figure is the input worked off between the first and the last batch of
+output, over the time between them. Every peer commits equally often, runs alone, and has its results checked: a map
+must write each record once, counts must add up to the input. Peers take turns, and the table shows medians.
+
+[bold]Examples[/bold]
+
+  python3 run.py bench                               everything; about 15 minutes on 2 cores
+
+  python3 run.py bench --only map --records 50000    a quick look
+
+  python3 run.py bench --only protocol,imports       no broker needed
+
+  python3 run.py bench --only count --peers ours,java --runs 5
+"""
+
+
+def _names(text: str, known: tuple[str, ...], option: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(known)}", param_hint=option)
+    return names
+
+
+def bench(
+    only: Annotated[str, typer.Option(help=f"Comma list of {', '.join(_GROUPS)}.")] = ",".join(_GROUPS),
+    peers: Annotated[str, typer.Option(help=f"Comma list of {', '.join(PEERS)}; ours is always in.")] = ",".join(PEERS),
+    records: Annotated[int, typer.Option(min=1000, help="Input records of about 100 bytes.")] = 1_000_000,
+    keys: Annotated[int, typer.Option(min=1, help="Different keys among them.")] = 10_000,
+    commit_interval_ms: Annotated[int, typer.Option(min=1, help="commit.interval.ms of every peer.")] = 100,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of each; the table shows the median.")] = 3,
+) -> None:
+    """Run what was asked for."""
+    groups = _names(only, _GROUPS, "--only")
+    chosen = [OURS, *(PEERS[name] for name in _names(peers, tuple(PEERS), "--peers") if name != OURS.name)]
+    settings = Settings(records, keys, commit_interval_ms, runs, tuple(chosen))
+    jobs = [JOBS[name] for name in groups if name in JOBS]
+    local = [name for name in groups if name in LOCAL]
+    console = Console() if sys.stdout.isatty() else Console(width=120)
+    rows: list[Row] = []
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+    )
+    with progress:
+        task = progress.add_task("", total=steps(jobs, settings) + len(local))
+
+        def tick_record(what: str) -> None:
+            progress.update(task, description=what, advance=1)
+
+        for name in local:
+            progress.update(task, advance=1)
+            rows += local_rows(name, runs, lambda what: progress.update(task, description=what))
+        if jobs:
+            rows += record_rows(jobs, settings, tick_record, lambda text: progress.console.print(text, style="yellow"))
+    title = f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}"
+    if jobs:
+        title += f"; {records:,} records of 100 bytes, {keys:,} keys, commit every {commit_interval_ms} ms"
+    console.print(table_of(rows, title=f"{title}; {runs} run{'s' if runs > 1 else ''}"))
+
+
+def main() -> None:
+    """Entry point."""
+    app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+    app.command(help=_HELP)(bench)
+    try:
+        app(prog_name="run.py bench")
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

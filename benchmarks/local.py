@@ -1,0 +1,146 @@
+"""Benchmarks that need no broker: the wire format, start-up, imports, memory."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.cluster import BenchmarkError
+from benchmarks.table import Goal, Row
+from streams_protocol import ProcessId, SubscriptionInfo, TaskId, decode_subscription_info, encode_subscription_info
+
+__all__ = ["LOCAL", "Tick", "local_rows"]
+
+Tick = Callable[[str], None]
+"""Told what is being measured, before it is."""
+
+_ROOT = Path(__file__).resolve().parent.parent
+_TASKS = 10_000
+_SUBTOPOLOGIES = 10
+_IDLE_TASKS = 100
+
+
+def protocol(runs: int, tick: Tick) -> Iterator[Row]:
+    """SubscriptionInfo v11 of 10,000 tasks beside the standard library's json of the same rows.
+
+    The peer starts from rows that are already a list and ends with such a list, while ours starts from a mapping of
+    tasks, checks every field, and ends with a mapping of tasks.
+    """
+    sums = {
+        TaskId(number // (_TASKS // _SUBTOPOLOGIES), number % (_TASKS // _SUBTOPOLOGIES)): 1_000_000 + 977 * number
+        for number in range(_TASKS)
+    }
+    info = SubscriptionInfo(ProcessId(uuid.UUID(int=7)), endpoint="localhost:8080", task_offset_sums=sums)
+    content = {
+        "version": info.version,
+        "latestSupportedVersion": info.latest_supported_version,
+        "processId": str(info.process_id),
+        "userEndPoint": info.endpoint,
+        "taskOffsetSums": [[task.subtopology, task.partition, total, None] for task, total in sums.items()],
+        "uniqueField": info.unique_field,
+        "errorCode": info.error_code,
+        "clientTags": [],
+    }
+    if decode_subscription_info(encode_subscription_info(info)) != info:
+        raise BenchmarkError("decode(encode(x)) is not x")
+    ours: list[float] = []
+    peer: list[float] = []
+    for run in range(max(runs, 5)):
+        tick(f"SubscriptionInfo, run {run + 1}")
+        ours.append(_milliseconds(lambda: decode_subscription_info(encode_subscription_info(info))))
+        peer.append(_milliseconds(lambda: json.loads(json.dumps(content))))
+    yield Row(
+        f"SubscriptionInfo v11, {_TASKS:,} tasks, encode + decode",
+        "json, same rows",
+        "ms",
+        tuple(ours),
+        tuple(peer),
+        Goal("faster", ratio_max=1.0),
+    )
+
+
+def _milliseconds(action: Callable[[], object], *, repeat: int = 10) -> float:
+    best = float("inf")
+    for _ in range(repeat):
+        began = time.perf_counter()
+        action()
+        best = min(best, time.perf_counter() - began)
+    return best * 1000
+
+
+def start(runs: int, tick: Tick) -> Iterator[Row]:
+    """From a process that has imported nothing to RUNNING, on the embedded cluster, which is started too."""
+    seconds: list[float] = []
+    for run in range(runs):
+        tick(f"start to RUNNING, run {run + 1}")
+        seconds.append(_probe("start"))
+    yield Row(
+        "imports + start to RUNNING, one member, embedded", "", "s", tuple(seconds), (), Goal("< 3 s", ours_max=3)
+    )
+
+
+def imports(runs: int, tick: Tick) -> Iterator[Row]:
+    """Imports in fresh processes, in turn."""
+    modules = ("streams_py", "streams_py.runtime.kafka_streams", "confluent_kafka")
+    seconds: dict[str, list[float]] = {module: [] for module in modules}
+    for run in range(max(runs, 7)):
+        tick(f"imports, run {run + 1}")
+        for module in modules:
+            seconds[module].append(1000 * _probe("import", module))
+    peer = tuple(seconds["confluent_kafka"])
+    goal = Goal("< 2 times", ratio_max=2.0)
+    yield Row("import streams_py", "import confluent_kafka", "ms", tuple(seconds["streams_py"]), peer, goal)
+    yield Row(
+        "the same with KafkaStreams looked up",
+        "import confluent_kafka",
+        "ms",
+        tuple(seconds["streams_py.runtime.kafka_streams"]),
+        peer,
+    )
+
+
+def memory(runs: int, tick: Tick) -> Iterator[Row]:
+    """Resident memory of an application process that counts per key and has nothing to do."""
+    megabytes: list[float] = []
+    for run in range(runs):
+        tick(f"memory of {_IDLE_TASKS} idle tasks, run {run + 1}")
+        with tempfile.TemporaryDirectory(prefix="streams-py-bench-") as folder:
+            megabytes.append(_probe("memory", str(_IDLE_TASKS), folder))
+    goal = Goal("< 250 MB", ours_max=250)
+    yield Row(f"memory, idle, {_IDLE_TASKS} tasks with RocksDB", "", "MB", tuple(megabytes), goal=goal)
+
+
+def local_rows(name: str, runs: int, tick: Tick) -> list[Row]:
+    """The rows of one of LOCAL; what failed becomes a row that says so."""
+    try:
+        return list(LOCAL[name](runs, tick))
+    except (BenchmarkError, subprocess.TimeoutExpired) as error:
+        return [Row(name, "", "", (), note=str(error))]
+
+
+def _probe(*arguments: str) -> float:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.probes", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        check=False,
+        timeout=300,
+    )
+    if done.returncode:
+        raise BenchmarkError(f"probe {arguments[0]} failed:\n{done.stderr[-2000:]}")
+    return float(done.stdout.split()[-1])
+
+
+LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
+    "protocol": protocol,
+    "start": start,
+    "imports": imports,
+    "memory": memory,
+}

@@ -1,0 +1,125 @@
+"""The peers of the record benchmarks as processes: how each is started, and what it needs to be there."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.cluster import BenchmarkError
+from benchmarks.jobs import Order
+from streams_py.testing.broker import KAFKA_VERSION, NoBroker
+from streams_py.testing.broker.jars import java_path, kafka_jars
+
+__all__ = ["BARE", "JAVA", "OURS", "PEERS", "QUIX", "Peer", "Running", "command_of"]
+
+_ROOT = Path(__file__).resolve().parent.parent
+_QUIX = "quixstreams==3.28.1"
+_QUIX_FOLDER = _ROOT / ".venv-bench"
+_END_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Somebody who does the same job. ``command`` prepares what is needed; its error says why that is not possible."""
+
+    name: str
+    title: str
+    command: Callable[[Path], list[str]]
+    """The command without its order, given a folder for what is built."""
+
+
+def _python(kind: str) -> Callable[[Path], list[str]]:
+    return lambda _: [sys.executable, "-m", "benchmarks.jobs", kind]
+
+
+def _java(folder: Path) -> list[str]:
+    """Compile the peer against the broker's own jars."""
+    try:
+        java, jars = java_path(), kafka_jars()
+    except NoBroker as error:
+        raise BenchmarkError(str(error).splitlines()[0]) from None
+    compiler = shutil.which("javac")
+    if compiler is None:
+        raise BenchmarkError("no javac (a JDK, not only a JRE, is needed)")
+    source = Path(__file__).parent / "java" / "Peer.java"
+    done = subprocess.run(
+        [compiler, "-cp", f"{jars}/*", "-d", str(folder), str(source)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise BenchmarkError(f"javac refused Peer.java: {done.stderr[-500:]}")
+    return [java, "-Xmx1g", "-cp", f"{jars}/*:{folder}", "Peer"]
+
+
+def _quix(_: Path) -> list[str]:
+    """Quix Streams pins other versions of the clients: it gets an environment of its own, made on first use."""
+    python = _QUIX_FOLDER / "bin" / "python"
+    if not (_QUIX_FOLDER / ".complete").exists():
+        shutil.rmtree(_QUIX_FOLDER, ignore_errors=True)
+        for command in (
+            [sys.executable, "-m", "venv", str(_QUIX_FOLDER)],
+            [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", _QUIX],
+        ):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                last = (done.stderr.strip() or "no reason given").splitlines()[-1]
+                raise BenchmarkError(f"not installed: {last[:80]}")
+        (_QUIX_FOLDER / ".gitignore").write_text("*\n")
+        (_QUIX_FOLDER / ".complete").touch()
+    return [str(python), "-W", "ignore", str(Path(__file__).parent / "quix_peer.py")]
+
+
+OURS = Peer("ours", "streams_py", _python("ours"))
+BARE = Peer("bare", "bare confluent-kafka loop", _python("bare"))
+JAVA = Peer("java", f"Java Kafka Streams {KAFKA_VERSION}", _java)
+QUIX = Peer("quix", f"Quix Streams {_QUIX.partition('==')[2]}", _quix)
+PEERS = {peer.name: peer for peer in (OURS, BARE, JAVA, QUIX)}
+
+_commands: dict[str, list[str] | BenchmarkError] = {}
+
+
+def command_of(peer: Peer, folder: Path) -> list[str]:
+    """The command that starts ``peer``; BenchmarkError says why it cannot be had. Prepared once."""
+    if peer.name not in _commands:
+        try:
+            _commands[peer.name] = peer.command(folder)
+        except BenchmarkError as error:
+            _commands[peer.name] = error
+    found = _commands[peer.name]
+    if isinstance(found, BenchmarkError):
+        raise found
+    return found
+
+
+class Running:
+    """A peer at work; ends when the context is left."""
+
+    def __init__(self, peer: Peer, command: list[str], order: Order) -> None:
+        self._peer = peer
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115  # closed in __exit__
+        self._process = subprocess.Popen(
+            [*command, *order], stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, cwd=_ROOT, text=True
+        )
+
+    def check(self) -> None:
+        """BenchmarkError when it has ended by itself."""
+        if self._process.poll() is not None:
+            self._log.seek(0)
+            raise BenchmarkError(f"{self._peer.title} ended early:\n{self._log.read()[-2000:]}")
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()

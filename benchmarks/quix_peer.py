@@ -1,0 +1,54 @@
+"""The two jobs on Quix Streams. Runs in an environment of its own, with the command line of `benchmarks.jobs`.
+
+Until its standard input ends. Imports nothing of this project.
+"""
+
+import sys
+import threading
+
+from quixstreams import Application, State
+
+
+def main(job, bootstrap, application, source, sink, _cache_bytes, commit_ms, state_dir):
+    """Build and run the job. Quix Streams has no record cache to configure."""
+    app = Application(
+        bootstrap,
+        consumer_group=application,
+        auto_offset_reset="earliest",
+        commit_interval=int(commit_ms) / 1000,
+        state_dir=state_dir,
+        auto_create_topics=True,  # for the changelog
+        loglevel="WARNING",
+    )
+    if job == "map":
+        frame = app.dataframe(app.topic(source, key_deserializer="str", value_deserializer="json"))
+        frame = frame.apply(increment)
+        frame.to_topic(app.topic(sink, key_serializer="str", value_serializer="json"))
+    else:
+        frame = app.dataframe(app.topic(source, key_deserializer="str", value_deserializer="bytes"))
+        frame = frame.apply(count, stateful=True)
+        frame.to_topic(app.topic(sink, key_serializer="str", value_serializer="int"))
+
+    def stop_with_parent():
+        sys.stdin.read()
+        app.stop()
+
+    threading.Thread(target=stop_with_parent, daemon=True).start()
+    app.run()
+
+
+def increment(value):
+    """What the map job does to each record."""
+    value["n"] += 1
+    return value
+
+
+def count(_value, state: State):
+    """What the count job does to each record."""
+    total = state.get("count", 0) + 1
+    state.set("count", total)
+    return total
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

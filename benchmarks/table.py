@@ -1,0 +1,84 @@
+"""What the benchmarks found, as one table: ours beside each peer, the ratio, the goal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from rich.table import Table
+
+__all__ = ["Goal", "Row", "middle", "table_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a figure should be: ``text`` for the table, and the limits of ours / peer's, or of ours alone."""
+
+    text: str
+    ratio_min: float | None = None
+    ratio_max: float | None = None
+    ours_max: float | None = None
+
+    def is_met(self, ours: float, peer: float | None) -> bool | None:
+        """None when there is nothing to compare with."""
+        if self.ours_max is not None:
+            return ours < self.ours_max
+        if peer is None or (self.ratio_min is None and self.ratio_max is None):
+            return None
+        ratio = ours / peer
+        return ratio >= self.ratio_min if self.ratio_min is not None else ratio < (self.ratio_max or 0)
+
+
+NO_GOAL = Goal("")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One comparison. ``ours`` and ``peer`` hold one number per run; ``note`` says why something is missing."""
+
+    work: str
+    beside: str
+    unit: str
+    ours: tuple[float, ...]
+    peer: tuple[float, ...] = ()
+    goal: Goal = NO_GOAL
+    note: str = ""
+
+
+def middle(values: tuple[float, ...]) -> float | None:
+    """The median, None of nothing."""
+    return median(values) if values else None
+
+
+def _figure(values: tuple[float, ...], unit: str) -> str:
+    """Median and, of several runs, the range: a wide one means that the machine was busy."""
+    found = middle(values)
+    if found is None:
+        return "-"
+    digits = 0 if found >= 1000 else 1 if found >= 100 else 2
+    text = f"{found:,.{digits}f} {unit}"
+    if len(values) > 1:
+        text += f"\n[dim]{min(values):,.{digits}f} - {max(values):,.{digits}f}[/dim]"
+    return text
+
+
+def table_of(rows: list[Row], *, title: str) -> Table:
+    """All rows; figures are medians with the smallest and largest run below."""
+    table = Table(title=title, caption="medians; smallest and largest run below each", show_lines=True)
+    for name in ("work", "ours", "beside"):
+        table.add_column(name)
+    table.add_column("peer's", justify="right")
+    table.add_column("ours / peer's", justify="right")
+    table.add_column("goal")
+    table.add_column("met")
+    before = ""
+    for row in rows:
+        ours, peer = middle(row.ours), middle(row.peer)
+        ratio = f"{ours / peer:.2f}" if ours is not None and peer else "-"
+        met = row.goal.is_met(ours, peer) if ours is not None else None
+        verdict = {True: "[green]yes[/green]", False: "[red]no[/red]", None: ""}[met]
+        peer_text = _figure(row.peer, row.unit) if not row.note else f"[yellow]{row.note}[/yellow]"
+        work = row.work if row.work != before else ""
+        before = row.work
+        table.add_row(work, _figure(row.ours, row.unit), row.beside, peer_text, ratio, row.goal.text, verdict)
+    return table

@@ -8,6 +8,7 @@ Both open a connection of their own when they are first needed.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import MemberToRemove
 from kafka.errors import KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.partitioner import murmur2
 from kafka.structs import TopicPartition
 
 from streams_py.adapters.security import SecuritySettings, TokenSource, kafka_python_settings
@@ -65,7 +67,11 @@ class _Producer(KafkaProducer):  # type: ignore[misc]  # kafka-python has no typ
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, timestamp_ms: int, headers: _Headers
     ) -> Any:
         """As ``send``, unchecked: a future of the record's metadata. Private methods; the broker tests watch them."""
-        self._wait_on_metadata(topic, self.config["max_block_ms"])
+        partitions = sorted(self._wait_on_metadata(topic, self.config["max_block_ms"]))
+        if partition < 0 and key is None:
+            partition = random.choice(partitions)
+        elif partition < 0:
+            partition = (murmur2(key) & 0x7FFFFFFF) % len(partitions)
         future, *_ = self._accumulator.append(TopicPartition(topic, partition), timestamp_ms, key, value, headers)
         self._sender.wakeup()
         return future
@@ -100,19 +106,23 @@ class KafkaPythonEpochSender:
         key: bytes | None,
         partition: int,
         headers: Sequence[tuple[str, bytes | None]] | None,
-    ) -> int:
-        """Offset of the written record. Raises ProductionError; ``retriable`` when the broker did not answer."""
+    ) -> tuple[int, int]:
+        """Partition and offset of the written record; ``partition`` -1: murmur2 of the key, any for a null key.
+
+        Raises ProductionError; ``retriable`` when the broker did not answer.
+        """
         try:
             sent = self._producer.send_any(topic, value, key, partition, 0, _Headers(headers or ()))
-            return int(sent.get(timeout=self._timeout_ms / 1000).offset)
+            written = sent.get(timeout=self._timeout_ms / 1000)
         except KafkaError as failed:
             retriable = bool(getattr(failed, "retriable", False))
             raise ProductionError(
-                f"a record for {topic}-{partition} with timestamp 0 was not written: {failed}",
+                f"a record for {topic} with timestamp 0 was not written: {failed}",
                 topic=topic,
                 partition=partition,
                 retriable=retriable,
             ) from failed
+        return int(written.partition), int(written.offset)
 
     def close(self) -> None:
         """Nothing is queued here: every send waited."""

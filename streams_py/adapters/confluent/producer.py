@@ -35,7 +35,6 @@ from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import broker_away, error_of, send_error
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import StreamsError
-from streams_py.topology.partitioning import partition_for
 
 __all__ = ["ConfluentProducer", "EpochRecordSender"]
 
@@ -53,8 +52,10 @@ _PARTITION_COUNT_AGE_MAX_S: Final = 300.0
 class EpochRecordSender(Protocol):
     """Another client that can write a record with timestamp 0 and waits for the acknowledgement."""
 
-    def send(self, topic: str, value: bytes | None, key: bytes | None, partition: int, headers: _Headers) -> int:
-        """Offset of the written record."""
+    def send(
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int, headers: _Headers
+    ) -> tuple[int, int]:
+        """Partition and offset of the written record; ``partition`` -1 leaves the choice to the default rule."""
 
     def close(self) -> None: ...
 
@@ -181,15 +182,13 @@ class ConfluentProducer:
             raise StreamsError(
                 f"a record for {topic} has the timestamp {timestamp_ms}; it must be 0 or more milliseconds since 1970"
             )
-        if partition < 0:
-            partition = partition_for(key or b"", self.partitions_for(topic))
         left = self.flush(self._max_block_ms)
         if left:
             raise broker_away(self._bootstrap, f"{left} records wait to be sent", self._max_block_ms)
         if self._epoch_sender is None:
             _log.info("%s: records with timestamp 0 are written one by one", self._client_id)
             self._epoch_sender = self._make_epoch_sender()
-        offset = self._epoch_sender.send(topic, value, key, partition, headers)
+        partition, offset = self._epoch_sender.send(topic, value, key, partition, headers)
         if topic in self._tracked:
             self._written_at_epoch[TopicPartition(topic, partition)] = offset
 

@@ -11,10 +11,10 @@ reported, and the shared sums stand in ``end_offset_sums``, whose keys are at th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from streams_protocol.types import HostInfo, ProcessId, TaskId
 from streams_py.assignment.configs import AssignmentConfigs
@@ -31,12 +31,12 @@ __all__ = [
     "BuiltInAssignor",
     "ClientInput",
     "Decision",
-    "MayMoveStandby",
     "Note",
     "NoteKind",
     "Placement",
     "RackOptimiser",
     "RackOptimiserFactory",
+    "Tags",
     "lag_from_offsets",
 ]
 
@@ -82,8 +82,8 @@ class ClientInput:
             raise IllegalStateError(f"client {self.process_id} has capacity {self.capacity}; it must be at least 1")
 
 
-# (source client, destination client, task) -> allowed; clients and tasks by their numbers in the call's sequences.
-MayMoveStandby = Callable[[int, int, int], bool]
+Tags: TypeAlias = frozenset[tuple[str, str]]
+"""(key, value) pairs of one client, configured or not."""
 
 
 class RackOptimiser(Protocol):
@@ -112,11 +112,11 @@ class RackOptimiser(Protocol):
         *,
         traffic_cost: int,
         non_overlap_cost: int,
-        may_move: MayMoveStandby | None,
+        tags: Sequence[Tags] | None,
     ) -> Sequence[Collection[int]]:
-        """New standby hosts of each task (stateful tasks only); None as ``may_move`` allows everything.
+        """New standby hosts of each task (stateful tasks only).
 
-        ``may_move`` answers for the placement as it was when the call began.
+        ``tags`` of each client: no move leaves the hosts of a task with fewer different tags. None allows every move.
         """
 
 

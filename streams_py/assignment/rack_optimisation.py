@@ -18,7 +18,6 @@ from streams_py.assignment.api import ApplicationState, AssignedTask, TaskTopicP
 from streams_py.assignment.assignment_map import Assignments, add_missing, cluster_of, has_changelog
 from streams_py.assignment.configs import STRATEGY_NONE
 from streams_py.assignment.problem import RackOptimiser, RackOptimiserFactory
-from streams_py.assignment.standby.tag_aware import TagAwareStandbys
 
 __all__ = [
     "RackAwareOptimizationParams",
@@ -119,10 +118,9 @@ def optimize_rack_aware_standby_tasks(params: RackAwareOptimizationParams, assig
     cluster = cluster_of(states, assignments, tasks)
     before = [set(hosts) for hosts in cluster.standby]
     keys = params.application_state.assignment_configs().rack_aware_assignment_tags
-    may_move = None
+    tags = None
     if keys:
-        tags = [states[process_id].client_tags for process_id in cluster.process_ids]
-        may_move = TagAwareStandbys(cluster, tags, keys).may_move_task
+        tags = [frozenset(states[process_id].client_tags.items()) for process_id in cluster.process_ids]
     new = prepared.optimiser.optimise_standby(
         tasks,
         prepared.clients,
@@ -130,7 +128,7 @@ def optimize_rack_aware_standby_tasks(params: RackAwareOptimizationParams, assig
         [sorted(hosts) for hosts in before],
         traffic_cost=prepared.traffic_cost,
         non_overlap_cost=prepared.non_overlap_cost,
-        may_move=may_move,
+        tags=tags,
     )
     for task, old, hosts in zip(tasks, before, new):
         for client in sorted(old.difference(hosts)):

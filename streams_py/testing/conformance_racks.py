@@ -15,7 +15,7 @@ from streams_py.assignment import task_assignment_utils as utils
 from streams_py.assignment.api import ApplicationState, KafkaStreamsAssignment
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
-from streams_py.assignment.problem import MayMoveStandby, RackOptimiser
+from streams_py.assignment.problem import RackOptimiser, Tags
 from streams_py.assignment.rack_optimisation import load_rack_optimiser_factory
 from streams_py.testing.conformance_case import NotSupportedCase
 from streams_py.testing.decision_cases import (
@@ -163,9 +163,9 @@ class _Playback:
         *,
         traffic_cost: int,
         non_overlap_cost: int,
-        may_move: MayMoveStandby | None,
+        tags: Sequence[Tags] | None,
     ) -> Sequence[Collection[int]]:
-        del may_move
+        del tags
         stage = self._next("standby", traffic_cost, non_overlap_cost, skip_empty=True)
         before: dict[str, list[str]] = {str(client): [] for client in clients}
         for task, hosts in zip(tasks, standbys):
@@ -179,8 +179,8 @@ class _Playback:
         number = {str(client): position for position, client in enumerate(clients)}
         after: dict[str, set[int]] = {}
         for client, placed in _roles(stage["after"], "standby").items():
-            for task in placed:
-                after.setdefault(task, set()).add(number[client])
+            for name in placed:
+                after.setdefault(name, set()).add(number[client])
         self._skip_empty()
         return [after.get(str(task), set()) for task in tasks]
 
@@ -268,7 +268,7 @@ def _check_standby_stage(case: Case, stage: Case) -> str | None:
         standbys,
         traffic_cost=stage["traffic_cost"],
         non_overlap_cost=stage["non_overlap_cost"],
-        may_move=_may_move(case, clients, actives, standbys),
+        tags=_tags(case, clients),
     )
     after: dict[str, list[str]] = {str(client): [] for client in clients}
     for task_id, active, hosts in zip(tasks, actives, new):
@@ -284,20 +284,12 @@ def _check_standby_stage(case: Case, stage: Case) -> str | None:
     return found
 
 
-def _may_move(
-    case: Case, clients: Sequence[ProcessId], actives: Sequence[int], standbys: Sequence[Collection[int]]
-) -> MayMoveStandby | None:
-    """The rule that the recorded assignor used: tag diversity, with tags configured, in the default assignor only."""
+def _tags(case: Case, clients: Sequence[ProcessId]) -> Sequence[Tags] | None:
+    """What the recorded assignor kept apart: with tags configured, in the default assignor only."""
     if not case["configs"]["rack_aware_assignment_tags"] or case["assignor"] != "high_availability":
         return None
-    own = {client["process_id"]: set(client.get("client_tags", {}).items()) for client in case["clients"]}
-    tags = [own[str(client)] for client in clients]
-
-    def may_move(src: int, dst: int, task: int) -> bool:
-        others = {tag for h in (actives[task], *standbys[task]) if h >= 0 and h not in (src, dst) for tag in tags[h]}
-        return len(others | tags[dst]) >= len(others | tags[src])
-
-    return may_move
+    own = {client["process_id"]: frozenset(client.get("client_tags", {}).items()) for client in case["clients"]}
+    return [own[str(client)] for client in clients]
 
 
 # -- TaskAssignmentUtils -------------------------------------------------------------------------------------

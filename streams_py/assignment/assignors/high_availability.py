@@ -26,7 +26,7 @@ from streams_py.assignment.assignors.cluster import Cluster, reported_lags
 from streams_py.assignment.assignors.high_availability_story import HighAvailabilityStory
 from streams_py.assignment.assignors.movements import LagTable, MovementPlan
 from streams_py.assignment.configs import STRATEGY_NONE
-from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decision, MayMoveStandby, Note, Placement
+from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decision, Note, Placement, Tags
 from streams_py.assignment.standby.default import assign_default_standbys
 from streams_py.assignment.standby.tag_aware import TagAwareStandbys
 
@@ -95,16 +95,16 @@ class HighAvailabilityAssignor:
             racks = [client.rack for client in clients]
             if all(racks):
                 keys, tags = ("rack",), [{"rack": rack or ""} for rack in racks]
-        may_move_task: MayMoveStandby | None = None
+        keep_apart: Sequence[Tags] | None = None
         if keys:
             tag_aware = TagAwareStandbys(cluster, tags, keys)
             notes = tag_aware.assign(tasks, replicas)
             balance_standby(cluster, tag_aware.may_move)
-            may_move_task = tag_aware.may_move_task
+            keep_apart = tag_aware.pairs
         else:
             notes = assign_default_standbys(cluster, tasks, replicas)
             balance_standby(cluster, None)
-        optimise_standbys(problem, cluster, may_move_task)
+        optimise_standbys(problem, cluster, keep_apart)
         return notes
 
 
@@ -128,7 +128,7 @@ def optimise_actives(problem: AssignmentProblem, cluster: Cluster, tasks: Sequen
     cluster.active[:] = new
 
 
-def optimise_standbys(problem: AssignmentProblem, cluster: Cluster, may_move: MayMoveStandby | None) -> None:
+def optimise_standbys(problem: AssignmentProblem, cluster: Cluster, tags: Sequence[Tags] | None) -> None:
     """KIP-925 on the standbys."""
     if problem.racks is None:
         return
@@ -140,7 +140,7 @@ def optimise_standbys(problem: AssignmentProblem, cluster: Cluster, may_move: Ma
         cluster.standby,
         traffic_cost=traffic,
         non_overlap_cost=non_overlap,
-        may_move=may_move,
+        tags=tags,
     )
     cluster.standby[:] = [set(hosts) for hosts in new]
 

@@ -120,7 +120,7 @@ class _LegacyRacks:
             [[self._rank[host] for host in placement.standby[task]] for task in ordered],
             traffic_cost=self._traffic,
             non_overlap_cost=self._non_overlap,
-            may_move=None,
+            tags=None,
         )
         for task, ranks in zip(ordered, new):
             placement.standby[task] = [self._order[rank] for rank in sorted(ranks)]

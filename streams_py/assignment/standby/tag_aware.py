@@ -36,7 +36,7 @@ class TagAwareStandbys:
         self._cluster = cluster
         self._tags = tags
         self._keys = tuple(keys)
-        self._pairs = [frozenset(own.items()) for own in tags]
+        self.pairs = [frozenset(own.items()) for own in tags]
         self._values = [[own.get(key) for key in self._keys] for own in tags]
         self._distinct = [len({v for v in column if v is not None}) for column in _columns(self._values, self._keys)]
         self._notes: list[Note] = []
@@ -96,16 +96,7 @@ class TagAwareStandbys:
 
     def may_move(self, src: int, dst: int) -> bool:
         """Whether any standby may go from src to dst: dst has every tag of src, configured or not."""
-        return self._pairs[src] <= self._pairs[dst]
-
-    def may_move_task(self, src: int, dst: int, task: int) -> bool:
-        """Whether the copies of a task would have at least as many distinct tags after a move from src to dst."""
-        cluster = self._cluster
-        others: set[tuple[str, str]] = set()
-        for host in (cluster.active[task], *cluster.standby[task]):
-            if host >= 0 and host not in (src, dst):
-                others |= self._pairs[host]
-        return len(others | self._pairs[dst]) >= len(others | self._pairs[src])
+        return self.pairs[src] <= self.pairs[dst]
 
     # -- notes -----------------------------------------------------------------------------------------------
 

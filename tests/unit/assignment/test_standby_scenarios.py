@@ -14,6 +14,8 @@ from streams_py.assignment.assignors.high_availability import HighAvailabilityAs
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.java_order import in_hash_order, task_hash
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, Note, NoteKind, Placement
+from streams_py.assignment.rack.copies import Copies
+from streams_py.assignment.rack.cost import Signatures
 from streams_py.assignment.standby.default import assign_default_standbys
 from streams_py.assignment.standby.tag_aware import TagAwareStandbys
 from streams_py.assignment.task_assignment_utils import default_standby_task_assignment
@@ -222,11 +224,10 @@ def test_balancing_moves_standbys_only_to_clients_with_all_tags_of_the_source(
     ],
 )
 def test_rack_swaps_may_not_make_the_copies_of_a_task_less_diverse(dst: dict[str, str], allowed: bool) -> None:
-    cluster = Cluster([process_id(n) for n in (1, 2, 3)], [1, 1, 1], [TaskId(0, 0)])
-    cluster.place_active(0, 0)
-    cluster.place_standby(0, 1)
-    rule = TagAwareStandbys(cluster, [zk(3, 2), zk(1, 1), dst], ["zone", "cluster"])
-    assert rule.may_move_task(1, 2, 0) is allowed
+    tags = [frozenset(own.items()) for own in (zk(3, 2), zk(1, 1), dst)]
+    task = TaskId(0, 0)
+    copies = Copies(Signatures([task], {task: []}, {}), [0], [[1]], [0, 0, 0], 1, tags)
+    assert copies.keeps_apart(0, copies.class_of[1], copies.class_of[2]) is allowed
 
 
 def test_racks_act_as_tag_when_a_strategy_is_set_and_no_tags_are() -> None:

@@ -1,0 +1,194 @@
+"""Minimum-cost flow in whole numbers: given supplies and arcs with capacities and costs, ship everything most cheaply.
+
+The method is primal-dual. Every node has a potential; an arc's *reduced* cost is its cost plus the difference of the
+potentials of its ends, and is never negative where capacity is left. One phase finds the distances from all nodes that
+still have something to ship up to the nearest node that still wants something (Dijkstra, stopped there), shifts the
+potentials so that these shortest paths have reduced cost zero, and then ships as much as possible along arcs of reduced
+cost zero (breadth-first levels, then depth-first paths: Dinic's maximum flow). What is shipped that way can never be
+improved, so the flow is optimal when nothing is left.
+
+The number of phases is bounded by the number of different path lengths. On the networks of rack-aware assignment those
+are few, which is why plain Python suffices. Kafka Streams' ``Graph`` cancels negative cycles instead, one Bellman-Ford
+for each, on a network of tasks times clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+__all__ = ["Arc", "flow_cost", "min_cost_flow"]
+
+
+class Arc(NamedTuple):
+    """From node to node at ``cost`` (at least 0) per unit, at most ``capacity`` units. Parallel arcs are fine."""
+
+    tail: int
+    head: int
+    cost: int
+    capacity: int
+
+
+def min_cost_flow(supply: Sequence[int], arcs: Sequence[Arc]) -> list[int]:
+    """Flow on each arc, cheapest in total, that ships every node's ``supply`` (negative: demand).
+
+    Nodes are 0 to ``len(supply) - 1``. Among equally cheap flows the choice does not depend on the order of ``arcs``.
+    ValueError for a negative cost or capacity, for supplies that do not add up to 0, or that cannot be shipped.
+    """
+    if sum(supply) != 0:
+        raise ValueError(f"supplies add up to {sum(supply)}, not to 0")
+    for arc in arcs:
+        if arc.capacity < 0 or arc.cost < 0:
+            raise ValueError(f"{arc} has a negative capacity or cost")
+    order = sorted(range(len(arcs)), key=arcs.__getitem__)
+    network = _Network(supply, [arcs[number] for number in order])
+    while network.find_nearest():
+        while network.set_levels():
+            network.push()
+    flow = [0] * len(arcs)
+    for position, number in enumerate(order):
+        flow[number] = network.room[2 * position + 1]
+    return flow
+
+
+def flow_cost(supply: Sequence[int], arcs: Sequence[Arc], flow: Sequence[int]) -> int:
+    """What a flow costs; ValueError when it is none: over capacity, or a node does not pass on what it gets."""
+    left = list(supply)
+    for arc, units in zip(arcs, flow, strict=True):
+        if not 0 <= units <= arc.capacity:
+            raise ValueError(f"{arc} cannot carry {units}")
+        left[arc.tail] -= units
+        left[arc.head] += units
+    if any(left):
+        raise ValueError(f"node {next(node for node, units in enumerate(left) if units)} is not balanced")
+    return sum(arc.cost * units for arc, units in zip(arcs, flow, strict=True))
+
+
+class _Network:
+    """Residual network: arc i became edge 2i, and edge 2i + 1 takes its flow back."""
+
+    __slots__ = ("active", "cost", "edges", "excess", "head", "level", "potential", "room")
+
+    def __init__(self, supply: Sequence[int], arcs: Sequence[Arc]) -> None:
+        self.excess = list(supply)
+        self.potential = [0] * len(supply)
+        self.edges: list[list[int]] = [[] for _ in supply]
+        self.head: list[int] = []
+        self.cost: list[int] = []
+        self.room: list[int] = []
+        self.level: dict[int, int] = {}
+        for edge, arc in enumerate(arcs):
+            self.edges[arc.tail].append(2 * edge)
+            self.edges[arc.head].append(2 * edge + 1)
+            self.head += (arc.head, arc.tail)
+            self.cost += (arc.cost, -arc.cost)
+            self.room += (arc.capacity, 0)
+        self.active = [node for node, units in enumerate(supply) if units > 0]
+
+    def find_nearest(self) -> bool:
+        """Make the paths to the nearest demands free, by reduced cost. False when everything is shipped."""
+        self.active = [node for node in self.active if self.excess[node] > 0]
+        if not self.active:
+            return False
+        distance, done, limit = self._distances()
+        if limit:
+            for node in done:
+                self.potential[node] += distance[node] - limit
+        return True
+
+    def _distances(self) -> tuple[dict[int, int], set[int], int]:
+        """Distances from the active nodes, the nodes they are final for, and the distance of the nearest demand."""
+        edges, head, cost, room = self.edges, self.head, self.cost, self.room
+        excess, potential = self.excess, self.potential
+        distance = dict.fromkeys(self.active, 0)
+        done: set[int] = set()
+        limit: int | None = None
+        heap = [(0, node) for node in self.active]
+        while heap:
+            reached, node = heappop(heap)
+            if limit is not None and reached > limit:
+                break
+            if node in done:
+                continue
+            done.add(node)
+            if limit is None and excess[node] < 0:
+                limit = reached
+            base = reached + potential[node]
+            for edge in edges[node]:
+                if room[edge]:
+                    other = head[edge]
+                    new = base + cost[edge] - potential[other]
+                    if (
+                        other not in done
+                        and (limit is None or new <= limit)
+                        and (other not in distance or new < distance[other])
+                    ):
+                        distance[other] = new
+                        heappush(heap, (new, other))
+        if limit is None:
+            raise ValueError("the supplies cannot be shipped")
+        return distance, done, limit
+
+    def set_levels(self) -> bool:
+        """Number of free edges from the nearest active node to each node; False when no demand can be reached."""
+        edges, head, cost, room, potential = self.edges, self.head, self.cost, self.room, self.potential
+        queue = [node for node in self.active if self.excess[node] > 0]
+        level = self.level = dict.fromkeys(queue, 0)
+        reached = False
+        for node in queue:  # which grows on the way
+            reached = reached or self.excess[node] < 0
+            following, own = level[node] + 1, potential[node]
+            for edge in edges[node]:
+                if room[edge]:
+                    other = head[edge]
+                    if other not in level and own + cost[edge] == potential[other]:
+                        level[other] = following
+                        queue.append(other)
+        return reached
+
+    def push(self) -> None:
+        """Ship along free edges from level to level until every such path is blocked."""
+        excess, room = self.excess, self.room
+        cursor: dict[int, int] = {}
+        for source in self.active:
+            while excess[source] > 0:
+                path = self._path(source, cursor)
+                if not path:
+                    break
+                sink = self.head[path[-1]]
+                units = min(excess[source], -excess[sink])
+                for edge in path:
+                    units = min(units, room[edge])
+                for edge in path:
+                    room[edge] -= units
+                    room[edge ^ 1] += units
+                excess[source] -= units
+                excess[sink] += units
+
+    def _path(self, source: int, cursor: dict[int, int]) -> list[int]:
+        """Edges from the source to a demand, or none. ``cursor``: how many edges of a node are known to be blocked."""
+        edges, head, cost, room = self.edges, self.head, self.cost, self.room
+        excess, potential, level = self.excess, self.potential, self.level
+        path: list[int] = []
+        node = source
+        while excess[node] >= 0:
+            own, following, base = edges[node], level[node] + 1, potential[node]
+            position, end = cursor.get(node, 0), len(own)
+            while position < end:
+                edge = own[position]
+                if room[edge]:
+                    other = head[edge]
+                    if level.get(other) == following and base + cost[edge] == potential[other]:
+                        break
+                position += 1
+            cursor[node] = position
+            if position < end:
+                path.append(edge)
+                node = other
+            elif path:
+                node = head[path.pop() ^ 1]
+                cursor[node] += 1
+            else:
+                break
+        return path

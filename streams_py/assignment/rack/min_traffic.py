@@ -1,0 +1,42 @@
+"""Strategy ``min_traffic``: the least traffic with every client keeping its number of tasks (KIP-925).
+
+Kinds are signatures and places are racks, so the network has a few nodes for any number of tasks and clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from streams_py.assignment.rack.cost import Costs, Signatures
+from streams_py.assignment.rack.transport import TaskKind, count_here, counts_after, moves_between
+
+__all__ = ["min_traffic_moves", "nothing_to_gain", "signature_kinds"]
+
+
+def min_traffic_moves(
+    signatures: Signatures, owners: Sequence[int], homes: Sequence[int], racks: int, costs: Costs
+) -> list[tuple[int, int]]:
+    """(task, new client) for tasks that move. ``homes``: rack number of each client, below ``racks``."""
+    places = [homes[owner] for owner in owners]
+    here = count_here(signatures.of, places)
+    if nothing_to_gain(signatures, here, costs):
+        return []
+    foreign_here = {(kind, rack): signatures.foreign(kind, rack) for kind, rack in here}
+    after = counts_after(signature_kinds(signatures, racks), here, foreign_here, racks, costs)
+    return moves_between(here, after, signatures.of, places, owners)
+
+
+def signature_kinds(signatures: Signatures, racks: int) -> list[TaskKind]:
+    """Signatures as kinds: worth moving to are the racks with a replica."""
+    return [
+        TaskKind({rack: total - count for rack, count in local.items()}, total if len(local) < racks else None)
+        for total, local in zip(signatures.partitions, signatures.local)
+    ]
+
+
+def nothing_to_gain(signatures: Signatures, here: dict[tuple[int, int], int], costs: Costs) -> bool:
+    """Whether no task could pay for its move even if all racks had room. Then nothing needs to be solved."""
+    best = [max(local.values(), default=0) for local in signatures.local]
+    return all(
+        costs.traffic * (best[kind] - signatures.local[kind].get(rack, 0)) <= costs.non_overlap for kind, rack in here
+    )

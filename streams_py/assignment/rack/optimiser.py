@@ -1,0 +1,168 @@
+"""KIP-925's optimiser as the built-in assignors and ``TaskAssignmentUtils`` call it.
+
+Actives are exchanged by one flow (:mod:`~streams_py.assignment.rack.min_traffic`,
+:mod:`~streams_py.assignment.rack.balance_subtopology`), and the result is the cheapest there is. Standbys are exchanged
+layer by layer and then in pairs, always for the least traffic, whatever the strategy; in small groups also in pairs
+alone, which is how Kafka Streams does it, and the better of the two is taken.
+
+Every client keeps its number of tasks, in each call. Nothing ever gets more expensive.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.configs import STRATEGY_BALANCE_SUBTOPOLOGY, STRATEGY_MIN_TRAFFIC
+from streams_py.assignment.problem import Tags
+from streams_py.assignment.rack.balance_subtopology import balance_subtopology_moves
+from streams_py.assignment.rack.copies import Copies
+from streams_py.assignment.rack.cost import Costs, Signatures
+from streams_py.assignment.rack.layers import exchange_layers
+from streams_py.assignment.rack.min_traffic import min_traffic_moves
+from streams_py.assignment.rack.swaps import swap_standbys
+from streams_py.assignment.rack.transport import NetworkTooLargeError
+from streams_py.errors import IllegalStateError
+
+__all__ = ["NetworkOptimiser", "optimiser_for"]
+
+_log = logging.getLogger("streams_py.assignment")
+
+_PAIRS_MAX: Final = 50_000
+_SMALL: Final = 200_000  # standbys times clients: up to here swapping pairs alone takes a fraction of a second
+
+
+def optimiser_for(
+    *,
+    active_racks: Mapping[TaskId, Sequence[frozenset[str]]],
+    standby_racks: Mapping[TaskId, Sequence[frozenset[str]]],
+    client_racks: Mapping[ProcessId, str],
+    strategy: str,
+) -> NetworkOptimiser:
+    """An optimiser for one rebalance.
+
+    Racks of each partition that a task is charged for as active, as standby; rack of each client. ValueError for a
+    strategy that does not optimise.
+    """
+    return NetworkOptimiser(active_racks, standby_racks, client_racks, strategy)
+
+
+class NetworkOptimiser:
+    """Implements :class:`~streams_py.assignment.problem.RackOptimiser`."""
+
+    def __init__(
+        self,
+        active_racks: Mapping[TaskId, Sequence[frozenset[str]]],
+        standby_racks: Mapping[TaskId, Sequence[frozenset[str]]],
+        client_racks: Mapping[ProcessId, str],
+        strategy: str,
+    ) -> None:
+        if strategy not in (STRATEGY_MIN_TRAFFIC, STRATEGY_BALANCE_SUBTOPOLOGY):
+            raise ValueError(f"rack-aware assignment is switched off by strategy {strategy!r}")
+        self._strategy = strategy
+        self._active_racks = active_racks
+        self._standby_racks = standby_racks
+        self._client_racks = client_racks
+        self._numbers = {rack: number for number, rack in enumerate(sorted(set(client_racks.values())))}
+
+    def optimise_active(
+        self,
+        tasks: Sequence[TaskId],
+        clients: Sequence[ProcessId],
+        owners: Sequence[int],
+        *,
+        traffic_cost: int,
+        non_overlap_cost: int,
+    ) -> Sequence[int]:
+        """New owner of each task: the cheapest placement, and of those one with the fewest moves."""
+        costs = Costs(traffic_cost, non_overlap_cost)
+        homes = self._homes(clients)
+        signatures = Signatures(tasks, self._active_racks, self._numbers)
+        new = list(owners)
+        try:
+            moves = self._active_moves(tasks, signatures, owners, homes, costs)
+        except NetworkTooLargeError:
+            _log.warning(
+                "no rack optimisation of actives: the %d tasks differ too much in their racks (%d signatures)",
+                len(tasks),
+                len(signatures.local),
+            )
+            return new
+        for task, client in moves:
+            new[task] = client
+        _log.info(
+            "rack optimisation of actives: tasks %d, signatures %d, racks %d, traffic_before %d, traffic_after %d, "
+            "moved %d",
+            len(tasks),
+            len(signatures.local),
+            len(self._numbers),
+            traffic_cost * signatures.foreign_total(homes[client] for client in owners),
+            traffic_cost * signatures.foreign_total(homes[client] for client in new),
+            len(moves),
+        )
+        return new
+
+    def _active_moves(
+        self, tasks: Sequence[TaskId], signatures: Signatures, owners: Sequence[int], homes: Sequence[int], costs: Costs
+    ) -> list[tuple[int, int]]:
+        if self._strategy == STRATEGY_MIN_TRAFFIC:
+            return min_traffic_moves(signatures, owners, homes, len(self._numbers), costs)
+        numbers: dict[tuple[str, int], int] = {}
+        groups = [numbers.setdefault((task.name, task.subtopology), len(numbers)) for task in tasks]
+        return balance_subtopology_moves(signatures, groups, owners, homes, len(self._numbers), costs)
+
+    def optimise_standby(
+        self,
+        tasks: Sequence[TaskId],
+        clients: Sequence[ProcessId],
+        actives: Sequence[int],
+        standbys: Sequence[Collection[int]],
+        *,
+        traffic_cost: int,
+        non_overlap_cost: int,
+        tags: Sequence[Tags] | None,
+    ) -> Sequence[Collection[int]]:
+        """New standby hosts of each task; ``standbys`` itself is left alone."""
+        costs = Costs(traffic_cost, non_overlap_cost)
+        homes = self._homes(clients)
+        signatures = Signatures(tasks, self._standby_racks, self._numbers)
+
+        def start() -> Copies:
+            return Copies(signatures, actives, standbys, homes, len(self._numbers), tags)
+
+        copies = start()
+        total, before = sum(map(len, standbys)), copies.foreign_total()
+        if traffic_cost == 0 or before == 0:  # nothing to save
+            return copies.hosts
+        exchange_layers(copies, costs)
+        done = swap_standbys(copies, costs, pairs_max=_PAIRS_MAX)
+        if total * len(clients) <= _SMALL:
+            other = start()
+            swap_standbys(other, costs, pairs_max=_PAIRS_MAX)
+            copies = min(copies, other, key=lambda found: (found.foreign_total(), _moved(standbys, found)))
+        elif not done:
+            _log.info("rack optimisation of standbys stopped after %d pairs of clients", _PAIRS_MAX)
+        _log.info(
+            "rack optimisation of standbys: copies %d of %d tasks, racks %d, traffic_before %d, traffic_after %d, "
+            "moved %d",
+            total,
+            len(tasks),
+            len(self._numbers),
+            traffic_cost * before,
+            traffic_cost * copies.foreign_total(),
+            _moved(standbys, copies),
+        )
+        return copies.hosts
+
+    def _homes(self, clients: Sequence[ProcessId]) -> list[int]:
+        """Rack number of each client."""
+        for client in clients:
+            if client not in self._client_racks:
+                raise IllegalStateError(f"client {client} has no rack; optimise only when every client has client.rack")
+        return [self._numbers[self._client_racks[client]] for client in clients]
+
+
+def _moved(before: Sequence[Collection[int]], after: Copies) -> int:
+    return sum(len(hosts.difference(old)) for old, hosts in zip(before, after.hosts))

@@ -43,7 +43,7 @@ _CLIENT_KEYS: Final = frozenset(
     sasl.kerberos.service.name sasl.kerberos.kinit.cmd sasl.kerberos.keytab sasl.kerberos.principal
     sasl.login.callback.handler.class sasl.oauthbearer.config sasl.oauthbearer.method sasl.oauthbearer.client.id
     sasl.oauthbearer.client.secret sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url
-    sasl.oauthbearer.extensions sasl.oauthbearer.jwks.endpoint.url
+    sasl.oauthbearer.token.source sasl.oauthbearer.extensions sasl.oauthbearer.jwks.endpoint.url
     ssl.ca.location ssl.certificate.location ssl.key.location ssl.key.password ssl.ca.pem ssl.certificate.pem
     ssl.key.pem ssl.cipher.suites ssl.enabled.protocols ssl.protocol ssl.endpoint.identification.algorithm
     ssl.crl.location ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.keystore.key

@@ -280,10 +280,13 @@ class TaskState:
             store.clear_cache()
 
     def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Newer last offsets of changelogs; those of other tasks are left out."""
+        """Newer last offsets of changelogs; those of other tasks are left out.
+
+        An older one is ignored: it is what this thread wrote before the task went away and came back.
+        """
         for changelog, offset in offsets.items():
             if changelog in self._store_by_changelog:
-                self._offsets[changelog] = offset
+                self._offsets[changelog] = max(offset, self._offsets.get(changelog, offset))
 
     def checkpoint(self, *, enforce: bool, without: Collection[TopicPartition] = ()) -> None:
         """Flush stores to disk and write the checkpoint file, if enforced or when positions moved far enough.

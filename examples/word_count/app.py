@@ -29,5 +29,4 @@ def word_count(lines: str = "text-lines", counts: str = "word-counts") -> Topolo
 
 if __name__ == "__main__":
     config = {"application.id": "word-count", "bootstrap.servers": os.environ.get("BOOTSTRAP", "embedded")}
-    with KafkaStreams(word_count(), config) as streams:
-        streams.wait()
+    KafkaStreams(word_count(), config).run()

@@ -8,9 +8,12 @@ Entering the context starts it, leaving closes it. Several instances with one ``
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from types import TracebackType
 from typing import Any, Self
@@ -33,6 +36,8 @@ from streams_py.topology.topology import Topology
 __all__ = ["KafkaStreams", "UncaughtAnswer"]
 
 _log = logging.getLogger("streams_py")
+
+_SIGNAL_CHECK_S = 0.5
 
 StateListener = Callable[[State, State], None]
 
@@ -80,12 +85,17 @@ class KafkaStreams:
         self._failed_threads = 0
         self._stopping_application = False
         self._paused = False
+        self._finishing = False
+        self._depth = 0
+        self._untold: deque[tuple[State, State]] = deque()
+        self._telling: int | None = None
         self._error: Exception | None = None
 
     # -- before start ----------------------------------------------------------------------------------------
 
     def set_state_listener(self, listener: StateListener) -> None:
-        """``listener(new, old)`` hears every change of state, on the thread that causes it. Only before start."""
+        """``listener(new, old)`` hears every change of state, in order, on a thread that causes one. Only before
+        start. It may call any method of this client; :meth:`close` does not wait there."""
         self._only_created("a state listener")
         self._state_listener = listener
 
@@ -118,14 +128,14 @@ class KafkaStreams:
         Raises LockError or StateError when the state directory is in use or cannot be written, IllegalStateError on a
         second start.
         """
-        with self._lock:
+        with self._changing():
             if self._state is not State.CREATED:
                 raise IllegalStateError(f"this client was started already (state {self._state.value}); make a new one")
             self._instance.open()
-            self._set_state(State.REBALANCING)
             threads = [self._new_thread(index) for index in range(1, self._config.num_stream_threads + 1)]
+            self._set_state(State.REBALANCING)
         for thread in threads:
-            thread.start()
+            thread.start()  # nothing happens when the state listener has closed this client already
 
     def close(self, timeout: float | None = None, *, leave_group: bool = False) -> bool:
         """Stop everything: commit, close tasks, free the state directory. True when that is done.
@@ -137,17 +147,19 @@ class KafkaStreams:
         """
         if timeout is not None and timeout < 0:
             raise ValueError(f"timeout must not be negative: {timeout}")
-        with self._lock:
-            if self._state is State.CREATED:
+        with self._changing():
+            if self._state is State.CREATED or self._state.is_running_or_rebalancing:
                 self._set_state(State.PENDING_SHUTDOWN)
-                self._set_state(State.NOT_RUNNING)
-                self._instance.close()
-            elif self._state.is_running_or_rebalancing:
-                self._set_state(State.PENDING_SHUTDOWN)
-                self._shut_down_threads(leave_group=leave_group, timeout=timeout)
-            if any(thread.is_current for thread in self._threads.values()):
+                # 0 means that nobody waits, not that nothing may be finished.
+                self._shut_down_threads(leave_group=leave_group, timeout=timeout or None)
+            if self._is_called_back():
                 timeout = 0
+        self._finish_if_ended()
         return self._await_end(timeout)
+
+    def _is_called_back(self) -> bool:
+        """True inside a callback of this client, where waiting for its end would never end."""
+        return self._telling == threading.get_ident() or any(thread.is_current for thread in self._threads.values())
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the client has ended (NOT_RUNNING or ERROR); False when ``timeout`` seconds are over first.
@@ -161,7 +173,26 @@ class KafkaStreams:
 
     def _await_end(self, timeout: float | None) -> bool:
         with self._changed:
-            return self._changed.wait_for(lambda: self._state.is_final, timeout)
+            return self._changed.wait_for(
+                lambda: self._state.is_final and not self._untold and self._telling is None, timeout
+            )
+
+    def run(self) -> None:
+        """Start, work until SIGINT (Ctrl-C) or SIGTERM, then close. For programs that do nothing else.
+
+        Call it on the main thread. Raises the error of a failed stream thread, as :meth:`wait` does.
+        """
+        stop = threading.Event()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        before = [signal.signal(number, lambda *_: stop.set()) for number in signals]
+        try:
+            with self:
+                while not stop.wait(_SIGNAL_CHECK_S) and not self._state.is_final:
+                    pass
+        finally:
+            for number, handler in zip(signals, before, strict=True):
+                signal.signal(number, handler)
+        self.wait()
 
     def __enter__(self) -> Self:
         self.start()
@@ -256,10 +287,13 @@ class KafkaStreams:
                 return None
             thread = alive[0]
             thread.shut_down(leave_group=True, timeout_ms=_millis(timeout))
-        if not thread.is_current and not thread.wait(timeout):
-            raise StreamsError(f"{thread.name} did not end within {timeout} s; its removal goes on")
+        if not thread.is_current:
+            if not thread.wait(timeout):
+                raise StreamsError(f"{thread.name} did not end within {timeout} s; its removal goes on")
+            self._instance.remove_static_member(thread.index)
         with self._lock:
             self._forget_dead()
+            self._share_cache()
         return thread.name
 
     def pause(self) -> None:
@@ -282,8 +316,11 @@ class KafkaStreams:
         )
         thread.pause(self._paused)
         self._threads[index] = thread
-        self._instance.share_cache(sum(t.state is not ThreadState.DEAD for t in self._threads.values()))
+        self._share_cache()
         return thread
+
+    def _share_cache(self) -> None:
+        self._instance.share_cache(sum(t.state is not ThreadState.DEAD for t in self._threads.values()))
 
     def _forget_dead(self) -> None:
         self._threads = {i: thread for i, thread in self._threads.items() if thread.state is not ThreadState.DEAD}
@@ -292,12 +329,11 @@ class KafkaStreams:
         """Ask all threads to end; the last one that does completes the shutdown."""
         for thread in self._threads.values():
             thread.shut_down(leave_group=leave_group, timeout_ms=_millis(timeout))
-        self._finish_if_ended()
 
     # -- called by stream threads ------------------------------------------------------------------------------
 
     def _thread_changed(self, thread: StreamThread, new: ThreadState) -> None:
-        with self._lock:
+        with self._changing():
             states = [t.state for t in self._threads.values()]
             if self._state is State.RUNNING and new in (
                 ThreadState.PARTITIONS_REVOKED,
@@ -308,16 +344,13 @@ class KafkaStreams:
                 self._set_state(State.RUNNING)
 
     def _thread_failed(self, thread: StreamThread, error: Exception) -> None:
-        answer = UncaughtAnswer.SHUTDOWN_CLIENT
-        if self._uncaught is not None:
-            try:
-                answer = self._uncaught(error)
-            except Exception:
-                _log.exception("the uncaught-exception handler failed; shutting down this client")
-        with self._lock:
+        answer = self._answer_to(error)
+        with self._changing():
             self._failed_threads += 1
             if not self._state.is_running_or_rebalancing:
                 return
+            if self._stopping_application:  # the thread that was to carry the news has failed, too
+                answer = UncaughtAnswer.SHUTDOWN_CLIENT
             match answer:
                 case UncaughtAnswer.SHUTDOWN_CLIENT:
                     self._shut_down_in_error(error)
@@ -332,6 +365,21 @@ class KafkaStreams:
                     for other in self._threads.values():
                         other.request_application_shutdown()
 
+    def _answer_to(self, error: Exception) -> UncaughtAnswer:
+        if self._uncaught is None:
+            return UncaughtAnswer.SHUTDOWN_CLIENT
+        try:
+            answer: object = self._uncaught(error)
+        except Exception:
+            _log.exception("the uncaught-exception handler failed; shutting down this client")
+            return UncaughtAnswer.SHUTDOWN_CLIENT
+        if not isinstance(answer, UncaughtAnswer):
+            _log.error(
+                "the uncaught-exception handler returned %r, no UncaughtAnswer; shutting down this client", answer
+            )
+            return UncaughtAnswer.SHUTDOWN_CLIENT
+        return answer
+
     def _application_stops(self) -> None:
         """The leader told everybody to shut down."""
         self._shut_down_in_error(
@@ -339,29 +387,41 @@ class KafkaStreams:
         )
 
     def _shut_down_in_error(self, error: Exception) -> None:
-        with self._lock:
+        with self._changing():
             if self._state.is_running_or_rebalancing:
                 self._error = error
                 self._set_state(State.PENDING_ERROR)
                 self._shut_down_threads()
+        self._finish_if_ended()
 
     def _thread_ended(self, thread: StreamThread) -> None:
         with self._lock:
+            replacement = None
             if thread.replace and self._state.is_running_or_rebalancing:
                 replacement = self._new_thread(thread.index)
                 if self._stopping_application:
                     replacement.request_application_shutdown()
-                replacement.start()
-            self._finish_if_ended()
+        if replacement is not None:
+            replacement.start()
+        self._finish_if_ended()
 
     def _finish_if_ended(self) -> None:
-        """When every thread is dead: free what the client holds and take the final state."""
-        if self._state not in (State.PENDING_SHUTDOWN, State.PENDING_ERROR):
-            return
-        if any(thread.state is not ThreadState.DEAD for thread in self._threads.values()):
-            return
-        self._instance.close()
-        self._set_state(State.NOT_RUNNING if self._state is State.PENDING_SHUTDOWN else State.ERROR)
+        """When every thread is dead: free what the client holds and take the final state.
+
+        Not under the lock: closing clients may take a while, and nobody who waits with a time-out must wait for that.
+        """
+        with self._lock:
+            if self._state not in (State.PENDING_SHUTDOWN, State.PENDING_ERROR) or self._finishing:
+                return
+            if any(thread.state is not ThreadState.DEAD for thread in self._threads.values()):
+                return
+            self._finishing = True
+        try:
+            self._instance.close()
+        except Exception:
+            _log.exception("closing the clients failed")
+        with self._changing():
+            self._set_state(State.NOT_RUNNING if self._state is State.PENDING_SHUTDOWN else State.ERROR)
 
     # -- state -----------------------------------------------------------------------------------------------
 
@@ -375,10 +435,38 @@ class KafkaStreams:
         _log.info("%s: %s -> %s", self._instance.client_id, old.value, new.value)
         self._changed.notify_all()
         if self._state_listener is not None:
+            self._untold.append((new, old))
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """The lock, for whatever may change the state; the listener hears of it when the lock is free again."""
+        with self._lock:
+            self._depth += 1
             try:
-                self._state_listener(new, old)
+                yield
+            finally:
+                self._depth -= 1
+                is_outermost = self._depth == 0
+        if is_outermost:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Call the state listener for every change it has not heard of: in order, and one at a time. A change made
+        meanwhile, by the listener itself or by another thread, is told by the thread that is telling already."""
+        while True:
+            with self._lock:
+                if self._state_listener is None or self._telling is not None or not self._untold:
+                    return
+                change = self._untold.popleft()
+                self._telling = threading.get_ident()
+            try:
+                self._state_listener(*change)
             except Exception:
                 _log.exception("the state listener failed")
+            finally:
+                with self._lock:
+                    self._telling = None
+                    self._changed.notify_all()
 
     def _only_created(self, what: str) -> None:
         if self._state is not State.CREATED:

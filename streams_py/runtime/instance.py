@@ -6,6 +6,7 @@ directory, admin client, settings, and the parts of each new thread.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import uuid
@@ -20,7 +21,7 @@ from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
-from streams_py.ports import Admin, AdminError, Clients, Clock, Membership
+from streams_py.ports import Admin, AdminError, Clients, Clock, Membership, TopicSpec
 from streams_py.runtime.leading import Leading
 from streams_py.runtime.rebalance import Rebalance
 from streams_py.runtime.restore import RestoreListener, StateUpdater
@@ -43,6 +44,8 @@ _log = logging.getLogger("streams_py")
 _CONSUMER = ("consumer.", "main.consumer.")
 _MAX_POLL_INTERVAL_MS = 300_000
 _MAX_POLL_RECORDS = 1_000
+_EMBEDDED_PARTITIONS = 4
+"""What a broker with Kafka's usual development settings gives a topic."""
 
 
 class Instance:
@@ -90,17 +93,39 @@ class Instance:
     def open(self) -> None:
         """Take the state directory and the process id; LockError or StateError when that is not possible."""
         self._process_id = self.directory.open()
-        self._admin = self._clients.admin()
+        try:
+            self._admin = self._clients.admin()
+        except BaseException:
+            self.directory.close()
+            raise
+        if self.config.embedded:
+            self._create_missing_topics(self._admin)
         self._cleaner = _Cleaner(self.directory, self._clock, self.config.state_cleanup_delay_ms)
+
+    def _create_missing_topics(self, admin: Admin) -> None:
+        """The embedded cluster lives as long as its users: nobody could have created the application's topics before.
+
+        On a broker a missing topic is an error instead: it may be a slip in a name.
+        """
+        subtopologies = self._metadata.subtopologies.values()
+        internal = {topic for sub in subtopologies for topic in sub.repartition_sources}
+        wanted = {topic for sub in subtopologies for topic in sub.source_topics | sub.sink_topics} - internal
+        existing = admin.describe_topics(None)
+        missing = [TopicSpec(topic, _EMBEDDED_PARTITIONS) for topic in sorted(wanted - existing.keys())]
+        if missing:
+            names = ", ".join(spec.name for spec in missing)
+            _log.info("creating %s with %d partitions each on the embedded cluster", names, _EMBEDDED_PARTITIONS)
+            admin.create_topics(missing)
 
     def close(self) -> None:
         """Free everything that is shared. Threads must have ended."""
-        if self._cleaner is not None:
-            self._cleaner.stop()
-        if self._admin is not None:
-            self._admin.close()
-        self._clients.close()
-        self.directory.close()
+        with contextlib.ExitStack() as closing:  # each of them, whatever becomes of the others
+            closing.callback(self.directory.close)
+            closing.callback(self._clients.close)
+            if self._admin is not None:
+                closing.callback(self._admin.close)
+            if self._cleaner is not None:
+                closing.callback(self._cleaner.stop)
 
     def clean_up(self) -> None:
         """Delete the application's local state."""
@@ -128,6 +153,13 @@ class Instance:
             on_end=on_end,
         )
 
+    def remove_static_member(self, index: int) -> None:
+        """Make the group forget the member of a thread that has ended. Only a static one needs that (KIP-345): it does
+        not leave by itself, and the group would keep its tasks for it until the session is over."""
+        instance_id = self.config.client_setting("group.instance.id", *_CONSUMER)
+        if instance_id and self._admin is not None:
+            self._admin.remove_member(self.config.application_id, f"{instance_id}-{index}")
+
     def share_cache(self, threads: int) -> None:
         """Split ``statestore.cache.max.bytes`` over this many threads."""
         self._cache_bytes = self.config.statestore_cache_max_bytes // max(1, threads)
@@ -139,6 +171,12 @@ class Instance:
 
     def _open_parts(self, thread: StreamThread) -> ThreadParts:
         """Make what a thread works with; runs on that thread."""
+        with contextlib.ExitStack() as opened:
+            parts = self._make_parts(thread, opened)
+            opened.pop_all()  # from here on the thread closes them
+        return parts
+
+    def _make_parts(self, thread: StreamThread, opened: contextlib.ExitStack) -> ThreadParts:
         admin = self._admin
         if admin is None or self._process_id is None:
             raise IllegalStateError("the client is not open")
@@ -155,7 +193,9 @@ class Instance:
             listener=self.restore_listener,
         )
         consumer = self._clients.main_consumer(thread.name)
+        opened.callback(consumer.close)
         producer = self._clients.producer(thread.name)
+        opened.callback(producer.close)
         cache = self._caches[thread] = RecordCache(self._cache_bytes)
         factory = ThreadTasks(
             subtopologies=self._subtopologies,

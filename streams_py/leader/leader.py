@@ -298,7 +298,7 @@ class GroupLeader:
                 if not isinstance(event, TopicsDescribed):
                     raise _unexpected(event, TopicsDescribed)
                 described = event.topics
-            optimiser, obstacle = question.answer(described)
+            optimiser, obstacle = question.answer(described, self._settings.rack_optimiser)
         if obstacle:
             self._say(_WARNING, f"racks are not taken into account: {obstacle}")
         return optimiser

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.assignment.configs import STRATEGY_NONE, AssignmentConfigs
-from streams_py.assignment.problem import RackOptimiser
+from streams_py.assignment.problem import RackOptimiser, RackOptimiserFactory
 from streams_py.assignment.rack_optimisation import load_rack_optimiser_factory
 from streams_py.leader.decode import Group
 from streams_py.leader.tasks import TaskTable
@@ -35,9 +35,11 @@ class RackQuestion:
     configs: AssignmentConfigs
 
     def answer(
-        self, described: Mapping[str, tuple[PartitionInfo, ...] | AdminError]
+        self,
+        described: Mapping[str, tuple[PartitionInfo, ...] | AdminError],
+        factory: RackOptimiserFactory | None = None,
     ) -> tuple[RackOptimiser | None, str]:
-        """(optimiser, ""), or (None, why racks cannot be used)."""
+        """(optimiser, ""), or (None, why racks cannot be used). ``factory`` makes the optimiser; None for ours."""
         known: dict[TopicPartition, frozenset[str]] = {}
         for name, infos in self.metadata.items():
             known |= {TopicPartition(name, info.partition): info.racks for info in infos}
@@ -54,7 +56,7 @@ class RackQuestion:
         charged = [*active.values(), *(standby.values() if self.configs.num_standby_replicas else ())]
         if not all(racks for of_task in charged for racks in of_task):
             return None, "the racks of some partitions are not known; set broker.rack on every broker"
-        factory = load_rack_optimiser_factory()
+        factory = factory or load_rack_optimiser_factory()
         if factory is None:
             return None, "this version comes without rack-aware assignment strategies"
         optimiser = factory(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from streams_protocol.types import ProcessId
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.java_order import HashSizing
+from streams_py.assignment.problem import RackOptimiserFactory
 
 if TYPE_CHECKING:
     from streams_py.config import StreamsConfig
@@ -46,6 +47,8 @@ class LeaderSettings:
     topic_setup_timeout_ms: int = _MAX_POLL_INTERVAL_MS // 2
     assignor_retry_ms: int = ASSIGNOR_RETRY_MS
     hash_sizing: HashSizing = HashSizing.JDK_19_AND_NEWER
+    rack_optimiser: RackOptimiserFactory | None = None
+    """Another one than ours, to repeat recorded decisions."""
     reference_behaviour: bool = False
 
     @classmethod

@@ -13,7 +13,6 @@ from streams_protocol import ProcessId, TopicPartition
 from streams_py.assignment.assignors.sticky import StickyTaskAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.java_order import HashSizing
-from streams_py.assignment.rack_optimisation import load_rack_optimiser_factory
 from streams_py.errors import StreamsError
 from streams_py.leader.effects import (
     CreateTopics,
@@ -43,6 +42,7 @@ from streams_py.leader.events import (
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
 from streams_py.testing.conformance_case import NotSupportedCase
+from streams_py.testing.kafka_racks import kafka_optimiser_for
 from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
 __all__ = ["Case", "RecordedCluster", "case_request", "case_settings"]
@@ -61,10 +61,8 @@ _CREATE_TIME: Final = {"message.timestamp.type": "CreateTime"}
 
 
 def case_settings(case: Case) -> LeaderSettings:
-    """The leader's settings. NotSupportedCase for an assignor or a strategy that does not exist here."""
+    """The leader's settings. NotSupportedCase for an assignor that does not exist here."""
     config = dict(case["config"])
-    if config.get("rack.aware.assignment.strategy", "none") != "none" and load_rack_optimiser_factory() is None:
-        raise NotSupportedCase("rack-aware assignment strategies")
     custom = config.get("task.assignor.class")
     if custom is not None and not custom.endswith(".StickyTaskAssignor"):
         raise NotSupportedCase(f"task assignor {custom}")
@@ -75,6 +73,7 @@ def case_settings(case: Case) -> LeaderSettings:
         internal_assignor=config.get("internal.task.assignor.class"),
         task_assignor=custom,
         hash_sizing=_SIZING,
+        rack_optimiser=kafka_optimiser_for,
         reference_behaviour=True,
     )
 

@@ -1,17 +1,18 @@
 """Standbys, second way: one copy of every task at a time, all of them at once.
 
 The first standby of every task is exchanged as actives are, then the second, and so on. A *kind* is here a signature,
-the classes that hold the other copies, and how far apart the copies are; a *place* is a class of clients. A task may
-only move into classes without another copy of it, where the rule about copies allows it: then no client can get a task
-twice, and any vacancy of the class will do. There is no hub, as it would lead around that.
+the places that hold the other copies, and how far apart the copies are; a *place* is a class of clients. A task may
+only move into places without another copy of it, where the rule about copies allows it: then no client can get a task
+twice, and any vacancy of the place will do. There is no hub, as it would lead around that.
 
 This is faster than swapping pairs and moves fewer tasks, but never moves anything into a class that holds a copy. So
-pairs are swapped afterwards.
+pairs are swapped afterwards. In small groups every client can be a place of its own, and then an exchange finds
+whatever can be gained without touching the other copies, along chains of any number of clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from streams_py.assignment.rack.copies import Copies
@@ -20,45 +21,53 @@ from streams_py.assignment.rack.transport import TaskKind, count_here, counts_af
 
 __all__ = ["exchange_layers"]
 
-_ARCS_MAX: Final = 300_000  # pairs of clients do the work alone where tasks have that many different situations
+_ARCS_MAX: Final = 300_000  # where tasks have that many different situations, pairs of clients do the work alone
 
 
-def exchange_layers(copies: Copies, costs: Costs) -> None:
-    """Move standbys to where they cost less, layer by layer."""
+def exchange_layers(copies: Copies, costs: Costs, *, by_client: bool = False) -> bool:
+    """Move standbys to where they cost less, layer by layer. Whether anything moved."""
     ordered = [sorted(hosts) for hosts in copies.hosts]
+    moved = False
     for number in range(max(map(len, ordered), default=0)):
         tasks = [task for task, hosts in enumerate(ordered) if len(hosts) > number]
-        _Layer(copies, tasks, [ordered[task][number] for task in tasks]).exchange(costs)
+        layer = _Layer(copies, tasks, [ordered[task][number] for task in tasks], by_client=by_client)
+        moved |= layer.exchange(costs)
+    return moved
 
 
 class _Layer:
     """One standby of each of the ``tasks``."""
 
-    def __init__(self, copies: Copies, tasks: Sequence[int], clients: Sequence[int]) -> None:
+    def __init__(self, copies: Copies, tasks: Sequence[int], clients: Sequence[int], *, by_client: bool) -> None:
         self._copies = copies
         self._tasks = tasks
         self._clients = clients
-        self._places = [copies.class_of[client] for client in clients]
+        self._place_of: Sequence[int] = range(len(copies.home)) if by_client else copies.class_of
+        self._racks = copies.home if by_client else copies.class_racks
+        self._tags = [copies.class_tags[number] for number in copies.class_of] if by_client else copies.class_tags
+        self._places = [self._place_of[client] for client in clients]
 
-    def exchange(self, costs: Costs) -> None:
-        """Solve the layer's network and carry out its moves."""
+    def exchange(self, costs: Costs) -> bool:
+        """Solve the layer's network and carry out its moves, if there are any."""
         copies = self._copies
         kinds, of = self._kinds()
         if sum(len(kind.foreign) for kind in kinds) > _ARCS_MAX:
-            return
+            return False
         here = count_here(of, self._places)
         foreign_here = {
-            (kind, place): copies.signatures.foreign(copies.signatures.of[task], copies.class_racks[place])
+            (kind, place): copies.signatures.foreign(copies.signatures.of[task], self._racks[place])
             for kind, place, task in zip(of, self._places, self._tasks)
         }
         if all(
             costs.traffic * (foreign - min(kinds[kind].foreign.values(), default=foreign)) <= costs.non_overlap
             for (kind, _), foreign in foreign_here.items()
         ):
-            return
-        after = counts_after(kinds, here, foreign_here, len(copies.class_racks), costs)
-        for position, target in moves_between(here, after, of, self._places, self._clients):
+            return False
+        after = counts_after(kinds, here, foreign_here, len(self._racks), costs)
+        moves = moves_between(here, after, of, self._places, self._clients)
+        for position, target in moves:
             copies.move(self._tasks[position], self._clients[position], target)
+        return bool(moves)
 
     def _kinds(self) -> tuple[list[TaskKind], list[int]]:
         """All kinds, and the kind of each task."""
@@ -67,8 +76,8 @@ class _Layer:
         kinds: list[TaskKind] = []
         of: list[int] = []
         for task, client, place in zip(self._tasks, self._clients, self._places):
-            others = frozenset(copies.class_of[host] for host in copies.all_hosts(task) if host != client)
-            key = (copies.signatures.of[task], others, len(self._tags([*others, place])))
+            others = frozenset(self._place_of[host] for host in copies.all_hosts(task) if host != client)
+            key = (copies.signatures.of[task], others, len(self._tags_of([*others, place])))
             number = numbers.setdefault(key, len(kinds))
             if number == len(kinds):
                 kinds.append(self._kind(*key))
@@ -76,13 +85,12 @@ class _Layer:
         return kinds, of
 
     def _kind(self, signature: int, others: frozenset[int], apart: int) -> TaskKind:
-        copies = self._copies
-        held = self._tags(others)
+        held = self._tags_of(others)
         foreign = {}
-        for place, (rack, tags) in enumerate(zip(copies.class_racks, copies.class_tags)):
+        for place, (rack, tags) in enumerate(zip(self._racks, self._tags)):
             if place not in others and len(held.union(tags)) >= apart:
-                foreign[place] = copies.signatures.foreign(signature, rack)
+                foreign[place] = self._copies.signatures.foreign(signature, rack)
         return TaskKind(foreign, None)
 
-    def _tags(self, classes: Sequence[int] | frozenset[int]) -> set[int]:
-        return {tag for number in classes for tag in self._copies.class_tags[number]}
+    def _tags_of(self, places: Collection[int]) -> set[int]:
+        return {tag for place in places for tag in self._tags[place]}

@@ -3,7 +3,7 @@
 Actives are exchanged by one flow (:mod:`~streams_py.assignment.rack.min_traffic`,
 :mod:`~streams_py.assignment.rack.balance_subtopology`), and the result is the cheapest there is. Standbys are exchanged
 layer by layer and then in pairs, always for the least traffic, whatever the strategy; in small groups also in pairs
-alone, which is how Kafka Streams does it, and the better of the two is taken.
+alone, which is how Kafka Streams does it, and the better of the two is taken, after a search for longer chains.
 
 Every client keeps its number of tasks, in each call. Nothing ever gets more expensive.
 """
@@ -32,6 +32,7 @@ _log = logging.getLogger("streams_py.assignment")
 
 _PAIRS_MAX: Final = 50_000
 _SMALL: Final = 200_000  # standbys times clients: up to here swapping pairs alone takes a fraction of a second
+_VERY_SMALL: Final = 2_000  # tasks times clients: up to here clients need not be merged into classes
 
 
 def optimiser_for(
@@ -137,13 +138,15 @@ class NetworkOptimiser:
         if traffic_cost == 0 or before == 0:  # nothing to save
             return copies.hosts
         exchange_layers(copies, costs)
-        done = swap_standbys(copies, costs, pairs_max=_PAIRS_MAX)
+        if not swap_standbys(copies, costs, pairs_max=_PAIRS_MAX):
+            _log.info("rack optimisation of standbys: stopped after %d pairs of clients", _PAIRS_MAX)
         if total * len(clients) <= _SMALL:
-            other = start()
-            swap_standbys(other, costs, pairs_max=_PAIRS_MAX)
-            copies = min(copies, other, key=lambda found: (found.foreign_total(), _moved(standbys, found)))
-        elif not done:
-            _log.info("rack optimisation of standbys stopped after %d pairs of clients", _PAIRS_MAX)
+            others = [copies, start()]
+            swap_standbys(others[1], costs, pairs_max=_PAIRS_MAX)
+            if len(tasks) * len(clients) <= _VERY_SMALL:
+                for found in others:
+                    _exchange_by_client(found, costs)
+            copies = min(others, key=lambda found: (found.foreign_total(), _moved(standbys, found)))
         _log.info(
             "rack optimisation of standbys: copies %d of %d tasks, racks %d, traffic_before %d, traffic_after %d, "
             "moved %d",
@@ -162,6 +165,12 @@ class NetworkOptimiser:
             if client not in self._client_racks:
                 raise IllegalStateError(f"client {client} has no rack; optimise only when every client has client.rack")
         return [self._numbers[self._client_racks[client]] for client in clients]
+
+
+def _exchange_by_client(copies: Copies, costs: Costs) -> None:
+    """Every exchange saves traffic, so this ends."""
+    while exchange_layers(copies, costs, by_client=True):
+        pass
 
 
 def _moved(before: Sequence[Collection[int]], after: Copies) -> int:

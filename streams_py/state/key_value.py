@@ -306,9 +306,27 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
         except Exception as error:
             self.key_bytes(key)  # raises when it is the key that does not fit
             raise self.codec.value_error(error, value) from error
+        self.write_stamped(key_bytes, data, timestamp_ms)
+
+    def write_stamped(self, key: bytes, data: bytes, timestamp_ms: int) -> None:
+        """Write and log bytes whose timestamp is known: :meth:`write_data` for the path of every record."""
         try:
-            self._write(key_bytes, data)
+            self._write(key, data)
         except Exception as error:
             raise self._state_error(error) from error
         if self._log is not None:
-            self._log(key_bytes, data[TIMESTAMP_BYTES:], timestamp_ms)
+            self._log(key, data[TIMESTAMP_BYTES:], timestamp_ms)
+
+    def decode_parts(self, data: bytes) -> tuple[V, int]:
+        """The value and the timestamp that bytes stand for."""
+        try:
+            return self._decode_parts(data)
+        except Exception as error:
+            raise self.codec.stored_error(error, data, is_key=False) from error
+
+    def encode_parts(self, value: V, timestamp_ms: int) -> bytes:
+        """The bytes that stand for a value with its timestamp."""
+        try:
+            return self._encode_parts(value, timestamp_ms)
+        except Exception as error:
+            raise self.codec.value_error(error, value) from error

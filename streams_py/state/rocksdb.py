@@ -27,6 +27,10 @@ __all__ = ["RocksBytes", "RocksMemory", "TaskDatabase", "shared_rocks_memory"]
 _BATCH_ENTRIES = 1000
 _DATABASE_DIRECTORY = "rocksdb"
 
+_WRITE_BUFFER_BYTES = 8 << 20
+"""Per store. Half of Kafka's: a counter that is overwritten leaves a version per write in the buffer, and reading and
+writing get slower as it outgrows the processor's cache (10,000 counters: 2.9 us per get and put, 3.8 with 16 MB)."""
+
 
 class RocksMemory:
     """What the databases of this process may hold in memory together, in bytes."""
@@ -239,7 +243,7 @@ def _options(memory: RocksMemory) -> Any:
     options.set_block_based_table_factory(table)
     options.set_compression_type(rocksdict.DBCompressionType.lz4())
     options.set_write_buffer_manager(memory.write_buffers)
-    options.set_write_buffer_size(16 << 20)
+    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
     options.set_arena_block_size(64 << 10)
     options.set_max_open_files(256)
     options.set_keep_log_file_num(1)

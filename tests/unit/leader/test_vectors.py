@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from streams_py.assignment.rack_optimisation import load_rack_optimiser_factory
 from streams_py.testing.conformance_leader import run_leader_case, run_threads_case
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "leader"
@@ -21,20 +20,13 @@ def cases(name: str) -> list[dict[str, Any]]:
 
 
 LEADER = {case["id"]: case for case in cases("leader.jsonl.gz")}
-HAS_RACKS = load_rack_optimiser_factory() is not None
-SUPPORTED = [
-    name
-    for name, case in LEADER.items()
-    if HAS_RACKS or case["config"].get("rack.aware.assignment.strategy", "none") == "none"
-]
 
 
-def test_supported_cases_are_all_but_those_with_rack_strategies() -> None:
+def test_all_recorded_cases_are_there() -> None:
     assert len(LEADER) == 193
-    assert len(SUPPORTED) >= 170
 
 
-@pytest.mark.parametrize("name", SUPPORTED)
+@pytest.mark.parametrize("name", LEADER)
 def test_assign_step_is_equal_when_recorded_by_kafka(name: str) -> None:
     assert run_leader_case(LEADER[name]) is None
 
@@ -66,7 +58,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path]
 
 
-@pytest.mark.parametrize("name", ["l1-0", "l1-9", "l1-69", "l1-119", "l1-128"])
+@pytest.mark.parametrize("name", ["l1-0", "l1-9", "l1-30", "l1-69", "l1-119", "l1-128"])
 def test_leader_case_is_different_when_any_leaf_of_its_result_is_changed(name: str) -> None:
     assert run_leader_case(LEADER[name]) is None
     paths = leaves(LEADER[name]["result"], ("result",))

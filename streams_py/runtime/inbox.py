@@ -24,15 +24,22 @@ class InboxClosed(IllegalStateError):
 
 
 class _Request(Generic[T]):
-    __slots__ = ("action", "done", "error", "result")
+    __slots__ = ("_taken", "action", "done", "error", "result")
 
     def __init__(self, action: Callable[[], T]) -> None:
         self.action = action
         self.done = threading.Event()
         self.result: T | None = None
         self.error: BaseException | None = None
+        self._taken = threading.Lock()
+
+    def take(self) -> bool:
+        """True for the first who asks: the owner, to carry it out, or the caller, to withdraw it."""
+        return self._taken.acquire(blocking=False)
 
     def carry_out(self) -> None:
+        if not self.take():
+            return
         try:
             self.result = self.action()
         except BaseException as error:  # handed to the caller, whoever that is
@@ -51,14 +58,15 @@ class Inbox:
     def call(self, action: Callable[[], T], *, timeout_ms: int) -> T:
         """Have the owner carry ``action`` out; its result, or its error raised here.
 
-        Raises InboxClosed when the owner has ended, TimeoutExceeded when it did not get to it in time.
+        Raises InboxClosed when the owner has ended, TimeoutExceeded when it did not get to it in time; what it had not
+        begun by then is withdrawn, so that it cannot happen later, when nobody expects it.
         """
         request = _Request(action)
         with self._lock:
             if self._closed:
                 raise InboxClosed("the stream thread has ended")
             self._requests.put(request)
-        if not request.done.wait(timeout_ms / 1000):
+        if not request.done.wait(timeout_ms / 1000) and (request.take() or not request.done.is_set()):
             raise TimeoutExceeded(f"the stream thread did not answer within {timeout_ms} ms; is user code blocking it?")
         if request.error is not None:
             raise request.error

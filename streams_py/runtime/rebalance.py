@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import StreamsError
+from streams_py.errors import StreamsError, TaskMigrated, TimeoutExceeded
 from streams_py.member.assignment import HostView, Tasks
 from streams_py.member.effects import (
     ApplyTasks,
@@ -158,18 +158,21 @@ class Rebalance:
         """The end of a rebalance: carry the assignment out."""
         failure: StreamsError | None = self._failure
         complete = False
+        stop = False
         for effect in self._handle(PartitionsAssigned(added)):
             match effect:
                 case FailThread(error):
                     failure = failure or error
                 case StopApplication():
-                    self._on_stop_application()
+                    stop = True
                 case CompleteRebalance():
                     complete = True
         tasks, self._to_apply, self._failure = self._to_apply, None, None
         problem = None if failure is None else self._explain(failure)
         self._ask(lambda: self._tasks.complete_rebalance(tasks, problem), None)
         self._in_progress = not complete
+        if stop:  # on the stream thread, like everything that may call the application's listeners
+            self._ask(self._on_stop_application, None)
 
     # -- inside ----------------------------------------------------------------------------------------------
 
@@ -182,10 +185,15 @@ class Rebalance:
         return effects
 
     def _ask(self, action: Callable[[], T], otherwise: T) -> T:
-        """Have the stream thread do something; ``otherwise`` when it is ending and will not."""
+        """Have the stream thread do something; ``otherwise`` when it is ending and will not.
+
+        One that is busy for longer than ``max.poll.interval.ms`` gives its tasks up, as with any consumer.
+        """
         if self._closed:
             return otherwise
         try:
             return self._inbox.call(action, timeout_ms=self._wait_ms)
         except InboxClosed:
             return otherwise
+        except TimeoutExceeded as error:
+            raise TaskMigrated(f"{error} (max.poll.interval.ms)") from error

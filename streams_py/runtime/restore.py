@@ -219,6 +219,11 @@ class StateUpdater:
         if self._thread is not None:
             self._thread.join()
 
+    @property
+    def is_current(self) -> bool:
+        """True when the caller runs on the updater's thread (in a restore listener, say)."""
+        return threading.current_thread() is self._thread
+
     def _start_thread(self) -> None:
         """Only once there is work: a client without state needs no restore consumer."""
         if self._thread is None:

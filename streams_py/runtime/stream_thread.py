@@ -39,6 +39,18 @@ _BUSY_POLL_MS = 10
 _REBALANCE_GRACE_MS = 10_000
 """How long a shutdown waits for a rebalance to end: offsets cannot be committed meanwhile."""
 _FETCH_TIMEOUT_MS = 10_000
+_COMMIT_BACKOFF_MS = 100
+"""Pause after a commit that was not taken: each try flushes the caches and the producer."""
+
+
+@dataclass(slots=True)
+class _Revocation:
+    """What happens between the two halves of a revocation."""
+
+    revoked: Sequence[ActiveTask] = ()
+    others: Sequence[ActiveTask] = ()
+    failed: bool = False
+    """They could not be flushed: nothing of them counts as committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +112,7 @@ class StreamThread:
         self._open_parts = open_parts
         self._on_state, self._on_error, self._on_end = on_state, on_error, on_end
         self._state = ThreadState.CREATED
+        self._state_lock = threading.Lock()
         self._parts: ThreadParts
         self._committer: Committer
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -110,10 +123,11 @@ class StreamThread:
         self._paused = False
         self._stop_application = False
         self._last_commit_ms = 0
+        self._next_commit_try_ms = 0
         self._last_purge_ms = 0
         self._deferred: list[Exception] = []
         self._starting_since_ms: dict[TaskId, int] = {}
-        self._revoking: tuple[list[ActiveTask], list[ActiveTask]] = ([], [])
+        self._revoking = _Revocation()
         self.last_error: Exception | None = None
         """The last error that stopped nothing, such as a failing task assignor."""
         self.processed_records = 0
@@ -138,8 +152,9 @@ class StreamThread:
         return getattr(self, "_parts", None)
 
     def start(self) -> None:
-        """Start the loop."""
-        self._thread.start()
+        """Start the loop; does nothing when it was shut down before."""
+        if self._go(ThreadState.STARTING) is ThreadState.CREATED:
+            self._thread.start()
 
     def shut_down(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
         """Ask it to end; returns at once. ``timeout_ms`` bounds how long it may wait for the broker."""
@@ -147,11 +162,8 @@ class StreamThread:
             self._shutdown_deadline_ms = self._clock.monotonic_ms() + timeout_ms
         self._leave_group = self._leave_group or leave_group
         self._shutdown.set()
-        if self._state is ThreadState.CREATED:
-            self._go(ThreadState.PENDING_SHUTDOWN)
-            self._go(ThreadState.DEAD)
-        else:
-            self._go(ThreadState.PENDING_SHUTDOWN)
+        if self._go(ThreadState.PENDING_SHUTDOWN) is ThreadState.CREATED:
+            self._go(ThreadState.DEAD)  # it never ran, and never will
 
     def wait(self, timeout_s: float | None) -> bool:
         """Until it has ended; False when ``timeout_s`` is over first."""
@@ -161,8 +173,11 @@ class StreamThread:
 
     @property
     def is_current(self) -> bool:
-        """True when the caller runs on this thread."""
-        return threading.current_thread() is self._thread
+        """True when the caller runs on this thread, or on the state updater's that works for it: waiting for this
+        thread's end there would never end."""
+        if threading.current_thread() is self._thread:
+            return True
+        return hasattr(self, "_parts") and self._parts.updater.is_current
 
     def request_application_shutdown(self) -> None:
         """Carry "shut down the application" to the leader with the next subscription."""
@@ -185,21 +200,8 @@ class StreamThread:
     def _run(self) -> None:
         clean = False
         try:
-            self._parts = self._open_parts(self)
-            self._committer = Committer(
-                self._parts.producer,
-                self._parts.membership,
-                self._clock,
-                task_timeout_ms=self._settings.task_timeout_ms,
-                gives_up=self._out_of_time,
-                check_sends=self._check_sends,
-            )
-            self._parts.updater.pause(self._paused)
-            if self._stop_application:
-                self._parts.rebalance.request_application_shutdown()
-            self._last_commit_ms = self._last_purge_ms = self._clock.monotonic_ms()
-            self._go(ThreadState.STARTING)
-            self._parts.membership.start()
+            if not self._shutdown.is_set():
+                self._open()
             while not self._shutdown.is_set():
                 self._iterate()
             clean = self._await_rebalance()
@@ -207,12 +209,29 @@ class StreamThread:
             self._fail(error)
         self._close(clean=clean)
 
+    def _open(self) -> None:
+        self._parts = self._open_parts(self)
+        self._committer = Committer(
+            self._parts.producer,
+            self._parts.membership,
+            self._clock,
+            task_timeout_ms=self._settings.task_timeout_ms,
+            gives_up=self._out_of_time,
+            check_sends=self._check_sends,
+        )
+        self._parts.updater.pause(self._paused)
+        if self._stop_application:
+            self._parts.rebalance.request_application_shutdown()
+        self._last_commit_ms = self._last_purge_ms = self._clock.monotonic_ms()
+        self._parts.membership.start()
+
     def _iterate(self) -> None:
         """One turn; corruption and migration are dealt with here, other errors end the thread."""
         try:
-            self._run_once()
-        except TaskCorrupted as error:
-            self._revive(error)
+            try:
+                self._run_once()
+            except TaskCorrupted as error:
+                self._revive(error)
         except TaskMigrated as error:
             _log.warning("%s: tasks migrated to another member: %s; joining again", self.name, error)
             self._lose_everything()
@@ -239,12 +258,12 @@ class StreamThread:
                 processed=processed, punctuated=punctuated, committed=committed, since_poll_ms=since_poll_ms
             ):
                 break
-            if self.inbox.serve():
+            if self.inbox.serve() or self._shutdown.is_set():
                 break
 
     def _poll(self) -> list[RawRecord]:
         parts = self._parts
-        if self._shutdown.is_set() or self._state is ThreadState.PARTITIONS_REVOKED:
+        if self._shutdown.is_set():
             timeout_ms = 0
         elif parts.rebalance.in_progress or not parts.table.all_ready():
             timeout_ms = min(_BUSY_POLL_MS, self._settings.poll_ms)
@@ -309,18 +328,20 @@ class StreamThread:
             return
         table.initialize_pending()
         table.raise_failed()
-        restored = table.take_restored()
-        if restored:
-            self._start_restored(restored)
+        self._start_restored()
 
-    def _start_restored(self, restored: Sequence[ActiveTask]) -> None:
+    def _start_restored(self) -> None:
+        """Run the actives whose stores are complete, from where the group has committed."""
+        table = self._parts.table
+        restored = table.restored()
+        if not restored:
+            return
         partitions = {partition for task in restored for partition in task.input_partitions}
         try:
             committed = self._parts.membership.committed(partitions, timeout_ms=_FETCH_TIMEOUT_MS)
         except BrokerUnavailable as error:
             for task in restored:
                 self._check_start_timeout(task, error)
-                self._parts.table.put_back(task)
             return
         positions: dict[TopicPartition, int] = {}
         for task in restored:
@@ -330,7 +351,7 @@ class StreamThread:
                 positions[partition] = (
                     offset.offset if offset is not None else self._parts.start_positions.after_reset(partition)
                 )
-            self._parts.table.start(task, committed)
+            table.start(task, committed)
         self._read(positions)
 
     def _check_start_timeout(self, task: ActiveTask, error: BrokerUnavailable) -> None:
@@ -364,9 +385,11 @@ class StreamThread:
         now = self._clock.monotonic_ms()
         running = self._parts.table.running()
         due = now - self._last_commit_ms > self._settings.commit_interval_ms
-        if not due and not any(task.commit_requested for task in running):
+        if now < self._next_commit_try_ms or not (due or any(task.commit_requested for task in running)):
             return 0
         committed = self._committer.commit(running)
+        if committed < 0:
+            self._next_commit_try_ms = self._clock.monotonic_ms() + _COMMIT_BACKOFF_MS
         if committed > 0:
             self.commit_latency.add(self._clock.monotonic_ms() - now)
         if due and committed >= 0:
@@ -406,6 +429,7 @@ class StreamThread:
         revoked = table.affected_by(partitions)
         others: list[ActiveTask] = []
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        failed = False
         try:
             offsets = self._committer.prepare(revoked)
             if offsets:  # one commit request for the thread: take the others along
@@ -413,30 +437,25 @@ class StreamThread:
                 offsets.update(self._committer.prepare(others))
         except Exception as error:
             self._deferred.append(error)
-            offsets = {}
-        self._revoking = (revoked, others)
+            offsets, failed = {}, True
+        self._revoking = _Revocation(revoked, others, failed)
         return offsets
 
     def finish_revocation(self, error: Exception | None) -> None:
         """The offsets are committed (or not): checkpoint, suspend, stop reading."""
-        revoked, others = self._revoking
-        self._revoking = ([], [])
-        try:
-            if error is None:
-                self._committer.finish(revoked, enforce_checkpoint=True)
-                self._committer.finish(others, enforce_checkpoint=False)
-            else:
-                _log.warning("%s: offsets of revoked partitions not committed: %s", self.name, error)
-                if isinstance(error, TaskMigrated):
-                    self._deferred.append(error)
-            if error is None:
-                for task in revoked:
-                    task.suspend()
-            else:
-                self._parts.table.give_up(revoked)
-        except Exception as failure:
-            self._deferred.append(failure)
-        self._read()
+        now, self._revoking = self._revoking, _Revocation()
+        if error is not None:
+            _log.warning("%s: offsets of revoked partitions not committed: %s", self.name, error)
+        if isinstance(error, TaskMigrated):
+            self._deferred.append(error)
+        if error is None and not now.failed:
+            self._defer_errors(lambda: self._committer.finish(now.revoked, enforce_checkpoint=True))
+            self._defer_errors(lambda: self._committer.finish(now.others, enforce_checkpoint=False))
+            for task in now.revoked:
+                self._defer_errors(task.suspend)
+        else:
+            self._parts.table.give_up(now.revoked)
+        self._defer_errors(self._read)
 
     def lose_partitions(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Membership was lost: drop every active without committing."""
@@ -444,15 +463,12 @@ class StreamThread:
 
     def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
         """End of a rebalance: make ``tasks`` the tasks of this thread (None: keep them), or fail."""
-        try:
-            if tasks is not None:
-                self._parts.table.assign(tasks.active, tasks.standby)
-        except Exception as error:
-            self._deferred.append(error)
+        if tasks is not None:
+            self._defer_errors(lambda: self._parts.table.assign(tasks.active, tasks.standby))
         if failure is not None:
             self._deferred.append(failure)
-        self._parts.release_locks()
-        self._read()
+        self._defer_errors(self._parts.release_locks)
+        self._defer_errors(self._read)
         self._go(ThreadState.PARTITIONS_ASSIGNED)
 
     def offset_sums(self) -> Mapping[TaskId, int]:
@@ -460,6 +476,13 @@ class StreamThread:
         return self._parts.offset_sums()
 
     # -- trouble ---------------------------------------------------------------------------------------------
+
+    def _defer_errors(self, step: Callable[[], None]) -> None:
+        """Do a step for the membership thread; its error is this thread's to deal with, in its loop."""
+        try:
+            step()
+        except Exception as error:
+            self._deferred.append(error)
 
     def _raise_deferred(self) -> None:
         """Errors met while serving the membership thread surface here, the most serious first."""
@@ -488,6 +511,9 @@ class StreamThread:
             self._go(ThreadState.PARTITIONS_ASSIGNED)
 
     def _fail(self, error: BaseException) -> None:
+        if self._shutdown.is_set() and isinstance(error, TaskMigrated | TaskCorrupted):
+            _log.warning("%s: ends without committing: %s", self.name, error)
+            return
         self.failed = True
         self._leave_group = True  # so that its tasks move at once
         cause = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
@@ -501,6 +527,8 @@ class StreamThread:
 
     def _await_rebalance(self) -> bool:
         """Let a rebalance in progress end, so that offsets can be committed."""
+        if not hasattr(self, "_parts"):
+            return False
         rebalance = self._parts.rebalance
         limit = self._clock.monotonic_ms() + _REBALANCE_GRACE_MS
         while rebalance.in_progress and self._clock.monotonic_ms() < limit and not self._out_of_time():
@@ -520,10 +548,10 @@ class StreamThread:
             parts.rebalance.close()
             self.inbox.close()
             parts.updater.close()
-            if clean:
-                clean = self._final_commit()
+            clean = clean and self._final_commit()
             for error in parts.table.close_all(clean=clean):
                 _log.warning("%s: %s", self.name, error)
+            self._quietly("task directories", parts.release_locks)
             self._quietly("consumer", parts.consumer.close)
             self._quietly("producer", parts.producer.close)
             self._quietly(
@@ -559,10 +587,15 @@ class StreamThread:
         except Exception as error:
             _log.warning("%s: closing the %s failed: %s", self.name, what, error)
 
-    def _go(self, new: ThreadState) -> None:
-        if self._state is not new and thread_may_go(self._state, new):
+    def _go(self, new: ThreadState) -> ThreadState | None:
+        """Change the state, if that is possible from the current one, which is the result then; else None."""
+        with self._state_lock:
+            old = self._state
+            if old is new or not thread_may_go(old, new):
+                return None
             self._state = new
-            self._on_state(self, new)
+        self._on_state(self, new)
+        return old
 
 
 def _words(position: int) -> str:

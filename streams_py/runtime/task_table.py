@@ -1,10 +1,11 @@
 """All tasks of one stream thread, wherever they are, and the moves between those places (Kafka's ``TaskManager``).
 
-    created -> pending -> state updater -> running
+    created -> pending -> state updater -> restored -> running
                           (standbys stay in the updater for good)
 
 * *pending*: exists, but has no open stores yet, perhaps because another thread still holds its directory;
 * *updater*: a restoring active or a standby; touched by the updater's thread only (see restore.py);
+* *restored*: an active that only waits to learn from where it is to read its input;
 * *running*: an active processed by this thread; a *suspended* active waits here for the next assignment.
 
 Everything here runs on the stream thread, except for what is marked thread-safe.
@@ -66,15 +67,19 @@ class TaskTable:
         self._clock = clock
         self._lock = threading.RLock()
         self._pending: dict[TaskId, _Pending] = {}
+        self._restored: dict[TaskId, ActiveTask] = {}
         self._active: dict[TaskId, ActiveTask] = {}
-        self._reset_to_committed: set[TaskId] = set()
 
     # -- views ----------------------------------------
 
     def all(self) -> list[StreamTask]:
         """Every task, wherever it is. Thread-safe."""
         with self._lock:
-            held: list[StreamTask] = [*self._active.values(), *(entry.task for entry in self._pending.values())]
+            held: list[StreamTask] = [
+                *self._active.values(),
+                *self._restored.values(),
+                *(entry.task for entry in self._pending.values()),
+            ]
         return [*held, *(task for task in self._updater.tasks() if isinstance(task, ActiveTask | StandbyTask))]
 
     def running(self) -> list[ActiveTask]:
@@ -83,7 +88,7 @@ class TaskTable:
 
     def all_ready(self) -> bool:
         """True when no task is pending and no active is restoring."""
-        return not self._pending and not self._updater.has_restoring_actives()
+        return not self._pending and not self._restored and not self._updater.has_restoring_actives()
 
     # -- a new assignment ----------------------------------------
 
@@ -129,7 +134,7 @@ class TaskTable:
     def _keep(self, task: StreamTask, partitions: Partitions) -> None:
         suspended = task.id in self._active and task.state is TaskPhase.SUSPENDED
         if task.input_partitions != partitions:
-            in_updater = task.id not in self._active and self._updater.remove(task.id) is not None
+            in_updater = self._updater.remove(task.id) is not None
             task.update_input_partitions(partitions)
             if in_updater:
                 self._updater.add(task)
@@ -140,12 +145,13 @@ class TaskTable:
 
     def _take_out(self, task: StreamTask) -> None:
         self._pending.pop(task.id, None)
+        self._restored.pop(task.id, None)
         self._active.pop(task.id, None)
         self._updater.remove(task.id)
 
     def _recycle(self, task: StreamTask, partitions: Partitions) -> None:
         self._take_out(task)
-        if task.state is TaskPhase.CREATED:
+        if task.state is TaskPhase.CREATED and not task.stores.is_open:
             task.suspend()
             task.close_clean()
             new: StreamTask | None
@@ -155,19 +161,20 @@ class TaskTable:
                 else self._factory.active(task.id, partitions)
             )
         else:
-            if not self._suspend_for_recycling(task):
-                task.close_dirty()
-                raise TaskMigrated(f"task {task.id} still had uncommitted records when it was taken away")
-            new = self._factory.recycled(task, partitions)
+            try:
+                self._suspend_for_recycling(task)
+                new = self._factory.recycled(task, partitions)
+            except Exception:
+                self._close_dirty(task)
+                raise
         if new is not None:
             self._pending[new.id] = _Pending(new)
 
-    def _suspend_for_recycling(self, task: StreamTask) -> bool:
-        """Suspend; False when there is something uncommitted, so that its stores cannot be handed on."""
+    def _suspend_for_recycling(self, task: StreamTask) -> None:
+        """Suspend; TaskMigrated when there is something uncommitted, so that its stores cannot be handed on."""
         if isinstance(task, ActiveTask) and task.state is TaskPhase.RUNNING and task.commit_needed:
-            return False
+            raise TaskMigrated(f"task {task.id} still had uncommitted records when it was taken away")
         task.suspend()
-        return True
 
     def _close(self, task: StreamTask) -> None:
         self._take_out(task)
@@ -198,9 +205,13 @@ class TaskTable:
                 del self._pending[task_id]
                 self._updater.add(entry.task)
 
-    def take_restored(self) -> list[ActiveTask]:
-        """Actives whose stores are complete; each must be given to :meth:`start`."""
-        return [task for task in self._updater.drain_restored() if isinstance(task, ActiveTask)]
+    def restored(self) -> list[ActiveTask]:
+        """Actives whose stores are complete, in task order; they wait for :meth:`start`."""
+        with self._lock:
+            for task in self._updater.drain_restored():
+                if isinstance(task, ActiveTask):
+                    self._restored[task.id] = task
+            return [task for _, task in sorted(self._restored.items())]
 
     def raise_failed(self) -> None:
         """Raise what went wrong in the updater: TaskCorrupted for all corrupted tasks, or the first other error.
@@ -216,24 +227,23 @@ class TaskTable:
         _raise_worst(errors)
 
     def start(self, task: ActiveTask, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        """Bind and run a restored active."""
+        """Bind and run a restored active. Also when that fails it stays in this table, so that it is closed in the
+        end."""
         task.complete_restoration(committed)
         with self._lock:
+            del self._restored[task.id]
             self._active[task.id] = task
-
-    def put_back(self, task: ActiveTask) -> None:
-        """A restored active could not be started yet: offer it again later."""
-        self._updater.add(task)
 
     # -- revocation, loss, corruption ----------------------------------------
 
     def affected_by(self, revoked: Collection[TopicPartition]) -> list[ActiveTask]:
         """Actives all of whose input partitions are revoked, running ones; those in the updater come here suspended."""
         gone = frozenset(revoked)
-        for held in self._updater.tasks():
-            if isinstance(held, ActiveTask) and held.input_partitions <= gone and self._updater.remove(held.id):
-                held.suspend()
-                with self._lock:
+        with self._lock:
+            for held in [*self._updater.tasks(), *self._restored.values()]:
+                if isinstance(held, ActiveTask) and held.input_partitions <= gone:
+                    self._take_out(held)
+                    held.suspend()
                     self._active[held.id] = held
         return [task for task in self.running() if task.input_partitions <= gone]
 

@@ -16,6 +16,7 @@ __all__ = ["parse_endpoint"]
 
 _ENDPOINT: Final = re.compile(r"(?:[0-9a-zA-Z\-%._]*://)?\[?(?P<host>[0-9a-zA-Z\-%._:]*)\]?:(?P<port>[0-9]+)")
 _PORT_MAX: Final = 2**31 - 1  # Java reads the port as an int
+_HOST_CHARS_MAX: Final = 65_535  # what fits into the host maps of an assignment
 
 
 def parse_endpoint(text: str | None) -> HostInfo | None:
@@ -28,12 +29,17 @@ def parse_endpoint(text: str | None) -> HostInfo | None:
     match = _ENDPOINT.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"application.server = {text!r} is no end point; expected host:port, for example 'localhost:8080'",
+            f"application.server = {text!r:.200} is no end point; expected host:port, for example 'localhost:8080'",
             key="application.server",
         )
     if len(match["port"]) > 10 or int(match["port"]) > _PORT_MAX:
         raise ConfigError(
-            f"application.server = {text!r} has a port that is too large; use 0 to {_PORT_MAX}",
+            f"application.server = {text!r:.200} has a port that is too large; use 0 to {_PORT_MAX}",
+            key="application.server",
+        )
+    if len(match["host"]) > _HOST_CHARS_MAX:
+        raise ConfigError(
+            f"application.server has a host name of {len(match['host'])} characters; at most {_HOST_CHARS_MAX} fit",
             key="application.server",
         )
     return HostInfo(match["host"], int(match["port"]))

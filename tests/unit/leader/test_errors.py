@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 
 from streams_protocol import DecodeError
 from streams_py.errors import BrokerUnavailable, ConfigError, IllegalStateError, StreamsError, TopologyError
@@ -165,6 +168,27 @@ def test_everybody_gets_code_3_when_nobody_can_be_read() -> None:
     outcome = assign({"x": bad, "y": bad})
     assert outcome.codes == {"x": 3, "y": 3}
     assert outcome.cluster.of(DescribeTopics) == []
+
+
+VALID = member(2, owned="in-0", sums={"0_0": -2, "0_1": 5}, endpoint="h:1", tags={"zone": "z"}).user_data or b""
+
+
+@settings_of_hypothesis(max_examples=150, deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=80),
+        st.tuples(st.integers(0, len(VALID) - 1), st.binary(min_size=1, max_size=4)).map(
+            lambda change: VALID[: change[0]] + change[1] + VALID[change[0] + len(change[1]) :]
+        ),
+    )
+)
+def test_assign_step_always_answers_every_member_when_one_sends_anything_at_all(data: bytes) -> None:
+    strange = MemberSubscription(("in",), data, tps("in-0"), 1, None)
+    outcome = assign({"a": member(1), "strange": strange})
+    assert set(outcome.published.assignments) == {"a", "strange"}
+    if outcome.codes["strange"] == 0:
+        given_tasks = {t for info in outcome.infos.values() for t in info.active_tasks}
+        assert len(given_tasks) >= 3  # in-0 may be withheld
 
 
 @pytest.mark.parametrize(("data", "kind"), [(b"hello", DecodeError), (None, DecodeError)])

@@ -13,19 +13,12 @@ from streams_protocol import SubscriptionInfo, encode_subscription_info
 from streams_protocol.types import TaskId
 from streams_py.member.settings import MemberSettings
 
-__all__ = ["INT64_MAX", "build_user_data", "next_unique_field", "offset_sum"]
-
-INT64_MAX = 2**63 - 1
+__all__ = ["build_user_data", "next_unique_field"]
 
 
 def next_unique_field(unique_field: int) -> int:
     """The signed byte after this one: 127 is followed by -128."""
     return (unique_field + 129) % 256 - 128
-
-
-def offset_sum(offsets: Mapping[object, int]) -> int:
-    """Sum of a task's changelog offsets as it is reported; what does not fit 64 bits is cut to the largest number."""
-    return min(sum(offsets.values()), INT64_MAX)
 
 
 def build_user_data(

@@ -1,0 +1,1 @@
+"""State stores: in memory and in RocksDB, their record cache, changelog positions and files."""

@@ -308,7 +308,8 @@ class _CachedStore(KeyValueOperations[K, V, S]):
     # -- life --------------------------------------------------------------------------------------------------
 
     def restore(self, records: Iterable[RestoreRecord]) -> int:
-        """Apply changelog records below the cache, which must be empty."""
+        """Apply changelog records below the cache, which forgets what it has (a committed task is restored again)."""
+        self.clear_cache()
         return self._below.restore(records)
 
     def clear_cache(self) -> None:

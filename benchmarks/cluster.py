@@ -48,6 +48,11 @@ def make_topic(bootstrap: str, name: str, partitions: int, *, append_time: bool 
     config = {**_KEEP, **({"message.timestamp.type": "LogAppendTime"} if append_time else {})}
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+    limit = time.monotonic() + 30
+    while len(admin.list_topics(name, timeout=10).topics[name].partitions) < partitions:
+        if time.monotonic() > limit:
+            raise BenchmarkError(f"topic {name} has no partitions 30 s after its creation")
+        time.sleep(0.02)
 
 
 def delete_topics(bootstrap: str, *, containing: str) -> None:

@@ -1,0 +1,106 @@
+"""Sets of tasks as short text: ``"0:0-9,12;1:3"`` is ``0_0 .. 0_9 0_12 1_3``.
+
+The text is canonical: equal sets have equal texts, so texts can be compared, hashed and diffed. Groups (one for each
+sub-topology) ascend, ranges inside a group ascend, neither overlap nor touch, and a single number is never written as
+a range. Everything else is refused when reading, also where its meaning would be clear: two spellings of one set would
+break the comparison.
+
+    set   = "" | group *( ";" group )
+    group = [ name "__" ] number ":" range *( "," range )
+    range = number [ "-" number ]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from itertools import groupby
+from typing import Final
+
+from streams_protocol import DecodeError
+from streams_protocol.types import TaskId
+
+__all__ = ["TASKS_MAX", "TEXT_BYTES_MAX", "format_task_set", "parse_task_set"]
+
+# Far above any application (Kafka's own limit is about 200,000 partitions in a cluster); what they bound is the memory
+# that a damaged or hostile text of a few bytes ("0:0-2147483647") could claim.
+TASKS_MAX: Final = 1_000_000
+TEXT_BYTES_MAX: Final = 1 << 20
+
+_NUMBER_MAX: Final = 2**31 - 1
+_GROUP: Final = re.compile(r"(?:([^;:,]+)__)?(0|[1-9][0-9]{0,9})", re.ASCII)
+_RANGE: Final = re.compile(r"(0|[1-9][0-9]{0,9})(?:-(0|[1-9][0-9]{0,9}))?", re.ASCII)
+_SEPARATORS: Final = frozenset(";:,")
+
+
+def format_task_set(tasks: Collection[TaskId]) -> str:
+    """The canonical text; order and repetitions in ``tasks`` do not matter.
+
+    ValueError for a topology name with one of the separators ``; : ,`` in it; Kafka Streams does not allow those.
+    """
+    groups = []
+    for (name, sub), members in groupby(sorted(set(tasks)), key=lambda task: (task.name, task.subtopology)):
+        if not _SEPARATORS.isdisjoint(name):
+            raise ValueError(f"the topology name {name!r} contains one of ; : , and cannot be written")
+        ranges = ",".join(_ranges(task.partition for task in members))
+        groups.append(f"{name}__{sub}:{ranges}" if name else f"{sub}:{ranges}")
+    return ";".join(groups)
+
+
+def _ranges(numbers: Iterable[int]) -> Iterator[str]:
+    first = last = -1
+    for number in numbers:
+        if first >= 0 and number == last + 1:
+            last = number
+            continue
+        if first >= 0:
+            yield str(first) if first == last else f"{first}-{last}"
+        first = last = number
+    if first >= 0:
+        yield str(first) if first == last else f"{first}-{last}"
+
+
+def parse_task_set(text: str) -> tuple[TaskId, ...]:
+    """The tasks, ascending. DecodeError for anything but the canonical text, and beyond the limits above."""
+    if len(text) > TEXT_BYTES_MAX:
+        raise _refused(f"a task set of {len(text)} characters; at most {TEXT_BYTES_MAX} are allowed", 0)
+    if not text:
+        return ()
+    tasks: list[TaskId] = []
+    previous: tuple[str, int] | None = None
+    at = 0
+    for part in text.split(";"):
+        head, colon, ranges = part.partition(":")
+        match = _GROUP.fullmatch(head)
+        if match is None or not colon or int(match[2]) > _NUMBER_MAX:
+            raise _refused(f"a task set with the group {part[:40]!r}, expected [name__]number:ranges", at)
+        name, sub = match[1] or "", int(match[2])
+        if previous is not None and (name, sub) <= previous:
+            raise _refused(f"a task set whose groups do not ascend at {part[:40]!r}", at)
+        previous = name, sub
+        _parse_ranges(ranges, name or None, sub, tasks, at + len(head) + 1)
+        at += len(part) + 1
+    return tuple(tasks)
+
+
+def _parse_ranges(text: str, name: str | None, sub: int, tasks: list[TaskId], at: int) -> None:
+    last = -2
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise _refused(f"a task set with the range {part[:40]!r}, expected number or number-number", at)
+        low = int(match[1])
+        high = low if match[2] is None else int(match[2])
+        if high > _NUMBER_MAX or (match[2] is not None and high <= low):
+            raise _refused(f"a task set with the range {part[:40]!r}, which does not ascend", at)
+        if low <= last + 1:
+            raise _refused(f"a task set whose ranges overlap, touch or do not ascend at {part[:40]!r}", at)
+        if len(tasks) + high - low >= TASKS_MAX:
+            raise _refused(f"a task set of more than {TASKS_MAX} tasks", at)
+        tasks.extend(TaskId(sub, number, name) for number in range(low, high + 1))
+        last = high
+        at += len(part) + 1
+
+
+def _refused(what: str, at: int) -> DecodeError:
+    return DecodeError(what, offset=at, remedy="the text was not written by format_task_set")

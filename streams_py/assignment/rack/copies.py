@@ -3,11 +3,13 @@
 The rule for keeping apart is Kafka Streams' (KIP-708): the hosts of a task, active included, must carry at least as
 many different (key, value) tags after a move as before. All tags of a client count, whether configured or not.
 
-Clients with the same rack and the same tags form a *class*; costs and rule only ask for classes.
+Clients with the same rack and the same tags form a *class*; costs and rule only ask for classes. A tag that only one
+client carries is lost whenever a copy leaves that client and gained whenever one arrives, so those are only counted.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from streams_py.assignment.problem import Tags
@@ -19,13 +21,15 @@ __all__ = ["Copies"]
 class Copies:
     """Hosts of every task, by client number; changes are made with :meth:`move`.
 
-    ``home[c]``: rack of client c. ``class_of[c]``: its class; ``class_racks``, ``class_tags``: by class, tags numbered.
+    ``home[c]``: rack of client c. ``class_of[c]``: its class. By class: ``class_racks``; ``class_tags``, the numbers of
+    tags that several clients carry; ``class_own_tags``, how many more there are.
     """
 
     __slots__ = (
         "_tag_counts",
         "actives",
         "class_of",
+        "class_own_tags",
         "class_racks",
         "class_tags",
         "has_tags",
@@ -56,11 +60,12 @@ class Copies:
         for task, hosts in enumerate(self.hosts):
             for client in hosts:
                 self.on[client].add(task)
-        numbered = _number_tags(tags) if tags is not None else [()] * len(home)
-        classes: dict[tuple[int, tuple[int, ...]], int] = {}
-        self.class_of = [classes.setdefault(key, len(classes)) for key in zip(home, numbered)]
-        self.class_racks = [rack for rack, _ in classes]
-        self.class_tags = [own for _, own in classes]
+        shared, own = _number_tags(tags) if tags is not None else ([()] * len(home), [0] * len(home))
+        classes: dict[tuple[int, tuple[int, ...], int], int] = {}
+        self.class_of = [classes.setdefault(key, len(classes)) for key in zip(home, shared, own)]
+        self.class_racks = [rack for rack, _, _ in classes]
+        self.class_tags = [numbers for _, numbers, _ in classes]
+        self.class_own_tags = [count for _, _, count in classes]
         self._tag_counts = [self._count_tags(task) for task in range(len(self.hosts))] if tags is not None else []
 
     def all_hosts(self, task: int) -> list[int]:
@@ -78,12 +83,12 @@ class Copies:
             return True
         counts = self._tag_counts[task]
         leaving, coming = self.class_tags[source], self.class_tags[target]
-        lost = sum(counts[tag] == 1 for tag in leaving)
+        lost = sum(counts[tag] == 1 for tag in leaving) + self.class_own_tags[source]
         if not lost:
             return True
         # A tag that leaves and comes at once is neither: counted as gained because it was counted as lost.
         gained = sum(counts.get(tag, 0) == (tag in leaving) for tag in coming)
-        return gained >= lost
+        return gained + self.class_own_tags[target] >= lost
 
     def move(self, task: int, source: int, target: int) -> None:
         """Move a standby from one client to another that does not hold the task."""
@@ -113,6 +118,9 @@ class Copies:
         return counts
 
 
-def _number_tags(tags: Sequence[Tags]) -> list[tuple[int, ...]]:
-    numbers = {tag: number for number, tag in enumerate(sorted(set().union(*tags)))}
-    return [tuple(sorted(numbers[tag] for tag in own)) for own in tags]
+def _number_tags(tags: Sequence[Tags]) -> tuple[list[tuple[int, ...]], list[int]]:
+    """By client: the numbers of its tags that others carry too, how many others it has."""
+    carriers = Counter(tag for of_client in tags for tag in of_client)
+    numbers = {tag: number for number, tag in enumerate(sorted(tag for tag, count in carriers.items() if count > 1))}
+    shared = [tuple(sorted(numbers[tag] for tag in of_client if tag in numbers)) for of_client in tags]
+    return shared, [len(of_client) - len(found) for of_client, found in zip(tags, shared)]

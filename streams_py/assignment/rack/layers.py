@@ -44,7 +44,9 @@ class _Layer:
         self._clients = clients
         self._place_of: Sequence[int] = range(len(copies.home)) if by_client else copies.class_of
         self._racks = copies.home if by_client else copies.class_racks
-        self._tags = [copies.class_tags[number] for number in copies.class_of] if by_client else copies.class_tags
+        classes: Sequence[int] = copies.class_of if by_client else range(len(copies.class_racks))
+        self._tags = [copies.class_tags[number] for number in classes]
+        self._own_tags = [copies.class_own_tags[number] for number in classes]
         self._places = [self._place_of[client] for client in clients]
 
     def exchange(self, costs: Costs) -> bool:
@@ -77,7 +79,8 @@ class _Layer:
         of: list[int] = []
         for task, client, place in zip(self._tasks, self._clients, self._places):
             others = frozenset(self._place_of[host] for host in copies.all_hosts(task) if host != client)
-            key = (copies.signatures.of[task], others, len(self._tags_of([*others, place])))
+            apart = len(self._tags_of([*others, place])) + self._own_tags[place]
+            key = (copies.signatures.of[task], others, apart)
             number = numbers.setdefault(key, len(kinds))
             if number == len(kinds):
                 kinds.append(self._kind(*key))
@@ -87,8 +90,8 @@ class _Layer:
     def _kind(self, signature: int, others: frozenset[int], apart: int) -> TaskKind:
         held = self._tags_of(others)
         foreign = {}
-        for place, (rack, tags) in enumerate(zip(self._racks, self._tags)):
-            if place not in others and len(held.union(tags)) >= apart:
+        for place, (rack, tags, own) in enumerate(zip(self._racks, self._tags, self._own_tags)):
+            if place not in others and len(held.union(tags)) + own >= apart:
                 foreign[place] = self._copies.signatures.foreign(signature, rack)
         return TaskKind(foreign, None)
 

@@ -1,9 +1,8 @@
 """KIP-925's optimiser as the built-in assignors and ``TaskAssignmentUtils`` call it.
 
 Actives are exchanged by one flow (:mod:`~streams_py.assignment.rack.min_traffic`,
-:mod:`~streams_py.assignment.rack.balance_subtopology`), and the result is the cheapest there is. Standbys are exchanged
-layer by layer and then in pairs, always for the least traffic, whatever the strategy; in small groups also in pairs
-alone, which is how Kafka Streams does it, and the better of the two is taken, after a search for longer chains.
+:mod:`~streams_py.assignment.rack.balance_subtopology`), and the result is the cheapest there is. Standbys are
+exchanged by a local search (:mod:`~streams_py.assignment.rack.standbys`), for the least traffic whatever the strategy.
 
 Every client keeps its number of tasks, in each call. Nothing ever gets more expensive.
 """
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
 
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.configs import STRATEGY_BALANCE_SUBTOPOLOGY, STRATEGY_MIN_TRAFFIC
@@ -20,19 +18,14 @@ from streams_py.assignment.problem import Tags
 from streams_py.assignment.rack.balance_subtopology import balance_subtopology_moves
 from streams_py.assignment.rack.copies import Copies
 from streams_py.assignment.rack.cost import Costs, Signatures
-from streams_py.assignment.rack.layers import exchange_layers
 from streams_py.assignment.rack.min_traffic import min_traffic_moves
-from streams_py.assignment.rack.swaps import swap_standbys
+from streams_py.assignment.rack.standbys import exchange_standbys, moved_standbys
 from streams_py.assignment.rack.transport import NetworkTooLargeError
 from streams_py.errors import IllegalStateError
 
 __all__ = ["NetworkOptimiser", "optimiser_for"]
 
 _log = logging.getLogger("streams_py.assignment")
-
-_PAIRS_MAX: Final = 50_000
-_SMALL: Final = 200_000  # standbys times clients: up to here swapping pairs alone takes a fraction of a second
-_VERY_SMALL: Final = 2_000  # tasks times clients: up to here clients need not be merged into classes
 
 
 def optimiser_for(
@@ -133,29 +126,16 @@ class NetworkOptimiser:
         def start() -> Copies:
             return Copies(signatures, actives, standbys, homes, len(self._numbers), tags)
 
-        copies = start()
-        total, before = sum(map(len, standbys)), copies.foreign_total()
-        if traffic_cost == 0 or before == 0:  # nothing to save
-            return copies.hosts
-        exchange_layers(copies, costs)
-        if not swap_standbys(copies, costs, pairs_max=_PAIRS_MAX):
-            _log.info("rack optimisation of standbys: stopped after %d pairs of clients", _PAIRS_MAX)
-        if total * len(clients) <= _SMALL:
-            others = [copies, start()]
-            swap_standbys(others[1], costs, pairs_max=_PAIRS_MAX)
-            if len(tasks) * len(clients) <= _VERY_SMALL:
-                for found in others:
-                    _exchange_by_client(found, costs)
-            copies = min(others, key=lambda found: (found.foreign_total(), _moved(standbys, found)))
+        copies = exchange_standbys(start, costs)
         _log.info(
             "rack optimisation of standbys: copies %d of %d tasks, racks %d, traffic_before %d, traffic_after %d, "
             "moved %d",
-            total,
+            sum(map(len, standbys)),
             len(tasks),
             len(self._numbers),
-            traffic_cost * before,
+            traffic_cost * start().foreign_total(),
             traffic_cost * copies.foreign_total(),
-            _moved(standbys, copies),
+            moved_standbys(standbys, copies),
         )
         return copies.hosts
 
@@ -165,13 +145,3 @@ class NetworkOptimiser:
             if client not in self._client_racks:
                 raise IllegalStateError(f"client {client} has no rack; optimise only when every client has client.rack")
         return [self._numbers[self._client_racks[client]] for client in clients]
-
-
-def _exchange_by_client(copies: Copies, costs: Costs) -> None:
-    """Every exchange saves traffic, so this ends."""
-    while exchange_layers(copies, costs, by_client=True):
-        pass
-
-
-def _moved(before: Sequence[Collection[int]], after: Copies) -> int:
-    return sum(len(hosts.difference(old)) for old, hosts in zip(before, after.hosts))

@@ -59,25 +59,30 @@ def ours(order: Order) -> None:
         "statestore.cache.max.bytes": order.cache_bytes,
         "commit.interval.ms": order.commit_ms,
     }
-    if profile := os.environ.get("PROFILE"):
-        _profile_stream_thread(profile)
+    profile = os.environ.get("PROFILE")
+    written = _profile_stream_thread(profile) if profile else None
     with KafkaStreams(builder.build(), config):
         sys.stdin.read()
+    if written is not None:
+        written.wait()
 
 
-def _profile_stream_thread(path: str) -> None:
+def _profile_stream_thread(path: str) -> threading.Event:
+    """Write a profile of the stream thread to ``path`` when it ends; set when that is done."""
     import cProfile
 
     from streams_py.runtime.stream_thread import StreamThread
 
-    run = StreamThread._run
+    run, written = StreamThread._run, threading.Event()
 
     def profiled(self: StreamThread) -> None:
         profiler = cProfile.Profile()
         profiler.runcall(run, self)
         profiler.dump_stats(path)
+        written.set()
 
     StreamThread._run = profiled  # type: ignore[method-assign]  # a tool for measuring, not a product
+    return written
 
 
 def bare(order: Order) -> None:

@@ -15,7 +15,7 @@ from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, De
 from streams_py.errors import AssignorError, ConfigError
 from streams_py.leader.settings import LeaderSettings
 
-__all__ = ["decide", "uses_custom_assignor"]
+__all__ = ["decide", "internal_assignor", "uses_custom_assignor"]
 
 
 def uses_custom_assignor(settings: LeaderSettings) -> bool:
@@ -25,12 +25,17 @@ def uses_custom_assignor(settings: LeaderSettings) -> bool:
 
 def decide(settings: LeaderSettings, problem: AssignmentProblem, *, lags_known: bool) -> Decision:
     """Placements of all clients. ConfigError when ``internal.task.assignor.class`` names nothing that exists."""
+    return internal_assignor(settings, lags_known=lags_known).decide(problem)
+
+
+def internal_assignor(settings: LeaderSettings, *, lags_known: bool) -> BuiltInAssignor:
+    """The assignor that :func:`decide` asks."""
     assignor = _built_in(settings.task_assignor) or built_in_assignor(settings.internal_assignor)
     if not lags_known and not isinstance(assignor, LegacyStickyAssignor):
         assignor = FallbackPriorAssignor()
     elif isinstance(assignor, HighAvailabilityAssignor) and settings.reference_behaviour:
         assignor = HighAvailabilityAssignor(racks_as_tags=False)
-    return assignor.decide(problem)
+    return assignor
 
 
 def _built_in(configured: object) -> BuiltInAssignor | None:

@@ -20,15 +20,15 @@ What ends how:
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias, TypeVar
 
 from streams_protocol import EARLIEST_PROBEABLE_VERSION, DecodeError, ErrorCode
-from streams_protocol.types import ProcessId
+from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import AssignmentError, GroupAssignment, GroupSubscription
 from streams_py.assignment.assignors.registry import assignor_name
-from streams_py.assignment.problem import AssignmentProblem, Placement, RackOptimiser
+from streams_py.assignment.problem import Placement, RackOptimiser
 from streams_py.errors import (
     AssignorError,
     ConfigError,
@@ -67,6 +67,7 @@ from streams_py.leader.events import (
 from streams_py.leader.internal import decide, uses_custom_assignor
 from streams_py.leader.internal_topics import TopicSetup
 from streams_py.leader.keep_previous import keep_previous
+from streams_py.leader.observation import NOBODY, AssignObserver, AssignStep, Decided, Gathered
 from streams_py.leader.phases import Phase
 from streams_py.leader.probing import probing_deadlines
 from streams_py.leader.racks import rack_question
@@ -78,14 +79,7 @@ from streams_py.leader.repartition import (
     with_repartition,
 )
 from streams_py.leader.settings import LeaderSettings
-from streams_py.leader.state import (
-    ClientHistory,
-    EndOffsets,
-    asked_partitions,
-    client_histories,
-    end_offset_sums,
-    problem_of,
-)
+from streams_py.leader.state import EndOffsets, asked_partitions, client_histories, end_offset_sums, problem_of
 from streams_py.leader.tasks import TaskTable, changelog_specs, task_table
 from streams_py.ports import AdminError, MemberAssignment, PartitionInfo, TopicSpec
 
@@ -100,19 +94,6 @@ _Steps: TypeAlias = Generator[_Effects, Event, _T]
 """A part of the assign step: yields effects, is sent the events that answer them, returns its result."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """Everything known once the tasks and their history are."""
-
-    request: AssignRequested
-    group: Group
-    table: TaskTable
-    topics: Mapping[str, tuple[PartitionInfo, ...]]
-    ends: EndOffsets
-    histories: Mapping[ProcessId, ClientHistory]
-    problem: AssignmentProblem
-
-
 class GroupLeader:
     """Runs one assign step at a time; a new request abandons an unfinished one.
 
@@ -120,8 +101,9 @@ class GroupLeader:
     returns, in order, and hand in their answers.
     """
 
-    def __init__(self, settings: LeaderSettings) -> None:
+    def __init__(self, settings: LeaderSettings, observer: AssignObserver = NOBODY) -> None:
         self._settings = settings
+        self._observer = observer
         self._phase = Phase.IDLE
         self._steps: _Steps[_Effects] | None = None
         self._said: list[Effect] = []
@@ -160,6 +142,7 @@ class GroupLeader:
 
     def _assign(self, request: AssignRequested) -> _Steps[_Effects]:
         settings = self._settings
+        self._observer.entered(AssignStep.DECODE)
         try:
             group = decode_group(
                 request.members,
@@ -187,8 +170,9 @@ class GroupLeader:
         except StreamsError as error:
             return self._fail(error)
 
-    def _gather(self, request: AssignRequested, group: Group) -> _Steps[_Step]:
+    def _gather(self, request: AssignRequested, group: Group) -> _Steps[Gathered]:
         settings = self._settings
+        self._observer.entered(AssignStep.TOPICS)
         topics = yield from self._prepare_repartition_topics(request)
         table = task_table(request.topology, topics, hash_sizing=settings.hash_sizing)
         self._warn(table.warnings)
@@ -201,13 +185,17 @@ class GroupLeader:
         self._phase = Phase.CHANGELOG_TOPICS
         specs = changelog_specs(request.topology, table, replication_factor=settings.replication_factor)
         created = yield from self._make_ready(specs)
+        self._observer.entered(AssignStep.END_OFFSETS)
         ends = yield from self._fetch_end_offsets(table, created)
+        self._observer.entered(AssignStep.ASSIGN)
         histories, warnings = client_histories(group, table, ends, tolerate_unknown=not settings.reference_behaviour)
         self._warn(warnings)
         problem = problem_of(
             group, histories, table, ends, configs=settings.assignment, hash_sizing=settings.hash_sizing
         )
-        return _Step(request, group, table, topics, ends, histories, problem)
+        step = Gathered(request, group, table, topics, ends, histories, problem)
+        self._observer.gathered(step)
+        return step
 
     def _prepare_repartition_topics(self, request: AssignRequested) -> _Steps[Mapping[str, tuple[PartitionInfo, ...]]]:
         self._phase = Phase.REPARTITION_TOPICS
@@ -270,7 +258,7 @@ class GroupLeader:
 
     # -- placing and publishing --------------------------------------------------------------------------------------
 
-    def _assign_internal(self, step: _Step) -> _Steps[_Effects]:
+    def _assign_internal(self, step: Gathered) -> _Steps[_Effects]:
         lags_known = step.ends.failed is None
         racks = (yield from self._look_up_racks(step)) if lags_known else None
         decision = decide(self._settings, replace(step.problem, racks=racks), lags_known=lags_known)
@@ -284,10 +272,10 @@ class GroupLeader:
                 now_ms=self._now_ms,
                 interval_ms=self._settings.assignment.probing_rebalance_interval_ms,
             )
-        assignments, stable = self._encode(step, decision.placements, deadlines, custom=False)
+        assignments, stable = self._encode(step, decision.placements, deadlines, custom=False, warmups=decision.warmups)
         return self._publish(step, assignments, stable=stable)
 
-    def _look_up_racks(self, step: _Step) -> _Steps[RackOptimiser | None]:
+    def _look_up_racks(self, step: Gathered) -> _Steps[RackOptimiser | None]:
         self._phase = Phase.RACKS
         question, obstacle = rack_question(step.group, step.table, step.topics, self._settings.assignment)
         optimiser: RackOptimiser | None = None
@@ -298,12 +286,13 @@ class GroupLeader:
                 if not isinstance(event, TopicsDescribed):
                     raise _unexpected(event, TopicsDescribed)
                 described = event.topics
+                self._observer.described(described)
             optimiser, obstacle = question.answer(described, self._settings.rack_optimiser)
         if obstacle:
             self._say(_WARNING, f"racks are not taken into account: {obstacle}")
         return optimiser
 
-    def _assign_custom(self, step: _Step) -> _Steps[_Effects]:
+    def _assign_custom(self, step: Gathered) -> _Steps[_Effects]:
         """Ask the application's assignor; carry on without its answer when that cannot be used."""
         settings = self._settings
         name = assignor_name(settings.task_assignor)
@@ -335,7 +324,7 @@ class GroupLeader:
             return self._assignor_failed(step, answer.as_error(name))
         return self._publish(step, assignments, stable=stable)
 
-    def _assignor_failed(self, step: _Step, error: StreamsError) -> _Effects:
+    def _assignor_failed(self, step: Gathered, error: StreamsError) -> _Effects:
         """Everybody keeps what they have, and the application hears of the error (unless we do as Kafka does)."""
         if self._settings.reference_behaviour:
             raise error
@@ -347,26 +336,32 @@ class GroupLeader:
             now_ms=self._now_ms,
             interval_ms=self._settings.assignor_retry_ms,
         )
+        self._observer.decided(Decided(None, threads, deadlines))
+        self._observer.entered(AssignStep.ENCODE)
         assignments, stable = encode_assignments(step.group, step.histories, step.table, threads, deadlines)
         return self._publish(step, assignments, stable=stable)
 
     def _encode(
         self,
-        step: _Step,
+        step: Gathered,
         placements: Mapping[ProcessId, Placement],
         deadlines: Mapping[ProcessId, int],
         *,
         custom: bool,
+        warmups: tuple[tuple[TaskId, ProcessId], ...] = (),
     ) -> tuple[dict[str, MemberAssignment], bool]:
+        self._observer.entered(AssignStep.THREADS)
         threads = spread_over_threads(step.group, step.histories, step.table, placements, custom=custom)
+        self._observer.decided(Decided(placements, threads, deadlines, warmups))
+        self._observer.entered(AssignStep.ENCODE)
         return encode_assignments(step.group, step.histories, step.table, threads, deadlines)
 
-    def _publish(self, step: _Step, assignments: dict[str, MemberAssignment], *, stable: bool) -> _Effects:
+    def _publish(self, step: Gathered, assignments: dict[str, MemberAssignment], *, stable: bool) -> _Effects:
         self._phase = Phase.DONE
         return (PublishAssignments(self._with_refused(step, assignments), stable and not step.group.refused),)
 
     @staticmethod
-    def _with_refused(step: _Step, assignments: dict[str, MemberAssignment]) -> dict[str, MemberAssignment]:
+    def _with_refused(step: Gathered, assignments: dict[str, MemberAssignment]) -> dict[str, MemberAssignment]:
         return assignments | error_assignments(sorted(step.group.refused), ErrorCode.ASSIGNMENT_ERROR)
 
     def _publish_error(self, request: AssignRequested, code: ErrorCode, error: StreamsError) -> _Effects:

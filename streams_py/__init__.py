@@ -1,23 +1,315 @@
 """Kafka Streams for Python, byte-compatible with Apache Kafka Streams, with the assignor in your hands.
 
-from streams_py import KafkaStreams, StreamsBuilder, serdes
+    from streams_py import KafkaStreams, StreamsBuilder, serdes
+
+Everything public is here, except for ``streams_py.serdes``, ``streams_py.assignment`` (your own task assignor, KIP-924)
+and ``streams_py.testing`` (the test kit), which are public modules.
+
+Names are loaded when they are first used (PEP 562), so that importing this package costs nothing: a program that only
+describes a topology loads no Kafka client. ``_HOME`` says where a name lives; type checkers read the imports below it.
 """
 
-from streams_py import serdes
-from streams_py.config import StreamsConfig
-from streams_py.errors import StreamsError
-from streams_py.runtime.kafka_streams import KafkaStreams, UncaughtAnswer
-from streams_py.runtime.states import State
-from streams_py.topology.builder import StreamsBuilder
-from streams_py.topology.topology import Topology
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+
+_HOME = {
+    # The client
+    "StreamsConfig": "streams_py.config",
+    "KafkaStreams": "streams_py.runtime.kafka_streams",
+    "UncaughtAnswer": "streams_py.runtime.kafka_streams",
+    "RestoreListener": "streams_py.runtime.restore",
+    "State": "streams_py.runtime.states",
+    "ThreadState": "streams_py.runtime.states",
+    "TaskMetadata": "streams_py.runtime.thread_metadata",
+    "ThreadMetadata": "streams_py.runtime.thread_metadata",
+    "QueryableStoreType": "streams_py.state.queries",
+    "ReadOnlyKeyValueStore": "streams_py.state.queries",
+    # Topologies
+    "BranchedKStream": "streams_py.topology.branches",
+    "StreamsBuilder": "streams_py.topology.builder",
+    "KGroupedStream": "streams_py.topology.grouped_stream",
+    "KGroupedTable": "streams_py.topology.grouped_table",
+    "KStream": "streams_py.topology.kstream",
+    "KTable": "streams_py.topology.ktable",
+    "Partitioner": "streams_py.topology.nodes",
+    "Punctuation": "streams_py.topology.nodes",
+    "RecordContext": "streams_py.topology.nodes",
+    "ResetPolicy": "streams_py.topology.nodes",
+    "TimestampExtractor": "streams_py.topology.nodes",
+    "TopicChooser": "streams_py.topology.nodes",
+    "Branched": "streams_py.topology.options",
+    "Consumed": "streams_py.topology.options",
+    "Grouped": "streams_py.topology.options",
+    "Materialized": "streams_py.topology.options",
+    "Produced": "streams_py.topology.options",
+    "Repartitioned": "streams_py.topology.options",
+    "ConnectedStoreProvider": "streams_py.topology.processor",
+    "FixedKeyProcessor": "streams_py.topology.processor",
+    "FixedKeyProcessorContext": "streams_py.topology.processor",
+    "FixedKeyProcessorSupplier": "streams_py.topology.processor",
+    "FixedKeyRecord": "streams_py.topology.processor",
+    "ProcessingContext": "streams_py.topology.processor",
+    "Processor": "streams_py.topology.processor",
+    "ProcessorContext": "streams_py.topology.processor",
+    "ProcessorSupplier": "streams_py.topology.processor",
+    "Record": "streams_py.topology.processor",
+    "RecordMetadata": "streams_py.topology.processor",
+    "KeyValueStore": "streams_py.topology.stores",
+    "StateStore": "streams_py.topology.stores",
+    "StoreBuilder": "streams_py.topology.stores",
+    "StoreKind": "streams_py.topology.stores",
+    "TimestampedKeyValueStore": "streams_py.topology.stores",
+    "ValueAndTimestamp": "streams_py.topology.stores",
+    "key_value_store": "streams_py.topology.stores",
+    "timestamped_key_value_store": "streams_py.topology.stores",
+    "Topology": "streams_py.topology.topology",
+    # Handlers
+    "Answer": "streams_py.runtime.handlers",
+    "DeadLetter": "streams_py.runtime.handlers",
+    "DeadLetterQueue": "streams_py.runtime.handlers",
+    "DeserializationHandler": "streams_py.runtime.handlers",
+    "ErrorContext": "streams_py.runtime.handlers",
+    "FailedRecord": "streams_py.runtime.handlers",
+    "Origin": "streams_py.runtime.handlers",
+    "OutgoingRecord": "streams_py.runtime.handlers",
+    "ProcessingHandler": "streams_py.runtime.handlers",
+    "ProductionHandler": "streams_py.runtime.handlers",
+    "Response": "streams_py.runtime.handlers",
+    "log_and_continue": "streams_py.runtime.handlers",
+    "log_and_fail": "streams_py.runtime.handlers",
+    "fail_on_invalid_timestamp": "streams_py.runtime.timestamps",
+    "log_and_skip_invalid": "streams_py.runtime.timestamps",
+    "partition_time_if_invalid": "streams_py.runtime.timestamps",
+    "wall_clock_time": "streams_py.runtime.timestamps",
+    # Values
+    "HostInfo": "streams_protocol.types",
+    "TaskId": "streams_protocol.types",
+    "TopicPartition": "streams_protocol.types",
+    "Serde": "streams_py.serdes.serde",
+    # Errors
+    "AssignorError": "streams_py.errors",
+    "BrokerUnavailable": "streams_py.errors",
+    "ConfigError": "streams_py.errors",
+    "DeserializationError": "streams_py.errors",
+    "IllegalStateError": "streams_py.errors",
+    "InvalidStateStoreError": "streams_py.errors",
+    "InvalidStateStorePartitionError": "streams_py.errors",
+    "LockError": "streams_py.errors",
+    "MissingSourceTopicError": "streams_py.errors",
+    "ProcessingError": "streams_py.errors",
+    "ProductionError": "streams_py.errors",
+    "SerializationError": "streams_py.errors",
+    "StateError": "streams_py.errors",
+    "StreamsError": "streams_py.errors",
+    "StreamsNotStartedError": "streams_py.errors",
+    "TaskAssignmentError": "streams_py.errors",
+    "TimeoutExceeded": "streams_py.errors",
+    "TopologyError": "streams_py.errors",
+    "UnknownStateStoreError": "streams_py.errors",
+    "UnsupportedOperationError": "streams_py.errors",
+}
+_MODULES = frozenset({"assignment", "errors", "serdes"})
+
+if TYPE_CHECKING:
+    from streams_protocol.types import HostInfo, TaskId, TopicPartition
+    from streams_py import assignment, errors, serdes
+    from streams_py.config import StreamsConfig
+    from streams_py.errors import (
+        AssignorError,
+        BrokerUnavailable,
+        ConfigError,
+        DeserializationError,
+        IllegalStateError,
+        InvalidStateStoreError,
+        InvalidStateStorePartitionError,
+        LockError,
+        MissingSourceTopicError,
+        ProcessingError,
+        ProductionError,
+        SerializationError,
+        StateError,
+        StreamsError,
+        StreamsNotStartedError,
+        TaskAssignmentError,
+        TimeoutExceeded,
+        TopologyError,
+        UnknownStateStoreError,
+        UnsupportedOperationError,
+    )
+    from streams_py.runtime.handlers import (
+        Answer,
+        DeadLetter,
+        DeadLetterQueue,
+        DeserializationHandler,
+        ErrorContext,
+        FailedRecord,
+        Origin,
+        OutgoingRecord,
+        ProcessingHandler,
+        ProductionHandler,
+        Response,
+        log_and_continue,
+        log_and_fail,
+    )
+    from streams_py.runtime.kafka_streams import KafkaStreams, UncaughtAnswer
+    from streams_py.runtime.restore import RestoreListener
+    from streams_py.runtime.states import State, ThreadState
+    from streams_py.runtime.thread_metadata import TaskMetadata, ThreadMetadata
+    from streams_py.runtime.timestamps import (
+        fail_on_invalid_timestamp,
+        log_and_skip_invalid,
+        partition_time_if_invalid,
+        wall_clock_time,
+    )
+    from streams_py.serdes.serde import Serde
+    from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
+    from streams_py.topology.branches import BranchedKStream
+    from streams_py.topology.builder import StreamsBuilder
+    from streams_py.topology.grouped_stream import KGroupedStream
+    from streams_py.topology.grouped_table import KGroupedTable
+    from streams_py.topology.kstream import KStream
+    from streams_py.topology.ktable import KTable
+    from streams_py.topology.nodes import (
+        Partitioner,
+        Punctuation,
+        RecordContext,
+        ResetPolicy,
+        TimestampExtractor,
+        TopicChooser,
+    )
+    from streams_py.topology.options import Branched, Consumed, Grouped, Materialized, Produced, Repartitioned
+    from streams_py.topology.processor import (
+        ConnectedStoreProvider,
+        FixedKeyProcessor,
+        FixedKeyProcessorContext,
+        FixedKeyProcessorSupplier,
+        FixedKeyRecord,
+        ProcessingContext,
+        Processor,
+        ProcessorContext,
+        ProcessorSupplier,
+        Record,
+        RecordMetadata,
+    )
+    from streams_py.topology.stores import (
+        KeyValueStore,
+        StateStore,
+        StoreBuilder,
+        StoreKind,
+        TimestampedKeyValueStore,
+        ValueAndTimestamp,
+        key_value_store,
+        timestamped_key_value_store,
+    )
+    from streams_py.topology.topology import Topology
 
 __all__ = [
+    "Answer",
+    "AssignorError",
+    "Branched",
+    "BranchedKStream",
+    "BrokerUnavailable",
+    "ConfigError",
+    "ConnectedStoreProvider",
+    "Consumed",
+    "DeadLetter",
+    "DeadLetterQueue",
+    "DeserializationError",
+    "DeserializationHandler",
+    "ErrorContext",
+    "FailedRecord",
+    "FixedKeyProcessor",
+    "FixedKeyProcessorContext",
+    "FixedKeyProcessorSupplier",
+    "FixedKeyRecord",
+    "Grouped",
+    "HostInfo",
+    "IllegalStateError",
+    "InvalidStateStoreError",
+    "InvalidStateStorePartitionError",
+    "KGroupedStream",
+    "KGroupedTable",
+    "KStream",
+    "KTable",
     "KafkaStreams",
+    "KeyValueStore",
+    "LockError",
+    "Materialized",
+    "MissingSourceTopicError",
+    "Origin",
+    "OutgoingRecord",
+    "Partitioner",
+    "ProcessingContext",
+    "ProcessingError",
+    "ProcessingHandler",
+    "Processor",
+    "ProcessorContext",
+    "ProcessorSupplier",
+    "Produced",
+    "ProductionError",
+    "ProductionHandler",
+    "Punctuation",
+    "QueryableStoreType",
+    "ReadOnlyKeyValueStore",
+    "Record",
+    "RecordContext",
+    "RecordMetadata",
+    "Repartitioned",
+    "ResetPolicy",
+    "Response",
+    "RestoreListener",
+    "Serde",
+    "SerializationError",
     "State",
+    "StateError",
+    "StateStore",
+    "StoreBuilder",
+    "StoreKind",
     "StreamsBuilder",
     "StreamsConfig",
     "StreamsError",
+    "StreamsNotStartedError",
+    "TaskAssignmentError",
+    "TaskId",
+    "TaskMetadata",
+    "ThreadMetadata",
+    "ThreadState",
+    "TimeoutExceeded",
+    "TimestampExtractor",
+    "TimestampedKeyValueStore",
+    "TopicChooser",
+    "TopicPartition",
     "Topology",
+    "TopologyError",
     "UncaughtAnswer",
+    "UnknownStateStoreError",
+    "UnsupportedOperationError",
+    "ValueAndTimestamp",
+    "assignment",
+    "errors",
+    "fail_on_invalid_timestamp",
+    "key_value_store",
+    "log_and_continue",
+    "log_and_fail",
+    "log_and_skip_invalid",
+    "partition_time_if_invalid",
     "serdes",
+    "timestamped_key_value_store",
+    "wall_clock_time",
 ]
+
+
+if not TYPE_CHECKING:  # else every misspelt name would be of type object to a type checker
+
+    def __getattr__(name: str) -> object:
+        """Load a public name on first use."""
+        if name in _MODULES:
+            return _import_module(f"{__name__}.{name}")
+        home = _HOME.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(_import_module(home), name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -1,0 +1,83 @@
+"""The package's front door: complete, and light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import streams_py
+
+_HEAVY = ("confluent_kafka", "kafka", "orjson", "pydantic", "rocksdict")
+
+
+def _loaded_by(statement: str) -> set[str]:
+    """Top-level modules and modules of ours that ``statement`` loads in a fresh process."""
+    program = f"import sys; {statement}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def _static_imports() -> dict[str, str]:
+    """Public name -> module, as type checkers see it."""
+    tree = ast.parse(Path(streams_py.__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    return {
+        alias.name: node.module or "" for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+
+
+def test_import_loads_nothing_heavy() -> None:
+    loaded = _loaded_by("import streams_py")
+    assert not loaded & set(_HEAVY)
+    assert {name for name in loaded if name.startswith(("streams_py", "streams_protocol"))} == {"streams_py"}
+
+
+def test_describing_a_topology_loads_no_kafka_client_and_no_store() -> None:
+    loaded = _loaded_by(
+        "from streams_py import StreamsBuilder, serdes; "
+        "StreamsBuilder().stream('in', key=serdes.STRING, value=serdes.JSON).to('out')"
+    )
+    assert not loaded & {"confluent_kafka", "kafka", "rocksdict"}
+
+
+def test_looking_kafka_streams_up_loads_no_kafka_client_and_no_store() -> None:
+    assert not _loaded_by("from streams_py import KafkaStreams") & {"confluent_kafka", "kafka", "rocksdict"}
+
+
+@pytest.mark.parametrize("name", streams_py.__all__)
+def test_public_name_loads(name: str) -> None:
+    value = getattr(streams_py, name)
+    assert getattr(streams_py, name) is value
+    assert name in dir(streams_py)
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="KafkaStream'"):
+        getattr(streams_py, "KafkaStream")  # noqa: B009  # a type checker would refuse the plain form
+
+
+def test_type_checkers_and_programs_see_the_same_names() -> None:
+    static = _static_imports()
+    modules = {name for name, module in static.items() if module == "streams_py"}
+    assert {name: module for name, module in static.items() if name not in modules} == streams_py._HOME
+    assert modules == streams_py._MODULES
+    assert sorted(static) == sorted(streams_py.__all__)
+
+
+def test_every_error_that_users_see_is_public() -> None:
+    from streams_py import errors
+
+    control = {"OffsetOutOfRange", "TaskCorrupted", "TaskMigrated"}  # how the runtime talks to itself
+    assert {name for name in errors.__all__ if not hasattr(streams_py, name)} == control
+
+
+def test_names_of_the_assignment_package_are_those_of_its_modules() -> None:
+    from streams_py import assignment
+
+    assert "TaskAssignor" in assignment.__all__
+    for name in assignment.__all__:
+        assert hasattr(assignment, name)

@@ -86,6 +86,11 @@ class _Changelog:
     registered: bool = False  # part of the restore consumer's assignment
 
     @property
+    def needs_end(self) -> bool:
+        """True when nothing may be read before the end is known: it says what to read, or where to stop."""
+        return self.end is None and (self.task.is_active or self.partition in self.task.source_changelogs)
+
+    @property
     def is_done(self) -> bool:
         return self.end is not None and self.position is not None and self.position >= self.end
 
@@ -285,11 +290,7 @@ class StateUpdater:
         now = self._clock.monotonic_ms()
         with self._lock:
             source = {tp for c in self._changelogs.values() for tp in c.task.source_changelogs if tp == c.partition}
-            unknown = [
-                c.partition
-                for c in self._changelogs.values()
-                if c.end is None and (c.task.is_active or c.partition in source)
-            ]
+            unknown = [c.partition for c in self._changelogs.values() if c.needs_end]
             refresh = source if now >= self._next_limits_ms else source.intersection(unknown)
         wanted = set(unknown) | refresh
         if not wanted:
@@ -319,6 +320,8 @@ class StateUpdater:
             actives = any(c.task.is_active and not c.is_done for c in self._changelogs.values())
             positions: dict[TopicPartition, int | None] = {}
             for changelog in self._changelogs.values():
+                if changelog.needs_end:
+                    continue  # added a moment ago; the next round asks for it
                 if changelog.position is None:
                     self._start(changelog)
                 idle = changelog.is_done or (actives and not changelog.task.is_active)

@@ -259,3 +259,32 @@ def test_remaining_records_shrink_to_nothing(log: FakeLog) -> None:
     assert updater.remaining_records() == 6
     updater.turn()
     assert updater.remaining_records() == 0
+
+
+def test_restoration_starts_with_its_end_known_when_a_task_is_added_in_the_middle_of_a_round(log: FakeLog) -> None:
+    log.write(LOG, 3)
+    updater = Stepped(log)
+    late = FakeTask(TaskId(0, 0), [LOG], is_active=True)
+    updater._learn_ends()
+    updater.add(late)  # after the ends were asked for, before the partitions are assigned
+    updater._assign(updater.consumer)
+    assert updater.listener.events == []
+    assert updater.consumer.assignments == [{}]
+    updater.turn(2)
+    assert [event[0] for event in updater.listener.events] == ["start", "batch", "end"]
+    assert updater.drain_restored() == [late]
+
+
+def test_standby_of_a_source_topic_never_passes_the_committed_offset_when_added_in_the_middle_of_a_round(
+    log: FakeLog,
+) -> None:
+    log.write(LOG, 5)
+    updater = Stepped(log)
+    standby = FakeTask(TaskId(0, 0), [LOG], is_active=False, source_changelogs=[LOG])
+    updater.admin.committed[LOG] = 2
+    updater._learn_ends()
+    updater.add(standby)
+    updater._assign(updater.consumer)
+    assert updater.consumer.assignments == [{}]
+    updater.turn(3)
+    assert standby.restored == [(LOG, 0), (LOG, 1)]

@@ -1,0 +1,139 @@
+"""State that is gone, elsewhere, or damaged: it comes back from the changelog, and only as much of it as is needed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from .kit import Application, Instance, text, true_counts
+
+pytestmark = pytest.mark.broker
+
+WORDS = 20_000
+
+
+def stored(*instances: Instance) -> dict[str, int]:
+    """The contents of the stores of all active tasks."""
+    return {word: count for instance in instances for word, count in instance.ask("store").items()}
+
+
+def check_counts(app: Application, lines: list[str], *instances: Instance) -> None:
+    """Output topic, stores and truth agree."""
+    app.await_caught_up()
+    assert app.counts() == true_counts(lines) == stored(*instances)
+
+
+def from_beginning(instance: Instance) -> list[dict[str, Any]]:
+    """Restorations that started at the first record and replayed something."""
+    return [seen for seen in instance.ask("restored") if seen["start"] == 0 and seen["total"]]
+
+
+def counted(app: Application, lines: list[str], name: str = "a") -> Instance:
+    """An instance that has counted these lines."""
+    instance = app.start(name)
+    app.await_shared(instance)
+    app.feed(lines)
+    app.await_caught_up()
+    return instance
+
+
+@pytest.mark.parametrize("kind", ["rocksdb", "in_memory"])
+def test_counts_go_on_from_the_changelog_when_the_state_directory_was_deleted(
+    application: Callable[..., Application], kind: str
+) -> None:
+    app = application(dsl_store_suppliers_class=kind)
+    lines = text(WORDS)
+    assert counted(app, lines[:500]).close() == 0
+    shutil.rmtree(app.folder / "a", ignore_errors=True)
+    a = counted(app, lines[500:])
+    assert len(from_beginning(a)) == app.partitions
+    check_counts(app, lines, a)
+
+
+def test_nothing_is_replayed_when_an_instance_comes_back_to_its_own_state(
+    application: Callable[..., Application],
+) -> None:
+    app = application()
+    lines = text(WORDS)
+    assert counted(app, lines[:500]).close() == 0
+    a = counted(app, lines[500:])
+    seen = a.ask("restored")
+    assert len(seen) == app.partitions
+    assert all(one["start"] == one["end"] > 0 and one["total"] == 0 for one in seen)
+    check_counts(app, lines, a)
+
+
+@pytest.mark.parametrize("kind", ["rocksdb", "in_memory"])
+def test_state_moves_to_another_member_when_the_first_one_leaves(
+    application: Callable[..., Application], kind: str
+) -> None:
+    app = application(dsl_store_suppliers_class=kind)
+    lines = text(WORDS)
+    a = counted(app, lines[:500])
+    assert a.ask("close", leave=True, timeout=20)
+    b = counted(app, lines[500:], "b")
+    assert len(from_beginning(b)) == app.partitions
+    check_counts(app, lines, b)
+
+
+@pytest.mark.parametrize("kind", ["rocksdb", "in_memory"])
+def test_standby_takes_over_without_replaying_everything_when_the_active_is_killed(
+    application: Callable[..., Application], kind: str
+) -> None:
+    app = application(dsl_store_suppliers_class=kind, num_standby_replicas=1)
+    lines = text(WORDS)
+    a, b = app.start("a"), app.start("b")
+    app.await_shared(a, b)
+    app.feed(lines[:500])
+    app.await_caught_up()
+    stateful = {f"1_{number}" for number in range(app.partitions)}
+    app.until(lambda: (b.standby | b.running) >= stateful, "b to hold every stateful task in one role or the other")
+    on_a = a.running & stateful
+    app.until(lambda: set(b.ask("store", stale=True)) == set(true_counts(lines[:500])), "b's standbys to be current")
+    before = len(b.ask("restored"))
+    a.kill()
+    app.feed(lines[500:])
+    app.await_shared(b)
+    taken_over = b.ask("restored")[before:]
+    assert {f"1_{one['partition']}" for one in taken_over} == on_a
+    assert all(one["start"] > 0 and one["total"] <= one["end"] - one["start"] for one in taken_over)
+    assert sum(one["total"] for one in taken_over) < 100, taken_over
+    check_counts(app, lines, b)
+
+
+@pytest.mark.parametrize("damage", ["garbage\n", "0\n1\nno-such-changelog 0 5\n", ""])
+def test_state_is_restored_again_when_its_checkpoint_is_damaged(
+    application: Callable[..., Application], damage: str
+) -> None:
+    app = application(partitions=2)
+    lines = text(WORDS)
+    assert counted(app, lines[:500]).close() == 0
+    for number in range(app.partitions):
+        checkpoint = app.folder / "a" / app.id / f"1_{number}" / ".checkpoint"
+        assert checkpoint.exists()
+        checkpoint.write_text(damage)
+    a = counted(app, lines[500:])
+    assert len(from_beginning(a)) == app.partitions
+    check_counts(app, lines, a)
+
+
+def test_store_equals_its_changelog_when_the_process_was_killed_in_the_middle_of_counting(
+    application: Callable[..., Application],
+) -> None:
+    app = application(commit_interval_ms=100)
+    lines = text(400_000)
+    a = app.start("a")
+    app.await_shared(a)
+    app.feed(lines)
+    app.until(lambda: sum(app.counts().values()) > 50_000, "counting to be under way")
+    a.kill()
+    assert not app.caught_up()
+    a = app.start("a")
+    app.await_shared(a)
+    app.await_caught_up()
+    expected, found = true_counts(lines), app.counts()
+    assert all(found[word] >= count for word, count in expected.items())
+    assert stored(a) == found  # the output is what the store said last, so a store behind its changelog would differ

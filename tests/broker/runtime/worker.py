@@ -1,0 +1,207 @@
+"""One application process of the broker tests.
+
+The first line of standard input is the order (JSON): which application, its configuration, its topics. Every change of
+state or tasks is reported as a JSON line on standard output, and so is the answer to each further line, a command. The
+process closes the application and ends when standard input ends; a signal ends it as it would end anybody's program.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from streams_protocol.types import TopicPartition
+from streams_py import KafkaStreams, StreamsBuilder, StreamsConfig, Topology, UncaughtAnswer, serdes
+from streams_py.runtime.restore import RestoreListener
+from streams_py.topology.processor import Processor, Record
+
+_REPORT_INTERVAL_S = 0.05
+_out = threading.Lock()
+
+
+def say(message: dict[str, Any]) -> None:
+    """One line to the parent."""
+    with _out:
+        print(json.dumps(message), flush=True)
+
+
+# -- applications ------------------------------------------------------------------------------------------------
+
+
+def count_words(order: dict[str, Any]) -> Topology:
+    """Lines of words -> how often each word occurred."""
+    builder = StreamsBuilder()
+    (
+        builder.stream(order["input"], key=serdes.STRING, value=serdes.STRING)
+        .flat_map_values(str.split)
+        .group_by(lambda _, word: word, key=serdes.STRING, value=serdes.STRING)
+        .count(store="counts")
+        .to_stream()
+        .to(order["output"], key=serdes.STRING, value=serdes.INT64)
+    )
+    return builder.build()
+
+
+class Tracer(Processor[bytes, bytes, bytes, bytes]):
+    """Writes down each record: when, by whom in which generation, and which one. ``poison`` as a value fails."""
+
+    def __init__(self, order: dict[str, Any], streams: list[KafkaStreams]) -> None:
+        self._order = order
+        self._streams = streams
+        self._file = open(f"{order['trace']}-{os.getpid()}.jsonl", "a", buffering=1)  # noqa: SIM115  # closed in close()
+
+    def init(self, context: Any) -> None:
+        self._context = context
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        if record.value == b"poison":
+            raise ValueError("poisoned on purpose")
+        where = self._context.record_metadata
+        thread = threading.current_thread().name
+        generation = generation_of(self._streams[0], thread)
+        line = [time.time(), os.getpid(), thread, generation, where.partition, where.offset]
+        self._file.write(json.dumps(line) + "\n")
+        time.sleep(self._order.get("delay_s", 0))
+        self._context.forward(record)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def generation_of(streams: KafkaStreams, thread_name: str) -> int:
+    """The group's generation as this thread knows it; -1 outside."""
+    for thread in streams._threads.values():
+        if thread.name == thread_name and thread.parts is not None:
+            metadata = thread.parts.membership.group_metadata()
+            return -1 if metadata is None else metadata.generation
+    return -1
+
+
+def trace(order: dict[str, Any], streams: list[KafkaStreams]) -> Topology:
+    """Copies records, and writes each one down."""
+    builder = StreamsBuilder()
+    stream = builder.stream(order["input"], key=serdes.BYTES, value=serdes.BYTES)
+    stream.process(lambda: Tracer(order, streams)).to(order["output"], key=serdes.BYTES, value=serdes.BYTES)
+    return builder.build()
+
+
+class Restorations(RestoreListener):
+    """What was restored: changelog -> [start, end, records], each time."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self._open: dict[TopicPartition, dict[str, Any]] = {}
+
+    def on_restore_start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
+        self._open[changelog] = {"partition": changelog.partition, "start": start, "end": end, "total": None}
+        self.seen.append(self._open[changelog])
+
+    def on_restore_end(self, changelog: TopicPartition, store: str, total: int) -> None:
+        self._open[changelog]["total"] = total
+
+
+restorations = Restorations()
+
+
+# -- the process -------------------------------------------------------------------------------------------------
+
+
+def report(streams: KafkaStreams) -> dict[str, Any]:
+    """State and tasks."""
+    threads = streams.metadata_for_local_threads()
+    return {
+        "state": streams.state.value,
+        "active": sorted(str(task.id) for thread in threads for task in thread.active),
+        "running": sorted(str(t.id) for thread in threads for t in thread.active if t.state.value == "RUNNING"),
+        "standby": sorted(str(task.id) for thread in threads for task in thread.standby),
+        "threads": {thread.name: thread.state.value for thread in threads},
+        "generations": {thread.name: generation_of(streams, thread.name) for thread in threads},
+        "error": None if streams.error is None else f"{type(streams.error).__name__}: {streams.error}",
+    }
+
+
+def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
+    """Carry out a command of the parent."""
+    match command["do"]:
+        case "add thread":
+            return streams.add_stream_thread()
+        case "remove thread":
+            return streams.remove_stream_thread(command.get("timeout"))
+        case "close":
+            return streams.close(command.get("timeout"), leave_group=command.get("leave", False))
+        case "store":
+            view = streams.store("counts", stale=command.get("stale", False))
+            return dict(view.all())
+        case "cpu":
+            times = os.times()
+            return times.user + times.system
+        case "threads":
+            return sorted(thread.name for thread in threading.enumerate())
+        case "restored":
+            return restorations.seen
+        case "errors":
+            return [str(t.last_error) for t in streams._threads.values() if t.last_error is not None]
+    raise ValueError(command)
+
+
+def serve(streams: KafkaStreams, ended: threading.Event) -> None:
+    """Answer commands until standard input ends."""
+    for line in sys.stdin:
+        command = json.loads(line)
+        try:
+            say({"answer": obey(streams, command), "to": command["number"]})
+        except Exception as error:
+            say({"answer": None, "to": command["number"], "problem": f"{type(error).__name__}: {error}"})
+    ended.set()
+
+
+def make(order: dict[str, Any]) -> KafkaStreams:
+    """The application of the order."""
+    config = StreamsConfig.of(order["config"])
+    probing_ms = order.get("probing_ms")  # Kafka's minimum is a minute, too long for a test
+    if probing_ms is not None:
+        config = config.model_copy(update={"probing_rebalance_interval_ms": probing_ms})
+    held: list[KafkaStreams] = []
+    topology = trace(order, held) if order["app"] == "trace" else count_words(order)
+    streams = KafkaStreams(topology, config)
+    held.append(streams)
+    streams.set_restore_listener(restorations)
+    answer = order.get("uncaught")
+    if answer is not None:
+        streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer[answer])
+    return streams
+
+
+def main() -> int:
+    """Run until standard input ends, or the application does."""
+    logging.basicConfig(
+        level=os.environ.get("LEVEL", "INFO"), format="%(asctime)s.%(msecs)03d %(threadName)s %(name)s %(message)s",
+        datefmt="%H:%M:%S",
+    )  # fmt: skip
+    order = json.loads(sys.stdin.readline())
+    streams = make(order)
+    ended = threading.Event()
+    threading.Thread(target=serve, args=(streams, ended), daemon=True).start()
+    last = None
+    with streams:
+        while not ended.wait(_REPORT_INTERVAL_S):
+            now = report(streams)
+            if now != last:
+                say(now)
+                last = now
+            if streams.state.is_final and not order.get("stays"):
+                return 1 if now["state"] == "ERROR" else 0
+        streams.close(order.get("close_timeout", 15))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,135 @@
+"""The house rules that a machine can check: who imports whom, and that the core does not touch the world.
+
+Contracts between our own packages are import-linter's, in pyproject.toml. What a contract cannot say is checked on the
+source text here.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PACKAGE = _ROOT / "streams_py"
+_CORE = ("topology", "assignment", "leader", "member")
+
+# Modules of the standard library that reach out of a pure function.
+_WORLDLY = {
+    "asyncio", "concurrent", "fcntl", "ftplib", "glob", "http", "multiprocessing", "os", "pathlib", "queue", "random",
+    "sched", "secrets", "select", "selectors", "shutil", "signal", "socket", "socketserver", "sqlite3", "ssl",
+    "subprocess", "sys", "tempfile", "threading", "time", "urllib",
+}  # fmt: skip
+_WORLDLY_CALLS = {
+    "open", "input", "print", "exec", "eval",
+    "uuid.uuid1", "uuid.uuid4", "uuid1", "uuid4",
+    "datetime.now", "datetime.utcnow", "datetime.today", "date.today",
+}  # fmt: skip
+
+# Module -> what it may do all the same, with the reason.
+_ALLOWED: dict[str, dict[str, str]] = {
+    "streams_py/topology/operators/stateless.py": {"sys": "KStream.print without a file writes to standard output"}
+}
+
+_CLIENTS = {"kafka", "confluent_kafka"}
+
+
+def _modules(*packages: str) -> list[Path]:
+    return sorted(path for package in packages for path in (_PACKAGE / package).rglob("*.py"))
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(_ROOT).as_posix()
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    """Top-level packages imported anywhere in a module, inside functions too."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield str(node.module).partition(".")[0]
+
+
+def _called(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+            yield ast.unparse(node.func)
+
+
+def _worldly(source: str) -> set[str]:
+    """What a module uses that a pure one must not."""
+    tree = ast.parse(source)
+    return {name for name in _imported(tree) if name in _WORLDLY} | {
+        name for name in _called(tree) if name in _WORLDLY_CALLS
+    }
+
+
+def test_import_contracts_are_kept() -> None:
+    own = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    config = "pyproject.toml" if "importlinter" in own else "tests/unit/import_contracts.toml"
+    with contextlib.chdir(_ROOT), contextlib.redirect_stdout(io.StringIO()) as report:
+        status = lint_imports(config_filename=config, no_cache=True)
+    assert status == EXIT_STATUS_SUCCESS, report.getvalue()
+
+
+@pytest.mark.parametrize("module", _modules(*_CORE), ids=_name)
+def test_core_module_does_not_touch_the_world(module: Path) -> None:
+    used = _worldly(module.read_text(encoding="utf-8"))
+    assert used == set(_ALLOWED.get(_name(module), {}))
+
+
+def test_allowed_exceptions_belong_to_modules_that_exist() -> None:
+    assert set(_ALLOWED) <= {_name(module) for module in _modules(*_CORE)}
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("import time", {"time"}),
+        ("def f():\n    from os.path import join", {"os"}),
+        ("import uuid\nx = uuid.uuid4()", {"uuid.uuid4"}),
+        ("from datetime import datetime\nx = datetime.now()", {"datetime.now"}),
+        ("x = open('file')", {"open"}),
+        ("from uuid import UUID\nx = UUID(int=1)", set()),
+    ],
+)
+def test_purity_check_notices_what_it_should(source: str, found: set[str]) -> None:
+    assert _worldly(source) == found
+
+
+def test_wire_formats_import_the_standard_library_only() -> None:
+    for module in (_ROOT / "protocol" / "streams_protocol").glob("*.py"):
+        foreign = set(_imported(ast.parse(module.read_text(encoding="utf-8")))) - sys.stdlib_module_names
+        assert not foreign, f"{module.name} imports {foreign}"
+
+
+def test_only_adapters_and_the_test_kit_import_a_kafka_client() -> None:
+    importing = {
+        module.relative_to(_PACKAGE).parts[0]
+        for module in _PACKAGE.rglob("*.py")
+        if _CLIENTS & set(_imported(ast.parse(module.read_text(encoding="utf-8"))))
+    }
+    assert importing == {"adapters", "testing"}
+
+
+def test_rocksdb_is_imported_in_one_module() -> None:
+    importing = [
+        _name(module)
+        for module in _PACKAGE.rglob("*.py")
+        if "rocksdict" in set(_imported(ast.parse(module.read_text(encoding="utf-8"))))
+    ]
+    assert importing == ["streams_py/state/rocksdb.py"]
+
+
+def test_nothing_is_pickled() -> None:
+    for module in (*_PACKAGE.rglob("*.py"), *(_ROOT / "protocol" / "streams_protocol").glob("*.py")):
+        imported = set(_imported(ast.parse(module.read_text(encoding="utf-8"))))
+        assert not imported & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}, _name(module)

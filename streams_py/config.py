@@ -29,6 +29,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from streams_protocol.task_list import STATIC_TASKS, TaskList
 from streams_py.errors import ConfigError
 
 __all__ = ["CLIENT_PREFIXES", "StreamsConfig", "is_secret", "masked"]
@@ -59,7 +60,12 @@ _CLIENT_KEYS: Final = frozenset(
     """.split()
 )
 
-_SECRET: Final = re.compile(r"password|secret|jaas|credential|\btoken$|\.key\.pem$|keystore\.key$", re.IGNORECASE)
+_SECRET: Final = re.compile(
+    r"passw(or)?d|passphrase|secret|jaas|credential|token$|api[._-]?key|private[._-]?key|\.key\.pem$|keystore\.key$"
+    r"|oauthbearer\.config$",
+    re.IGNORECASE,
+)
+_SHOWN_CHARS_MAX: Final = 80
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _UPGRADE_FROM: Final = (
     {"0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"}
@@ -80,8 +86,11 @@ def is_secret(key: str) -> bool:
 
 
 def masked(key: str, value: object) -> str:
-    """``value`` for a message: hidden when the key holds a secret."""
-    return "[hidden]" if is_secret(key) else repr(value)
+    """``value`` for a message: hidden when the key holds a secret, cut when it is long."""
+    if is_secret(key):
+        return "[hidden]"
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}... ({len(text)} characters)"
 
 
 def _texts(value: object) -> object:
@@ -91,9 +100,21 @@ def _texts(value: object) -> object:
     return tuple(value) if isinstance(value, list | set | frozenset) else value
 
 
+def _no_bool(value: object) -> object:
+    """True and False are numbers to Python, but nobody means 1 and 0 by them."""
+    if isinstance(value, bool):
+        raise ValueError("expected a whole number")
+    return value
+
+
+def _path_text(value: object) -> object:
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
-Millis = Annotated[int, Field(ge=0, le=_INT64_MAX)]
-Int32 = Annotated[int, Field(ge=-(2**31), le=_INT32_MAX)]
+Int = Annotated[int, BeforeValidator(_no_bool)]
+Millis = Annotated[Int, Field(ge=0, le=_INT64_MAX)]
+Int32 = Annotated[Int, Field(ge=-(2**31), le=_INT32_MAX)]
 Component = Any  # a class, a callable, an object, or "package.module:name"
 
 
@@ -123,7 +144,7 @@ class StreamsConfig(BaseModel):
 
     acceptable_recovery_lag: Millis = 10_000
     application_server: str = ""
-    buffered_records_per_partition: Annotated[int, Field(ge=1, le=_INT32_MAX)] = 1000
+    buffered_records_per_partition: Annotated[Int, Field(ge=1, le=_INT32_MAX)] = 1000
     client_id: str = ""
     commit_interval_ms: Millis = 30_000
     connections_max_idle_ms: Int32 = 540_000
@@ -134,15 +155,15 @@ class StreamsConfig(BaseModel):
     deserialization_exception_handler: Component = "log_and_fail"
     dsl_store_suppliers_class: Literal["rocksdb", "in_memory"] = "rocksdb"
     internal_task_assignor_class: Component = None
-    log_summary_interval_ms: int = 120_000
-    max_task_idle_ms: Annotated[int, Field(ge=-1, le=_INT64_MAX)] = 0
-    max_warmup_replicas: Annotated[int, Field(ge=1, le=_INT32_MAX)] = 2
+    log_summary_interval_ms: Int = 120_000
+    max_task_idle_ms: Annotated[Int, Field(ge=-1, le=_INT64_MAX)] = 0
+    max_warmup_replicas: Annotated[Int, Field(ge=1, le=_INT32_MAX)] = 2
     metadata_max_age_ms: Millis = 300_000
     metrics_recording_level: Literal["INFO", "DEBUG", "TRACE"] = "INFO"
-    num_standby_replicas: Annotated[int, Field(ge=0, le=_INT32_MAX)] = 0
-    num_stream_threads: Annotated[int, Field(ge=0, le=1000)] = 1
+    num_standby_replicas: Annotated[Int, Field(ge=0, le=_INT32_MAX)] = 0
+    num_stream_threads: Annotated[Int, Field(ge=0, le=1000)] = 1
     poll_ms: Millis = 100
-    probing_rebalance_interval_ms: Annotated[int, Field(ge=60_000, le=_INT64_MAX)] = 600_000
+    probing_rebalance_interval_ms: Annotated[Int, Field(ge=60_000, le=_INT64_MAX)] = 600_000
     processing_exception_handler: Component = "log_and_fail"
     processing_guarantee: Literal["at_least_once"] = "at_least_once"
     production_exception_handler: Component = "default"
@@ -158,13 +179,16 @@ class StreamsConfig(BaseModel):
     reconnect_backoff_ms: Millis = 50
     reconnect_backoff_max_ms: Millis = 1_000
     repartition_purge_interval_ms: Millis = 30_000
-    replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
-    request_timeout_ms: Annotated[int, Field(ge=1, le=_INT32_MAX)] = 40_000
+    replication_factor: Annotated[Int, Field(ge=-1, le=32_767)] = -1
+    request_timeout_ms: Annotated[Int, Field(ge=1, le=_INT32_MAX)] = 40_000
     retry_backoff_ms: Millis = 100
     send_buffer_bytes: Int32 = 131_072
     state_cleanup_delay_ms: Millis = 600_000
-    state_dir: str = Field(default_factory=lambda: os.path.join(tempfile.gettempdir(), "kafka-streams"))
+    state_dir: Annotated[str, BeforeValidator(_path_text)] = Field(default_factory=lambda: os.path.join(tempfile.gettempdir(), "kafka-streams"))
     statestore_cache_max_bytes: Millis = 10 * 1024 * 1024
+    static_tasks: Texts | None = None
+    static_tasks_spill: bool = False
+    static_tasks_warmup: bool = False
     task_assignor_class: Component = None
     task_timeout_ms: Millis = 300_000
     topology_optimization: Texts = ("none",)
@@ -214,6 +238,11 @@ class StreamsConfig(BaseModel):
                 own["app"][key.removeprefix("app.")] = value
             else:
                 raise _unknown(key, known)
+        if own.get(STATIC_TASKS) is not None:  # travels as a client tag
+            if STATIC_TASKS in own["client_tags"]:
+                raise ConfigError(f"both {STATIC_TASKS} and client.tag.{STATIC_TASKS} are set", key=STATIC_TASKS)
+            items = own[STATIC_TASKS]
+            own["client_tags"][STATIC_TASKS] = items if isinstance(items, str) else ",".join(items)
         try:
             return cls.model_validate(own)
         except ValidationError as error:
@@ -287,7 +316,9 @@ class StreamsConfig(BaseModel):
         if len(value) > _TAGS_MAX:
             raise ValueError(f"at most {_TAGS_MAX} client tags are allowed, {len(value)} are given")
         for key, text in value.items():
-            if len(key) > _TAG_KEY_CHARS_MAX or len(text) > _TAG_VALUE_CHARS_MAX:
+            if key == STATIC_TASKS:
+                value = {**value, key: TaskList.to_tag(text)}
+            elif len(key) > _TAG_KEY_CHARS_MAX or len(text) > _TAG_VALUE_CHARS_MAX:
                 raise ValueError(
                     f"client.tag.{key} = {text!r}: a tag key has at most {_TAG_KEY_CHARS_MAX} characters, "
                     f"a value at most {_TAG_VALUE_CHARS_MAX}"
@@ -300,6 +331,8 @@ class StreamsConfig(BaseModel):
     def _together(self) -> StreamsConfig:
         if len(self.rack_aware_assignment_tags) > _TAGS_MAX:
             raise ValueError(f"rack.aware.assignment.tags may name at most {_TAGS_MAX} tags")
+        if STATIC_TASKS in self.rack_aware_assignment_tags:
+            raise ValueError(f"rack.aware.assignment.tags names {STATIC_TASKS}, which says nothing about places")
         missing = [tag for tag in self.rack_aware_assignment_tags if tag not in self.client_tags]
         if missing:
             raise ValueError(

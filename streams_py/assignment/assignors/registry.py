@@ -23,6 +23,7 @@ from streams_py.assignment.api import (
 )
 from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
+from streams_py.assignment.assignors.static import StaticTaskAssignor
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyTaskAssignor
 from streams_py.assignment.problem import BuiltInAssignor
 from streams_py.errors import AssignorError, ConfigError, TaskAssignmentError
@@ -54,6 +55,7 @@ _BUILT_IN: Final[Mapping[str, Callable[[], BuiltInAssignor]]] = {
     _INTERNAL + "FallbackPriorTaskAssignor": FallbackPriorAssignor,
 }
 _PUBLIC_CLASSES: Final[Mapping[str, type[TaskAssignor]]] = {
+    "static": StaticTaskAssignor,
     "sticky": StickyTaskAssignor,
     _PUBLIC + "StickyTaskAssignor": StickyTaskAssignor,
 }
@@ -122,7 +124,7 @@ def _import(text: str) -> object:
         hint = "a Java class cannot run here; " if text.count(".") > 1 and text.rpartition(".")[2][:1].isupper() else ""
         raise AssignorError(
             f"{TASK_ASSIGNOR_CLASS}={text!r} cannot be understood: {hint}write 'package.module:Class', pass the class "
-            "itself, or use a built-in one: high_availability, sticky, legacy_sticky, fallback"
+            "itself, or use a built-in one: high_availability, sticky, static, legacy_sticky, fallback"
         )
     try:
         found: object = importlib.import_module(module_name)

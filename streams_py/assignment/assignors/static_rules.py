@@ -1,0 +1,281 @@
+"""Where tasks go when some clients name theirs: the rules of the static assignor.
+
+A *static* client has a list, a *wildcard* client has none. A static task is on the list of a client that is here now;
+all other tasks are wildcard tasks. The lists are an instruction:
+
+* a static task runs only where it is listed: with its previous owner, else with the least loaded lister that has its
+  standby, else with the least loaded lister. Tasks with few listers choose first;
+* wildcard tasks run only on wildcard clients, evenly by threads. They stay with their previous owner up to its fair
+  share; what is left over goes to clients below their share, preferably those that have its standby;
+* a standby goes to another lister, else to a wildcard client: that is the backup for the day the listers are gone. A
+  static client never gets the standby of a task that it does not list;
+* without wildcard clients nobody runs the wildcard tasks, unless they may *spill* over to the static clients.
+
+The result, given as the previous state of another call, is the result again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush, heapreplace
+
+from streams_protocol.types import TaskId
+
+__all__ = ["StaticClient", "StaticPlacement", "WarmUps", "place_static"]
+
+_RUNNING = -2  # in place of a lag
+
+
+@dataclass(frozen=True, slots=True)
+class StaticClient:
+    """A client; ``listed`` is None for a wildcard client. ``lag`` answers for tasks with changelog."""
+
+    threads: int
+    listed: Collection[TaskId] | None
+    previous_active: Collection[TaskId]
+    previous_standby: Collection[TaskId]
+    lag: Callable[[TaskId], int]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUps:
+    """A static task waits on its caught-up previous owner while the lister builds up the state; lag in records."""
+
+    acceptable_lag: int
+    at_most: int
+
+
+@dataclass(slots=True)
+class StaticPlacement:
+    """Client numbers by task. ``followup``: tasks are not where they are to be in the end."""
+
+    active: dict[TaskId, int] = field(default_factory=dict)
+    standby: dict[TaskId, list[int]] = field(default_factory=dict)
+    unassigned: list[TaskId] = field(default_factory=list)
+    standbys_missing: list[TaskId] = field(default_factory=list)
+    followup: bool = False
+
+
+def place_static(
+    clients: Sequence[StaticClient],
+    tasks: Sequence[TaskId],
+    logged: Collection[TaskId],
+    *,
+    standbys: int,
+    spill: bool = False,
+    warmups: WarmUps | None = None,
+) -> StaticPlacement:
+    """Place ascending ``tasks``; ``logged`` are those with changelog. Clients in order of their process ids."""
+    return _Placing(clients, tasks, logged, standbys, spill, warmups).run()
+
+
+class _Placing:
+    def __init__(
+        self,
+        clients: Sequence[StaticClient],
+        tasks: Sequence[TaskId],
+        logged: Collection[TaskId],
+        standbys: int,
+        spill: bool,
+        warmups: WarmUps | None,
+    ) -> None:
+        self._clients, self._tasks, self._logged = clients, tasks, logged
+        self._standbys, self._spill, self._warmups = standbys, spill, warmups
+        self._wild = {number: None for number, client in enumerate(clients) if client.listed is None}
+        self._listers = _by_task(clients, lambda client: client.listed or ())
+        self._owners = _by_task(clients, lambda client: client.previous_active)
+        self._holders = _by_task(clients, lambda client: client.previous_standby)
+        self._actives = [0] * len(clients)
+        self._copies = [0] * len(clients)
+        self._result = StaticPlacement()
+
+    def run(self) -> StaticPlacement:
+        static = [task for task in self._tasks if task in self._listers]
+        wildcard = [task for task in self._tasks if task not in self._listers]
+        for task in sorted(static, key=lambda task: (len(self._listers[task]), task)):
+            self._run(task, self._lister(task))
+        if self._warmups is not None:
+            self._wait_for_warmups(static, self._warmups)
+        if self._wild:
+            self._place_evenly(wildcard)
+        elif self._spill and self._clients:
+            self._place_spilled(wildcard)
+        else:
+            self._result.unassigned = wildcard
+        if self._standbys:
+            self._place_standbys()
+        return self._result
+
+    def _run(self, task: TaskId, client: int) -> None:
+        self._result.active[task] = client
+        self._actives[client] += 1
+        self._copies[client] += 1
+
+    def _load(self, client: int) -> tuple[float, int]:
+        return self._actives[client] / self._clients[client].threads, client
+
+    def _full_load(self, client: int) -> tuple[float, int]:
+        return self._copies[client] / self._clients[client].threads, client
+
+    # -- static tasks ----------------------------------------------------------------------------------------
+
+    def _lister(self, task: TaskId) -> int:
+        listers = self._listers[task]
+        for owner in self._owners.get(task, ()):
+            if owner in listers:
+                return owner
+        holding = [client for client in self._holders.get(task, ()) if client in listers]
+        return min(holding or listers, key=self._load)
+
+    def _wait_for_warmups(self, static: Sequence[TaskId], warmups: WarmUps) -> None:
+        left = warmups.at_most
+        for task in static:
+            chosen = self._result.active[task]
+            if task not in self._logged or self._caught_up(chosen, task, warmups):
+                continue
+            owner = next((c for c in self._owners.get(task, ()) if self._caught_up(c, task, warmups)), None)
+            if owner is None:
+                continue
+            self._actives[chosen] -= 1
+            self._copies[chosen] -= 1
+            self._run(task, owner)
+            self._result.followup = True
+            if left > 0:
+                left -= 1
+                self._add_standby(task, chosen)
+
+    def _caught_up(self, client: int, task: TaskId, warmups: WarmUps) -> bool:
+        lag = self._clients[client].lag(task)
+        return lag == _RUNNING or 0 <= lag <= warmups.acceptable_lag
+
+    # -- wildcard tasks --------------------------------------------------------------------------------------
+
+    def _place_evenly(self, tasks: Sequence[TaskId]) -> None:
+        threads = sum(self._clients[client].threads for client in self._wild)
+        share = {client: len(tasks) * self._clients[client].threads // threads for client in self._wild}
+        self._spread(tasks, share, extras=len(tasks) - sum(share.values()))
+
+    def _place_spilled(self, tasks: Sequence[TaskId]) -> None:
+        """Shares that even out what the static tasks leave uneven, as far as that goes."""
+        share = dict.fromkeys(range(len(self._clients)), 0)
+        heap = [self._load(client) for client in share]
+        heapify(heap)
+        for _ in tasks:
+            client = heap[0][1]
+            share[client] += 1
+            heapreplace(heap, ((self._actives[client] + share[client]) / self._clients[client].threads, client))
+        self._spread(tasks, share, extras=0)
+
+    def _spread(self, tasks: Sequence[TaskId], share: dict[int, int], *, extras: int) -> None:
+        """Keep tasks where they were up to each client's share, and fill up the rest; so many clients get one more."""
+        owned: dict[int, list[TaskId]] = {client: [] for client in share}
+        released = []
+        for task in tasks:
+            owner = next((client for client in self._owners.get(task, ()) if client in share), None)
+            if owner is None:
+                released.append(task)
+            else:
+                owned[owner].append(task)
+        without_extra = []
+        for client, own in owned.items():
+            if extras and len(own) > share[client]:
+                share[client] += 1
+                extras -= 1
+            else:
+                without_extra.append(client)
+            released += own[share[client] :]
+            for task in own[: share[client]]:
+                self._run(task, client)
+        room = {client: share[client] - len(own) for client, own in owned.items() if share[client] > len(own)}
+        heap = [self._load(client) for client in room]
+        heapify(heap)
+        more: list[tuple[float, int]] | None = None
+        for task in sorted(released):
+            chosen = self._with_room(task, room, heap)
+            if chosen is None:
+                if more is None:
+                    more = sorted((self._load(other) for other in without_extra), reverse=True)
+                chosen = more.pop()[1]
+            self._run(task, chosen)
+
+    def _with_room(self, task: TaskId, room: dict[int, int], heap: list[tuple[float, int]]) -> int | None:
+        """A client below its share: with the task's standby if possible, else the least loaded. Takes the place."""
+        chosen = min((c for c in self._holders.get(task, ()) if room.get(c)), key=self._load, default=None)
+        while chosen is None and heap:
+            client = heap[0][1]
+            if not room[client]:
+                heappop(heap)
+            elif heap[0] != self._load(client):  # got something since
+                heapreplace(heap, self._load(client))
+            else:
+                chosen = client
+        if chosen is not None:
+            room[chosen] -= 1
+        return chosen
+
+    # -- standbys --------------------------------------------------------------------------------------------
+
+    def _place_standbys(self) -> None:
+        heap = [self._full_load(client) for client in self._wild]
+        heapify(heap)
+        for task in self._tasks:
+            if task in self._logged and task in self._result.active:
+                self._place_standbys_of(task, heap)
+
+    def _place_standbys_of(self, task: TaskId, heap: list[tuple[float, int]]) -> None:
+        aside: list[int] = []
+        for _ in range(self._standbys):
+            free = [client for client in self._listers.get(task, ()) if not self._has(client, task)]
+            least = min(free, key=self._full_load) if free else self._least_wild(task, heap, aside)
+            if least is None:
+                self._result.standbys_missing.append(task)
+                break
+            self._add_standby(task, self._holder(task, free or self._wild, least))
+        for client in aside:
+            heappush(heap, self._full_load(client))
+
+    def _least_wild(self, task: TaskId, heap: list[tuple[float, int]], aside: list[int]) -> int | None:
+        while heap:
+            client = heap[0][1]
+            if heap[0] != self._full_load(client):  # got something since
+                heapreplace(heap, self._full_load(client))
+            elif self._has(client, task):
+                heappop(heap)
+                aside.append(client)
+            else:
+                return client
+        return None
+
+    def _holder(self, task: TaskId, candidates: Collection[int], least: int) -> int:
+        """Who has the state already, if that is no more than one task worse than the least loaded candidate."""
+        bound = self._full_load(least)[0]
+        return min(
+            (
+                client
+                for client in (*self._owners.get(task, ()), *self._holders.get(task, ()))
+                if (self._copies[client] - 1) / self._clients[client].threads <= bound
+                and client in candidates
+                and not self._has(client, task)
+            ),
+            key=self._full_load,
+            default=least,
+        )
+
+    def _has(self, client: int, task: TaskId) -> bool:
+        return self._result.active.get(task) == client or client in self._result.standby.get(task, ())
+
+    def _add_standby(self, task: TaskId, client: int) -> None:
+        self._result.standby.setdefault(task, []).append(client)
+        self._copies[client] += 1
+
+
+def _by_task(
+    clients: Sequence[StaticClient], tasks_of: Callable[[StaticClient], Collection[TaskId]]
+) -> dict[TaskId, list[int]]:
+    """Clients that name a task, ascending."""
+    found: dict[TaskId, list[int]] = {}
+    for number, client in enumerate(clients):
+        for task in tasks_of(client):
+            found.setdefault(task, []).append(number)
+    return found

@@ -1,7 +1,8 @@
 """Configuration: Kafka's dotted keys, validated once, before anything starts.
 
-A configuration comes from a mapping of dotted keys, from keyword arguments (dots become underscores), or from a
-``.toml`` or ``.properties`` file; all of them may be mixed, later ones win. Defaults are those of Apache Kafka Streams.
+A configuration comes from a mapping of dotted keys, from keyword arguments (every dot is an underscore:
+``producer_linger_ms``), or from a ``.toml`` or ``.properties`` file; keyword arguments win. A value None leaves the
+default. Defaults are those of Apache Kafka Streams.
 
 Keys fall into four groups:
 
@@ -22,7 +23,6 @@ import difflib
 import os
 import re
 import tempfile
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -30,11 +30,14 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from streams_protocol.task_list import STATIC_TASKS, TaskList
+from streams_py.config_files import read_config_file
+from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 
 __all__ = ["CLIENT_PREFIXES", "StreamsConfig", "is_secret", "masked"]
 
 CLIENT_PREFIXES: Final = ("main.consumer.", "restore.consumer.", "global.consumer.", "consumer.", "producer.", "admin.")
+_PREFIXES: Final = (*CLIENT_PREFIXES, "topic.", "client.tag.", "app.")
 
 # Keys of Kafka's clients that may stand without a prefix. Prefixed keys are passed on unchecked; the adapters refuse
 # what neither client library can do.
@@ -67,6 +70,8 @@ _SECRET: Final = re.compile(
 )
 _SHOWN_CHARS_MAX: Final = 80
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
+_ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s/,]+):(?P<port>\d{1,5})")
+_EMBEDDED: Final = re.compile(r"embedded(://[A-Za-z0-9_-]{0,32})?")
 _UPGRADE_FROM: Final = (
     {"0.10.0", "0.10.1", "0.10.2", "0.11.0", "1.0", "1.1"}
     | {f"2.{minor}" for minor in range(9)}
@@ -111,7 +116,16 @@ def _path_text(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
+class _Misfit(ValueError):
+    """A complete sentence about several keys, or about a key that is no field."""
+
+    def __init__(self, message: str, *, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+PathText = Annotated[str, BeforeValidator(_path_text)]
 Int = Annotated[int, BeforeValidator(_no_bool)]
 Millis = Annotated[Int, Field(ge=0, le=_INT64_MAX)]
 Int32 = Annotated[Int, Field(ge=-(2**31), le=_INT32_MAX)]
@@ -184,7 +198,7 @@ class StreamsConfig(BaseModel):
     retry_backoff_ms: Millis = 100
     send_buffer_bytes: Int32 = 131_072
     state_cleanup_delay_ms: Millis = 600_000
-    state_dir: Annotated[str, BeforeValidator(_path_text)] = Field(default_factory=lambda: os.path.join(tempfile.gettempdir(), "kafka-streams"))
+    state_dir: PathText = Field(default_factory=lambda: os.path.join(tempfile.gettempdir(), "kafka-streams"))
     statestore_cache_max_bytes: Millis = 10 * 1024 * 1024
     static_tasks: Texts | None = None
     static_tasks_spill: bool = False
@@ -216,10 +230,8 @@ class StreamsConfig(BaseModel):
         elif isinstance(source, Mapping):
             given = {str(key): value for key, value in source.items()}
         else:
-            given = _read_file(Path(source))
-        given = {_canonical(key): value for key, value in given.items()}
-        given.update({_canonical(key): value for key, value in values.items()})
-        return cls._check(given)
+            given = read_config_file(Path(source))
+        return cls._check({**_canonical(given), **_canonical(values, spelt_with_underscores=True)})
 
     @classmethod
     def _check(cls, given: dict[str, Any]) -> StreamsConfig:
@@ -228,6 +240,8 @@ class StreamsConfig(BaseModel):
         for key, value in given.items():
             if key in known:
                 own[key] = value
+            elif key in _PREFIXES:
+                raise ConfigError(f"unknown configuration key {key!r}: a name must follow the prefix", key=key)
             elif key in _CLIENT_KEYS or key.startswith(CLIENT_PREFIXES):
                 own["clients"][key] = _text(value)
             elif key.startswith("topic."):
@@ -262,10 +276,14 @@ class StreamsConfig(BaseModel):
     @field_validator("bootstrap_servers")
     @classmethod
     def _bootstrap(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(value) == 1 and _EMBEDDED.fullmatch(value[0]):
+            return value
         for server in value:
-            if not (server.startswith("embedded") or re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\s/]+):\d{1,5}", server)):
+            address = _ADDRESS.fullmatch(server)
+            if address is None or not 0 < int(address["port"]) < 65_536:
                 raise ValueError(
-                    f"{server!r} is no address: expected host:port, or `embedded` for the built-in cluster"
+                    f"{server!r} is no address: expected host:port with a port from 1 to 65535, or `embedded` (or "
+                    "`embedded://name`) alone for the built-in cluster"
                 )
         if not value:
             raise ValueError("give at least one host:port, or `embedded` for the built-in cluster")
@@ -278,6 +296,20 @@ class StreamsConfig(BaseModel):
             raise ValueError(
                 "this version processes at_least_once only; make the effect of a record idempotent instead"
             )
+        return value
+
+    @field_validator("state_dir")
+    @classmethod
+    def _folder(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("expected the path of a folder")
+        return value
+
+    @field_validator("replication_factor")
+    @classmethod
+    def _replicas(cls, value: int) -> int:
+        if value == 0:
+            raise ValueError("expected at least 1, or -1 for the broker's default")
         return value
 
     @field_validator("dsl_store_suppliers_class", mode="before")
@@ -296,8 +328,12 @@ class StreamsConfig(BaseModel):
     @field_validator("application_server")
     @classmethod
     def _endpoint(cls, value: str) -> str:
-        if value and not re.fullmatch(r"(?:[0-9a-zA-Z\-%._]*://)?\[?[0-9a-zA-Z\-%._:]*\]?:\d+", value):
-            raise ValueError("expected host:port")
+        try:
+            parse_endpoint(value)
+        except ConfigError:
+            raise ValueError(
+                "expected host:port, for example localhost:8080, with a port from 0 to 2147483647"
+            ) from None
         return value
 
     @field_validator("topology_optimization")
@@ -314,14 +350,15 @@ class StreamsConfig(BaseModel):
     @classmethod
     def _tags(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         if len(value) > _TAGS_MAX:
-            raise ValueError(f"at most {_TAGS_MAX} client tags are allowed, {len(value)} are given")
+            raise _Misfit(f"client.tag.*: at most {_TAGS_MAX} client tags are allowed, {len(value)} are given")
         for key, text in value.items():
             if key == STATIC_TASKS:
                 value = {**value, key: TaskList.to_tag(text)}
             elif len(key) > _TAG_KEY_CHARS_MAX or len(text) > _TAG_VALUE_CHARS_MAX:
-                raise ValueError(
-                    f"client.tag.{key} = {text!r}: a tag key has at most {_TAG_KEY_CHARS_MAX} characters, "
-                    f"a value at most {_TAG_VALUE_CHARS_MAX}"
+                raise _Misfit(
+                    f"client.tag.{key} = {text!r} is not valid: a tag key has at most {_TAG_KEY_CHARS_MAX} characters, "
+                    f"a value at most {_TAG_VALUE_CHARS_MAX}",
+                    key=f"client.tag.{key}",
                 )
         return value
 
@@ -330,14 +367,19 @@ class StreamsConfig(BaseModel):
     @model_validator(mode="after")
     def _together(self) -> StreamsConfig:
         if len(self.rack_aware_assignment_tags) > _TAGS_MAX:
-            raise ValueError(f"rack.aware.assignment.tags may name at most {_TAGS_MAX} tags")
+            raise _Misfit(
+                f"rack.aware.assignment.tags names more than {_TAGS_MAX} tags: "
+                f"{', '.join(self.rack_aware_assignment_tags)}",
+                key="rack.aware.assignment.tags",
+            )
         if STATIC_TASKS in self.rack_aware_assignment_tags:
             raise ValueError(f"rack.aware.assignment.tags names {STATIC_TASKS}, which says nothing about places")
         missing = [tag for tag in self.rack_aware_assignment_tags if tag not in self.client_tags]
         if missing:
-            raise ValueError(
+            raise _Misfit(
                 f"rack.aware.assignment.tags names {missing[0]!r}, but this instance has no "
-                f"client.tag.{missing[0]}; set it"
+                f"client.tag.{missing[0]}; set it",
+                key="rack.aware.assignment.tags",
             )
         return self
 
@@ -391,15 +433,23 @@ _RENAMED: Final = {
 }
 
 
-def _canonical(key: str) -> str:
-    """The dotted form of ``key``: keyword arguments spell dots as underscores."""
+def _canonical(given: Mapping[str, Any], *, spelt_with_underscores: bool = False) -> dict[str, Any]:
+    """``given`` under the newest, dotted names, without what is None."""
     known = known_keys()
-    for candidate in (key, key.replace("_", ".")):
-        candidate = _RENAMED.get(candidate, candidate)
-        if candidate in known or candidate in _CLIENT_KEYS:
-            return candidate
-    loosely = {name.replace(".", "_"): name for name in known}
-    return loosely.get(key.replace(".", "_"), key)
+    loosely = {name.replace(".", "_"): name for name in known | _CLIENT_KEYS}
+    found: dict[str, Any] = {}
+    renamed: dict[str, Any] = {}
+    for key, value in given.items():
+        if value is None:
+            continue
+        if spelt_with_underscores:
+            dotted = key.replace("_", ".")
+            key = loosely.get(key, dotted if dotted in _RENAMED or dotted.startswith(_PREFIXES) else key)
+        if key in _RENAMED:
+            renamed[_RENAMED[key]] = value
+        else:
+            found[key] = value
+    return renamed | found
 
 
 def _text(value: object) -> str:
@@ -419,50 +469,43 @@ def _unknown(key: str, known: frozenset[str]) -> ConfigError:
 
 def _first_error(error: ValidationError, given: Mapping[str, Any]) -> ConfigError:
     first = error.errors(include_url=False)[0]
-    reason = str(first["msg"]).removeprefix("Value error, ")
-    key = next((_dotted(part) for part in first["loc"] if isinstance(part, str)), None)
-    if key is None or key == "client.tags":
-        return ConfigError(reason)
-    key = _canonical(key)
+    context = first.get("ctx", {})
+    misfit = context.get("error")
+    if isinstance(misfit, _Misfit):
+        return ConfigError(str(misfit), key=misfit.key)
+    key = next(_alias(part) for part in first["loc"] if isinstance(part, str))
     if first["type"] == "missing":
         return ConfigError(f"{key} is required; set it, e.g. {key} = {_EXAMPLES.get(key, '...')}", key=key)
-    return ConfigError(f"{key} = {masked(key, given.get(key))} is not valid: {reason}", key=key)
+    return ConfigError(
+        f"{key} = {masked(key, given.get(key))} is not valid: {_allowed(first['type'], context)}", key=key
+    )
+
+
+def _alias(part: str) -> str:
+    field = StreamsConfig.model_fields.get(part)
+    return part if field is None else field.alias or _dotted(part)
+
+
+def _allowed(kind: str, context: Mapping[str, Any]) -> str:
+    """What would have been right, in words."""
+    match kind:
+        case "value_error":
+            return str(context["error"])
+        case "literal_error":
+            return f"expected {context['expected']}"
+        case "greater_than_equal":
+            return f"expected a number of at least {context['ge']}"
+        case "less_than_equal":
+            return f"expected a number of at most {context['le']}"
+        case "bool_parsing" | "bool_type":
+            return "expected true or false"
+        case "string_type":
+            return "expected text, in quotes"
+        case "tuple_type":
+            return "expected a list, or text with commas"
+        case _ if kind.startswith("int"):
+            return "expected a whole number"
+    return f"expected another kind of value ({kind})"
 
 
 _EXAMPLES: Final = {"application.id": "'word-count'", "bootstrap.servers": "'localhost:9092'"}
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"cannot read configuration file {path}: {error.strerror}") from None
-    if path.suffix == ".toml":
-        try:
-            return dict(_flatten(tomllib.loads(text)))
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"{path} is no valid TOML: {error}") from None
-    if path.suffix == ".properties":
-        return dict(_properties(text, path))
-    raise ConfigError(f"{path}: a configuration file ends in .toml or .properties")
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """TOML reads ``application.id = "x"`` as a table in a table; join the parts again."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
-
-
-def _properties(text: str, path: Path) -> Iterator[tuple[str, str]]:
-    joined = re.sub(r"\\\n[ \t]*", "", text)
-    for number, line in enumerate(joined.splitlines(), 1):
-        line = line.strip()
-        if not line or line[0] in "#!":
-            continue
-        match = re.fullmatch(r"([^=:\s]+)\s*[=:\s]\s*(.*)", line)
-        if match is None:
-            raise ConfigError(f"{path}, line {number}: expected `key = value`")
-        yield match[1], match[2]

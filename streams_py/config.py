@@ -8,8 +8,8 @@ Keys fall into four groups:
 
 * keys of Kafka Streams itself: the fields of :class:`StreamsConfig`;
 * keys of the Kafka clients, such as ``security.protocol`` or ``session.timeout.ms``: they reach every client. With a
-  prefix (``main.consumer.``, ``restore.consumer.``, ``global.consumer.``, ``consumer.``, ``producer.``, ``admin.``)
-  they reach only that one and are not checked against the list of known keys;
+  prefix (``main.consumer.``, ``restore.consumer.``, ``global.consumer.``, ``consumer.``, ``producer.``, ``admin.``,
+  ``assignment.events.producer.``) they reach only that one and are not checked against the list of known keys;
 * ``topic.<key>`` (configuration of internal topics), ``client.tag.<key>`` (KIP-708);
 * ``app.<anything>``: yours, handed to processors and assignors as it is.
 
@@ -36,7 +36,15 @@ from streams_py.errors import ConfigError
 
 __all__ = ["CLIENT_PREFIXES", "StreamsConfig", "is_secret", "masked"]
 
-CLIENT_PREFIXES: Final = ("main.consumer.", "restore.consumer.", "global.consumer.", "consumer.", "producer.", "admin.")
+CLIENT_PREFIXES: Final = (
+    "main.consumer.",
+    "restore.consumer.",
+    "global.consumer.",
+    "consumer.",
+    "producer.",
+    "admin.",
+    "assignment.events.producer.",
+)
 _PREFIXES: Final = (*CLIENT_PREFIXES, "topic.", "client.tag.", "app.")
 
 # Keys of Kafka's clients that may stand without a prefix. Prefixed keys are passed on unchecked; the adapters refuse
@@ -158,6 +166,14 @@ class StreamsConfig(BaseModel):
 
     acceptable_recovery_lag: Millis = 10_000
     application_server: str = ""
+    assignment_events_level: Literal["none", "rebalances", "tasks"] = "none"
+    assignment_events_partitions: Annotated[int, Field(ge=1, le=_INT32_MAX)] = 1
+    assignment_events_queue_bytes_max: Millis = 16 * 1024 * 1024
+    assignment_events_queue_max: Annotated[int, Field(ge=0, le=_INT32_MAX)] = 10_000
+    assignment_events_replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
+    assignment_events_retention_ms: Annotated[int, Field(ge=-1, le=_INT64_MAX)] = 2_592_000_000
+    assignment_events_sample_interval_ms: Annotated[int, Field(ge=1_000, le=_INT64_MAX)] = 30_000
+    assignment_events_topic: str = ""
     buffered_records_per_partition: Annotated[Int, Field(ge=1, le=_INT32_MAX)] = 1000
     client_id: str = ""
     commit_interval_ms: Millis = 30_000
@@ -271,6 +287,13 @@ class StreamsConfig(BaseModel):
             raise ValueError(
                 "it names the group, the internal topics and a folder: use 1 to 249 of the characters A-Z a-z 0-9 . _ -"
             )
+        return value
+
+    @field_validator("assignment_events_topic")
+    @classmethod
+    def _events_topic(cls, value: str) -> str:
+        if value and (len(value) > 249 or value in (".", "..") or not _NAME.fullmatch(value)):
+            raise ValueError("a topic has 1 to 249 of the characters A-Z a-z 0-9 . _ -")
         return value
 
     @field_validator("bootstrap_servers")

@@ -7,6 +7,7 @@ from typing import Final
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.embedded import EmbeddedAdmin, EmbeddedCluster, embedded_name, refuse_unsupported
+from streams_py.adapters.confluent.event_producer import ConfluentEventProducer, event_producer_settings
 from streams_py.adapters.confluent.producer import ConfluentProducer, EpochRecordSender
 from streams_py.adapters.confluent.settings import (
     CONSUMER_PREFIXES,
@@ -76,6 +77,11 @@ class ConfluentClients:
         return ConfluentProducer(
             self._quiet(settings), epoch_sender=epoch_sender, max_block_ms=max_block_ms, lists_all_topics=embedded
         )
+
+    def event_producer(self, client_id: str) -> ConfluentEventProducer:
+        """Writes assignment events, see :mod:`streams_py.journal`."""
+        settings = event_producer_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
+        return ConfluentEventProducer(self._quiet(settings))
 
     def admin(self) -> Admin:
         """Administrative requests of this instance."""

@@ -1,0 +1,88 @@
+"""The producer of assignment events (``streams_py.journal.emitter.EventProducer``) on librdkafka.
+
+A client of its own, so that nothing that goes wrong with events reaches the application's records: ``acks=1``, no
+idempotence, no transactions, a record is given up after 10 s, and at most 8 MiB wait. It writes nothing to
+the log; the emitter does, once in a while.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from streams_py.adapters.confluent.failures import error_of
+from streams_py.adapters.confluent.settings import Settings, producer_settings, rejected_setting
+from streams_py.config import StreamsConfig
+
+__all__ = ["ConfluentEventProducer", "event_producer_settings"]
+
+_PREFIX: Final = "assignment.events.producer."
+_CRITICAL: Final = 2  # librdkafka's log_level, as in syslog
+_OURS: Final[Mapping[str, str]] = {
+    "producer.acks": "1",
+    "producer.enable.idempotence": "false",
+    "producer.linger.ms": "100",
+    "producer.delivery.timeout.ms": "10000",
+    "producer.compression.type": "zstd",
+    "producer.buffer.memory": str(8 << 20),
+}
+
+
+class _EventRecord(Protocol):
+    @property
+    def key(self) -> bytes: ...
+    @property
+    def value(self) -> bytes: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes]]: ...
+
+
+def event_producer_settings(config: StreamsConfig, *, bootstrap: str, client_id: str) -> Settings:
+    """The application's producer settings (security, mostly), then ours, then ``assignment.events.producer.``'s."""
+    own = {f"producer.{key.removeprefix(_PREFIX)}": v for key, v in config.clients.items() if key.startswith(_PREFIX)}
+    shared = {key: value for key, value in config.original.items() if not key.startswith(_PREFIX)}
+    settings = producer_settings(StreamsConfig.of({**shared, **_OURS, **own}), bootstrap=bootstrap, client_id=client_id)
+    settings.pop("transactional.id", None)
+    settings.setdefault("log_level", _CRITICAL)
+    return settings
+
+
+class ConfluentEventProducer:
+    """One thread only."""
+
+    def __init__(self, settings: Settings) -> None:
+        logger = logging.getLogger("streams_py.journal.producer")
+        try:
+            self._producer = Producer({**settings, "error_cb": _ignore}, logger=logger)
+        except KafkaException as refused:
+            error = error_of(refused)
+            raise rejected_setting(error.str() if error else str(refused), settings, "events producer") from None
+
+    def send(self, topic: str, record: _EventRecord, on_delivery: Callable[[str | None], None]) -> None:
+        """Queue a record; the partition follows from its key, as Kafka's default rule has it."""
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            on_delivery(None if error is None else error.str())
+
+        headers: Any = list(record.headers)
+        self._producer.produce(topic, record.value, record.key, on_delivery=report, headers=headers)
+
+    def poll(self, timeout_ms: int) -> None:
+        """Serve delivery reports."""
+        self._producer.poll(timeout_ms / 1000)
+
+    def flush(self, timeout_ms: int) -> int:
+        """Wait for what is queued; how many records still wait."""
+        return self._producer.flush(timeout_ms / 1000)
+
+    def close(self) -> None:
+        """Drop what is queued and close."""
+        self._producer.purge()
+        self._producer.close()
+
+
+def _ignore(error: KafkaError) -> None:
+    """Connections come and go; delivery reports say what it means for events."""

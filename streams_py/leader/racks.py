@@ -53,9 +53,12 @@ class RackQuestion:
         for task, inputs in self.table.inputs.items():
             active[task] = [known.get(tp, frozenset()) for tp in inputs]
             standby[task] = [known.get(tp, frozenset()) for tp in _changelogs(self.table, task)]
-        charged = [*active.values(), *(standby.values() if self.configs.num_standby_replicas else ())]
-        if not all(racks for of_task in charged for racks in of_task):
-            return None, "the racks of some partitions are not known; set broker.rack on every broker"
+        charged = dict(self.table.task_of)
+        if self.configs.num_standby_replicas:
+            charged |= {tp: task for task in self.table.stateful for tp in _changelogs(self.table, task)}
+        unknown = next((tp for tp in sorted(charged) if not known.get(tp)), None)
+        if unknown is not None:
+            return None, f"no replica of {unknown} has a known rack; set broker.rack on every broker"
         factory = factory or load_rack_optimiser_factory()
         if factory is None:
             return None, "this version comes without rack-aware assignment strategies"
@@ -68,16 +71,21 @@ class RackQuestion:
         return optimiser, ""
 
 
-def client_racks(group: Group) -> Mapping[ProcessId, str] | None:
-    """Rack of every client; None when a member has none, or two members of one client disagree."""
-    racks = {}
-    for process_id, client in group.clients.items():
-        named = set(client.racks.values())
-        rack = named.pop()
-        if named or not rack:
-            return None
-        racks[process_id] = rack
-    return racks
+def client_racks(group: Group) -> tuple[Mapping[ProcessId, str], str]:
+    """Rack of every client, and what is wrong: a member has none, or two members of one client disagree."""
+    racks: dict[ProcessId, str] = {}
+    for process_id in sorted(group.clients):
+        named = group.clients[process_id].racks
+        missing = next((member for member, rack in named.items() if not rack), None)
+        if missing is not None or not named:
+            return {}, f"member {missing} of client {process_id} has no rack"
+        if len(set(named.values())) > 1:
+            return (
+                {},
+                f"the members of client {process_id} are in different racks, {', '.join(map(str, named.values()))}",
+            )
+        racks[process_id] = str(next(iter(named.values())))
+    return racks, ""
 
 
 def rack_question(
@@ -86,9 +94,9 @@ def rack_question(
     """(what has to be asked, ""), or (None, why racks cannot be used; empty when no strategy is configured)."""
     if configs.rack_aware_assignment_strategy == STRATEGY_NONE:
         return None, ""
-    racks_of = client_racks(group)
-    if racks_of is None:
-        return None, "every instance needs client.rack, the same one for all of its threads"
+    racks_of, wrong = client_racks(group)
+    if wrong:
+        return None, f"{wrong}; every instance needs client.rack, the same one for all of its threads"
     inputs = {tp.topic for tp in table.task_of}
     wanted = {name for name in inputs if any(not info.replicas for info in metadata.get(name, ()))}
     if configs.num_standby_replicas:

@@ -143,7 +143,7 @@ def test_racks_are_not_used_when_lags_are_not_known(recorder: Recorder) -> None:
 
 def test_racks_are_not_used_when_a_partition_has_no_replica_with_a_rack(recorder: Recorder) -> None:
     question = racks.RackQuestion({pid(1): "r"}, (), _table(), {}, _configs())
-    assert question.answer({}) == (None, "the racks of some partitions are not known; set broker.rack on every broker")
+    assert question.answer({}) == (None, "no replica of in-0 has a known rack; set broker.rack on every broker")
 
 
 def _table() -> TaskTable:

@@ -160,9 +160,7 @@ class Application:
             "session.timeout.ms": 4000,
             "heartbeat.interval.ms": 300,
             "producer.linger.ms": 5,
-            "internal.task.assignor.class": None,
         } | {key.replace("__", "-").replace("_", "."): value for key, value in config.items()}
-        self.config = {key: value for key, value in self.config.items() if value is not None}
         self.may_fail = False
         """Set by tests in which an instance ends in ERROR."""
         self.instances: list[Instance] = []

@@ -13,10 +13,11 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 from streams_protocol.types import TopicPartition
-from streams_py import KafkaStreams, StreamsBuilder, StreamsConfig, Topology, UncaughtAnswer, serdes
+from streams_py import KafkaStreams, State, StreamsBuilder, StreamsConfig, Topology, UncaughtAnswer, serdes
 from streams_py.runtime.restore import RestoreListener
 from streams_py.topology.processor import Processor, Record
 
@@ -48,7 +49,11 @@ def count_words(order: dict[str, Any]) -> Topology:
 
 
 class Tracer(Processor[bytes, bytes, bytes, bytes]):
-    """Writes down each record: when, by whom in which generation, and which one. ``poison`` as a value fails."""
+    """Writes down each record: when, by whom in which generation, and which one.
+
+    Some values are more than that: ``poison`` fails, ``poison once`` fails the first time anybody sees it, ``close``
+    closes the application.
+    """
 
     def __init__(self, order: dict[str, Any], streams: list[KafkaStreams]) -> None:
         self._order = order
@@ -59,8 +64,13 @@ class Tracer(Processor[bytes, bytes, bytes, bytes]):
         self._context = context
 
     def process(self, record: Record[bytes, bytes]) -> None:
-        if record.value == b"poison":
-            raise ValueError("poisoned on purpose")
+        match record.value:
+            case b"poison":
+                raise ValueError("poisoned on purpose")
+            case b"poison once" if is_first(f"{self._order['trace']}-poisoned"):
+                raise ValueError("poisoned on purpose, once")
+            case b"close":
+                self._streams[0].close()
         where = self._context.record_metadata
         thread = threading.current_thread().name
         generation = generation_of(self._streams[0], thread)
@@ -71,6 +81,15 @@ class Tracer(Processor[bytes, bytes, bytes, bytes]):
 
     def close(self) -> None:
         self._file.close()
+
+
+def is_first(marker: str) -> bool:
+    """True for the first process that asks."""
+    try:
+        os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
 
 
 def generation_of(streams: KafkaStreams, thread_name: str) -> int:
@@ -96,6 +115,7 @@ class Restorations(RestoreListener):
     def __init__(self) -> None:
         self.seen: list[dict[str, Any]] = []
         self._open: dict[TopicPartition, dict[str, Any]] = {}
+        self.on_end: Callable[[], object] = lambda: None
 
     def on_restore_start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
         self._open[changelog] = {"partition": changelog.partition, "start": start, "end": end, "total": None}
@@ -103,6 +123,7 @@ class Restorations(RestoreListener):
 
     def on_restore_end(self, changelog: TopicPartition, store: str, total: int) -> None:
         self._open[changelog]["total"] = total
+        self.on_end()
 
 
 restorations = Restorations()
@@ -173,8 +194,21 @@ def make(order: dict[str, Any]) -> KafkaStreams:
     streams.set_restore_listener(restorations)
     answer = order.get("uncaught")
     if answer is not None:
-        streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer[answer])
+        streams.set_uncaught_exception_handler(lambda error: handled(streams, error, answer))
+    close_in = order.get("close_in")
+    if close_in == "state listener":
+        streams.set_state_listener(lambda new, old: new is State.RUNNING and streams.close())
+    if close_in == "restore listener":
+        restorations.on_end = streams.close
     return streams
+
+
+def handled(streams: KafkaStreams, error: Exception, answer: str) -> UncaughtAnswer:
+    """The answer of the order; ``close`` closes first."""
+    if answer == "close":
+        streams.close()
+        return UncaughtAnswer.REPLACE_THREAD
+    return UncaughtAnswer[answer]
 
 
 def main() -> int:

@@ -1,0 +1,187 @@
+"""Threads that come and go, errors that nobody caught, and every way to end an application."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from .kit import Application, Instance, text, true_counts
+
+pytestmark = pytest.mark.broker
+
+OURS = ("StreamThread", "StateUpdater", "membership", "kafka-io", "state-cleaner", "task-assignor")
+
+
+def own_threads(instance: Instance) -> list[str]:
+    """Threads of the library that still exist in the process."""
+    return [name for name in instance.ask("threads") if any(mark in name for mark in OURS)]
+
+
+def threads_with_tasks(instance: Instance) -> dict[str, str]:
+    """State of each stream thread by its number."""
+    return {name.rsplit("-", 1)[1]: state for name, state in instance.status["threads"].items()}
+
+
+# -- threads -----------------------------------------------------------------------------------------------------
+
+
+def test_threads_share_the_work_and_numbers_are_reused_when_threads_are_added_and_removed(
+    application: Callable[..., Application],
+) -> None:
+    app = application(partitions=6, num_stream_threads=3, session_timeout_ms=20_000)
+    lines = text(30_000)
+    third = len(lines) // 3
+    a = app.start("a")
+    app.await_shared(a)
+    assert threads_with_tasks(a) == dict.fromkeys("123", "RUNNING")
+    app.feed(lines[:third])
+    started = time.monotonic()
+    removed = a.ask("remove thread", timeout=15)
+    assert removed.endswith("-StreamThread-1")
+    app.until(lambda: threads_with_tasks(a) == dict.fromkeys("23", "RUNNING"), "two threads")
+    app.await_shared(a)
+    assert time.monotonic() - started < 10, "a removed thread leaves at once, not when its session is over"
+    app.feed(lines[third : 2 * third])
+    assert a.ask("add thread") == removed
+    assert a.ask("add thread").endswith("-StreamThread-4")
+    app.until(lambda: threads_with_tasks(a) == dict.fromkeys("1234", "RUNNING"), "four threads")
+    app.await_shared(a)
+    app.feed(lines[2 * third :])
+    app.await_caught_up()
+    assert app.counts() == true_counts(lines)
+
+
+def test_static_member_is_removed_from_the_group_when_its_thread_is_removed(
+    application: Callable[..., Application],
+) -> None:
+    app = application(app="trace", num_stream_threads=2, session_timeout_ms=30_000)
+    a = app.start("a", config={"group.instance.id": "static"})
+    app.await_shared(a)
+    app.until(lambda: len(threads_with_tasks(a)) == 2, "two threads")
+    started = time.monotonic()
+    a.ask("remove thread", timeout=15)
+    app.until(lambda: len(threads_with_tasks(a)) == 1 and app.shared(a), "the other thread to take over")
+    assert time.monotonic() - started < 15
+
+
+# -- errors ------------------------------------------------------------------------------------------------------
+
+
+def test_client_ends_in_error_and_names_the_record_when_nobody_handles_an_error(
+    application: Callable[..., Application],
+) -> None:
+    app = application(app="trace", num_stream_threads=2, session_timeout_ms=3000)
+    app.may_fail = True
+    a, b = app.start("a"), app.start("b")
+    app.await_shared(a, b)
+    app.feed(["x", "poison"])
+    app.until(lambda: "ERROR" in (a.state, b.state), "one client to end")
+    failed, other = (a, b) if a.state == "ERROR" else (b, a)
+    assert failed.wait_end() == 1
+    assert "poisoned on purpose" in failed.error
+    assert f"{app.input}-1 at offset 0" in failed.error
+    # The record goes to the other client when the session of the first one's healthy thread is over.
+    app.until(lambda: other.state == "ERROR", "the other client", timeout_s=15)
+
+
+def test_thread_is_replaced_and_nothing_is_lost_when_the_handler_says_so(
+    application: Callable[..., Application],
+) -> None:
+    app = application(app="trace", num_stream_threads=2, session_timeout_ms=20_000)
+    a = app.start("a", uncaught="REPLACE_THREAD")
+    app.await_shared(a)
+    app.feed(["x"] * 20 + ["poison once"] + ["x"] * 20)
+    app.await_caught_up()
+    app.await_shared(a)
+    assert threads_with_tasks(a) == dict.fromkeys("12", "RUNNING")
+    assert len(app.read()) >= 41
+    assert "poisoned on purpose" in a.log_text
+
+
+def test_every_client_ends_in_error_when_one_shuts_the_application_down(
+    application: Callable[..., Application],
+) -> None:
+    app = application(app="trace", session_timeout_ms=20_000)
+    app.may_fail = True
+    a = app.start("a", uncaught="SHUTDOWN_APPLICATION")
+    b = app.start("b", uncaught="SHUTDOWN_APPLICATION")
+    app.await_shared(a, b)
+    app.feed(["poison"])
+    assert a.wait_end(timeout_s=15) == b.wait_end(timeout_s=15) == 1
+    errors = [a.error, b.error]
+    assert any("poisoned on purpose" in error for error in errors)
+    assert any("asked all members to shut down" in error for error in errors)
+
+
+# -- closing -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["uncaught handler", "state listener", "restore listener", "processor"])
+def test_application_ends_with_nothing_left_over_when_closed_from_a_callback(
+    application: Callable[..., Application], where: str
+) -> None:
+    app = application(app="count" if where == "restore listener" else "trace", num_stream_threads=2)
+    order = {"uncaught": "close"} if where == "uncaught handler" else {"close_in": where}
+    a = app.start("a", stays=True, **order)
+    if where in ("uncaught handler", "processor"):
+        app.await_shared(a)
+        app.feed(["poison" if where == "uncaught handler" else "close"])
+    app.until(lambda: a.state == "NOT_RUNNING", "the application to end", timeout_s=20)
+    app.until(lambda: not own_threads(a), "its threads to end")
+    assert a.close() == 0
+
+
+def test_close_returns_in_time_and_says_so_in_every_state(application: Callable[..., Application]) -> None:
+    app = application(app="trace", session_timeout_ms=2000)
+    app.may_fail = True
+    a = app.start("a", stays=True)
+    app.until(lambda: a.state == "REBALANCING", "a to start")
+    assert a.ask("close", timeout=15) is True  # in the middle of the first rebalance
+    assert a.ask("close") is True  # NOT_RUNNING
+    assert own_threads(a) == []
+    b = app.start("b", stays=True, delay_s=0.02)
+    app.await_shared(b)
+    app.feed(["x"] * 400)
+    app.until(lambda: len(app.traces()) > 20, "b to work")
+    started = time.monotonic()
+    assert b.ask("close", timeout=0) is False  # RUNNING
+    assert time.monotonic() - started < 2
+    assert b.ask("close", timeout=15) is True  # PENDING_SHUTDOWN
+    c = app.start("c", stays=True)
+    app.feed(["poison"])
+    app.until(lambda: c.state == "ERROR", "c to fail")
+    assert c.ask("close", timeout=5) is True
+    assert own_threads(c) == []
+
+
+def test_closing_commits_so_that_nothing_is_processed_twice(application: Callable[..., Application]) -> None:
+    app = application(app="trace", commit_interval_ms=60_000)
+    a = app.start("a")
+    app.await_shared(a)
+    app.feed(["x"] * 400)
+    app.until(lambda: len(app.traces()) >= 100, "a to work")
+    assert a.close() == 0
+    b = app.start("b")
+    app.until(lambda: len({trace[4:] for trace in app.traces()}) == 400, "all records")
+    assert len(app.traces()) == 400
+    assert b.close() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+def test_nothing_is_left_behind_when_the_process_is_ended_by_a_signal(
+    application: Callable[..., Application], number: int
+) -> None:
+    app = application(num_stream_threads=2, num_standby_replicas=1)
+    lines = text(20_000)
+    a = app.start("a")
+    app.await_shared(a)
+    app.feed(lines)
+    app.await_caught_up()
+    assert a.signal(number) == (130 if number == signal.SIGINT else -number)
+    assert "Traceback" not in a.log_text
+    again = app.start("a")  # the state directory is free
+    app.await_shared(again)
+    assert again.ask("store") == dict(true_counts(lines))

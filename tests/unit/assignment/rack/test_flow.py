@@ -96,7 +96,7 @@ def test_nonsense_is_refused(supply: list[int], arc: Arc, message: str) -> None:
 
 @pytest.mark.parametrize("flow", [[2], [-1], [0]])
 def test_cost_of_something_that_is_no_flow_is_refused(flow: list[int]) -> None:  # F9
-    with pytest.raises(ValueError, match="carry|balanced"):
+    with pytest.raises(ValueError, match=r"carry|balanced"):
         flow_cost([1, -1], [Arc(0, 1, 0, 1)], flow)
 
 

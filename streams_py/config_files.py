@@ -44,18 +44,18 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 def _properties(text: str, path: Path) -> Iterator[tuple[str, str]]:
     """``key = value``, ``key: value`` or ``key value``; ``#`` and ``!`` begin comments; a backslash at the end of a
     line joins the next one. Other escapes of Java's format are not read: a value is taken as it stands."""
-    pending = ""
+    pending: str | None = None
     begun = 0
     for number, line in enumerate([*text.splitlines(), ""], 1):
         line = line.strip()
-        if not pending:
+        if pending is None:
             begun = number
             if not line or line[0] in "#!":
                 continue
         if line.endswith("\\"):
-            pending += line[:-1]
+            pending = (pending or "") + line[:-1]
             continue
-        entry, pending = pending + line, ""
+        entry, pending = (pending or "") + line, None
         end = next((at for at, character in enumerate(entry) if character in "=: \t"), None)
         if not end:
             raise ConfigError(f"{path}, line {begun}: expected `key = value`, found {_key_only(entry)!r}")

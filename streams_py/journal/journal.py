@@ -24,7 +24,7 @@ from streams_py.journal.watch import AssignWatch
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import Admin, Clock
 
-__all__ = ["EventClients", "Journal", "open_journal"]
+__all__ = ["EventClients", "Journal", "check_event_clients", "open_journal"]
 
 _PROCESS_START_US: Final = time.monotonic_ns() // 1000
 
@@ -41,22 +41,23 @@ def monotonic_us() -> int:
     return time.monotonic_ns() // 1000 - _PROCESS_START_US
 
 
-def open_journal(
-    config: StreamsConfig, clients: object, admin: Admin, clock: Clock, *, process: str, client_id: str
-) -> Journal | None:
-    """The journal that ``config`` asks for, started; None when events are off.
-
-    ConfigError when ``default.client.supplier`` is one of the application's own that cannot write events.
-    """
+def check_event_clients(config: StreamsConfig, clients: object) -> None:
+    """ConfigError when events are wanted but ``default.client.supplier`` is one that cannot write them."""
     level = config.assignment_events_level
-    if level == "none":
-        return None
-    if not isinstance(clients, EventClients):
+    if level != "none" and not isinstance(clients, EventClients):
         raise ConfigError(
             f"assignment.events.level = {level!r} needs a client supplier with a method event_producer(client_id); "
             f"{type(clients).__name__} has none. Add it, or set assignment.events.level = none",
             key="assignment.events.level",
         )
+
+
+def open_journal(
+    config: StreamsConfig, clients: object, admin: Admin, clock: Clock, *, process: str, client_id: str
+) -> Journal | None:
+    """The journal that ``config`` asks for, started; None when events are off. Check the clients before."""
+    if config.assignment_events_level == "none" or not isinstance(clients, EventClients):
+        return None
     emitter = Emitter(
         group=config.application_id,
         process=process,

@@ -6,6 +6,7 @@ done by :class:`~streams_py.journal.rebalance.RebalanceDraft` on the emitter's t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -19,7 +20,10 @@ from streams_py.ports import MemberSubscription
 
 __all__ = ["AssignWatch", "Emit"]
 
+_log = logging.getLogger("streams_py.journal")
+
 Emit = Callable[[Draft], None]
+Outcome = PublishAssignments | FailAssign | BaseException
 
 
 @dataclass(slots=True)
@@ -95,12 +99,20 @@ class AssignWatch:
         if self._round is not None:
             self._round.decision = decision
 
-    def ended(self, outcome: PublishAssignments | FailAssign | BaseException, assignor: object = None) -> None:
+    def ended(self, outcome: Outcome, assignor: object = None) -> None:
         """The step is over; the record is on its way. ``outcome``: the leader's last effect, or what was raised in
         between. ``assignor`` is the custom assignor's instance, if one was asked."""
         now, self._round = self._round, None
         if now is None:
             return
+        try:
+            self._hand_over(now, outcome, assignor)
+        except Exception:
+            _log.exception("an assign step could not be recorded; the rebalance is not affected")
+
+    def _hand_over(
+        self, now: _Round, outcome: PublishAssignments | FailAssign | BaseException, assignor: object
+    ) -> None:
         self._measure(now, None)
         now.duration_us["total"] = now.entered_us - now.began_us
         named = self._forming() or (1 + max((m.generation for m in now.members.values()), default=-1), "")

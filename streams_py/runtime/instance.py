@@ -17,11 +17,12 @@ from streams_protocol.types import ProcessId
 from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, MissingSourceTopicError
+from streams_py.journal.journal import Journal, check_event_clients, open_journal
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
-from streams_py.ports import Admin, AdminError, Clients, Clock, Membership, TopicSpec
+from streams_py.ports import Admin, AdminError, Clients, Clock, GroupMetadata, Membership, TopicSpec
 from streams_py.runtime.leading import Leading
 from streams_py.runtime.rebalance import Rebalance
 from streams_py.runtime.restore import RestoreListener, StateUpdater
@@ -55,6 +56,7 @@ class Instance:
         self.config = config
         self.restore_listener = RestoreListener()
         self.on_stop_application: Callable[[], None] = lambda: None
+        check_event_clients(config, clients)
         self._topology = topology
         self._clients = clients
         self._clock = clock
@@ -75,6 +77,7 @@ class Instance:
         self._process_id: ProcessId | None = None
         self._admin: Admin | None = None
         self._cleaner: _Cleaner | None = None
+        self._journal: Journal | None = None
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
 
@@ -101,6 +104,14 @@ class Instance:
         if self.config.embedded:
             self._create_missing_topics(self._admin)
         self._cleaner = _Cleaner(self.directory, self._clock, self.config.state_cleanup_delay_ms)
+        self._journal = open_journal(
+            self.config,
+            self._clients,
+            self._admin,
+            self._clock,
+            process=str(self._process_id),
+            client_id=self.client_id,
+        )
 
     def _create_missing_topics(self, admin: Admin) -> None:
         """The embedded cluster lives as long as its users: nobody could have created the application's topics before.
@@ -124,6 +135,8 @@ class Instance:
             closing.callback(self._clients.close)
             if self._admin is not None:
                 closing.callback(self._admin.close)
+            if self._journal is not None:
+                closing.callback(self._journal.close)
             if self._cleaner is not None:
                 closing.callback(self._cleaner.stop)
 
@@ -253,8 +266,9 @@ class Instance:
         )
         if self._choice is not None and self._choice.built_in is not None:
             settings = replace(settings, task_assignor=None, internal_assignor=self.config.task_assignor_class)
+        watch = None if self._journal is None else self._journal.watch(settings, lambda: _forming(thread))
         return Leading(
-            GroupLeader(settings),
+            GroupLeader(settings) if watch is None else GroupLeader(settings, watch),
             self._topology,
             admin,
             self._clock,
@@ -262,6 +276,7 @@ class Instance:
             topic_settings=self.config.original,
             assignor_timeout_ms=self._loop_settings.max_poll_interval_ms // 2,
             on_error=thread.report,
+            watch=watch,
         )
 
     def _start_positions(self) -> StartPositions:
@@ -291,6 +306,13 @@ class Instance:
             f"source topic{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing on {servers}; "
             f"create {'them' if len(missing) > 1 else 'it'}, then start the application again"
         )
+
+
+def _forming(thread: StreamThread) -> tuple[int, str] | None:
+    """Generation and member id while the thread's member leads, if its membership can tell."""
+    forming = None if thread.parts is None else getattr(thread.parts.membership, "forming", None)
+    metadata: GroupMetadata | None = None if forming is None else forming()
+    return None if metadata is None else (metadata.generation, metadata.member_id)
 
 
 def _loop_settings(config: StreamsConfig) -> LoopSettings:

@@ -14,6 +14,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.assignment.api import TaskAssignor
 from streams_py.assignment.assignors.registry import assignor_name, call_assignor, choose_assignor, new_task_assignor
 from streams_py.errors import AssignorError, BrokerUnavailable, StreamsError
+from streams_py.journal.watch import AssignWatch
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import (
     CreateTopics,
@@ -24,6 +25,7 @@ from streams_py.leader.effects import (
     ListEndOffsets,
     Log,
     NotifyAssignor,
+    PublishAssignments,
     ReportError,
     RunAssignor,
     Wait,
@@ -72,6 +74,7 @@ class Leading:
         topic_settings: Mapping[str, object],
         assignor_timeout_ms: int,
         on_error: Callable[[StreamsError], None],
+        watch: AssignWatch | None = None,
     ) -> None:
         self._leader = leader
         self._topology = topology
@@ -81,10 +84,29 @@ class Leading:
         self._topic_settings = topic_settings
         self._assignor_timeout_ms = assignor_timeout_ms
         self._on_error = on_error
+        self._watch = watch
         self._assignor: TaskAssignor | None = None
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """An assignment for every member. Raises what left the assign step; BrokerUnavailable means: try again."""
+        watch = self._watch
+        if watch is not None:
+            watch.began(members)
+        try:
+            outcome = self._run(members)
+        except BaseException as error:
+            if watch is not None:
+                watch.ended(error, self._assignor)
+            raise
+        if watch is not None:
+            watch.ended(outcome, self._assignor)
+        if isinstance(outcome, FailAssign):
+            raise outcome.error
+        if outcome.error is not None:
+            _log.error("the group cannot be assigned, every member is told so: %s", outcome.error)
+        return outcome.assignments
+
+    def _run(self, members: Mapping[str, MemberSubscription]) -> PublishAssignments | FailAssign:
         known = self._admin.describe_topics(None)
         topics = {name: found for name, found in known.items() if not isinstance(found, AdminError) and found}
         metadata = self._topology.metadata(self._application_id, self._topic_settings, available_topics=sorted(topics))
@@ -92,12 +114,7 @@ class Leading:
         request = AssignRequested(
             self._clock.now_ms(), members, {name: topics[name] for name in subscribed & topics.keys()}, metadata
         )
-        outcome = run_assign(self._leader, request, self._perform)
-        if isinstance(outcome, FailAssign):
-            raise outcome.error
-        if outcome.error is not None:
-            _log.error("the group cannot be assigned, every member is told so: %s", outcome.error)
-        return outcome.assignments
+        return run_assign(self._leader, request, self._perform)
 
     def _perform(self, effect: Effect) -> Event | None:
         """Carry out one effect; the event that answers it, if it has an answer."""

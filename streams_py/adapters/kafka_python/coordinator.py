@@ -115,6 +115,13 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
             return None
         return joined
 
+    def forming(self) -> GroupMetadata | None:
+        """Group metadata as the last JoinGroup answer has it, also before that join is complete."""
+        generation = self._generation
+        if generation.is_lost():
+            return None
+        return GroupMetadata(self.group_id, generation.generation_id, generation.member_id, self.group_instance_id)
+
     def heartbeats_are_silent(self) -> bool:
         """True when a stable member's last heartbeat was answered longer ago than a session, or none are sent."""
         with self._lock:

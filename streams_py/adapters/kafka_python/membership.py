@@ -180,6 +180,12 @@ class KafkaPythonMembership:
         coordinator = self._coordinator
         return None if coordinator is None else coordinator.membership()
 
+    def forming(self) -> GroupMetadata | None:
+        """Who this member is in the generation that its JoinGroup answer named: inside ``assign`` that is the one being
+        formed, which :meth:`group_metadata` does not know yet. None while it has none."""
+        coordinator = self._coordinator
+        return None if coordinator is None else coordinator.forming()
+
     def check(self) -> None:
         """Raise what ended the membership, or TaskMigrated once for tasks that a callback found migrated.
 

@@ -5,14 +5,16 @@ is written for speed. One input partition needs no choice between records: :meth
 from its queue with everything in local variables. With several partitions the record with the smallest timestamp is
 next, and the task waits for partitions that may still deliver older ones (KIP-353, KIP-695: ``max.task.idle.ms``).
 
-A record stays in its queue until its processing has ended, so one that raised is not consumed.
+A record stays in its queue until its processing has ended, so one that raised is not consumed. :meth:`_run_one` takes
+what was processed out of the queue at the end, all at once: until then its iterator knows where it is.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
-from itertools import repeat
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, repeat
+from operator import length_hint
 from typing import Protocol
 
 from streams_protocol.types import TopicPartition
@@ -71,12 +73,13 @@ class RecordLoop:
         self._headless: list[RecordQueue] = []
         self._to_pause: set[TopicPartition] = set()
         self._to_resume: set[TopicPartition] = set()
-        self._current: RecordQueue | None = None
+        self._batch: Sequence[RawRecord] = ()  # what is being processed
+        self._rest: Iterator[RawRecord] = iter(())  # of the batch, after the record in process
 
     def current_raw(self) -> RawRecord | None:
         """The record in process."""
-        queue = self._current
-        return queue.buffer[0] if queue is not None and queue.buffer else None
+        batch = self._batch
+        return batch[len(batch) - length_hint(self._rest) - 1] if batch else None
 
     def set_readers(self, readers: Mapping[TopicPartition, SourceReader]) -> None:
         """Read exactly these partitions; queues of partitions that stay are kept."""
@@ -138,21 +141,19 @@ class RecordLoop:
         return self._run_many(max_records)
 
     def _run_one(self, queue: RecordQueue, max_records: int) -> int:
-        buffer = queue.buffer
-        waiting = len(buffer)
-        if not waiting:
+        batch = list(islice(queue.buffer, max_records))
+        if not batch:
             return 0
         reader = queue.reader
         decode_key, decode_value, process = reader.decode_key, reader.decode_value, reader.process
-        taken = buffer.popleft
         record = self._record
         record.topic, record.partition = queue.partition
         partition_time = queue.partition_time_ms
-        done: RawRecord | None = None
-        self._current = queue
+        rest = iter(batch)
+        self._batch, self._rest = batch, rest
+        ended = False
         try:
-            for _ in repeat(None, min(max_records, waiting)):
-                raw = buffer[0]
+            for raw in rest:
                 key = raw.key()
                 value = raw.value()
                 try:
@@ -162,8 +163,6 @@ class RecordLoop:
                         value = decode_value(value)
                 except Exception as error:
                     self._failures.undecodable(reader, raw, error)
-                    taken()
-                    done = raw
                     continue
                 timestamp = raw.timestamp()[1]
                 if timestamp > partition_time:
@@ -176,18 +175,19 @@ class RecordLoop:
                 record.timestamp = timestamp
                 record.headers = raw.headers() or ()
                 process(key, value, timestamp)
-                taken()
-                done = raw
+            ended = True
         except StreamsError:
             raise
         except Exception as error:
             raise self._failures.unexpected(error, reader.node) from error
         finally:
-            self._current = None
+            taken = len(batch) if ended else len(batch) - length_hint(rest) - 1
+            self._batch = ()
             queue.partition_time_ms = partition_time
-            if done is not None:
-                self._note_taken(queue, done)
-        return waiting - len(buffer)
+            if taken:
+                queue.drop(taken)
+                self._note_taken(queue, batch[taken - 1])
+        return taken
 
     def _note_taken(self, queue: RecordQueue, raw: RawRecord) -> None:
         queue.consumed_offset = raw.offset()
@@ -218,7 +218,7 @@ class RecordLoop:
                 queue.partition_time_ms = timestamp
                 if timestamp > record.stream_time_ms:
                     record.stream_time_ms = timestamp
-            self._current = queue
+            self._batch = (raw,)
             try:
                 reader.process(queue.head_key, queue.head_value, timestamp)
             except StreamsError:
@@ -226,7 +226,7 @@ class RecordLoop:
             except Exception as error:
                 raise self._failures.unexpected(error, reader.node) from error
             finally:
-                self._current = None
+                self._batch = ()
             count += 1
             queue.buffer.popleft()
             self._note_taken(queue, raw)

@@ -1,7 +1,7 @@
 """Records of one input partition that wait for their task (Kafka Streams' ``RecordQueue``).
 
-Records stay raw until they are needed. A record remains at ``buffer[0]`` until it has been processed, so the first
-offset in the buffer always is the one to commit: whatever fails, nothing is skipped.
+Records stay raw until they are needed. A record remains in the buffer until it has been processed, so between two calls
+of the record loop the first offset in the buffer is the one to commit: whatever fails, nothing is skipped.
 
 A task with several partitions has to look at timestamps before it can choose: there the first usable record of a queue
 is decoded ahead (its *head*). A task with one partition never needs heads, see ``ActiveTask``.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from streams_protocol.types import TopicPartition
@@ -65,6 +66,15 @@ class RecordQueue:
         self.consumed_offset = -1
         self.idle_deadline_ms: int | None = None
         self.paused = False
+
+    def drop(self, count: int) -> None:
+        """Take the first ``count`` records out of the buffer."""
+        buffer = self.buffer
+        if count == len(buffer):
+            buffer.clear()
+            return
+        for _ in repeat(None, count):
+            buffer.popleft()
 
     def clear(self) -> None:
         """Forget records and times (the offset consumed stays: it is still to be committed)."""

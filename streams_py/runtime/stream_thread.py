@@ -14,6 +14,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, TaskCorrupted, TaskMigrated, TimeoutExceeded
@@ -244,6 +245,7 @@ class StreamThread:
         parts.membership.check()
         parts.rebalance.rejoin_if_due(parts.membership)
         records = self._poll()
+        parts.producer.poll()  # reports that nobody fetches fill the producer's queue
         if records:
             self._distribute(records)
         if self._shutdown.is_set() or self._state is ThreadState.PARTITIONS_REVOKED:
@@ -281,23 +283,16 @@ class StreamThread:
     def _distribute(self, records: Sequence[RawRecord]) -> None:
         """Give each task its records; a run of records of one partition is handed over at once."""
         owners = {partition: task for task in self._parts.table.running() for partition in task.input_partitions}
-        batches: dict[tuple[str, int], list[RawRecord]] = {}
-        topic, number = "", -1
-        batch: list[RawRecord] = []
-        for record in records:
-            record_topic, record_number = record.topic(), record.partition()
-            if record_number != number or record_topic != topic:
-                topic, number = record_topic, record_number
-                batch = batches.setdefault((topic, number), [])
-            batch.append(record)
         full: list[TopicPartition] = []
-        for key, batch in batches.items():
-            partition = TopicPartition(*key)
-            task = owners.get(partition)
-            if task is None:
-                continue  # revoked between the fetch and now: its next owner reads it again
-            task.add_records(partition, batch)
-            full += task.partitions_to_pause()
+        kind = type(records[0])
+        for topic, of_topic in groupby(records, kind.topic):
+            for number, run in groupby(of_topic, kind.partition):
+                partition = TopicPartition(topic, number)
+                task = owners.get(partition)
+                if task is None:
+                    continue  # revoked between the fetch and now: its next owner reads it again
+                task.add_records(partition, list(run))
+                full += task.partitions_to_pause()
         if full:
             self._parts.consumer.pause(full)
 

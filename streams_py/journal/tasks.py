@@ -67,13 +67,21 @@ class TaskJournal:
         took_us = None if began_us is None else self._monotonic_us() - began_us
         self._write(event, task, is_active=is_active, took_us=took_us)
 
+    def recycled(self, task: TaskId, *, is_active: bool) -> None:
+        """The task changes its role and keeps its stores."""
+        if is_active:
+            self._stays[task] = _Stay(self._monotonic_us())
+            self.changed("promoted", task, is_active=True)
+        else:
+            self.ended("demoted", task, is_active=False)
+
     def ended(self, event: str, task: TaskId, *, is_active: bool, began_us: int | None = None) -> None:
         """A transition that ends processing (``suspended``, ``lost`` and so on), with the last record before it."""
         self.changed(event, task, is_active=is_active, began_us=began_us)
         stay = self._stays.get(task)
         if stay is not None and stay.has_processed:
             stay.has_processed = False
-            self._write("last_record", task, is_active=is_active, last_mono_us=stay.last_record_us)
+            self._write("last_record", task, is_active=True, last_mono_us=stay.last_record_us)
 
     def now_us(self) -> int:
         """The clock that durations are measured with."""

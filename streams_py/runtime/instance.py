@@ -26,6 +26,7 @@ from streams_py.ports import Admin, AdminError, Clients, Clock, GroupMetadata, M
 from streams_py.runtime.leading import Leading
 from streams_py.runtime.rebalance import Rebalance
 from streams_py.runtime.restore import RestoreListener, StateUpdater
+from streams_py.runtime.restore_journal import JournaledRestores
 from streams_py.runtime.start_positions import StartPositions
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.stream_thread import LoopSettings, StreamThread, ThreadParts
@@ -203,7 +204,7 @@ class Instance:
             poll_ms=config.poll_ms,
             commit_interval_ms=config.commit_interval_ms,
             retry_backoff_ms=config.retry_backoff_ms,
-            listener=self.restore_listener,
+            listener=self._restore_listener(thread),
         )
         consumer = self._clients.main_consumer(thread.name)
         opened.callback(consumer.close)
@@ -222,7 +223,8 @@ class Instance:
             clock=clock,
             sharing=lambda: [task.id for task in table.running()],
         )
-        table = TaskTable(factory, updater, clock)
+        journal = None if self._journal is None else self._journal.tasks(lambda: _who(thread))
+        table = TaskTable(factory, updater, clock, journal=journal)
         producer.track({topic for sub in self._metadata.subtopologies.values() for topic in sub.changelogs})
         rebalance = Rebalance(
             Member(MemberSettings.from_config(config, process_id=self._process_id)),
@@ -247,6 +249,7 @@ class Instance:
             ),
             admin=admin,
             offset_sums=lambda: offset_sums(table.all(), self.directory, thread.name),
+            journal=journal,
             release_locks=lambda: self.directory.unlock_except(thread.name, {task.id for task in table.all()}),
         )
 
@@ -278,6 +281,15 @@ class Instance:
             on_error=thread.report,
             watch=watch,
         )
+
+    def _restore_listener(self, thread: StreamThread) -> RestoreListener:
+        subtopology_of = {
+            topic: number
+            for number, sub in self._metadata.subtopologies.items()
+            for topic in (*sub.changelogs, *sub.source_changelogs)
+        }
+        restores = None if self._journal is None else self._journal.restores(lambda: _who(thread), subtopology_of)
+        return self.restore_listener if restores is None else JournaledRestores(restores, self.restore_listener)
 
     def _start_positions(self) -> StartPositions:
         policies: dict[str, ResetPolicy | None] = {}
@@ -313,6 +325,12 @@ def _forming(thread: StreamThread) -> tuple[int, str] | None:
     forming = None if thread.parts is None else getattr(thread.parts.membership, "forming", None)
     metadata: GroupMetadata | None = None if forming is None else forming()
     return None if metadata is None else (metadata.generation, metadata.member_id)
+
+
+def _who(thread: StreamThread) -> tuple[int, str]:
+    """Generation and member id of the thread's member; (-1, "") when it is none."""
+    metadata = None if thread.parts is None else thread.parts.membership.group_metadata()
+    return (-1, "") if metadata is None else (metadata.generation, metadata.member_id)
 
 
 def _loop_settings(config: StreamsConfig) -> LoopSettings:

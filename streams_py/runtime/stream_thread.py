@@ -18,6 +18,7 @@ from itertools import groupby
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, TaskCorrupted, TaskMigrated, TimeoutExceeded
+from streams_py.journal.tasks import TaskJournal
 from streams_py.member.assignment import Tasks
 from streams_py.ports import Admin, Clock, Membership, OffsetAndMetadata, RawRecord, RecordConsumer, RecordProducer
 from streams_py.runtime.active_task import ActiveTask
@@ -84,6 +85,8 @@ class ThreadParts:
     """What the subscription reports of this thread's tasks and of the task directories it can lock; thread-safe."""
     release_locks: Callable[[], None]
     """Gives back task directories that were locked for the report but are not this thread's."""
+    journal: TaskJournal | None = None
+    """Writes what happens to the tasks, if that is wanted."""
 
 
 class StreamThread:
@@ -302,13 +305,17 @@ class StreamThread:
         resumed: list[TopicPartition] = []
         tasks = self._parts.table.running()
         n = self._pace.n
+        journal = self._parts.journal
         for task in tasks:
-            processed += task.process(n)
+            processed += task.process(n) if journal is None else journal.process(task, n)
             resumed += task.partitions_to_resume()
         for task in tasks:
             punctuated += task.punctuate()
         if resumed:
             self._parts.consumer.resume(resumed)
+        if journal is not None:
+            age_ms = self._clock.monotonic_ms() - self._last_commit_ms
+            journal.sample_if_due(tasks, self._parts.consumer.lag, age_ms)
         self.processed_records += processed
         return processed, punctuated
 
@@ -422,6 +429,9 @@ class StreamThread:
             self._go(ThreadState.PARTITIONS_REVOKED)
         table = self._parts.table
         revoked = table.affected_by(partitions)
+        if self._parts.journal is not None:
+            for task in revoked:
+                self._parts.journal.changed("revoked", task.id, is_active=True)
         others: list[ActiveTask] = []
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         failed = False
@@ -448,6 +458,8 @@ class StreamThread:
             self._defer_errors(lambda: self._committer.finish(now.others, enforce_checkpoint=False))
             for task in now.revoked:
                 self._defer_errors(task.suspend)
+                if self._parts.journal is not None:
+                    self._parts.journal.ended("suspended", task.id, is_active=True)
         else:
             self._parts.table.give_up(now.revoked)
         self._defer_errors(self._read)

@@ -22,6 +22,7 @@ from typing import Protocol, TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import LockError, TaskCorrupted, TaskMigrated
+from streams_py.journal.tasks import TaskJournal
 from streams_py.ports import Clock, OffsetAndMetadata
 from streams_py.runtime.active_task import ActiveTask
 from streams_py.runtime.restore import StateUpdater
@@ -61,10 +62,13 @@ class _Pending:
 class TaskTable:
     """The tasks of one stream thread."""
 
-    def __init__(self, factory: TaskFactory, updater: StateUpdater, clock: Clock) -> None:
+    def __init__(
+        self, factory: TaskFactory, updater: StateUpdater, clock: Clock, *, journal: TaskJournal | None = None
+    ) -> None:
         self._factory = factory
         self._updater = updater
         self._clock = clock
+        self._journal = journal
         self._lock = threading.RLock()
         self._pending: dict[TaskId, _Pending] = {}
         self._restored: dict[TaskId, ActiveTask] = {}
@@ -111,10 +115,14 @@ class TaskTable:
             _raise_worst(errors)
             for task_id, partitions in sorted(wanted_active.items()):
                 self._pending[task_id] = _Pending(self._factory.active(task_id, partitions))
+                self._note_assigned(task_id, is_active=True)
             for task_id, partitions in sorted(wanted_standby.items()):
                 created = self._factory.standby(task_id, partitions)
                 if created is not None:
                     self._pending[task_id] = _Pending(created)
+                    self._note_assigned(task_id, is_active=False)
+            if self._journal is not None:
+                self._journal.forget_all_but([task.id for task in self.all()])
 
     def _reconcile(
         self, task: StreamTask, wanted_active: dict[TaskId, Partitions], wanted_standby: dict[TaskId, Partitions]
@@ -142,6 +150,7 @@ class TaskTable:
             del self._active[task.id]
             task.resume()
             self._updater.add(task)
+            self._note_assigned(task.id, is_active=True)
 
     def _take_out(self, task: StreamTask) -> None:
         self._pending.pop(task.id, None)
@@ -169,6 +178,8 @@ class TaskTable:
                 raise
         if new is not None:
             self._pending[new.id] = _Pending(new)
+            if self._journal is not None:
+                self._journal.recycled(new.id, is_active=new.is_active)
 
     def _suspend_for_recycling(self, task: StreamTask) -> None:
         """Suspend; TaskMigrated when there is something uncommitted, so that its stores cannot be handed on."""
@@ -178,9 +189,11 @@ class TaskTable:
 
     def _close(self, task: StreamTask) -> None:
         self._take_out(task)
+        began_us = self._now_us()
         try:
             task.suspend()
             task.close_clean()
+            self._note_end("closed", task, began_us)
         except Exception:
             _log.exception("closing task %s failed; its local state is given up", task.id)
             task.close_dirty()
@@ -194,6 +207,7 @@ class TaskTable:
         for task_id, entry in sorted(self._pending.items()):
             if entry.not_before_ms > now:
                 continue
+            began_us = self._now_us()
             try:
                 entry.task.initialize()
             except LockError as error:
@@ -204,6 +218,8 @@ class TaskTable:
             with self._lock:
                 del self._pending[task_id]
                 self._updater.add(entry.task)
+            if self._journal is not None:
+                self._journal.changed("created", task_id, is_active=entry.task.is_active, began_us=began_us)
 
     def restored(self) -> list[ActiveTask]:
         """Actives whose stores are complete, in task order; they wait for :meth:`start`."""
@@ -229,10 +245,13 @@ class TaskTable:
     def start(self, task: ActiveTask, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Bind and run a restored active. Also when that fails it stays in this table, so that it is closed in the
         end."""
+        began_us = self._now_us()
         task.complete_restoration(committed)
         with self._lock:
             del self._restored[task.id]
             self._active[task.id] = task
+        if self._journal is not None:
+            self._journal.changed("running", task.id, is_active=True, began_us=began_us)
 
     # -- revocation, loss, corruption ----------------------------------------
 
@@ -258,6 +277,7 @@ class TaskTable:
             for task in tasks:
                 self._take_out(task)
                 self._close_dirty(task)
+                self._note_end("lost", task)
 
     def _close_dirty(self, task: StreamTask) -> None:
         try:
@@ -273,6 +293,7 @@ class TaskTable:
                     self._take_out(task)
                     self._pending[task.id] = _Pending(task)
                     task.revive(corrupted=frozenset(corrupted[task.id]))
+                    self._note_end("corrupted", task)
 
     def close_all(self, *, clean: bool) -> list[Exception]:
         """Close everything; running actives must be committed before when ``clean``. The errors met."""
@@ -288,6 +309,19 @@ class TaskTable:
                     self._take_out(task)
                     self._close_dirty(task)
         return errors
+
+    # -- what is written about it ----------------------------------------
+
+    def _note_assigned(self, task_id: TaskId, *, is_active: bool) -> None:
+        if self._journal is not None:
+            self._journal.assigned(task_id, is_active=is_active)
+
+    def _note_end(self, event: str, task: StreamTask, began_us: int | None = None) -> None:
+        if self._journal is not None:
+            self._journal.ended(event, task.id, is_active=task.is_active, began_us=began_us)
+
+    def _now_us(self) -> int | None:
+        return None if self._journal is None else self._journal.now_us()
 
 
 def _raise_worst(errors: list[Exception]) -> None:

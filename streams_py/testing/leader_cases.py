@@ -61,7 +61,7 @@ _CREATE_TIME: Final = {"message.timestamp.type": "CreateTime"}
 
 
 def case_settings(case: Case) -> LeaderSettings:
-    """The leader's settings, with Kafka's own rack optimiser. NotSupportedCase for an assignor that does not exist here."""
+    """The leader's settings, with Kafka's own rack optimiser. NotSupportedCase for an assignor that we lack."""
     config = dict(case["config"])
     custom = config.get("task.assignor.class")
     if custom is not None and not custom.endswith(".StickyTaskAssignor"):

@@ -24,7 +24,7 @@ _log = logging.getLogger("streams_py.assignment")
 
 _PAIRS_MAX: Final = 50_000
 _SEVERAL_WAYS_MAX: Final = 200_000  # standbys times clients: up to here pairs alone take a fraction of a second
-_BY_CLIENT_MAX: Final = 50_000  # tasks times clients: up to here there is time to treat clients one by one
+_BY_CLIENT_MAX: Final = 100_000  # the same: up to here there is time to treat clients one by one, not by class
 
 
 def exchange_standbys(start: Callable[[], Copies], costs: Costs) -> Copies:
@@ -40,7 +40,7 @@ def exchange_standbys(start: Callable[[], Copies], costs: Costs) -> Copies:
         return copies
     found = [copies, start()]
     _swap(found[1], costs)
-    if len(before) * clients <= _BY_CLIENT_MAX:
+    if sum(map(len, before)) * clients <= _BY_CLIENT_MAX and len(copies.class_racks) < clients:
         found.append(start())
         _exchange_by_client(found[2], costs)
         _swap(found[2], costs)

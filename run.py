@@ -6,6 +6,7 @@ renews it when the lock file changes. Standard library only.
 
   demo [FILE|FOLDER]   count words with two processes; one is killed and comes back
   test [PYTEST ARGS]   the test suite (broker tests too, when Java 17+ with Maven, or Docker, is there)
+  coverage [ARGS]      the test suite with branch coverage
   check                lint, format and types
   bench [ARGS]         the benchmark table, ours beside its peers
   python [ARGS]        Python inside the environment
@@ -77,7 +78,7 @@ def main() -> int:
     if name in ("help", "-h", "--help"):
         print(__doc__)
         return 0
-    commands = {"demo", "test", "check", "bench", "python"}
+    commands = {"demo", "test", "coverage", "check", "bench", "python"}
     if name not in commands:
         fail(f"unknown command {name!r}; one of {', '.join(sorted(commands))}")
     # Paths are the user's: make them absolute before the working directory becomes the project's.
@@ -88,6 +89,8 @@ def main() -> int:
             return run("python", "-m", "examples.word_count.demo", *arguments)
         case "test":
             return run("python", "-m", "pytest", *arguments)
+        case "coverage":
+            return run("python", "-m", "pytest", "--cov", "--cov-report=term", *arguments)
         case "check":
             return check()
         case "bench":

@@ -36,7 +36,7 @@ def fail(message: str) -> None:
 
 def pip(*arguments: str) -> None:
     command = [str(BIN / "python"), "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *arguments]
-    if subprocess.run(command, cwd=ROOT).returncode:
+    if subprocess.run(command, check=False, cwd=ROOT).returncode:
         fail("installing failed (the lines above say why); with a package index in reach, run the same command again")
 
 
@@ -50,7 +50,7 @@ def ensure_environment() -> None:
     print("run.py: making the environment in .venv (once, about a minute) ...", file=sys.stderr)
     if STAMP.exists() or (VENV.exists() and not (BIN / "python").exists()):
         shutil.rmtree(VENV)
-    if subprocess.run([sys.executable, "-m", "venv", str(VENV)]).returncode:
+    if subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=False).returncode:
         fail("python -m venv failed; on Debian and Ubuntu: apt-get install python3-venv")
     pip("--require-hashes", "--requirement", str(LOCK))
     pip("--no-deps", "--no-build-isolation", "--editable", str(ROOT))

@@ -1,0 +1,40 @@
+"""A5: after the last change assignments stop changing, and then every task is active.
+
+The bound on rebalances is that of Kafka's TaskAssignorConvergenceTest for random histories, twice the number of copies
+of stateful tasks. It assumes that a warm-up catches up within a probing interval; the simulator says how many
+intervals that takes at most (``catch_up_rounds``), and every round may be needed that often.
+"""
+
+from __future__ import annotations
+
+from streams_py.testing.checkers.observation import Checker, Ending
+
+__all__ = ["Convergence"]
+
+_FOLLOW_UPS = 6
+"""Rebalances besides: a version agreed on, tasks withheld and handed over, a member lost meanwhile."""
+
+
+class Convergence(Checker):
+    """See the module."""
+
+    promise = "A5"
+
+    def ended(self, seen: Ending) -> None:
+        self.looked += 1
+        copies = seen.stateful * (1 + seen.configs.num_standby_replicas)
+        rounds = 2 * copies if seen.assignor == "high_availability" else 0
+        bound = rounds * seen.catch_up_rounds + _FOLLOW_UPS + seen.membership_changes
+        if seen.last_move_after > bound:
+            self.report(
+                seen.at_ms,
+                f"tasks still moved in rebalance {seen.last_move_after} after the last fault; {bound} are allowed",
+                liveness=True,
+            )
+        if not seen.quiet and seen.assignor != "fallback":
+            self.report(
+                seen.at_ms, f"the group does not come to rest: {seen.rebalances} rebalances so far", liveness=True
+            )
+        elif seen.idle:
+            idle = ", ".join(map(str, seen.idle))
+            self.report(seen.at_ms, f"nobody runs {idle}, and nobody asks for a rebalance", liveness=True)

@@ -1,0 +1,28 @@
+"""I1: nothing fails without a reason.
+
+An assign step fails only when a request to the brokers was made to fail, everybody is sent an error only when a source
+topic is missing, and once all faults are over no thread fails any more.
+"""
+
+from __future__ import annotations
+
+from streams_py.testing.checkers.observation import Checker, Ending, Published
+
+__all__ = ["Reasons"]
+
+
+class Reasons(Checker):
+    """See the module."""
+
+    promise = "I1"
+
+    def published(self, seen: Published) -> None:
+        self.looked += 1
+        if seen.failure is not None and not seen.disturbed:
+            self.report(seen.at_ms, f"no assignment, for no reason: {type(seen.failure).__name__}: {seen.failure}")
+        if seen.error_code and not seen.source_missing and seen.members.keys() - seen.hostile:
+            self.report(seen.at_ms, f"everybody is sent error {seen.error_code}, for no reason")
+
+    def ended(self, seen: Ending) -> None:
+        for failure in seen.failures:
+            self.report(seen.at_ms, f"after the last fault: {failure}", liveness=True)

@@ -1,0 +1,27 @@
+"""L1: within a minute of the last fault every task is active on a healthy member.
+
+Members that are still frozen stay so, and the group has to notice by itself.
+"""
+
+from __future__ import annotations
+
+from streams_py.testing.checkers.observation import Checker, Ending
+
+__all__ = ["Running"]
+
+_LIMIT_MS = 60_000
+
+
+class Running(Checker):
+    """See the module."""
+
+    promise = "L1"
+
+    def ended(self, seen: Ending) -> None:
+        self.looked += 1
+        if seen.running_after_ms is None:
+            self.report(seen.at_ms, "there never was a moment at which every task was active", liveness=True)
+        elif seen.running_after_ms > _LIMIT_MS:
+            self.report(
+                seen.at_ms, f"every task was active only {seen.running_after_ms} ms after the last fault", liveness=True
+            )

@@ -1,0 +1,179 @@
+"""What the simulator shows to the checkers, and what a checker is.
+
+Checkers see facts, never the simulator's insides: an assignment that was published, a partition that became usable, a
+commit that was accepted, how a run ended. Each promise has a checker in a file of its own; a checker that finds
+nothing says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from streams_protocol import AssignmentInfo, SubscriptionInfo
+from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
+from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.ports import MemberAssignment, MemberSubscription
+
+__all__ = ["Checker", "Committed", "Ending", "Gained", "Published", "Violation"]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken. ``liveness`` tells "not in time" from "never allowed"."""
+
+    promise: str
+    at_ms: int
+    text: str
+    liveness: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.promise} ({'liveness' if self.liveness else 'safety'}): {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One assign step that ended, seen from outside.
+
+    ``members`` are the subscriptions as the coordinator had them, ``subscriptions`` what is in them (None where the
+    user data cannot be read or is a future member's). ``infos`` is what each member was sent (None: unreadable).
+    ``tasks`` maps every task to its input partitions, by an account that is not the leader's. ``failure`` is set
+    instead of assignments when nothing was published; ``disturbed`` when a request to the brokers was made to fail
+    meanwhile; ``assignor_error`` when the application's assignor failed.
+    """
+
+    at_ms: int
+    generation: int
+    leader: str
+    leader_newest: int
+    members: Mapping[str, MemberSubscription]
+    subscriptions: Mapping[str, SubscriptionInfo | None]
+    hostile: frozenset[str]
+    clients: Mapping[str, object]
+    """Who is behind each member: equal values are one process, as far as the leader can know."""
+    assignments: Mapping[str, MemberAssignment]
+    infos: Mapping[str, AssignmentInfo | None]
+    tasks: Mapping[TaskId, tuple[TopicPartition, ...]]
+    stateful: frozenset[TaskId]
+    configs: AssignmentConfigs
+    assignor: str
+    failure: Exception | None = None
+    disturbed: bool = False
+    assignor_error: Exception | None = None
+    source_missing: bool = False
+    versions: Mapping[str, int] = field(default_factory=dict)
+    """Version in which each readable or future member spoke."""
+    written: Mapping[str, int] = field(default_factory=dict)
+    """Version in which each member was answered, as its bytes say."""
+    again: Callable[[bool], Mapping[str, MemberAssignment] | None] | None = None
+    """Runs the same step once more, with the members in another order if asked; None when it cannot be repeated."""
+
+    @property
+    def error_code(self) -> int:
+        """The code that *everybody* was sent; 0 when the group was assigned."""
+        codes = {info.error_code for info in self.infos.values() if info is not None}
+        return codes.pop() if len(codes) == 1 else 0
+
+    @property
+    def normal(self) -> bool:
+        """True for an assignment of tasks, with a working assignor."""
+        return self.failure is None and self.error_code == 0 and self.assignor_error is None
+
+    @property
+    def hosts(self) -> Mapping[HostInfo, ProcessId]:
+        """End points of the processes; empty when two of them share one."""
+        found: dict[HostInfo, ProcessId] = {}
+        for info in self.subscriptions.values():
+            if info is not None and info.endpoint:
+                name, _, port = info.endpoint.rpartition(":")
+                host = HostInfo(name, int(port)) if port.isdigit() else HostInfo(name, 0)
+                if found.setdefault(host, info.process_id) != info.process_id:
+                    return {}
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Gained:
+    """A member's consumer may use a partition from now on; ``others`` are members of this generation that also may."""
+
+    at_ms: int
+    partition: TopicPartition
+    member: str
+    generation: int
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The coordinator accepted a commit. ``grant`` numbers the moment at which the member got the partition."""
+
+    at_ms: int
+    partition: TopicPartition
+    member: str
+    generation: int
+    grant: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run ended: what was true after the faults had stopped and everything had come to rest, or had not.
+
+    Times are in ms after the end of the faults, counts are of rebalances since then; None means never.
+    """
+
+    at_ms: int
+    assignor: str
+    configs: AssignmentConfigs
+    stateful: int
+    """How many tasks have state."""
+    quiet: bool
+    """Nobody wants another rebalance."""
+    rebalances: int
+    running_after_ms: int | None
+    """First moment at which every task was active on a healthy member."""
+    last_move_after: int
+    """Rebalances until the placement of active tasks changed for the last time."""
+    catch_up_rounds: int
+    """Probing intervals that a warm-up needs at most to catch up."""
+    membership_changes: int
+    """How often members came or went after the last fault, because sessions ended then or threads were replaced."""
+    final_version: int | None
+    """Version of the last assignment; None when there was none."""
+    highest_common_version: int
+    version_after: int
+    """Rebalances, since members changed for the last time, until the group spoke its final version for good."""
+    idle: tuple[TaskId, ...] = ()
+    """Tasks that nobody healthy has at the end."""
+    moved_when_nothing_changed: tuple[str, ...] = ()
+    """Active tasks that changed hands in a last rebalance with nothing new."""
+    failures: tuple[str, ...] = ()
+    """Threads that failed although the faults had stopped."""
+    hostile: bool = False
+    """A poisonous member stayed until the end."""
+
+
+class Checker:
+    """Watches for one promise. Subclasses override what they need and call :meth:`report`."""
+
+    promise: str = ""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.looked = 0
+        """How often something was checked."""
+
+    def report(self, at_ms: int, text: str, *, liveness: bool = False) -> None:
+        """Note a violation."""
+        self.violations.append(Violation(self.promise, at_ms, text, liveness))
+
+    def published(self, seen: Published) -> None:
+        """A leader finished an assign step."""
+
+    def gained(self, seen: Gained) -> None:
+        """A partition became usable on a member."""
+
+    def committed(self, seen: Committed) -> None:
+        """A commit was accepted."""
+
+    def ended(self, seen: Ending) -> None:
+        """The run is over."""

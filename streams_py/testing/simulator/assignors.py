@@ -1,0 +1,105 @@
+"""A task assignor of the application, well-behaved until a fault says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final, cast
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.api import (
+    ApplicationState,
+    AssignedTask,
+    KafkaStreamsAssignment,
+    TaskAssignment,
+    TaskAssignor,
+    TaskType,
+)
+from streams_py.assignment.assignors.sticky import StickyTaskAssignor
+from streams_py.errors import TaskAssignmentError
+
+__all__ = ["MOODS", "SimulatedAssignor", "run_in_time"]
+
+MOODS: Final = (
+    "good",
+    "raises",
+    "refuses",
+    "hangs",
+    "returns nothing",
+    "returns text",
+    "task twice",
+    "unknown task",
+    "unknown process",
+    "missing process",
+    "standby without state",
+    "naive deadline",
+)
+"""What the assignor can be made to do."""
+
+
+class SimulatedAssignor(TaskAssignor):
+    """Places tasks as the public sticky assignor does, then spoils its answer according to its mood."""
+
+    def __init__(self) -> None:
+        self._mood = "good"
+        self._configs: Mapping[str, object] = {}
+
+    def configure(self, configs: Mapping[str, object]) -> None:
+        """The mood is a configuration of the application."""
+        self._mood = str(configs.get("simulated.assignor.mood", "good"))
+        self._configs = configs
+
+    def assign(self, application_state: ApplicationState) -> TaskAssignment:
+        """A placement of all tasks, or whatever the mood makes of it."""
+        if self._mood == "raises":
+            raise RuntimeError("simulated bug of an assignor")
+        if self._mood == "refuses":
+            raise TaskAssignmentError("simulated refusal of an assignor")
+        if self._mood == "returns nothing":
+            return cast("TaskAssignment", None)
+        if self._mood == "returns text":
+            return cast("TaskAssignment", TaskAssignment("nonsense"))  # type: ignore[arg-type]  # that is the point
+        sticky = StickyTaskAssignor()
+        sticky.configure(self._configs)
+        answer = sticky.assign(application_state)
+        return TaskAssignment(self._spoiled(list(answer.assignment), application_state))
+
+    def _spoiled(self, entries: list[KafkaStreamsAssignment], state: ApplicationState) -> list[KafkaStreamsAssignment]:
+        tasks = [task for entry in entries for task in entry.tasks.values()]
+        match self._mood:
+            case "task twice":
+                actives = [task.id for task in tasks if task.type is TaskType.ACTIVE]
+                for entry in entries[:2]:
+                    held = {task.id for task in entry.tasks.values()}
+                    entry_task = next((task for task in actives if task not in held), None)
+                    if entry_task is not None:
+                        entry.assign_task(AssignedTask(entry_task, TaskType.ACTIVE))
+            case "unknown task":
+                entries[0].assign_task(AssignedTask(TaskId(99, 0), TaskType.ACTIVE))
+            case "unknown process":
+                stranger = ProcessId.parse("00000000-0000-0000-0000-0000000000ff")
+                entries.append(KafkaStreamsAssignment.of(stranger))
+            case "missing process":
+                entries.pop()
+            case "standby without state":
+                stateless = [info.id for info in state.all_tasks().values() if not info.is_stateful]
+                for entry in entries:
+                    for id in stateless[:1]:
+                        if id not in {task.id for task in entry.tasks.values()}:
+                            entry.assign_task(AssignedTask(id, TaskType.STANDBY))
+            case "naive deadline":
+                entries[0] = entries[0].with_followup_rebalance(datetime(2030, 1, 1))  # the point
+            case _:
+                pass
+        return entries
+
+
+def run_in_time(mood: str) -> Callable[[Callable[[], TaskAssignment]], TaskAssignment]:
+    """The runtime's time limit, without the waiting."""
+
+    def run(action: Callable[[], TaskAssignment]) -> TaskAssignment:
+        if mood == "hangs":
+            raise TimeoutError("waited 30000 ms")
+        return action()
+
+    return run

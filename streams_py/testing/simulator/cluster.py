@@ -1,0 +1,158 @@
+"""The brokers, without the group coordinator: topics, racks, end offsets; and how administrative requests fail.
+
+Offsets grow by themselves, computed when somebody asks. A fault may strike every single request.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Iterable, Mapping
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
+from streams_py.testing.simulator.faults import Fault, Spells
+from streams_py.testing.simulator.shape import GroupShape
+from streams_py.testing.simulator.timeline import START_MS, Timeline
+
+__all__ = ["SimulatedCluster"]
+
+_TIMED_OUT = AdminError(AdminErrorKind.TIMED_OUT, "the request timed out (simulated)")
+_UNKNOWN = AdminError(AdminErrorKind.UNKNOWN_TOPIC, "this topic does not exist")
+_LEADERLESS = AdminError(AdminErrorKind.LEADER_NOT_AVAILABLE, "no leader yet (simulated)")
+_EXISTS = AdminError(AdminErrorKind.ALREADY_EXISTS, "this topic exists already")
+_FATAL = AdminError(AdminErrorKind.OTHER, "not authorised (simulated)")
+
+
+class SimulatedCluster:
+    """Topics and their offsets. ``struck`` counts the requests that were made to fail."""
+
+    def __init__(self, timeline: Timeline, rng: random.Random, shape: GroupShape, spells: Spells) -> None:
+        self._timeline = timeline
+        self._rng = rng
+        self._shape = shape
+        self._spells = spells
+        self.partitions = dict(shape.partitions)
+        self._infos: dict[str, tuple[PartitionInfo, ...]] = {}
+        self._bulk: dict[TopicPartition, int] = {}
+        self._base = {True: rng.choice((0, 1_000, 50_000)), False: 0}
+        self.created: dict[str, int] = {}
+        self.struck = 0
+        self._subtopology_of = {
+            name: number for number, sub in shape.metadata.subtopologies.items() for name in sub.changelog_topics
+        }
+
+    # -- metadata ------------------------------------------------------------------------------------------------
+
+    def metadata(self, names: Iterable[str]) -> dict[str, tuple[PartitionInfo, ...]]:
+        """The topics among ``names`` that exist."""
+        missing: Collection[str] = ()
+        if self._spells.strikes(Fault.SOURCE_MISSING):
+            self.struck += 1
+            missing = sorted(self._shape.partitions)[:1]
+        return {
+            name: self._described(name) for name in sorted(names) if name in self.partitions and name not in missing
+        }
+
+    def add_partitions(self, topic: str, more: int) -> None:
+        """A topic gets more partitions."""
+        self.partitions[topic] += more
+        self._infos.pop(topic, None)
+
+    def _described(self, name: str) -> tuple[PartitionInfo, ...]:
+        known = self._infos.get(name)
+        if known is None:
+            racks = self._shape.broker_racks
+            start = sum(name.encode()) % len(racks)
+            known = tuple(
+                PartitionInfo(
+                    name,
+                    p,
+                    (start + p) % len(racks),
+                    ((start + p) % len(racks),),
+                    frozenset({racks[(start + p) % len(racks)]}),
+                )
+                for p in range(self.partitions[name])
+            )
+            self._infos[name] = known
+        return known
+
+    # -- offsets -------------------------------------------------------------------------------------------------
+
+    def end_offset(self, tp: TopicPartition) -> int:
+        """End offset of a changelog partition now, in records."""
+        grown = (self._timeline.now_ms - START_MS) * self._shape.drift_records_per_s // 1000
+        return self._base[tp.topic not in self.created] + grown + self._bulk.get(tp, 0)
+
+    def end_of_task(self, task: TaskId) -> int:
+        """Sum of the end offsets of a task's changelogs."""
+        names = self._shape.metadata.subtopologies[task.subtopology].changelog_topics
+        return sum(self.end_offset(TopicPartition(name, task.partition)) for name in names)
+
+    def bulk(self, records: int, pick: int) -> None:
+        """Many records arrive in one partition of one changelog."""
+        changelogs = sorted(name for name in self._subtopology_of if name in self.partitions)
+        if changelogs:
+            name = changelogs[pick % len(changelogs)]
+            tp = TopicPartition(name, pick // 7 % self.partitions[name])
+            self._bulk[tp] = self._bulk.get(tp, 0) + records
+
+    # -- administrative requests -----------------------------------------------------------------------------------
+
+    def describe(self, names: Collection[str]) -> dict[str, tuple[PartitionInfo, ...] | AdminError]:
+        """Answer to DescribeTopics."""
+        if self._spells.strikes(Fault.DESCRIBE_FAILS):
+            self.struck += 1
+            error = self._rng.choice((_TIMED_OUT, _TIMED_OUT, _LEADERLESS, _LEADERLESS, _UNKNOWN, _FATAL))
+            some = self._some(names)
+            return {name: error if name in some else self._describe_one(name) for name in names}
+        return {name: self._describe_one(name) for name in names}
+
+    def _describe_one(self, name: str) -> tuple[PartitionInfo, ...] | AdminError:
+        return self._described(name) if name in self.partitions else _UNKNOWN
+
+    def create(self, specs: Collection[TopicSpec]) -> dict[str, AdminError | None]:
+        """Answer to CreateTopics; a time-out may hide a success."""
+        strikes = self._spells.strikes(Fault.CREATE_FAILS)
+        some = self._some([spec.name for spec in specs]) if strikes else ()
+        results: dict[str, AdminError | None] = {}
+        for spec in specs:
+            if spec.name in some:
+                self.struck += 1
+                error = self._rng.choice((_TIMED_OUT, _TIMED_OUT, _EXISTS, _FATAL))
+                results[spec.name] = error
+                if error is _TIMED_OUT and self._rng.random() < 0.5:
+                    self._make(spec)
+            elif spec.name in self.partitions:
+                results[spec.name] = _EXISTS
+            else:
+                self._make(spec)
+                results[spec.name] = None
+        return results
+
+    def _make(self, spec: TopicSpec) -> None:
+        self.partitions.setdefault(spec.name, spec.partitions)
+        self.created.setdefault(spec.name, self._timeline.now_ms)
+
+    def list_end_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | AdminError] | None:
+        """Answer to ListEndOffsets; None when the request failed as a whole."""
+        if self._spells.strikes(Fault.OFFSETS_FAIL):
+            self.struck += 1
+            if self._rng.random() < 0.5:
+                return None
+            some = {str(tp) for tp in self._some([str(tp) for tp in partitions])}
+            return {tp: _TIMED_OUT if str(tp) in some else self.end_offset(tp) for tp in partitions}
+        return {tp: self.end_offset(tp) for tp in partitions}
+
+    def committed(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None] | None:
+        """Answer to FetchCommittedOffsets; None when the request failed."""
+        if self._spells.strikes(Fault.COMMITTED_FAIL):
+            self.struck += 1
+            return None
+        return {tp: self.end_offset(tp) for tp in partitions}
+
+    def _some(self, names: Collection[str]) -> Collection[str]:
+        if self._rng.random() < 0.5:
+            return names
+        return [name for name in names if self._rng.random() < 0.5] or names

@@ -1,0 +1,256 @@
+"""What each kind of fault does to a world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.schedule import Action
+
+if TYPE_CHECKING:
+    from streams_py.testing.simulator.process import SimulatedProcess
+    from streams_py.testing.simulator.thread import SimulatedThread
+    from streams_py.testing.simulator.world import World
+
+__all__ = ["happen", "next_bounce"]
+
+_SPELL_LIKELIHOOD: Final = (0.2, 0.5, 1.0)
+
+
+def happen(world: World, action: Action, thread: SimulatedThread | None) -> bool:
+    """Let it happen, to ``thread`` or to whom the action picks; False when there is nobody to hit."""
+    fault = action.fault
+    if fault in _SPELLS:
+        world.note("{} begins", fault.value)
+        world.spells.start(fault, _SPELL_LIKELIHOOD[action.amount % 3])
+        world.timeline.after(action.lasts_ms, world.spells.stop, fault)
+        return True
+    if fault in _WORLD:
+        return _WORLD[fault](world, action)
+    process = thread.process if thread is not None else _pick(world, action)
+    if process is None:
+        return False
+    victim = thread or (process.threads[action.pick // 16 % len(process.threads)] if process.threads else None)
+    if victim is None:
+        return False
+    world.note("{}: {}", fault.value, victim.name if fault in _ON_THREAD else process.name)
+    if fault in _ON_THREAD:
+        _ON_THREAD[fault](world, action, victim)
+    else:
+        _ON_PROCESS[fault](world, action, process)
+    return True
+
+
+def _pick(world: World, action: Action) -> SimulatedProcess | None:
+    alive = [process for process in world.processes if process.alive]
+    return alive[action.pick % len(alive)] if alive else None
+
+
+# -- the whole world ---------------------------------------------------------------------------------------------------
+
+
+def _join(world: World, action: Action) -> bool:
+    newest, upgrade_from = _release_of_newcomers(world)
+    process = world.new_process(threads=1 + action.amount % 2, newest=newest, upgrade_from=upgrade_from)
+    if process is not None:
+        process.bounces = min((p.bounces for p in world.processes if p.alive and p is not process), default=0)
+        world.note("{} joins with version {}", process.name, newest)
+    return process is not None
+
+
+def _release_of_newcomers(world: World) -> tuple[int, str | None]:
+    """The release of the least upgraded process that lives."""
+    alive = [process for process in world.processes if process.alive]
+    if not alive:
+        shape = world.shape.processes[0]
+        return shape.newest, shape.upgrade_from
+    least = min(alive, key=lambda process: (process.bounces, process.number))
+    return least.newest, least.upgrade_from
+
+
+def _lag_jump(world: World, action: Action) -> bool:
+    for thread in world.threads:
+        thread.observe_running()
+    world.cluster.bulk(action.amount, action.pick)
+    return True
+
+
+def _partitions_added(world: World, action: Action) -> bool:
+    """Only to topics whose tasks have no internal topics: for others the group must be reset by hand."""
+    metadata = world.shape.metadata
+    subs = metadata.subtopologies.values()
+    free = sorted(
+        topic
+        for sub in subs
+        if not sub.changelogs and not sub.source_changelogs and not sub.sink_topics and not sub.repartition_sources
+        for topic in sub.source_topics
+    )
+    if not free or world.cluster.partitions[free[0]] > 12:
+        return False
+    topic = free[action.pick % len(free)]
+    world.note("{} gets 2 more partitions", topic)
+    world.cluster.add_partitions(topic, 2)
+    leader = world.coordinator.leader
+    for thread in world.threads:
+        if thread.consumer.member_id == leader:  # only the leader watches metadata
+            thread.later(500, thread.consumer.request_rejoin)
+    return True
+
+
+def _coordinator_moves(world: World, action: Action) -> bool:
+    world.note("the coordinator moves")
+    world.coordinator.move()
+    for thread in world.threads:
+        thread.consumer.told_to_rejoin()
+    return True
+
+
+def _hostile(world: World, action: Action) -> bool:
+    if sum(not member.gone for member in world.hostile) >= 2:
+        return False
+    lies = action.fault is Fault.LYING_MEMBER
+    world.note("a hostile member joins: {}", "lies" if lies else "garbage")
+    member = world.new_hostile(lies=lies)
+    world.timeline.after(action.lasts_ms, member.end)
+    return True
+
+
+def _assignor(world: World, action: Action) -> bool:
+    if world.shape.assignor != "custom":
+        return False
+    world.note("the assignor: {}", action.mood)
+    world.assignor_mood = action.mood
+
+    def recover() -> None:
+        world.assignor_mood = "good"
+
+    world.timeline.after(action.lasts_ms, recover)
+    return True
+
+
+def _upgrade(world: World, action: Action) -> bool:
+    """A rolling bounce: the next process in turn; the second bounce begins when everybody has made the first."""
+    process = next_bounce(world)
+    if process is None:
+        return False
+    _bounce(world, process)
+    return True
+
+
+def next_bounce(world: World) -> SimulatedProcess | None:
+    """The process to be upgraded next; None when the path is at its end."""
+    alive = [process for process in world.processes if process.alive]
+    least = min(alive, key=lambda process: (process.bounces, process.number), default=None)
+    return least if least is not None and least.bounces < len(world.shape.upgrades) else None
+
+
+def _bounce(world: World, process: SimulatedProcess) -> None:
+    newest, upgrade_from = world.shape.upgrades[process.bounces]
+    process.bounces += 1
+    process.end(clean=True)
+    process.newest, process.upgrade_from = newest, upgrade_from
+    world.note("{} is bounced to version {}, upgrade.from {}", process.name, newest, upgrade_from)
+    world.timeline.after(2_000, process.start)
+
+
+# -- one process ---------------------------------------------------------------------------------------------------------
+
+
+def _leave(world: World, action: Action, process: SimulatedProcess) -> None:
+    process.end(clean=True, leave=action.amount % 2 == 0)
+
+
+def _kill(world: World, action: Action, process: SimulatedProcess) -> None:
+    process.end(clean=False)
+
+
+def _restart(world: World, action: Action, process: SimulatedProcess) -> None:
+    process.end(clean=False)
+    world.timeline.after(action.amount % 15_000, process.start)
+
+
+def _wipe(world: World, action: Action, process: SimulatedProcess) -> None:
+    process.end(clean=False)
+    process.wipe()
+    world.timeline.after(action.amount % 15_000, process.start)
+
+
+def _freeze(world: World, action: Action, process: SimulatedProcess) -> None:
+    process.freeze()
+    world.timeline.after(action.lasts_ms, process.resume)
+
+
+def _add_thread(world: World, action: Action, process: SimulatedProcess) -> None:
+    if process.thread_count < 4 and len(world.threads) < 12:
+        process.add_thread()
+
+
+def _clock_jump(world: World, action: Action, process: SimulatedProcess) -> None:
+    process.skew_ms += (action.amount % 60_000) * (1 if action.pick % 2 else -1)
+
+
+# -- one thread ------------------------------------------------------------------------------------------------------------
+
+
+def _kill_thread(world: World, action: Action, thread: SimulatedThread) -> None:
+    process = thread.process
+    thread.end(clean=False)
+    process.threads.remove(thread)
+    if not process.threads:
+        process.alive = False
+
+
+def _slow(world: World, action: Action, thread: SimulatedThread) -> None:
+    thread.stall()
+    world.timeline.after(action.lasts_ms, thread.resume)
+
+
+def _lose_generation(world: World, action: Action, thread: SimulatedThread) -> None:
+    thread.consumer.forget_generation()
+
+
+def _rebalance(world: World, action: Action, thread: SimulatedThread) -> None:
+    thread.consumer.request_rejoin()
+
+
+_SPELLS: Final = frozenset(
+    {
+        Fault.FALSE_OFFSETS,
+        Fault.CORRUPT_ASSIGNMENT,
+        Fault.DESCRIBE_FAILS,
+        Fault.CREATE_FAILS,
+        Fault.OFFSETS_FAIL,
+        Fault.COMMITTED_FAIL,
+        Fault.SOURCE_MISSING,
+        Fault.SLOW_NETWORK,
+        Fault.REPLIES_LOST,
+    }
+)
+_WORLD: Final[dict[Fault, Callable[[World, Action], bool]]] = {
+    Fault.JOIN: _join,
+    Fault.LAG_JUMP: _lag_jump,
+    Fault.PARTITIONS_ADDED: _partitions_added,
+    Fault.COORDINATOR_MOVES: _coordinator_moves,
+    Fault.GARBAGE_MEMBER: _hostile,
+    Fault.LYING_MEMBER: _hostile,
+    Fault.ASSIGNOR_RAISES: _assignor,
+    Fault.ASSIGNOR_HANGS: _assignor,
+    Fault.ASSIGNOR_NONSENSE: _assignor,
+    Fault.UPGRADE: _upgrade,
+}
+_ON_PROCESS: Final[dict[Fault, Callable[[World, Action, SimulatedProcess], None]]] = {
+    Fault.LEAVE: _leave,
+    Fault.KILL: _kill,
+    Fault.RESTART: _restart,
+    Fault.WIPE: _wipe,
+    Fault.FREEZE: _freeze,
+    Fault.ADD_THREAD: _add_thread,
+    Fault.CLOCK_JUMP: _clock_jump,
+}
+_ON_THREAD: Final[dict[Fault, Callable[[World, Action, SimulatedThread], None]]] = {
+    Fault.KILL_THREAD: _kill_thread,
+    Fault.SLOW: _slow,
+    Fault.LOSE_GENERATION: _lose_generation,
+    Fault.REBALANCE: _rebalance,
+}

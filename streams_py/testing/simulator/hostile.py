@@ -1,0 +1,172 @@
+"""A member that means harm, or has lost its mind: garbage, bombs and lies in a subscription.
+
+It speaks the group protocol well enough to be a member. What it sends is one of
+
+* *garbage*: bytes that no decoder can accept, lengths that promise gigabytes, impossible versions;
+* *lies*: a well-formed subscription that claims partitions of others, another process's identity, tasks that do not
+  exist, offsets that nobody can have.
+
+If it is elected leader it never answers. That holds the group up until the coordinator throws it out, and is part of
+the trust boundary of the classic group protocol: whoever may join may lead.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streams_protocol import SubscriptionInfo, encode_subscription_info
+from streams_protocol.consumer import Subscription, encode_subscription
+from streams_protocol.types import ProcessId, TaskId, TopicPartition
+from streams_py.testing.simulator.coordinator import JoinReply, Reply, SyncReply
+
+if TYPE_CHECKING:
+    from streams_py.testing.simulator.world import World
+
+__all__ = ["HostileMember", "garbage_user_data"]
+
+
+def garbage_user_data(rng: random.Random, sample: bytes) -> bytes | None:
+    """User data that is no SubscriptionInfo of a version up to 11. ``sample`` is a good one, to be damaged."""
+    match rng.randrange(7):
+        case 0:
+            return None
+        case 1:
+            return b""
+        case 2:
+            return sample[: rng.randrange(4, max(5, len(sample) - 1))][: len(sample) // 2]
+        case 3:  # counts that promise two thousand million rows
+            return (11).to_bytes(4, "big") * 2 + bytes(16) + bytes(4) + b"\x7f\xff\xff\xff" * 3
+        case 4:
+            return rng.choice((0, -1, -(2**31))).to_bytes(4, "big", signed=True) + rng.randbytes(40)
+        case 5:
+            return (11).to_bytes(4, "big") + (3).to_bytes(4, "big") + rng.randbytes(60)
+        case _:
+            return rng.randbytes(3)
+
+
+class HostileMember:
+    """One poisonous member. ``lies`` makes it send well-formed untruths instead of garbage."""
+
+    def __init__(self, world: World, number: int, *, lies: bool, steady: bool = False) -> None:
+        self._world = world
+        self._name = f"hostile{number}"
+        self._lies = lies
+        self._steady = steady
+        self._member_id = ""
+        self._generation = -1
+        self.gone = False
+        self.sent = 0
+
+    @property
+    def responsive(self) -> bool:
+        """It heartbeats, all right."""
+        return not self.gone
+
+    def start(self) -> None:
+        """Join."""
+        self._join()
+
+    def end(self) -> None:
+        """Leave."""
+        self.gone = True
+        self._world.coordinator.leave(self._member_id)
+
+    def told_to_rejoin(self) -> None:
+        """The coordinator prepares a rebalance."""
+        self._later(self._world.heartbeat_delay_ms(), self._join)
+
+    def _later(self, delay_ms: int, action: object, *args: object) -> None:
+        self._world.timeline.after(delay_ms, self._if_there, action, args)
+
+    def _if_there(self, action: object, args: tuple[object, ...]) -> None:
+        if not self.gone and callable(action):
+            action(*args)
+
+    def _join(self) -> None:
+        shape = self._world.shape
+        self._world.coordinator.join(
+            self,
+            self._name,
+            self._member_id,
+            None,
+            self._subscription(),
+            session_timeout_ms=shape.session_timeout_ms,
+            rebalance_timeout_ms=shape.max_poll_interval_ms,
+            reply=lambda reply: self._later(self._world.latency_ms(), self._on_join, reply),
+        )
+
+    def _on_join(self, reply: JoinReply) -> None:
+        if reply.error is Reply.MEMBER_ID_REQUIRED:
+            self._member_id = reply.member_id
+            self._world.hostile_ids.add(reply.member_id)
+            self._join()
+        elif reply.error is not Reply.NONE:
+            self._member_id = ""
+            self._later(1_000, self._join)
+        else:
+            self._generation = reply.generation
+            if not reply.members:
+                self._world.coordinator.sync(
+                    self._member_id,
+                    self._generation,
+                    {},
+                    lambda answer: self._later(self._world.latency_ms(), self._on_sync, answer),
+                )
+
+    def _on_sync(self, reply: SyncReply) -> None:
+        if reply.error is not Reply.NONE:
+            self._later(500, self._join)
+        elif not self._steady:
+            self._later(self._world.rng.randrange(4_000, 15_000), self._join)
+
+    # -- what it sends -------------------------------------------------------------------------------------------
+
+    def _subscription(self) -> bytes:
+        self.sent += 1
+        rng = self._world.rng
+        topics = tuple(sorted(self._world.shape.metadata.source_topics))
+        if not self._lies and not self._steady and rng.random() < 0.1:
+            return rng.randbytes(30)
+        claims = self._claims() if self._lies else ()
+        data = self._lie() if self._lies else garbage_user_data(rng, encode_subscription_info(self._honest()))
+        generation = rng.choice((-1, self._generation, self._generation + 7)) if self._lies else self._generation
+        return encode_subscription(Subscription(topics, data, claims, generation, rng.choice((None, "r0", "r9"))))
+
+    def _honest(self) -> SubscriptionInfo:
+        tasks = sorted(self._world.tasks())
+        return SubscriptionInfo(
+            ProcessId(uuid.UUID(int=self._world.rng.getrandbits(128))),
+            endpoint="evil:666",
+            task_offset_sums=dict.fromkeys(tasks[:3], 5),
+        )
+
+    def _claims(self) -> tuple[TopicPartition, ...]:
+        rng = self._world.rng
+        known = sorted({tp for inputs in self._world.tasks().values() for tp in inputs})
+        claimed = rng.sample(known, rng.randint(0, len(known)))
+        if rng.random() < 0.3:
+            claimed.append(TopicPartition("in", 10_000))
+            claimed.append(TopicPartition("no-such-topic", 0))
+        return tuple(claimed)
+
+    def _lie(self) -> bytes:
+        rng = self._world.rng
+        info = self._honest()
+        tasks = sorted(self._world.tasks())
+        match rng.randrange(5):
+            case 0:
+                victims = [process.process_id for process in self._world.processes if process.alive]
+                info = replace(info, process_id=rng.choice(victims) if victims else info.process_id)
+            case 1:
+                info = replace(info, task_offset_sums=dict.fromkeys(tasks, -2))
+            case 2:
+                wild = (-(2**63), -5, -4, -3, 0, 2**62, 2**63 - 1)
+                info = replace(info, task_offset_sums={task: rng.choice(wild) for task in tasks})
+            case 3:
+                info = replace(info, task_offset_sums={TaskId(77, 3): 1, TaskId(0, 10**6): -2, TaskId(-1, -1): 4})
+            case _:
+                info = replace(info, latest_supported_version=rng.choice((11, 12, 2**31 - 1)), endpoint="a:b:c:1")
+        return encode_subscription_info(info)

@@ -1,0 +1,247 @@
+"""The leader's assign step in virtual time: the real leader, every effect carried out later, and some of them failing.
+
+Between any two effects anything may happen to the thread that leads. What finally goes out is shown to the checkers,
+together with a way to run the same step again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members
+from streams_py.assignment.assignors.registry import call_assignor, choose_assignor, new_task_assignor
+from streams_py.errors import StreamsError
+from streams_py.leader import GroupLeader, LeaderSettings
+from streams_py.leader.effects import (
+    CreateTopics,
+    DescribeTopics,
+    Effect,
+    FailAssign,
+    FetchCommittedOffsets,
+    ListEndOffsets,
+    Log,
+    NotifyAssignor,
+    PublishAssignments,
+    ReportError,
+    RunAssignor,
+    Wait,
+)
+from streams_py.leader.events import (
+    AssignorFailed,
+    AssignorReturned,
+    AssignRequested,
+    CommittedOffsetsFetched,
+    EndOffsetsListed,
+    Event,
+    TopicsCreated,
+    TopicsDescribed,
+    WaitEnded,
+)
+from streams_py.ports import AdminError, AdminErrorKind, MemberAssignment, MemberSubscription
+from streams_py.testing.simulator.assignors import run_in_time
+from streams_py.testing.simulator.releases import ReleaseLeader
+
+if TYPE_CHECKING:
+    from streams_py.testing.simulator.thread import SimulatedThread
+
+__all__ = ["SimulatedLeading", "Step"]
+
+_TIMED_OUT = AdminError(AdminErrorKind.TIMED_OUT, "the request timed out (simulated)")
+_HANG_MS = 30_000  # how long the runtime lets an assignor run
+
+Done: TypeAlias = Callable[[Mapping[str, bytes]], None]
+Failed: TypeAlias = Callable[[Exception], None]
+
+# What the runtime logs about members that cannot be read would be noise here: the simulator sends garbage on purpose.
+logging.getLogger("streams_py.adapters.kafka_python.payloads").addFilter(lambda record: not SimulatedLeading.busy)
+
+
+@dataclass(slots=True)
+class Step:
+    """One assign step as it went: enough to run it again."""
+
+    request: AssignRequested
+    members: Mapping[str, MemberSubscription]
+    """As the coordinator had them; ``request`` has what the leader's release was shown."""
+    generation: int
+    settings: LeaderSettings
+    release: ReleaseLeader
+    struck_before: int = 0
+    answers: list[Event] = field(default_factory=list)
+    assignor_error: Exception | None = None
+    source_missing: bool = False
+    plain: Mapping[str, MemberAssignment] = field(default_factory=dict)
+
+    def again(self, shuffled: bool) -> Mapping[str, MemberAssignment] | None:
+        """The assignments that a fresh leader sends, given the same answers; None when it cannot be asked again."""
+        request = self.request
+        if shuffled:
+            request = AssignRequested(
+                request.now_ms,
+                dict(reversed(sorted(request.members.items()))),
+                dict(reversed(request.topics.items())),
+                request.topology,
+            )
+        leader = GroupLeader(self.settings)
+        effects = leader.handle(request)
+        for answer in self.answers:
+            if any(isinstance(effect, PublishAssignments) for effect in effects):
+                break
+            effects = leader.handle(answer)
+        for effect in effects:
+            if isinstance(effect, PublishAssignments):
+                return effect.assignments
+        return None
+
+
+class SimulatedLeading:
+    """Leads for one thread; a new request abandons an unfinished one."""
+
+    busy = False
+
+    def __init__(self, thread: SimulatedThread) -> None:
+        self._thread = thread
+        self._world = thread.world
+        self._leader: GroupLeader | None = None
+        self._number = 0
+        self._effects: deque[Effect] = deque()
+        self._step: Step | None = None
+        self._done: Done = lambda assignments: None
+        self._failed: Failed = lambda error: None
+
+    def start(self, raw: Mapping[str, bytes], done: Done, failed: Failed) -> None:
+        """Begin; one of the two is called in the end, unless something else begins before."""
+        self._number += 1
+        self._done, self._failed = done, failed
+        world, process = self._world, self._thread.process
+        SimulatedLeading.busy = True
+        members = readable_members(raw.items())
+        SimulatedLeading.busy = False
+        release = ReleaseLeader(process.newest)
+        topics = world.shape.metadata.source_topics | {t for sent in members.values() for t in sent.topics}
+        struck_before = world.cluster.struck
+        known = world.cluster.metadata(topics)
+        settings = LeaderSettings(
+            process_id=process.process_id,
+            future_process_id=process.future_process_id,
+            assignment=world.shape.configs,
+            internal_assignor=world.internal_assignor,
+            task_assignor=world.task_assignor,
+            original_configs={"simulated.assignor.mood": world.assignor_mood},
+            topic_setup_timeout_ms=world.shape.max_poll_interval_ms // 2,
+            reference_behaviour=world.canary == "crash on garbage",
+        )
+        request = AssignRequested(process.clock_ms, release.incoming(members), known, world.shape.metadata)
+        self._step = Step(request, members, self._thread.consumer.generation, settings, release, struck_before)
+        self._step.source_missing = bool(world.shape.partitions.keys() - known.keys())
+        self._leader = GroupLeader(settings)
+        self._raw = raw
+        self._effects.clear()
+        self._handle(request)
+
+    def _handle(self, event: Event) -> None:
+        assert self._leader is not None
+        self._effects.extend(self._leader.handle(event))
+        self._leader.validate_state()
+        self._next()
+
+    def _next(self) -> None:
+        """Carry out what needs no answer, then plan the answer of the next effect."""
+        assert self._step is not None
+        while self._effects:
+            effect = self._effects.popleft()
+            match effect:
+                case Log() | NotifyAssignor():
+                    pass
+                case ReportError(error):
+                    self._step.assignor_error = error
+                case PublishAssignments():
+                    self._publish(effect)
+                    return
+                case FailAssign(error):
+                    self._world.published(self._thread, self._step, {}, failure=error)
+                    self._failed(error)
+                    return
+                case _:
+                    number = self._number
+                    delay_ms = self._delay_ms(effect)
+                    self._thread.later(delay_ms, lambda effect=effect: self._answer(number, effect))  # type: ignore[misc]
+                    return
+
+    def _delay_ms(self, effect: Effect) -> int:
+        if isinstance(effect, Wait):
+            return effect.duration_ms
+        if isinstance(effect, RunAssignor) and self._world.assignor_mood == "hangs":
+            return _HANG_MS
+        return self._world.latency_ms()
+
+    def _answer(self, number: int, effect: Effect) -> None:
+        if number != self._number or self._step is None:
+            return
+        self._world.reached("effect", self._thread)
+        if self._thread.dead or self._thread.frozen:
+            self._thread.later(0, lambda: self._answer(number, effect))
+            return
+        event = self._carry_out(effect)
+        if event is not None:
+            self._step.answers.append(event)
+            self._handle(event)
+
+    def _carry_out(self, effect: Effect) -> Event | None:
+        now_ms, cluster = self._thread.process.clock_ms, self._world.cluster
+        match effect:
+            case DescribeTopics(names):
+                return TopicsDescribed(now_ms, cluster.describe(names))
+            case CreateTopics(specs):
+                return TopicsCreated(now_ms, cluster.create(specs))
+            case Wait():
+                return WaitEnded(now_ms)
+            case ListEndOffsets(partitions):
+                ends = cluster.list_end_offsets(partitions)
+                return (
+                    EndOffsetsListed(now_ms, ends) if ends is not None else EndOffsetsListed(now_ms, error=_TIMED_OUT)
+                )
+            case FetchCommittedOffsets(partitions):
+                found = cluster.committed(partitions)
+                if found is None:
+                    return CommittedOffsetsFetched(now_ms, error=_TIMED_OUT)
+                return CommittedOffsetsFetched(now_ms, found)
+            case RunAssignor():
+                return self._run(effect, now_ms)
+            case NotifyAssignor() | ReportError() | Log() | PublishAssignments() | FailAssign():
+                return None
+            case _:
+                assert_never(effect)
+
+    def _run(self, effect: RunAssignor, now_ms: int) -> Event:
+        """As the runtime does it, but for the time limit, which is virtual."""
+        assert self._step is not None
+        mood = str(effect.configs.get("simulated.assignor.mood"))
+        self._world.strike_assignor(mood)
+        try:
+            chosen = choose_assignor(effect.assignor).task_assignor
+            assert chosen is not None
+            assignor = new_task_assignor(chosen, effect.configs)
+            state = effect.application_state(self._world.cluster.describe)
+            return AssignorReturned(now_ms, call_assignor(assignor, state, run=run_in_time(mood)))
+        except StreamsError as error:
+            return AssignorFailed(now_ms, error)
+
+    def _publish(self, effect: PublishAssignments) -> None:
+        assert self._step is not None
+        step, world = self._step, self._world
+        step.plain = effect.assignments
+        assignments = world.plant(effect.assignments, step)
+        sent = step.release.outgoing(assignments, step.members)
+        world.published(self._thread, step, sent)
+        world.reached("assigned", self._thread)
+        if self._thread.dead:
+            return
+        SimulatedLeading.busy = True
+        encoded = assignments_to_send(sent, self._raw, lambda data: None)
+        SimulatedLeading.busy = False
+        self._done(encoded)

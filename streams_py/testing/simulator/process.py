@@ -1,0 +1,125 @@
+"""One application instance: threads over one state directory, on one release."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from streams_protocol.types import ProcessId
+from streams_py.testing.simulator.state import LocalState
+from streams_py.testing.simulator.thread import SimulatedThread
+
+if TYPE_CHECKING:
+    from streams_py.testing.simulator.world import World
+
+__all__ = ["SimulatedProcess"]
+
+_REPLACE_MS = (1_000, 8_000)  # until a failed thread, or a process that stopped, is replaced
+
+
+class SimulatedProcess:
+    """Process number ``number``; killing and restarting it keeps the object, and its disk."""
+
+    def __init__(self, world: World, number: int, *, threads: int, newest: int, upgrade_from: str | None) -> None:
+        self.world = world
+        self.number = number
+        self.name = f"p{number}"
+        self.newest = newest
+        self.upgrade_from = upgrade_from
+        self.bounces = 0
+        """How many releases of the upgrade path it has made."""
+        self.thread_count = threads
+        self.threads: list[SimulatedThread] = []
+        self.skew_ms = 0
+        self.alive = False
+        self.process_id = self._random_id()
+        self.future_process_id = self._random_id()
+        self.state = LocalState(world.timeline, world.cluster, world.shape.restore_records_per_s)
+        self._born = 0
+
+    def _random_id(self) -> ProcessId:
+        return ProcessId(uuid.UUID(int=self.world.rng.getrandbits(128)))
+
+    @property
+    def clock_ms(self) -> int:
+        """Its wall clock."""
+        return self.world.timeline.now_ms + self.skew_ms
+
+    @property
+    def end_point(self) -> str:
+        """``application.server``."""
+        return f"host{self.number}:{9000 + self.number}" if self.world.shape.end_points else ""
+
+    @property
+    def rack(self) -> str | None:
+        """``client.rack``."""
+        racks = self.world.shape.racks
+        return racks[self.number % len(racks)] if racks else None
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """Client tags."""
+        zones = self.world.shape.zones
+        return {"zone": zones[self.number % len(zones)]} if zones else {}
+
+    @property
+    def healthy_threads(self) -> list[SimulatedThread]:
+        """Threads that work."""
+        return [thread for thread in self.threads if thread.healthy]
+
+    def start(self) -> None:
+        """Start with as many threads as configured."""
+        self.alive = True
+        self.future_process_id = self._random_id()
+        for index in range(self.thread_count):
+            self._start_thread(index)
+
+    def add_thread(self) -> None:
+        """One thread more."""
+        self.thread_count += 1
+        self._start_thread(self.thread_count - 1)
+
+    def _start_thread(self, index: int) -> None:
+        self._born += 1
+        thread = SimulatedThread(self, index, f"{self.name}t{index}x{self._born}")
+        self.threads.append(thread)
+        thread.consumer.start()
+
+    def end(self, *, clean: bool, leave: bool = False) -> None:
+        """Every thread ends."""
+        self.alive = False
+        for thread in self.threads:
+            thread.end(clean=clean, leave=leave)
+        self.threads.clear()
+
+    def wipe(self) -> None:
+        """The disk is gone, and with it the process id."""
+        self.state.wipe()
+        self.process_id = self._random_id()
+
+    def stop(self) -> None:
+        """A member asked the whole application to stop."""
+        self.world.note("application stops on {}", self.name)
+        self.end(clean=True)
+
+    def replace_thread(self, thread: SimulatedThread) -> None:
+        """A thread has failed: close it, start another in its place after a while."""
+        if thread in self.threads:
+            self.threads.remove(thread)
+        thread.end(clean=True)
+        self.world.timeline.after(self.world.rng.randrange(*_REPLACE_MS), self._start_replacement, thread.index)
+
+    def _start_replacement(self, index: int) -> None:
+        if self.alive and index not in {thread.index for thread in self.threads}:
+            self._start_thread(index)
+
+    def freeze(self) -> None:
+        """SIGSTOP."""
+        for thread in self.threads:
+            thread.freeze()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        for thread in self.threads:
+            thread.resume()

@@ -1,0 +1,137 @@
+"""A schedule: a group, and what happens to it when. Plain values; the same schedule always takes the same course."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from streams_py.testing.simulator.assignors import MOODS
+from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.shape import GroupShape, draw_shape
+
+__all__ = ["HOOKS", "Action", "Schedule", "draw_schedule"]
+
+HOOKS: Final = ("assign begins", "effect", "assigned", "revoked")
+"""Moments of a rebalance at which an action can be made to happen, to whoever is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something that happens. ``pick`` chooses whom it hits among those who are there, ``amount`` how hard.
+
+    ``at_ms`` counts from the start. With a ``hook`` the action is armed then, and happens to the thread that reaches
+    this moment next. ``lasts_ms`` is for spells.
+    """
+
+    at_ms: int
+    fault: Fault
+    pick: int = 0
+    amount: int = 0
+    lasts_ms: int = 0
+    hook: str | None = None
+    mood: str = ""
+
+    def __str__(self) -> str:
+        parts = [f"{self.at_ms / 1000:8.3f} s  {self.fault.value}", f"pick {self.pick}"]
+        if self.amount:
+            parts.append(f"amount {self.amount}")
+        if self.lasts_ms:
+            parts.append(f"for {self.lasts_ms / 1000:g} s")
+        if self.hook:
+            parts.append(f"when {self.hook}")
+        if self.mood:
+            parts.append(self.mood)
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One life of a group. ``seed`` decides everything that the actions leave open."""
+
+    seed: int
+    shape: GroupShape
+    actions: tuple[Action, ...] = ()
+    canary: str | None = None
+    kept: tuple[int, ...] | None = field(default=None)
+    """Which actions of the drawn schedule these are; None for all."""
+
+    def keeping(self, numbers: tuple[int, ...]) -> Schedule:
+        """The same with these actions only."""
+        before = self.kept if self.kept is not None else tuple(range(len(self.actions)))
+        return replace(
+            self,
+            actions=tuple(self.actions[number] for number in numbers),
+            kept=tuple(before[number] for number in numbers),
+        )
+
+
+_BLOWS: Final = {
+    Fault.JOIN: 10,
+    Fault.ADD_THREAD: 4,
+    Fault.LEAVE: 5,
+    Fault.KILL: 8,
+    Fault.KILL_THREAD: 5,
+    Fault.RESTART: 6,
+    Fault.WIPE: 3,
+    Fault.FREEZE: 6,
+    Fault.SLOW: 4,
+    Fault.LOSE_GENERATION: 3,
+    Fault.REBALANCE: 4,
+    Fault.LAG_JUMP: 5,
+    Fault.CLOCK_JUMP: 2,
+    Fault.PARTITIONS_ADDED: 1,
+    Fault.COORDINATOR_MOVES: 3,
+}
+_SPELLS: Final = {
+    Fault.GARBAGE_MEMBER: 4,
+    Fault.LYING_MEMBER: 4,
+    Fault.FALSE_OFFSETS: 3,
+    Fault.CORRUPT_ASSIGNMENT: 2,
+    Fault.DESCRIBE_FAILS: 3,
+    Fault.CREATE_FAILS: 3,
+    Fault.OFFSETS_FAIL: 4,
+    Fault.COMMITTED_FAIL: 3,
+    Fault.SOURCE_MISSING: 1,
+    Fault.SLOW_NETWORK: 2,
+    Fault.REPLIES_LOST: 3,
+}
+_ASSIGNOR: Final = (Fault.ASSIGNOR_RAISES, Fault.ASSIGNOR_HANGS, Fault.ASSIGNOR_NONSENSE)
+_HOOKABLE: Final = frozenset({Fault.KILL, Fault.KILL_THREAD, Fault.FREEZE, Fault.RESTART, Fault.LOSE_GENERATION})
+
+
+def draw_schedule(seed: int, *, assignor: str | None = None, versions: bool = True, actions: int = 16) -> Schedule:
+    """The schedule of a seed, with about ``actions`` actions."""
+    rng = random.Random(f"schedule {seed}")
+    shape = draw_shape(rng, assignor=assignor, versions=versions)
+    weights: dict[Fault, float] = {**_BLOWS, **_SPELLS}
+    if shape.assignor == "custom":
+        weights |= dict.fromkeys(_ASSIGNOR, 4)
+    if shape.upgrades:
+        weights[Fault.UPGRADE] = 25
+    on = [fault for fault in weights if fault is Fault.UPGRADE or rng.random() < rng.choice((0.3, 0.6))]
+    on = on or [Fault.JOIN]
+    scaled = [weights[fault] * rng.uniform(0.2, 2) for fault in on]
+    at_ms = 4_000
+    drawn = []
+    pace_ms = rng.choice((2_000, 8_000, 25_000))
+    for _ in range(rng.randint(max(1, actions // 2), actions * 3 // 2)):
+        at_ms += int(rng.expovariate(1 / pace_ms))
+        drawn.append(_draw_action(rng, at_ms, rng.choices(on, weights=scaled)[0]))
+    return Schedule(seed, shape, tuple(drawn))
+
+
+def _draw_action(rng: random.Random, at_ms: int, fault: Fault) -> Action:
+    hook = rng.choice(HOOKS) if fault in _HOOKABLE and rng.random() < 0.4 else None
+    lasts_ms = rng.choice((3_000, 15_000, 60_000))
+    mood = ""
+    match fault:
+        case Fault.ASSIGNOR_RAISES:
+            mood = rng.choice(("raises", "refuses"))
+        case Fault.ASSIGNOR_HANGS:
+            mood = "hangs"
+        case Fault.ASSIGNOR_NONSENSE:
+            mood = rng.choice(MOODS[4:])
+        case _:
+            pass
+    return Action(at_ms, fault, rng.getrandbits(20), rng.randint(1, 100_000), lasts_ms, hook, mood)

@@ -1,0 +1,213 @@
+"""What a simulated group looks like before anything happens: topology, topics, brokers, settings, first members.
+
+Plain values, drawn from a seed by :func:`draw_shape`. Small on purpose: bugs of placement and membership show with a
+handful of tasks, and a small group goes through many more rebalances per second.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
+
+__all__ = [
+    "ASSIGNORS",
+    "GroupShape",
+    "ProcessShape",
+    "UpgradePath",
+    "Upgrading",
+    "draw_shape",
+    "subtopology",
+    "topology_named",
+]
+
+ASSIGNORS: Final = ("high_availability", "legacy_sticky", "sticky", "fallback", "custom")
+"""Assignors that can be simulated. "custom" is a well-behaved one of the application that fails when a fault says so."""
+
+_HOME: Final = "app"
+
+
+def subtopology(
+    sources: str,
+    *,
+    sinks: str = "",
+    stores: str = "",
+    unlogged: str = "",
+    repartitions: Mapping[str, int | None] | None = None,
+    source_changelogs: str = "",
+) -> SubtopologyTopics:
+    """A sub-topology, names separated by spaces; a store ``s`` has the changelog ``app-s-changelog``."""
+    names = [f"{_HOME}-{store}-changelog" for store in stores.split()]
+    return SubtopologyTopics(
+        source_topics=frozenset(sources.split()),
+        sink_topics=frozenset(sinks.split()),
+        repartition_sources={
+            name: InternalTopic(name, InternalTopicKind.REPARTITION, count, {"cleanup.policy": "delete"})
+            for name, count in (repartitions or {}).items()
+        },
+        changelogs={
+            name: InternalTopic(name, InternalTopicKind.CHANGELOG, None, {"cleanup.policy": "compact"})
+            for name in names
+        },
+        source_changelogs=frozenset(source_changelogs.split()),
+        stores=frozenset([*stores.split(), *unlogged.split(), *source_changelogs.split()]),
+    )
+
+
+_REPARTITION: Final = f"{_HOME}-by-key-repartition"
+
+_TOPOLOGIES: Final[Mapping[str, TopologyMetadata]] = {
+    "stateless": TopologyMetadata({0: subtopology("in", sinks="out")}),
+    "count": TopologyMetadata({0: subtopology("in", stores="counts")}),
+    "two stores": TopologyMetadata({0: subtopology("in", stores="counts sums", unlogged="cache")}),
+    "repartition": TopologyMetadata(
+        {
+            0: subtopology("in", sinks=_REPARTITION),
+            1: subtopology(_REPARTITION, stores="counts", repartitions={_REPARTITION: None}),
+        }
+    ),
+    "join": TopologyMetadata({0: subtopology("in other", stores="left right")}, (frozenset({"in", "other"}),)),
+    "table": TopologyMetadata({0: subtopology("table", source_changelogs="table"), 1: subtopology("in")}),
+    "many": TopologyMetadata(
+        {
+            0: subtopology("in", stores="a"),
+            1: subtopology("other", stores="b c"),
+            2: subtopology("table", unlogged="cache"),
+            3: subtopology("third", stores="d"),
+        }
+    ),
+    "mixed": TopologyMetadata(
+        {
+            0: subtopology("in", sinks=_REPARTITION),
+            1: subtopology(f"{_REPARTITION} other", stores="counts", repartitions={_REPARTITION: None}),
+            2: subtopology("table", source_changelogs="table"),
+            3: subtopology("third", unlogged="cache"),
+        }
+    ),
+}
+
+
+def topology_named(name: str) -> TopologyMetadata:
+    """One of the built-in topologies. KeyError for another name."""
+    return _TOPOLOGIES[name]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessShape:
+    """One application instance at the start. ``newest`` is the protocol version of its release, 12 a future one."""
+
+    threads: int = 1
+    newest: int = 11
+    upgrade_from: str | None = None
+
+
+Upgrading = tuple[int, str | None]
+"""A release to bounce to: (newest protocol version, ``upgrade.from``)."""
+UpgradePath = tuple[Upgrading, ...]
+"""Bounces in order; each process makes the first before any makes the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupShape:
+    """A group at its start. ``racks`` are those of the clients, by process number; so are ``zones``, a client tag."""
+
+    topology: str = "count"
+    partitions: Mapping[str, int] = field(default_factory=lambda: {"in": 4})
+    broker_racks: tuple[str, ...] = ("r0",)
+    assignor: str = "high_availability"
+    configs: AssignmentConfigs = field(default_factory=AssignmentConfigs)
+    processes: tuple[ProcessShape, ...] = (ProcessShape(),)
+    upgrades: UpgradePath = ()
+    end_points: bool = True
+    racks: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    static_members: bool = False
+    wipe_when_killed: bool = False
+    """As with exactly-once: an unclean end leaves no checkpoints."""
+    restore_records_per_s: int = 2_000
+    drift_records_per_s: int = 5
+    session_timeout_ms: int = 10_000
+    max_poll_interval_ms: int = 20_000
+    heartbeat_interval_ms: int = 3_000
+
+    @property
+    def metadata(self) -> TopologyMetadata:
+        """The topology itself."""
+        return _TOPOLOGIES[self.topology]
+
+
+def draw_shape(rng: random.Random, *, assignor: str | None = None, versions: bool = True) -> GroupShape:
+    """A random group. ``assignor`` fixes the assignor; ``versions`` False keeps everybody on today's release."""
+    topology = rng.choice(sorted(_TOPOLOGIES))
+    chosen = assignor or rng.choices(ASSIGNORS, weights=(60, 12, 14, 2, 12))[0]
+    partitions = _draw_partitions(rng, topology)
+    replicas = rng.choice((0, 0, 1, 1, 1, 2))
+    zones: tuple[str, ...] = ()
+    racks: tuple[str, ...] = ()
+    strategy = "none"
+    if rng.random() < 0.3:
+        racks = tuple(rng.choice(("r0", "r1", "r2")) for _ in range(8))
+        strategy = rng.choice(("none", "min_traffic", "balance_subtopology"))
+    if rng.random() < 0.2:
+        zones = tuple(rng.choice(("z0", "z1", "z2")) for _ in range(8))
+    shape = GroupShape(
+        topology=topology,
+        partitions=partitions,
+        broker_racks=("r0", "r1", "r2") if racks else ("r0",),
+        assignor=chosen,
+        configs=AssignmentConfigs(
+            acceptable_recovery_lag=rng.choice((0, 100, 10_000)),
+            max_warmup_replicas=rng.choice((1, 2, 2, 4)),
+            num_standby_replicas=replicas,
+            probing_rebalance_interval_ms=60_000,
+            rack_aware_assignment_tags=("zone",) if zones else (),
+            rack_aware_assignment_strategy=strategy,
+        ),
+        processes=tuple(ProcessShape(rng.choice((1, 1, 2, 3))) for _ in range(rng.randint(1, 4))),
+        end_points=rng.random() < 0.8,
+        racks=racks,
+        zones=zones,
+        static_members=rng.random() < 0.15,
+        wipe_when_killed=rng.random() < 0.3,
+        restore_records_per_s=rng.choice((200, 2_000, 50_000)),
+        drift_records_per_s=rng.choice((0, 1, 20)),
+    )
+    return _with_versions(rng, shape) if versions and rng.random() < 0.4 else shape
+
+
+def _draw_partitions(rng: random.Random, topology: str) -> dict[str, int]:
+    sources = _TOPOLOGIES[topology].source_topics - {_REPARTITION}
+    counts = {name: rng.randint(1, 6) for name in sorted(sources)}
+    for group in _TOPOLOGIES[topology].copartition_groups:
+        same = rng.randint(1, 6)
+        counts |= {name: same for name in group if name in counts}
+    return counts
+
+
+_EAGER_UPGRADES: Final[Mapping[int, str]] = {1: "0.10.0", 2: "1.1", 3: "2.0", 4: "2.3"}
+"""What ``upgrade.from`` must say in the first bounce away from releases whose leaders know no owned partitions."""
+
+
+def _with_versions(rng: random.Random, shape: GroupShape) -> GroupShape:
+    """Let the group be on older or newer releases, and on its way to others, by the paths that upgrades may take."""
+    match rng.choice(("upgrade", "upgrade", "future", "mix", "two bounces")):
+        case "upgrade":
+            old = rng.randint(5, 10)
+            news: list[int] = [old] * len(shape.processes)
+            path: UpgradePath = ((11, None),)
+        case "future":
+            news = [11] * len(shape.processes)
+            path = ((12, None),)
+        case "mix":
+            news = [rng.randint(5, 12) for _ in shape.processes]
+            path = rng.choice((((11, None),), ((12, None),)))
+        case _:
+            old = rng.randint(1, 4)
+            news = [old] * len(shape.processes)
+            path = ((11, _EAGER_UPGRADES[old]), (11, None))
+    processes = tuple(replace(process, newest=newest) for process, newest in zip(shape.processes, news))
+    return replace(shape, processes=processes, upgrades=path)

@@ -1,0 +1,337 @@
+"""One stream thread: a real member, its tasks, and a leader for the case that it is elected.
+
+The runtime's part is played as far as it shows in the protocol: tasks are opened and closed, reported as running or
+with an offset sum, their directories are locked while a rebalance lasts, offsets are committed before partitions go.
+A thread can be frozen (nothing happens, heartbeats stop), slow (heartbeats only), or dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.member import MemberSettings
+from streams_py.member.effects import (
+    ApplyTasks,
+    CloseLostTasks,
+    CompleteRebalance,
+    Effect,
+    FailThread,
+    RequestRejoin,
+    SendUserData,
+    StopApplication,
+    SuspendTasks,
+)
+from streams_py.member.events import (
+    AssignmentReceived,
+    Event,
+    LoopTurned,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    SubscriptionRequested,
+)
+from streams_py.testing.simulator.consumer import Partitions, SimulatedConsumer
+from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.leading import SimulatedLeading
+from streams_py.testing.simulator.releases import ReleaseMember
+
+if TYPE_CHECKING:
+    from streams_py.testing.simulator.process import SimulatedProcess
+
+__all__ = ["SimulatedThread"]
+
+_RUNNING = -2
+_NEVER = 2**63 - 1
+
+
+class SimulatedThread:
+    """A thread of a process; see the module."""
+
+    def __init__(self, process: SimulatedProcess, index: int, name: str) -> None:
+        self.process = process
+        self.world = process.world
+        self.index = index
+        self.name = name
+        shape = self.world.shape
+        self.release = ReleaseMember(
+            MemberSettings(
+                process.process_id,
+                endpoint=process.end_point,
+                client_tags=process.tags,
+                upgrade_from=process.upgrade_from,
+            ),
+            process.newest,
+        )
+        self.member = self.release.member
+        self.active: dict[TaskId, Partitions] = {}
+        self.standby: set[TaskId] = set()
+        self.dead = False
+        self.frozen = False
+        self.slow = False
+        self.failure: Exception | None = None
+        self.stopped = False
+        self.grants: dict[TopicPartition, int] = {}
+        self.doomed = False
+        """Frozen or slow for good."""
+        self._backlog: list[Callable[[], None]] = []
+        self._wake_at: int | None = None
+        self._commits_planned = False
+        self.leading = SimulatedLeading(self)
+        self.consumer = SimulatedConsumer(
+            self.world,
+            self,
+            client_id=name,
+            instance_id=f"{process.name}-{index}" if shape.static_members else None,
+            cooperative=self.release.cooperative,
+            rack=process.rack,
+            topics=shape.metadata.source_topics,
+            session_timeout_ms=shape.session_timeout_ms,
+            max_poll_interval_ms=shape.max_poll_interval_ms,
+        )
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    @property
+    def responsive(self) -> bool:
+        """Whether its client heartbeats."""
+        return not (self.dead or self.frozen)
+
+    @property
+    def healthy(self) -> bool:
+        """Alive and working."""
+        return not (self.dead or self.frozen or self.slow)
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Do this after a while, if the thread still lives; once it thaws, if it is frozen or slow."""
+        self.world.timeline.after(delay_ms, self._do, action)
+
+    def _do(self, action: Callable[[], None]) -> None:
+        if self.dead:
+            return
+        if self.frozen or self.slow:
+            self._backlog.append(action)
+        else:
+            action()
+
+    def freeze(self) -> None:
+        """Stop at once, in whatever it does; its sessions run out."""
+        if not self.dead and not self.frozen:
+            self.frozen = True
+            self._fall_silent()
+
+    def stall(self) -> None:
+        """Stop polling; heartbeats go on until the poll interval is over, then the client leaves."""
+        if not self.dead and not self.slow:
+            self.slow = True
+            self.world.timeline.after(self.world.shape.max_poll_interval_ms, self._poll_interval_over)
+
+    def _poll_interval_over(self) -> None:
+        if self.slow and not self.dead and not self.frozen:
+            self.consumer.lose_membership()
+
+    def resume(self) -> None:
+        """Go on, with everything that arrived meanwhile; a zombie first tries to commit."""
+        if self.dead or self.doomed or not (self.frozen or self.slow):
+            return
+        self.frozen = self.slow = False
+        backlog, self._backlog = self._backlog, []
+        if self.world.rng.random() < 0.5:
+            self.commit(self.consumer.owned)
+        for action in backlog:
+            self.later(0, action)
+        self.consumer.told_to_rejoin()
+        self._plan_wake()
+
+    def end(self, *, clean: bool, leave: bool = False) -> None:
+        """The thread is gone: killed (not clean), or closed."""
+        if self.dead:
+            return
+        member_id = self.consumer.member_id
+        if clean and self.healthy:
+            self.commit(self.consumer.owned)
+        self.dead = True
+        state = self.process.state
+        if not clean and self.world.shape.wipe_when_killed:
+            for task in self.active:
+                state.lose_checkpoint(task)
+        state.release_everything(self, clean=clean or not self.world.shape.wipe_when_killed)
+        self.world.disown(self)
+        if leave:
+            self.world.coordinator.leave(member_id)
+        else:
+            self._fall_silent()
+
+    def _fall_silent(self) -> None:
+        since_ms = self.world.rng.randrange(self.world.shape.heartbeat_interval_ms)
+        if self.consumer.member_id:
+            self.world.coordinator.silent(self.consumer.member_id, since_ms=since_ms)
+
+    # -- ThreadSide: what the consumer calls -----------------------------------------------------------------------
+
+    def user_data(self) -> bytes:
+        """A subscription with what this thread has."""
+        sums = self._offset_sums()
+        if self.world.spells.strikes(Fault.FALSE_OFFSETS):
+            sums = self.world.falsify(sums)
+        for effect in self.handle(SubscriptionRequested(sums)):
+            if isinstance(effect, SendUserData):
+                return self.release.outgoing(effect.user_data)
+        raise AssertionError("the member did not answer a request for its subscription")
+
+    def lead(
+        self,
+        members: Mapping[str, bytes],
+        done: Callable[[Mapping[str, bytes]], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Assign for the whole group."""
+        self.world.reached("assign begins", self)
+        self.leading.start(members, done, failed)
+
+    def on_revoked(self, partitions: Partitions) -> None:
+        """Partitions go, in order."""
+        self.commit(partitions)
+        self.handle(PartitionsRevoked(tuple(sorted(partitions))))
+        self.world.reached("revoked", self)
+
+    def on_lost(self, partitions: Partitions) -> None:
+        """Membership is gone."""
+        self.handle(PartitionsLost(tuple(sorted(partitions))))
+
+    def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes) -> None:
+        """What the leader sent."""
+        if self.world.spells.strikes(Fault.CORRUPT_ASSIGNMENT):
+            user_data = self.world.corrupt(user_data)
+        data, rejoin = self.release.incoming(user_data)
+        self.handle(AssignmentReceived(partitions, data))
+        if rejoin:
+            self.consumer.request_rejoin()
+
+    def on_owned(self, before: Partitions, now: Partitions) -> None:
+        """The consumer's partitions changed."""
+        self.world.owned(self, before, now)
+
+    def on_assigned(self, added: Partitions) -> None:
+        """The rebalance is over."""
+        self.handle(PartitionsAssigned(tuple(sorted(added))))
+        self._plan_wake()
+        if not self._commits_planned and not self.world.spells.ended:
+            self._commits_planned = True
+            self.later(self.world.rng.randrange(1_000, 20_000), self._commit_and_plan)
+
+    def fail(self, error: Exception) -> None:
+        """The thread fails; somebody replaces it after a while."""
+        if self.failure is None:
+            self.failure = error
+            self.world.thread_failed(self, error)
+
+    # -- the member ------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event) -> tuple[Effect, ...]:
+        """One event for the member; its effects are carried out."""
+        self.world.activity += 1
+        effects = self.member.handle(event)
+        self.member.validate_state()
+        for effect in effects:
+            match effect:
+                case ApplyTasks(tasks):
+                    self._apply(dict(tasks.active), set(tasks.standby))
+                case SuspendTasks(gone):
+                    self._close_active(gone, clean=True)
+                case CloseLostTasks(gone):
+                    self._close_active(gone, clean=not self.world.shape.wipe_when_killed)
+                case CompleteRebalance():
+                    self.process.state.unlock(self)
+                    self._open_tasks()
+                case RequestRejoin():
+                    self.consumer.request_rejoin()
+                case FailThread(error):
+                    self.later(0, lambda error=error: self.fail(error))  # type: ignore[misc]  # binds now
+                case StopApplication():
+                    self.stopped = True
+                    self.later(0, self.process.stop)
+                case _:
+                    pass
+        return effects
+
+    def turn_loop(self) -> None:
+        """One turn of the thread's loop: is a follow-up due?"""
+        self._wake_at = None
+        self.handle(LoopTurned(self.process.clock_ms))
+        self._plan_wake()
+
+    def _plan_wake(self) -> None:
+        due_ms = self.member.next_rebalance_ms
+        if due_ms == _NEVER or self.member.rebalance_in_progress:
+            return
+        at_ms = max(self.world.timeline.now_ms, due_ms - self.process.skew_ms) + 1
+        if self._wake_at is None or at_ms < self._wake_at:
+            self._wake_at = at_ms
+            self.later(at_ms - self.world.timeline.now_ms, self.turn_loop)
+
+    # -- tasks -------------------------------------------------------------------------------------------------------
+
+    def _stateful(self, task: TaskId) -> bool:
+        return self.world.shape.metadata.subtopologies[task.subtopology].is_logged
+
+    def _apply(self, active: dict[TaskId, Partitions], standby: set[TaskId]) -> None:
+        state = self.process.state
+        for task in (self.active.keys() | self.standby) - (active.keys() | standby):
+            state.close(task, self, clean=True)
+        for task in standby & self.active.keys():
+            state.stop_running(task, self)
+        self.active, self.standby = active, standby
+        self._open_tasks()
+
+    def _open_tasks(self) -> None:
+        for task in (*self.active, *self.standby):
+            if task.subtopology in self.world.shape.metadata.subtopologies and self._stateful(task):
+                self.process.state.open(task, self)
+
+    def _close_active(self, tasks: tuple[TaskId, ...], *, clean: bool) -> None:
+        for task in tasks:
+            self.active.pop(task, None)
+            if task not in self.standby:
+                self.process.state.close(task, self, clean=clean)
+
+    def observe_running(self) -> None:
+        """Notice which active tasks are restored by now."""
+        for task in self.active:
+            self.process.state.runs(task, self)
+
+    def _offset_sums(self) -> dict[TaskId, int]:
+        state = self.process.state
+        sums: dict[TaskId, int] = {}
+        for task in self.active:
+            if self._known(task):
+                if state.runs(task, self):
+                    sums[task] = _RUNNING
+                elif (position := state.position(task)) is not None:
+                    sums[task] = position
+        for task in self.standby:
+            if self._known(task) and task not in sums:
+                sums[task] = state.position(task) or 0
+        for task in state.lock_free_directories(self):
+            if task not in sums:
+                sums[task] = state.position(task) or 0
+        return sums
+
+    def _known(self, task: TaskId) -> bool:
+        return task.subtopology in self.world.shape.metadata.subtopologies and self._stateful(task)
+
+    # -- commits -----------------------------------------------------------------------------------------------------
+
+    def commit(self, partitions: Partitions) -> None:
+        """Commit offsets, and let the world know what was accepted."""
+        if partitions and not self.dead:
+            self.world.commit(self, partitions)
+
+    def _commit_and_plan(self) -> None:
+        self._commits_planned = False
+        if self.consumer.stable and not self.member.rebalance_in_progress:
+            self.commit(self.consumer.owned)
+        if not self.world.spells.ended:
+            self._commits_planned = True
+            self.later(self.world.rng.randrange(5_000, 30_000), self._commit_and_plan)

@@ -1,0 +1,365 @@
+"""Everything at once: processes, the coordinator, the cluster, the faults, and what the checkers are told.
+
+A world is built from a schedule and driven by :mod:`streams_py.testing.simulator.run`. All chance comes from one
+generator, consumed in the order of virtual time, so a schedule takes the same course in every process.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from streams_protocol import (
+    AssignmentInfo,
+    DecodeError,
+    SubscriptionInfo,
+    decode_assignment_info,
+    decode_subscription_info,
+)
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.ports import MemberAssignment, MemberSubscription
+from streams_py.testing.checkers import Checker, Committed, Gained, Published
+from streams_py.testing.simulator.assignors import SimulatedAssignor
+from streams_py.testing.simulator.canaries import plant
+from streams_py.testing.simulator.cluster import SimulatedCluster
+from streams_py.testing.simulator.consumer import Partitions
+from streams_py.testing.simulator.coordinator import GroupCoordinator, Reply
+from streams_py.testing.simulator.faults import Fault, Spells
+from streams_py.testing.simulator.happenings import happen
+from streams_py.testing.simulator.hostile import HostileMember
+from streams_py.testing.simulator.leading import Step
+from streams_py.testing.simulator.process import SimulatedProcess
+from streams_py.testing.simulator.releases import FUTURE_VERSION, header
+from streams_py.testing.simulator.schedule import Action, Schedule
+from streams_py.testing.simulator.thread import SimulatedThread
+from streams_py.testing.simulator.timeline import START_MS, Timeline
+
+__all__ = ["World"]
+
+_THREADS_MAX = 12
+_PROCESSES_MAX = 8
+
+
+class World:
+    """A group and its surroundings."""
+
+    def __init__(self, schedule: Schedule, checkers: list[Checker]) -> None:
+        self.schedule = schedule
+        self.shape = schedule.shape
+        self.canary = schedule.canary
+        self.rng = random.Random(f"world {schedule.seed}")
+        self.timeline = Timeline()
+        self.spells = Spells(self.rng)
+        self.cluster = SimulatedCluster(self.timeline, self.rng, self.shape, self.spells)
+        self.coordinator = GroupCoordinator(self.timeline)
+        self.coordinator.check_generations = self.canary != "accept every commit"
+        self.checkers = checkers
+        self._see_published = [c for c in checkers if type(c).published is not Checker.published]
+        self._see_gained = [c for c in checkers if type(c).gained is not Checker.gained]
+        self._see_committed = [c for c in checkers if type(c).committed is not Checker.committed]
+        self.processes: list[SimulatedProcess] = []
+        self.hostile: list[HostileMember] = []
+        self.hostile_ids: set[str] = set()
+        self.happened: Counter[Fault] = Counter()
+        self.failures: list[tuple[int, str]] = []
+        self.last: Published | None = None
+        self.history: list[tuple[int, str, tuple[object, ...]]] = []
+        self.assignor_mood = "good"
+        self._armed: list[Action] = []
+        self._holders: dict[TopicPartition, set[SimulatedThread]] = {}
+        self._grants = 0
+        self.activity = 0
+        """Counts changes of who has which task."""
+        self._hostile_born = 0
+        self.on_published: Callable[[Published], None] = lambda seen: None
+
+    @property
+    def internal_assignor(self) -> str | None:
+        """What ``internal.task.assignor.class`` says."""
+        name = self.shape.assignor
+        return name if name in ("high_availability", "legacy_sticky", "fallback") else None
+
+    @property
+    def task_assignor(self) -> object:
+        """What ``task.assignor.class`` says."""
+        if self.shape.assignor == "custom":
+            return SimulatedAssignor
+        return "sticky" if self.shape.assignor == "sticky" else None
+
+    # -- what is there -------------------------------------------------------------------------------------------
+
+    @property
+    def threads(self) -> list[SimulatedThread]:
+        """All threads that live."""
+        return [thread for process in self.processes for thread in process.threads]
+
+    def tasks(self) -> dict[TaskId, tuple[TopicPartition, ...]]:
+        """Every task with its input partitions, as the topics are now; not the leader's account."""
+        counts = self.cluster.partitions
+        found = {}
+        for number, sub in sorted(self.shape.metadata.subtopologies.items()):
+            sources = sorted(sub.source_topics)
+            for p in range(max((counts.get(name, 0) for name in sources), default=0)):
+                found[TaskId(number, p)] = tuple(TopicPartition(name, p) for name in sources if p < counts.get(name, 0))
+        return found
+
+    def is_stateful(self, task: TaskId) -> bool:
+        """Whether the task has a changelog."""
+        return self.shape.metadata.subtopologies[task.subtopology].is_logged
+
+    # -- time and network ------------------------------------------------------------------------------------------
+
+    def latency_ms(self) -> int:
+        """How long a message takes."""
+        if self.spells.strikes(Fault.SLOW_NETWORK):
+            return self.rng.randrange(100, 4_000)
+        return self.rng.randrange(1, 20)
+
+    def heartbeat_delay_ms(self) -> int:
+        """Until the next heartbeat of a client."""
+        return self.rng.randrange(1, self.shape.heartbeat_interval_ms)
+
+    def send(self, action: Callable[[], None]) -> None:
+        """A message on its way."""
+        self.timeline.after(self.latency_ms(), action)
+
+    def loses_reply(self) -> bool:
+        """Whether a reply gets lost."""
+        return self.spells.strikes(Fault.REPLIES_LOST)
+
+    def note(self, text: str, *args: object) -> None:
+        """A line of the history."""
+        self.history.append((self.timeline.now_ms - START_MS, text, args))
+
+    # -- what threads report -----------------------------------------------------------------------------------------
+
+    def owned(self, thread: SimulatedThread, before: Partitions, now: Partitions) -> None:
+        """The consumer of a thread owns other partitions now."""
+        for tp in before - now:
+            self._holders[tp].discard(thread)
+            thread.grants.pop(tp, None)
+        for tp in sorted(now - before):
+            holders = self._holders.setdefault(tp, set())
+            self._grants += 1
+            thread.grants[tp] = self._grants
+            others = tuple(
+                sorted(t.name for t in holders if t is not thread and self.coordinator.is_current(t.consumer.member_id))
+            )
+            holders.add(thread)
+            seen = Gained(self.timeline.now_ms - START_MS, tp, thread.name, thread.consumer.generation, others)
+            for checker in self._see_gained:
+                checker.gained(seen)
+
+    def disown(self, thread: SimulatedThread) -> None:
+        """The thread is gone."""
+        for tp in thread.consumer.owned:
+            self._holders[tp].discard(thread)
+
+    def commit(self, thread: SimulatedThread, partitions: Partitions) -> None:
+        """A thread commits."""
+        if thread.consumer.commit(partitions) is not Reply.NONE:
+            return
+        for tp in sorted(partitions):
+            seen = Committed(
+                self.timeline.now_ms - START_MS, tp, thread.name, thread.consumer.generation, thread.grants.get(tp, 0)
+            )
+            for checker in self._see_committed:
+                checker.committed(seen)
+
+    def thread_failed(self, thread: SimulatedThread, error: Exception) -> None:
+        """A thread's error reached its user; the thread is replaced."""
+        self.note("{} fails: {}: {}", thread.name, type(error).__name__, error)
+        self.failures.append((self.timeline.now_ms, f"{thread.name}: {type(error).__name__}: {error}"))
+        thread.process.replace_thread(thread)
+
+    def reached(self, hook: str, thread: SimulatedThread) -> None:
+        """A thread reached a moment of a rebalance; something may have been waiting for it."""
+        for action in self._armed:
+            if action.hook == hook:
+                self._armed.remove(action)
+                self._happen(action, thread)
+                return
+
+    def strike_assignor(self, mood: str) -> None:
+        """The assignor misbehaves."""
+        for fault, moods in ((Fault.ASSIGNOR_RAISES, ("raises", "refuses")), (Fault.ASSIGNOR_HANGS, ("hangs",))):
+            if mood in moods:
+                self.spells.struck[fault] += 1
+                return
+        if mood != "good":
+            self.spells.struck[Fault.ASSIGNOR_NONSENSE] += 1
+
+    def plant(self, assignments: Mapping[str, MemberAssignment], step: Step) -> Mapping[str, MemberAssignment]:
+        """The planted bug of a canary, if there is one."""
+        return plant(self.canary, assignments, step.request.members, self.rng)
+
+    def falsify(self, sums: Mapping[TaskId, int]) -> dict[TaskId, int]:
+        """Offset sums that are not true."""
+        wild = (-(2**63), -5, -4, -3, -2, 0, 1, 10**9, 2**63 - 1)
+        return {task: self.rng.choice(wild) for task in sorted(set(sums) | set(list(self.tasks())[:2]))}
+
+    def corrupt(self, data: bytes) -> bytes:
+        """Bytes that were damaged on their way."""
+        if not data or self.rng.random() < 0.5:
+            return data[: self.rng.randrange(len(data) + 1)]
+        at = self.rng.randrange(len(data))
+        return data[:at] + bytes([data[at] ^ (1 << self.rng.randrange(8))]) + data[at + 1 :]
+
+    # -- what checkers see ---------------------------------------------------------------------------------------------
+
+    def published(
+        self,
+        thread: SimulatedThread,
+        step: Step,
+        sent: Mapping[str, MemberAssignment],
+        *,
+        failure: Exception | None = None,
+    ) -> None:
+        """A leader finished."""
+        tasks = self.tasks()
+        seen = Published(
+            at_ms=self.timeline.now_ms - START_MS,
+            generation=step.generation,
+            leader=thread.name,
+            leader_newest=thread.process.newest,
+            members=step.members,
+            subscriptions={
+                name: _subscription(member.user_data, thread.process.newest) for name, member in step.members.items()
+            },
+            hostile=frozenset(self.hostile_ids & step.members.keys()),
+            clients={name: self._client_of(name) for name in step.members},
+            assignments=sent,
+            infos={name: _assignment(assignment.user_data) for name, assignment in sent.items()},
+            tasks=tasks,
+            stateful=frozenset(task for task in tasks if self.is_stateful(task)),
+            configs=self.shape.configs,
+            assignor=self.shape.assignor,
+            failure=failure,
+            disturbed=self.cluster.struck > step.struck_before,
+            assignor_error=step.assignor_error,
+            source_missing=step.source_missing,
+            versions=_versions(step.members),
+            written={name: _written_version(assignment.user_data) for name, assignment in sent.items()},
+            again=partial(self._again, step),
+        )
+        if failure is None:
+            self.note("generation {}: {} assigns to {}", step.generation, thread.name, partial(_summary, seen))
+            self.last = seen
+        else:
+            self.note("generation {}: {} cannot assign: {}", step.generation, thread.name, failure)
+        for checker in self._see_published:
+            checker.published(seen)
+        self.on_published(seen)
+
+    def _again(self, step: Step, shuffled: bool) -> Mapping[str, MemberAssignment] | None:
+        repeated = step.again(shuffled)
+        if repeated is None:
+            return None
+        planted = plant(self.canary, repeated, step.request.members, self.rng) if self.canary else repeated
+        return step.release.outgoing(planted, step.members)
+
+    def _client_of(self, member_id: str) -> object:
+        member = self.coordinator.members.get(member_id)
+        client = member.client if member is not None else None
+        for thread in self.threads:
+            if thread.consumer is client:
+                return thread.process.number
+        return member_id
+
+    # -- faults ------------------------------------------------------------------------------------------------------------
+
+    def apply(self, action: Action) -> None:
+        """The time of an action has come."""
+        if self.spells.ended:
+            return
+        if action.hook is not None:
+            self._armed.append(action)
+        else:
+            self._happen(action, None)
+
+    def end_faults(self) -> None:
+        """Nothing bad happens from now on; what is broken stays broken."""
+        self.spells.end_all()
+        self._armed.clear()
+        self.assignor_mood = "good"
+        self.note("faults end")
+
+    def _happen(self, action: Action, thread: SimulatedThread | None) -> None:
+        if happen(self, action, thread):
+            self.happened[action.fault] += 1
+
+    def new_process(self, *, threads: int, newest: int, upgrade_from: str | None) -> SimulatedProcess | None:
+        """One more process, unless there are enough."""
+        if sum(p.alive for p in self.processes) >= _PROCESSES_MAX or len(self.threads) >= _THREADS_MAX:
+            return None
+        process = SimulatedProcess(self, len(self.processes), threads=threads, newest=newest, upgrade_from=upgrade_from)
+        self.processes.append(process)
+        process.start()
+        return process
+
+    def new_hostile(self, *, lies: bool, steady: bool = False) -> HostileMember:
+        """A poisonous member joins."""
+        self._hostile_born += 1
+        member = HostileMember(self, self._hostile_born, lies=lies, steady=steady)
+        self.hostile.append(member)
+        member.start()
+        return member
+
+
+def _subscription(data: bytes | None, leader_newest: int) -> SubscriptionInfo | None:
+    """What is in user data, unless it cannot be read or the leader could not."""
+    found = header(data)
+    if found is not None and data is not None and found[0] == FUTURE_VERSION <= leader_newest:
+        data = (11).to_bytes(4, "big") + data[4:]
+    try:
+        info = decode_subscription_info(data)
+    except DecodeError:
+        return None
+    return None if info.is_future or info.version > leader_newest else info
+
+
+def _versions(members: Mapping[str, MemberSubscription]) -> dict[str, int]:
+    """Version that each member speaks, of those whose subscription makes sense."""
+    found = {}
+    for name, sent in members.items():
+        data = sent.user_data
+        start = header(data)
+        if start is not None and data is not None and start[0] == FUTURE_VERSION:
+            found[name] = FUTURE_VERSION
+            continue
+        try:
+            found[name] = decode_subscription_info(data).version
+        except DecodeError:
+            continue
+    return found
+
+
+def _written_version(data: bytes) -> int:
+    start = header(data)
+    return start[0] if start is not None else -1
+
+
+def _assignment(data: bytes) -> AssignmentInfo | None:
+    found = header(data)
+    if found is not None and found[0] == FUTURE_VERSION:
+        data = (11).to_bytes(4, "big") + min(found[1], 11).to_bytes(4, "big", signed=True) + data[8:]
+    try:
+        return decode_assignment_info(data)
+    except DecodeError:
+        return None
+
+
+def _summary(seen: Published) -> str:
+    parts = []
+    for name, info in sorted(seen.infos.items()):
+        if info is None:
+            parts.append(f"{name}: unreadable")
+        elif info.error_code:
+            parts.append(f"{name}: error {info.error_code}")
+        else:
+            active = " ".join(map(str, sorted(set(info.active_tasks))))
+            standby = " ".join(map(str, sorted(info.standby_tasks)))
+            parts.append(f"{name}: {active or '-'} / {standby or '-'}")
+    return "; ".join(parts)

@@ -1,0 +1,135 @@
+"""What the pages promise: blocks of code that work, commands and files that exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py import KafkaStreams, Topology
+from streams_py.assignment import AssignmentError, validate_task_assignment
+
+_ROOT = Path(__file__).resolve().parents[2]
+_PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "protocol/README.md")
+_README = (_ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    """Fenced blocks of one language; "" for those without."""
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    return [block for found, block in fenced if found == language]
+
+
+def _run(block: str) -> dict[str, object]:
+    names: dict[str, object] = {"__name__": "readme"}
+    exec(compile(block, "README.md", "exec", dont_inherit=True), names)
+    return names
+
+
+def _block_with(text: str) -> str:
+    (block,) = [block for block in _blocks(_README, "python") if text in block]
+    return block
+
+
+def test_application_describes_a_topology_and_a_configuration_that_are_accepted(tmp_path: Path) -> None:
+    names = _run(_block_with("word-counts"))
+    topology = names["builder"].build()  # type: ignore[attr-defined]  # a builder, as the page says
+    assert isinstance(topology, Topology)
+    assert set(topology.source_topics("word-count")) == {"KSTREAM-SOURCE-0000000000", "counts-repartition-source"}
+    config = {**names["config"], "bootstrap.servers": "localhost:1", "state.dir": str(tmp_path)}  # type: ignore[dict-item]
+    assert KafkaStreams(topology, config, clients=SimpleNamespace(close=lambda: None)).close()  # type: ignore[arg-type]
+
+
+def test_application_of_the_page_is_the_example() -> None:
+    def pipeline(text: str) -> str:
+        return re.sub(r"\s", "", text[text.index(".flat_map_values") : text.index(".to(")])
+
+    example = (_ROOT / "examples" / "word_count" / "app.py").read_text(encoding="utf-8")
+    assert pipeline(_block_with("word-counts")) == pipeline(example)
+
+
+def test_application_is_about_twenty_lines() -> None:
+    assert len([line for line in _block_with("word-counts").splitlines() if line.strip()]) <= 20
+
+
+def test_assignor_of_the_page_gives_a_valid_assignment() -> None:
+    assignor = _run(_block_with("TaskAssignor"))["InTurn"]()  # type: ignore[operator]  # a class, as the page says
+    processes = [ProcessId(uuid.UUID(int=number)) for number in (1, 2)]
+    tasks = [TaskId(subtopology, partition) for subtopology in (0, 1) for partition in range(3)]
+    state = SimpleNamespace(
+        kafka_streams_states=lambda _: dict.fromkeys(processes), all_tasks=lambda: dict.fromkeys(tasks)
+    )
+    answer = assignor.assign(state)
+    assert validate_task_assignment(state, answer) is AssignmentError.NONE  # type: ignore[arg-type]  # as far as asked
+    assert [len(given.tasks) for given in answer.assignment] == [3, 3]
+
+
+def test_test_of_the_page_passes() -> None:
+    _run(_block_with("TopologyTestDriver"))
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_python_blocks_compile(page: str) -> None:
+    for block in _blocks((_ROOT / page).read_text(encoding="utf-8"), "python"):
+        compile(block, page, "exec")
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_linked_and_named_files_exist(page: str) -> None:
+    text = (_ROOT / page).read_text(encoding="utf-8")
+    folder = (_ROOT / page).parent
+    linked = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
+    assert [target for target in linked if not (folder / target).exists()] == []
+    named = {name for name in re.findall(r"`([\w./-]+\.(?:py|toml|md|yml|lock))`", text) if "*" not in name}
+    assert [name for name in sorted(named) if not _exists(name, folder)] == []
+
+
+def _exists(name: str, folder: Path) -> bool:
+    """Names are relative to the page or to the root, or to a folder that the sentence is about."""
+    if any((base / name).exists() for base in (folder, _ROOT)):
+        return True
+    return any(any((_ROOT / top).glob(f"**/{name}")) for top in ("streams_py", "protocol", "examples"))
+
+
+def test_pages_name_commands_of_run_py_that_exist() -> None:
+    listed = subprocess.run(
+        [sys.executable, _ROOT / "run.py", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    known = set(re.findall(r"^  (\w+) ", listed, flags=re.MULTILINE))
+    for page in _PAGES:
+        used = set(re.findall(r"python3 run\.py (\w+)", (_ROOT / page).read_text(encoding="utf-8")))
+        assert used <= known, page
+
+
+@pytest.mark.parametrize("page", _PAGES)
+def test_pages_name_modules_that_can_be_run(page: str) -> None:
+    for module in re.findall(r"python -m ([\w.]+)", (_ROOT / page).read_text(encoding="utf-8")):
+        spec = importlib.util.find_spec(module)
+        assert spec is not None, module
+        assert spec.submodule_search_locations is None or importlib.util.find_spec(f"{module}.__main__"), module
+
+
+def test_compose_profile_and_ports_of_the_page_are_those_of_the_file() -> None:
+    compose = (_ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert "profiles: [cluster]" in compose
+    for port in set(re.findall(r"localhost:(\d{4})", _README)):
+        assert f"127.0.0.1:{port}:{port}" in compose
+
+
+def test_conformance_command_of_the_page_finds_the_vectors() -> None:
+    from streams_py.testing.conformance import vector_files
+
+    (line,) = re.findall(r"conformance (.+)", _block_of_conformance())
+    assert len(vector_files([_ROOT / path for path in line.split()])) > 20
+
+
+def _block_of_conformance() -> str:
+    (block,) = [block for block in _blocks(_README, "") if "conformance" in block]
+    return block

@@ -43,7 +43,12 @@ def handle_send_error(
             f"a record for {error.topic} was not written ({error}); processing again from the last commit",
             dict.fromkeys(sharing, ()),
         ) from error
-    raise error
+    raise ProductionError(
+        f"{error}; to pass over such records set production.exception.handler to log_and_continue or to one of yours",
+        topic=error.topic,
+        partition=error.partition,
+        retriable=error.retriable,
+    ) from error
 
 
 class RecordCollector:

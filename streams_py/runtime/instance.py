@@ -10,13 +10,14 @@ import contextlib
 import logging
 import threading
 import uuid
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from streams_protocol.types import ProcessId
 from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.config import StreamsConfig
-from streams_py.errors import ConfigError, IllegalStateError, MissingSourceTopicError
+from streams_py.errors import ConfigError, IllegalStateError, MissingSourceTopicError, TaskAssignmentError
 from streams_py.journal.journal import Journal, check_event_clients, open_journal
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
@@ -81,6 +82,7 @@ class Instance:
         self._journal: Journal | None = None
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
+        self._leadings: weakref.WeakKeyDictionary[StreamThread, Leading] = weakref.WeakKeyDictionary()
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -226,9 +228,10 @@ class Instance:
         journal = None if self._journal is None else self._journal.tasks(lambda: _who(thread))
         table = TaskTable(factory, updater, clock, journal=journal)
         producer.track({topic for sub in self._metadata.subtopologies.values() for topic in sub.changelogs})
+        leading = self._leadings[thread] = self._leading(thread, admin)
         rebalance = Rebalance(
             Member(MemberSettings.from_config(config, process_id=self._process_id)),
-            self._leading(thread, admin),
+            leading,
             thread,
             thread.inbox,
             clock,
@@ -301,8 +304,15 @@ class Instance:
         return StartPositions(policies, self._default_policy)
 
     def _explain(self, error: Exception) -> Exception:
-        """The protocol carries only a code for missing source topics; name them, as far as they can be found out."""
-        if not isinstance(error, MissingSourceTopicError) or self._admin is None:
+        """The protocol carries only a code; the reason, if the leader is one of this client's threads."""
+        if isinstance(error, TaskAssignmentError):
+            reasons = [leading.failure for leading in list(self._leadings.values()) if leading.failure is not None]
+            return reasons[0] if reasons else error
+        return self._name_missing_topics(error) if isinstance(error, MissingSourceTopicError) else error
+
+    def _name_missing_topics(self, error: MissingSourceTopicError) -> MissingSourceTopicError:
+        """Ask the cluster which source topics do not exist: whoever leads, the user looks at this client."""
+        if self._admin is None:
             return error
         internal = {t for sub in self._metadata.subtopologies.values() for t in sub.repartition_sources}
         wanted = sorted(self._metadata.source_topics - internal)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from streams_protocol.types import TopicPartition
 from streams_py.assignment.api import TaskAssignor
 from streams_py.assignment.assignors.registry import assignor_name, call_assignor, choose_assignor, new_task_assignor
-from streams_py.errors import AssignorError, BrokerUnavailable, StreamsError
+from streams_py.errors import AssignorError, BrokerUnavailable, StreamsError, TaskAssignmentError
 from streams_py.journal.watch import AssignWatch
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import (
@@ -86,6 +86,9 @@ class Leading:
         self._on_error = on_error
         self._watch = watch
         self._assignor: TaskAssignor | None = None
+        self.failure: StreamsError | None = None
+        """Why the group could not be assigned in this rebalance, if this thread leads it. The protocol tells the
+        members only a code."""
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """An assignment for every member. Raises what left the assign step; BrokerUnavailable means: try again."""
@@ -102,6 +105,7 @@ class Leading:
             watch.ended(outcome, self._assignor)
         if isinstance(outcome, FailAssign):
             raise outcome.error
+        self.failure = outcome.error
         if outcome.error is not None:
             _log.error("the group cannot be assigned, every member is told so: %s", outcome.error)
         return outcome.assignments
@@ -180,6 +184,10 @@ class Leading:
             self._assignor = new_task_assignor(assignor, effect.configs)
             state = effect.application_state(self._describe)
             assignment = call_assignor(self._assignor, state, run=self._in_time)
+        except TaskAssignmentError as error:  # raised by the assignor itself: its words, and whose they are
+            refusal = TaskAssignmentError(f"task assignor {assignor_name(effect.assignor)} refused: {error}")
+            refusal.__cause__ = error
+            return AssignorFailed(self._clock.now_ms(), refusal)
         except StreamsError as error:
             return AssignorFailed(self._clock.now_ms(), error)
         return AssignorReturned(self._clock.now_ms(), assignment)

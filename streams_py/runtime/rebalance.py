@@ -121,6 +121,7 @@ class Rebalance:
     def subscription_user_data(self, topics: frozenset[str]) -> bytes:
         """User data for a JoinGroup request."""
         self._in_progress = True
+        self._leading.failure = None
         effects = self._handle(SubscriptionRequested({} if self._closed else self._tasks.offset_sums()))
         return next(effect.user_data for effect in effects if isinstance(effect, SendUserData))
 

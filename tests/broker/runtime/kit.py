@@ -239,6 +239,14 @@ class Application:
         producer.check()
         producer.close()
 
+    def feed_raw(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
+        """Write values with the key ``k``."""
+        producer = self.clients.producer("feeder")
+        for value in values:
+            producer.produce(topic, value, b"k", partition, None, -1, None)
+        assert producer.flush(30_000) == 0
+        producer.close()
+
     def caught_up(self) -> bool:
         """Everything in the input, and in the topic between, is processed and committed."""
         topics = [self.input] if self.app == "trace" else [self.input, f"{self.id}-counts-repartition"]
@@ -255,13 +263,14 @@ class Application:
     def await_caught_up(self, *, timeout_s: float = PATIENCE_S) -> None:
         self.until(self.caught_up, "the input to be processed", timeout_s=timeout_s)
 
-    def read(self, topic: str | None = None) -> list[RawRecord]:
+    def read(self, topic: str | None = None, *, partitions: int | None = None) -> list[RawRecord]:
         """All records of a topic."""
-        partitions = [TopicPartition(topic or self.output, number) for number in range(self.partitions)]
-        ends = self.admin.list_offsets(partitions)
+        numbers = range(partitions or self.partitions)
+        every = [TopicPartition(topic or self.output, number) for number in numbers]
+        ends = self.admin.list_offsets(every)
         left = sum(end for end in ends.values() if isinstance(end, int))
         consumer = self.clients.restore_consumer("reader")
-        consumer.assign(dict.fromkeys(partitions, BEGINNING))
+        consumer.assign(dict.fromkeys(every, BEGINNING))
         records: list[RawRecord] = []
         wait_until(
             lambda: records.extend(consumer.poll(10_000, 200)) or len(records) >= left, f"{left} records of {topic}"

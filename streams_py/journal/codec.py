@@ -110,8 +110,10 @@ def _parsed(value: bytes) -> dict[str, Any]:
         if text.count("[") + text.count("{") > _DEPTH_MAX and _depth(text) > _DEPTH_MAX:
             raise _damaged("is nested too deeply")
         parsed = json.loads(text, parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        raise _damaged("is not UTF-8", error.start) from None
+        if "\\u" in text:  # half of a surrogate pair is no character, and nobody could write it again
+            _json(parsed).encode("utf-8")
+    except UnicodeError as error:
+        raise _damaged("is not UTF-8", getattr(error, "start", 0)) from None
     except json.JSONDecodeError as error:
         raise _damaged(f"is not JSON: {error.msg}", error.pos) from None
     except DecodeError:

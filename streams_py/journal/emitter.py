@@ -223,11 +223,16 @@ class Emitter:
             while queue:
                 self._drop(self._remove_from(queue).draft.kind)
 
-    def _next(self) -> tuple[_Waiting, int] | None:
-        """The oldest event and the number of lost ones; None when it is time to end, or nothing is there for now."""
+    def _wait_for_event(self) -> bool:
+        """True when an event is there; waits for one, but not long: delivery reports want to be served."""
         with self._lock:
             if not self._events and not self._stopping:
                 self._ready.wait(_IDLE_S)
+            return self._events > 0
+
+    def _next(self) -> tuple[_Waiting, int] | None:
+        """The oldest event and the number of lost ones; None when it was dropped meanwhile."""
+        with self._lock:
             queue = min((queue for queue in self._queues if queue), key=lambda queue: queue[0].seq, default=None)
             return None if queue is None else (self._remove_from(queue), self._lost)
 
@@ -238,15 +243,15 @@ class Emitter:
             while not self._is_time_up():
                 if self._producer is not None:
                     self._producer.poll(0)
-                if not self._events:
+                if not self._wait_for_event():
                     if self._stopping:
                         break
                 elif not self._topic.is_ready(self._warn, until_s=self._stop_at_s if self._stopping else None):
                     self._pause()
-                    continue
-                taken = self._next()
-                if taken is not None:
-                    self._send(*taken)
+                else:
+                    taken = self._next()
+                    if taken is not None:
+                        self._send(*taken)
         except BaseException:
             _log.exception("assignment events are off from here on; the application is not affected")
         finally:

@@ -13,13 +13,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from streams_protocol import DecodeError
 from streams_protocol.types import TaskId
 from streams_py.journal.codec import encode_value
 from streams_py.journal.model import (
-    Body,
     ClientPart,
     Envelope,
     ErrorInfo,
@@ -51,6 +50,7 @@ _PARTS_MAX: Final = 1 << 20
 _TOO_LARGE: Final = "TooLarge"
 
 T = TypeVar("T")
+_Part: TypeAlias = RebalanceHeader | TasksPart | ClientPart
 
 
 class _TooLarge(Exception):
@@ -69,54 +69,50 @@ def cut_rebalance(
     ``TooLarge``.
     """
     try:
-        bodies: list[Body] = [header, *_tasks_parts(envelope, header, slices)]
+        sized = [(header, _size(envelope, header)), *_tasks_parts(envelope, header, slices)]
         for client in clients:
-            bodies += _client_parts(envelope, client)
-        return _numbered(envelope, bodies)
+            sized += _client_parts(envelope, client)
+        _check(sized)
     except _TooLarge as error:
         reason = ErrorInfo(0, _TOO_LARGE, str(error))
         return [Event(envelope, replace(header, part=0, parts=1, error=header.error or reason))]
+    return [Event(envelope, replace(body, part=number, parts=len(sized))) for number, (body, _) in enumerate(sized)]
 
 
-def _numbered(envelope: Envelope, bodies: Sequence[Body]) -> list[Event]:
-    events = []
-    total = 0
-    for number, body in enumerate(bodies):
-        assert isinstance(body, RebalanceHeader | TasksPart | ClientPart)
-        event = Event(envelope, replace(body, part=number, parts=len(bodies)))
-        size = len(encode_value(event))
-        total += size
-        if size > VALUE_BYTES_MAX:
-            raise _TooLarge(f"part {number} has {size} bytes, at most {VALUE_BYTES_MAX} are allowed")
-        if total > REBALANCE_BYTES_MAX:
-            raise _TooLarge(f"the rebalance has more than {REBALANCE_BYTES_MAX} bytes")
-        events.append(event)
-    return events
+def _size(envelope: Envelope, body: _Part) -> int:
+    """Bytes of a part whose number is not known yet, at least those it will have."""
+    return len(encode_value(Event(envelope, replace(body, part=_PARTS_MAX, parts=_PARTS_MAX))))
+
+
+def _check(sized: Sequence[tuple[_Part, int]]) -> None:
+    largest = max(size for _, size in sized)
+    if largest > VALUE_BYTES_MAX:
+        raise _TooLarge(f"a part has {largest} bytes and cannot be cut; at most {VALUE_BYTES_MAX} are allowed")
+    total = sum(size for _, size in sized)
+    if total > REBALANCE_BYTES_MAX:
+        raise _TooLarge(f"the rebalance has {total} bytes; at most {REBALANCE_BYTES_MAX} are allowed")
 
 
 def _tasks_parts(
     envelope: Envelope, header: RebalanceHeader, slices: Sequence[SubtopologySlice]
-) -> Iterator[TasksPart]:
+) -> Iterator[tuple[_Part, int]]:
     """Slices packed into parts up to the target."""
 
     def part(subs: Sequence[SubtopologySlice]) -> TasksPart:
         return TasksPart(rebalance_id=header.rebalance_id, part=_PARTS_MAX, parts=_PARTS_MAX, subs=subs)
 
-    def size_of(subs: Sequence[SubtopologySlice]) -> int:
-        return len(encode_value(Event(envelope, part(subs))))
-
     packed: list[SubtopologySlice] = []
     packed_bytes = 0
     for whole in slices:
-        for piece in _pieces(whole, whole.count, _partition_slice, lambda piece: size_of([piece])):
-            size = size_of([piece])
+        pieces = _pieces(whole, whole.count, _partition_slice, lambda piece: _size(envelope, part([piece])))
+        for piece, size in pieces:
             if packed and packed_bytes + size > VALUE_BYTES_TARGET:
-                yield part(packed)
+                yield part(packed), packed_bytes
                 packed, packed_bytes = [], 0
             packed.append(piece)
             packed_bytes += size
     if packed:
-        yield part(packed)
+        yield part(packed), packed_bytes
 
 
 def _partition_slice(whole: SubtopologySlice, low: int, high: int) -> SubtopologySlice:
@@ -133,32 +129,34 @@ def _partition_slice(whole: SubtopologySlice, low: int, high: int) -> Subtopolog
     )
 
 
-def _client_parts(envelope: Envelope, client: ClientPart) -> list[ClientPart]:
-    client = _ascending(client)
+def _client_parts(envelope: Envelope, client: ClientPart) -> list[tuple[_Part, int]]:
+    client = _ascending(replace(client, slice=0, slices=1))
+    size = _size(envelope, client)
+    if size <= VALUE_BYTES_TARGET:
+        return [(client, size)]
     tasks = _all_tasks(client)
-
-    def size_of(piece: ClientPart) -> int:
-        return len(encode_value(Event(envelope, replace(piece, part=_PARTS_MAX, parts=_PARTS_MAX))))
-
-    def slice_of(whole: ClientPart, low: int, high: int) -> ClientPart:
-        return _task_slice(whole, tasks, low, high)
-
-    pieces = _pieces(replace(client, slice=0, slices=1), len(tasks), slice_of, size_of)
-    return [replace(piece, slice=number, slices=len(pieces)) for number, piece in enumerate(pieces)]
+    pieces = _pieces(
+        replace(client, slices=_PARTS_MAX),
+        len(tasks),
+        lambda whole, low, high: _task_slice(whole, tasks, low, high),
+        lambda piece: _size(envelope, piece),
+    )
+    return [(replace(piece, slice=number, slices=len(pieces)), size) for number, (piece, size) in enumerate(pieces)]
 
 
-def _pieces(whole: T, length: int, cut: Callable[[T, int, int], T], size_of: Callable[[T], int]) -> list[T]:
-    """``whole`` in so many pieces that each is below the target, if that is possible."""
+def _pieces(whole: T, length: int, cut: Callable[[T, int, int], T], size_of: Callable[[T], int]) -> list[tuple[T, int]]:
+    """``whole`` in so many pieces that each is below the target, if that is possible; with their sizes."""
     largest = size_of(whole)
     if largest <= VALUE_BYTES_TARGET or length <= 1:
-        return [whole]
+        return [(whole, largest)]
     count = min(length, -(-largest // (VALUE_BYTES_TARGET * 3 // 4)))
     while True:
         pieces = [cut(whole, low, high) for low, high in pairwise(length * n // count for n in range(count + 1))]
-        before, largest = largest, max(map(size_of, pieces))
+        sized = [(piece, size_of(piece)) for piece in pieces]
+        before, largest = largest, max(size for _, size in sized)
         # What does not shrink is filled by something that is not cut, such as a thousand members of one client.
         if largest <= VALUE_BYTES_TARGET or count == length or largest > before * 3 // 4:
-            return pieces
+            return sized
         count = min(length, count * 2)
 
 
@@ -221,7 +219,7 @@ class WholeRebalance:
     clients: Sequence[ClientPart]
 
 
-def join_rebalance(parts: Mapping[int, RebalanceHeader | TasksPart | ClientPart]) -> WholeRebalance | None:
+def join_rebalance(parts: Mapping[int, _Part]) -> WholeRebalance | None:
     """The rebalance in its parts by number; None while some are missing. DecodeError when they contradict each other.
 
     A header that says ``TooLarge`` is a whole rebalance without contents.

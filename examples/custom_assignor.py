@@ -1,0 +1,115 @@
+"""A task assignor of your own (KIP-924): heavy tasks run only on the clients that are made for them.
+
+    python -m examples.custom_assignor small large large     # three instances in this process, on the embedded cluster
+    python -m examples.custom_assignor small                 # or one here, and in another terminal:
+    python -m examples.custom_assignor large
+
+Set BOOTSTRAP=host:port for a broker. Ctrl-C ends it.
+
+What to look at: ``HeavyOnLarge`` is the whole assignor. The application is the word count; its sub-topology 1, which
+counts, is declared heavy (``app.heavy``), so 1_0 to 1_3 run on instances tagged ``size=large`` as soon as there is one,
+while 0_0 to 0_3 go wherever there is least to do. Standbys come from ``default_standby_task_assignment``. An instance
+that joins or leaves moves no task that need not move.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from examples.word_count.app import word_count
+from streams_protocol.types import ProcessId
+from streams_py import KafkaStreams, StreamsConfig
+from streams_py.assignment import (
+    ApplicationState,
+    AssignedTask,
+    KafkaStreamsAssignment,
+    TaskAssignment,
+    TaskAssignor,
+    TaskType,
+)
+from streams_py.assignment.task_assignment_utils import default_standby_task_assignment
+from streams_py.clients import KafkaClients
+from streams_py.ports import AdminErrorKind, TopicSpec
+
+
+class HeavyOnLarge(TaskAssignor):
+    """Tasks of the sub-topologies in ``app.heavy`` run on clients tagged ``size=large``, if there are any."""
+
+    def configure(self, configs: Mapping[str, object]) -> None:
+        self.heavy = {int(number) for number in str(configs.get("app.heavy", "")).split(",") if number.strip()}
+
+    def assign(self, application_state: ApplicationState) -> TaskAssignment:
+        clients = application_state.kafka_streams_states(compute_task_lags=False)
+        everybody = sorted(clients)
+        large = [client for client in everybody if clients[client].client_tags.get("size") == "large"]
+        before = {task: client for client in everybody for task in clients[client].previous_active_tasks}
+        assignments = {client: KafkaStreamsAssignment.of(client) for client in everybody}
+
+        def load(client: ProcessId) -> float:
+            return len(assignments[client].tasks) / clients[client].num_processing_threads
+
+        for task in sorted(application_state.all_tasks(), key=lambda task: (task.subtopology not in self.heavy, task)):
+            allowed = large if large and task.subtopology in self.heavy else everybody
+            chosen = min(allowed, key=load)
+            owner = before.get(task)
+            if owner in allowed and load(owner) - load(chosen) < 1 / clients[owner].num_processing_threads:
+                chosen = owner  # no more than one task worse than the best: not worth moving
+            assignments[chosen].assign_task(AssignedTask(task, TaskType.ACTIVE))
+        default_standby_task_assignment(application_state, assignments)
+        return TaskAssignment(list(assignments.values()))
+
+
+# -- running it ------------------------------------------------------------------------------------------------------
+
+SETTINGS = {
+    "application.id": "custom-assignor",
+    "bootstrap.servers": os.environ.get("BOOTSTRAP", "embedded"),
+    "task.assignor.class": "examples.custom_assignor:HeavyOnLarge",
+    "app.heavy": "1",
+    "num.standby.replicas": 1,
+}
+
+
+def create_topics() -> None:
+    """The input and output topics of the application, four partitions each."""
+    with contextlib.closing(KafkaClients(StreamsConfig.of(SETTINGS))) as clients:
+        created = clients.admin().create_topics([TopicSpec("text-lines", 4), TopicSpec("word-counts", 4)])
+    for name, error in created.items():
+        if error is not None and error.kind is not AdminErrorKind.ALREADY_EXISTS:
+            raise SystemExit(f"cannot create topic {name}: {error}")
+
+
+def shown(streams: KafkaStreams) -> str:
+    """State and tasks of an instance; standbys in brackets."""
+    threads = streams.metadata_for_local_threads()
+    active = sorted(str(task) for thread in threads for task in thread.active_tasks)
+    standby = sorted(f"({task})" for thread in threads for task in thread.standby_tasks)
+    return f"{streams.state.value:12} {' '.join(active + standby)}"
+
+
+def main(sizes: Sequence[str]) -> None:
+    """Run one instance of each size, and print the tasks of all of them whenever they change."""
+    create_topics()
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
+        instances = {}
+        for number, size in enumerate(sizes, 1):
+            own = {"client.tag.size": size, "state.dir": str(Path(folder) / str(number))}
+            instances[f"{number} {size}"] = running.enter_context(KafkaStreams(word_count(), {**SETTINGS, **own}))
+        last: dict[str, str] = {}
+        while not any(streams.state.is_final for streams in instances.values()):
+            now = {name: shown(streams) for name, streams in instances.items()}
+            if now != last:
+                print("\n".join(f"{name:10} {text}" for name, text in now.items()), end="\n\n", flush=True)
+                last = now
+            time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        main(sys.argv[1:] or ["small", "large"])

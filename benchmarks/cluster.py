@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -106,7 +106,7 @@ def wait_for_output(bootstrap: str, topic: str, *, job: str, expected: int, chec
         last, since = -1, time.monotonic()
         while time.monotonic() < limit:
             check_alive()
-            total = sum(watcher.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in partitions)
+            total = _end(watcher, topic, partitions)
             if total != last:
                 last, since = total, time.monotonic()
             elif total and time.monotonic() - since > _QUIET_S:
@@ -120,6 +120,16 @@ def wait_for_output(bootstrap: str, topic: str, *, job: str, expected: int, chec
         raise BenchmarkError(f"not done after {_TIMEOUT_S:.0f} s ({last:,} records written)")
     finally:
         watcher.close()
+
+
+def _end(consumer: Consumer, topic: str, partitions: list[int]) -> int:
+    """How many records there are; 0 while the new topic's leaders are not known everywhere."""
+    try:
+        return sum(consumer.get_watermark_offsets(TopicPartition(topic, number), 10)[1] for number in partitions)
+    except KafkaException as error:
+        if not error.args[0].retriable():
+            raise BenchmarkError(f"{topic}: {error}") from None
+        return 0
 
 
 def _read(consumer: Consumer, topic: str, partitions: list[int], total: int, job: str) -> tuple[int, Output]:

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from typing import Any
 
 from streams_protocol.types import TopicPartition
-from streams_py import KafkaStreams, State, StreamsBuilder, StreamsConfig, Topology, UncaughtAnswer, serdes
+from streams_py import KafkaStreams, State, StreamsBuilder, Topology, UncaughtAnswer, serdes
+from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.restore import RestoreListener
 from streams_py.topology.processor import Processor, Record
 
@@ -126,7 +127,17 @@ class Restorations(RestoreListener):
         self.on_end()
 
 
+class HurriedClock(SystemClock):
+    """The system's clock, but the wall clock may be put forward: a probing rebalance is a minute away at least."""
+
+    ahead_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.ahead_ms
+
+
 restorations = Restorations()
+clock = HurriedClock()
 
 
 # -- the process -------------------------------------------------------------------------------------------------
@@ -163,6 +174,9 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
             return times.user + times.system
         case "threads":
             return sorted(thread.name for thread in threading.enumerate())
+        case "advance":
+            clock.ahead_ms += command["ms"]
+            return clock.ahead_ms
         case "restored":
             return restorations.seen
         case "errors":
@@ -183,13 +197,9 @@ def serve(streams: KafkaStreams, ended: threading.Event) -> None:
 
 def make(order: dict[str, Any]) -> KafkaStreams:
     """The application of the order."""
-    config = StreamsConfig.of(order["config"])
-    probing_ms = order.get("probing_ms")  # Kafka's minimum is a minute, too long for a test
-    if probing_ms is not None:
-        config = config.model_copy(update={"probing_rebalance_interval_ms": probing_ms})
     held: list[KafkaStreams] = []
     topology = trace(order, held) if order["app"] == "trace" else count_words(order)
-    streams = KafkaStreams(topology, config)
+    streams = KafkaStreams(topology, order["config"], clock=clock)
     held.append(streams)
     streams.set_restore_listener(restorations)
     answer = order.get("uncaught")

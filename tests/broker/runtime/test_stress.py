@@ -1,0 +1,90 @@
+"""Instances that join, leave and are killed at random while words stream in: every one of them is counted."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+
+from .kit import Application, Instance, text, true_counts
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1800)]
+
+NAMES = ("a", "b", "c")
+SECONDS = float(os.environ.get("STREAMS_PY_STRESS_S", "90"))
+
+
+class Chaos:
+    """Acts on the instances of one application; every act is logged, and repeatable from the seed."""
+
+    def __init__(self, app: Application, seed: int, *, threads: int) -> None:
+        self.app = app
+        self.random = random.Random(seed)
+        self.live: dict[str, Instance] = {}
+        self.log: list[str] = []
+        self._threads = threads
+
+    def act(self) -> None:
+        """Start, close or kill somebody, or just wait; at least one instance is left."""
+        name = self.random.choice(NAMES)
+        instance = self.live.get(name)
+        if instance is None:
+            self.note(f"start {name}")
+            self.live[name] = self.app.start(name, config={"num.stream.threads": self.random.randint(1, self._threads)})
+            return
+        if len(self.live) == 1:
+            return
+        del self.live[name]
+        how = self.random.choice(("kill", "close", "close and leave", "terminate"))
+        self.note(f"{how} {name}")
+        match how:
+            case "kill":
+                instance.kill()
+            case "close":
+                assert instance.close() == 0, instance.tail()
+            case "close and leave":
+                instance.ask("close", timeout=20, leave=True)
+                assert instance.close() == 0, instance.tail()
+            case "terminate":
+                instance.signal(15)
+
+    def note(self, what: str) -> None:
+        self.log.append(f"{time.strftime('%H:%M:%S')} {what}")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_every_word_is_counted_while_instances_come_and_go(application: Callable[..., Application], seed: int) -> None:
+    app = application(
+        partitions=4,
+        num_standby_replicas=seed % 2,
+        session_timeout_ms=3000,
+        acceptable_recovery_lag=(0, 10_000)[seed % 2],
+    )
+    chaos = Chaos(app, seed, threads=2)
+    lines: list[str] = []
+    chaos.live["a"] = app.start("a")
+    limit = time.monotonic() + SECONDS
+    while time.monotonic() < limit:
+        batch = text(3_000, seed=seed * 1000 + len(lines))
+        app.feed(batch)
+        lines += batch
+        chaos.act()
+        failed = [one for one in chaos.live.values() if one.process.poll() is not None]
+        assert not failed, "\n".join([*chaos.log, *(one.tail() for one in failed)])
+        time.sleep(chaos.random.uniform(0, 3))
+    try:
+        app.until(lambda: app.shared(*[one for one in chaos.live.values() if one.running]), "all tasks to run")
+        app.await_caught_up(timeout_s=120)
+    except AssertionError as error:
+        raise AssertionError("\n".join([*chaos.log, str(error)])) from None
+    expected, counted = true_counts(lines), app.counts()
+    missing = {word: (counted[word], count) for word, count in expected.items() if counted[word] < count}
+    assert not missing, "\n".join([*chaos.log, str(missing)])
+    stores: dict[str, int] = {}
+    for instance in chaos.live.values():
+        stores |= instance.ask("store")
+    assert stores == counted, "\n".join(chaos.log)
+    print(f"seed {seed}: {len(chaos.log)} acts, {sum(expected.values())} words, {sum(counted.values())} counted")

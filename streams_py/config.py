@@ -272,7 +272,8 @@ class StreamsConfig(BaseModel):
             if STATIC_TASKS in own["client_tags"]:
                 raise ConfigError(f"both {STATIC_TASKS} and client.tag.{STATIC_TASKS} are set", key=STATIC_TASKS)
             items = own[STATIC_TASKS]
-            own["client_tags"][STATIC_TASKS] = items if isinstance(items, str) else ",".join(items)
+            if isinstance(items, str | list | tuple):
+                own["client_tags"][STATIC_TASKS] = items if isinstance(items, str) else ",".join(map(str, items))
         try:
             return cls.model_validate(own)
         except ValidationError as error:
@@ -376,7 +377,10 @@ class StreamsConfig(BaseModel):
             raise _Misfit(f"client.tag.*: at most {_TAGS_MAX} client tags are allowed, {len(value)} are given")
         for key, text in value.items():
             if key == STATIC_TASKS:
-                value = {**value, key: TaskList.to_tag(text)}
+                try:
+                    value = {**value, key: TaskList.to_tag(text)}
+                except ValueError as error:
+                    raise _Misfit(str(error), key=key) from None
             elif len(key) > _TAG_KEY_CHARS_MAX or len(text) > _TAG_VALUE_CHARS_MAX:
                 raise _Misfit(
                     f"client.tag.{key} = {text!r} is not valid: a tag key has at most {_TAG_KEY_CHARS_MAX} characters, "
@@ -396,7 +400,10 @@ class StreamsConfig(BaseModel):
                 key="rack.aware.assignment.tags",
             )
         if STATIC_TASKS in self.rack_aware_assignment_tags:
-            raise ValueError(f"rack.aware.assignment.tags names {STATIC_TASKS}, which says nothing about places")
+            raise _Misfit(
+                f"rack.aware.assignment.tags names {STATIC_TASKS}, which says nothing about places",
+                key="rack.aware.assignment.tags",
+            )
         missing = [tag for tag in self.rack_aware_assignment_tags if tag not in self.client_tags]
         if missing:
             raise _Misfit(

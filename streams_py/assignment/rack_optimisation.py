@@ -178,6 +178,9 @@ def _prepare(
     factory = load_rack_optimiser_factory()
     if client_racks is None or partition_racks is None or factory is None:
         return None
+    for process_id in assignments:
+        if process_id not in client_racks:
+            raise ValueError(f"the assignments name client {process_id}, which is not in the group")
     add_missing(state.kafka_streams_states(False), assignments)
     optimiser = factory(
         active_racks=partition_racks,

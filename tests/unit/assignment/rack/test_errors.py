@@ -100,6 +100,17 @@ def test_task_without_an_owner_is_an_error() -> None:  # E3
         utils.optimize_rack_aware_active_tasks(chosen, assigned("P1:"))  # type: ignore[arg-type]  # a map
 
 
+@pytest.mark.parametrize("role", [TaskType.ACTIVE, TaskType.STANDBY])
+def test_client_that_is_not_in_the_group_is_an_error(role: TaskType) -> None:
+    state = state_of({"0_0": [{"a"}]}, {"0_0": [{"a"}]}, racks={"P1": "a"})
+    optimise_role = {
+        TaskType.ACTIVE: utils.optimize_rack_aware_active_tasks,
+        TaskType.STANDBY: utils.optimize_rack_aware_standby_tasks,
+    }[role]
+    with pytest.raises(ValueError, match=f"{process_id('P7')}, which is not in the group"):
+        optimise_role(params(state), assigned("P7: 0_0", role))  # type: ignore[arg-type]  # a map
+
+
 def test_strategy_none_makes_no_optimiser() -> None:  # E5
     with pytest.raises(ValueError, match="switched off"):
         optimiser_for(active_racks={}, standby_racks={}, client_racks={}, strategy="none")

@@ -188,7 +188,8 @@ class GroupLeader:
         self._observer.entered(AssignStep.END_OFFSETS)
         ends = yield from self._fetch_end_offsets(table, created)
         self._observer.entered(AssignStep.ASSIGN)
-        histories, warnings = client_histories(group, table, ends, tolerate_unknown=not settings.reference_behaviour)
+        better = not settings.reference_behaviour
+        histories, warnings = client_histories(group, table, ends, tolerate_unknown=better, owned_first=better)
         self._warn(warnings)
         problem = problem_of(
             group, histories, table, ends, configs=settings.assignment, hash_sizing=settings.hash_sizing

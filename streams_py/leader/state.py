@@ -7,7 +7,7 @@ changelogs. Kafka Streams' ``ClientState.initializePrevTasks`` and ``computeTask
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
@@ -42,7 +42,7 @@ class ClientHistory:
     standby: frozenset[TaskId]
     lags: Mapping[TaskId, int]
     by_lag: Mapping[str, tuple[TaskId, ...]]
-    """Stateful tasks that each consumer reported, by (lag, task)."""
+    """Stateful tasks that each consumer reported, by (lag, task); see :func:`client_histories`."""
 
 
 def asked_partitions(
@@ -103,21 +103,26 @@ def _end_offset(ends: Mapping[TopicPartition, int | AdminError], tp: TopicPartit
 
 
 def client_histories(
-    group: Group, table: TaskTable, ends: EndOffsets, *, tolerate_unknown: bool
+    group: Group, table: TaskTable, ends: EndOffsets, *, tolerate_unknown: bool, owned_first: bool = False
 ) -> tuple[dict[ProcessId, ClientHistory], list[str]]:
     """Previous tasks and lags of every client, and warnings.
 
     A client that owns partitions of which none belongs to a task is an IllegalStateError unless ``tolerate_unknown``.
+
+    ``owned_first`` puts the tasks that a consumer owns before those of which it only has state. By lag alone, as in
+    Kafka Streams, a thread that is still restoring gives its task up for one that lies on the same disk and is a little
+    further; it rejoins at once, before the new one has been restored, and now the old one is further: while records
+    keep arriving this never ends.
     """
     warnings: list[str] = []
     histories = {}
     for process_id, client in group.clients.items():
-        histories[process_id] = _history(client, table, ends, warnings, tolerate_unknown)
+        histories[process_id] = _history(client, table, ends, warnings, tolerate_unknown, owned_first)
     return histories, warnings
 
 
 def _history(
-    client: Client, table: TaskTable, ends: EndOffsets, warnings: list[str], tolerate_unknown: bool
+    client: Client, table: TaskTable, ends: EndOffsets, warnings: list[str], tolerate_unknown: bool, owned_first: bool
 ) -> ClientHistory:
     active = {table.task_of[tp] for tp in client.owner if tp in table.task_of}
     unknown = sorted(tp for tp in client.owner if tp not in table.task_of)
@@ -135,11 +140,20 @@ def _history(
         for task, offset_sum in client.sums.items()
         if task in ends.sums
     }
+    owned: dict[str, set[TaskId]] = {}
+    if owned_first:
+        for tp, consumer in client.owner.items():
+            if tp in table.task_of:
+                owned.setdefault(consumer, set()).add(table.task_of[tp])
     by_lag = {
-        consumer: tuple(sorted((task for task in tasks if task in lags), key=lambda task: (lags[task], task)))
+        consumer: _by_lag((task for task in tasks if task in lags), lags, owned.get(consumer, frozenset()))
         for consumer, tasks in client.reported.items()
     }
     return ClientHistory(frozenset(active), frozenset(standby), lags, by_lag)
+
+
+def _by_lag(tasks: Iterable[TaskId], lags: Mapping[TaskId, int], first: Collection[TaskId]) -> tuple[TaskId, ...]:
+    return tuple(sorted(tasks, key=lambda task: (task not in first, lags[task], task)))
 
 
 def problem_of(

@@ -6,29 +6,25 @@ result back. An active is charged for its inputs and changelogs, a standby for i
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import ApplicationState, AssignedTask, TaskTopicPartition, TaskType
 from streams_py.assignment.assignment_map import Assignments, add_missing, cluster_of, has_changelog
 from streams_py.assignment.configs import STRATEGY_NONE
-from streams_py.assignment.problem import RackOptimiser, RackOptimiserFactory
+from streams_py.assignment.problem import RackOptimiser
+from streams_py.assignment.rack import optimiser_for
 
 __all__ = [
     "RackAwareOptimizationParams",
-    "load_rack_optimiser_factory",
     "optimize_rack_aware_active_tasks",
     "optimize_rack_aware_standby_tasks",
     "rack_strategy_set",
 ]
 
 _log = logging.getLogger("streams_py.assignment")
-_RACK_PACKAGE: Final = "streams_py.assignment.rack"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +171,13 @@ def _prepare(
         return None
     client_racks = _client_racks(state)
     partition_racks = _partition_racks(state, charged)
-    factory = load_rack_optimiser_factory()
-    if client_racks is None or partition_racks is None or factory is None:
+    if client_racks is None or partition_racks is None:
         return None
     for process_id in assignments:
         if process_id not in client_racks:
             raise ValueError(f"the assignments name client {process_id}, which is not in the group")
     add_missing(state.kafka_streams_states(False), assignments)
-    optimiser = factory(
+    optimiser = optimiser_for(
         active_racks=partition_racks,
         standby_racks=partition_racks,
         client_racks=client_racks,
@@ -216,13 +211,3 @@ def _partition_racks(
                     return None
                 racks[task].append(known)
     return racks
-
-
-def load_rack_optimiser_factory() -> RackOptimiserFactory | None:
-    """KIP-925's optimiser; loaded when it is first needed, as most applications never do. None when there is none."""
-    factory: RackOptimiserFactory | None = None
-    if importlib.util.find_spec(_RACK_PACKAGE) is not None:
-        factory = getattr(importlib.import_module(_RACK_PACKAGE), "optimiser_for", None)
-    if factory is None:
-        _log.error("no rack optimisation: this version of streams_py comes without it")
-    return factory

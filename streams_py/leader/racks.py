@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.assignment.configs import STRATEGY_NONE, AssignmentConfigs
 from streams_py.assignment.problem import RackOptimiser, RackOptimiserFactory
-from streams_py.assignment.rack_optimisation import load_rack_optimiser_factory
+from streams_py.assignment.rack import optimiser_for
 from streams_py.leader.decode import Group
 from streams_py.leader.tasks import TaskTable
 from streams_py.ports import AdminError, PartitionInfo
@@ -59,10 +59,7 @@ class RackQuestion:
         unknown = next((tp for tp in sorted(charged) if not known.get(tp)), None)
         if unknown is not None:
             return None, f"no replica of {unknown} has a known rack; set broker.rack on every broker"
-        factory = factory or load_rack_optimiser_factory()
-        if factory is None:
-            return None, "this version comes without rack-aware assignment strategies"
-        optimiser = factory(
+        optimiser = (factory or optimiser_for)(
             active_racks=active,
             standby_racks=standby,
             client_racks=self.racks_of,

@@ -16,8 +16,7 @@ from streams_py.assignment.api import ApplicationState, KafkaStreamsAssignment
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
 from streams_py.assignment.problem import RackOptimiser, Tags
-from streams_py.assignment.rack_optimisation import load_rack_optimiser_factory
-from streams_py.testing.conformance_case import NotSupportedCase
+from streams_py.assignment.rack import optimiser_for
 from streams_py.testing.decision_cases import (
     Case,
     client_racks,
@@ -210,10 +209,7 @@ class _Playback:
 
 
 def _optimiser(case: Case) -> RackOptimiser:
-    factory = load_rack_optimiser_factory()
-    if factory is None:
-        raise NotSupportedCase("rack optimisation")
-    return factory(
+    return optimiser_for(
         active_racks={task: [racks for _, racks in tps] for task, tps in partitions_of(case, "inputs").items()},
         standby_racks={task: [racks for _, racks in tps] for task, tps in partitions_of(case, "changelogs").items()},
         client_racks={ProcessId.parse(client): rack for client, rack in client_racks(case).items() if rack},
@@ -317,8 +313,6 @@ def run_optimiser_case(
         found = f"error: {recorded['error']} is recorded"
     if found:
         return found
-    if case["configs"]["rack_aware_strategy"] != "none" and load_rack_optimiser_factory() is None:
-        raise NotSupportedCase("rack optimisation")
     if standby:
         utils.optimize_rack_aware_standby_tasks(params, assignments)
     else:

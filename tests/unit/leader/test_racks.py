@@ -57,7 +57,7 @@ class Recorder:
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     found = Recorder()
-    monkeypatch.setattr(racks, "load_rack_optimiser_factory", lambda: found)
+    monkeypatch.setattr(racks, "optimiser_for", found)
     return found
 
 

@@ -10,14 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks.assignors.scenarios import (
-    MIN_TRAFFIC,
-    NON_OVERLAP_COST,
-    TRAFFIC_COST,
-    Scenario,
-    problem_of,
-    rack_case,
-)
+from benchmarks.assignors.scenarios import MIN_TRAFFIC, NON_OVERLAP_COST, TRAFFIC_COST, Scenario, problem_of, rack_case
 from benchmarks.cluster import BenchmarkError
 from streams_protocol.types import TaskId
 from streams_py.assignment.java_order import HashSizing

@@ -8,9 +8,9 @@ never with tasks times clients: 100,000 tasks on 1,000 clients are an ordinary i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import lcm
 
 from streams_protocol.types import ProcessId, TaskId
-from streams_py.assignment.heap import Ordered as Key
 from streams_py.assignment.java_order import process_hash
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
 
@@ -24,7 +24,7 @@ class Cluster:
     that is never iterated where order could show.
     """
 
-    __slots__ = ("active", "capacity", "count", "hashes", "process_ids", "standby", "tasks", "uniform")
+    __slots__ = ("active", "capacity", "count", "hashes", "key_steps", "process_ids", "standby", "tasks", "uniform")
 
     def __init__(self, process_ids: Sequence[ProcessId], capacity: Sequence[int], tasks: Sequence[TaskId]) -> None:
         """Ids ascending, capacities at least 1."""
@@ -34,29 +34,33 @@ class Cluster:
         self.count = [0] * len(process_ids)
         self.active = [-1] * len(tasks)
         self.standby: list[set[int]] = [set() for _ in tasks]
-        # With equal capacities, counts order clients exactly as loads do, and integers compare faster.
         self.uniform = len(set(self.capacity)) <= 1
+        common, size = lcm(*set(self.capacity)), len(process_ids)
+        self.key_steps = [common // of_client * size for of_client in self.capacity]
+        """What one task more adds to a client's key."""
         self.hashes: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.process_ids)
 
-    def key(self, client: int) -> Key:
-        """A client's place in the order by (load, process id): one comparable value that also names the client."""
-        if self.uniform:
-            return self.count[client] * len(self.process_ids) + client
-        return self.count[client] / self.capacity[client], client
+    def key(self, client: int) -> int:
+        """A client's place in the order by (load, process id): one number, which also names the client.
 
-    def keys(self) -> list[Key]:
+        Loads are fractions, brought to a common denominator here: whole numbers compare exactly, and faster.
+        """
+        return self.count[client] * self.key_steps[client] + client
+
+    def keys(self) -> list[int]:
         """Keys of all clients."""
-        return [self.key(client) for client in range(len(self.process_ids))]
+        return [count * step + client for client, (count, step) in enumerate(zip(self.count, self.key_steps))]
 
-    def client_of(self, key: Key) -> int:
+    def client_of(self, key: int) -> int:
         """The client that a key names."""
-        if isinstance(key, int):
-            return key % len(self.process_ids)
-        assert isinstance(key, tuple)
-        return int(key[1])
+        return key % len(self.process_ids)
+
+    def take_keys(self, keys: Sequence[int]) -> None:
+        """Set every client's count to what its key says."""
+        self.count[:] = [key // step for key, step in zip(keys, self.key_steps)]
 
     def load(self, client: int) -> float:
         """Tasks per thread."""

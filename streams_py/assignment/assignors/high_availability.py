@@ -64,7 +64,7 @@ class HighAvailabilityAssignor:
             clients=len(clients),
             acceptable=problem.configs.acceptable_recovery_lag,
         )
-        plan = MovementPlan(cluster, lags, max_warmup_replicas=problem.configs.max_warmup_replicas)
+        plan = MovementPlan(cluster, lags, max_warmup_replicas=problem.configs.max_warmup_replicas, record=tell_story)
         movements = plan.run()
         owners = place_stateless(cluster, stateless)
         if problem.racks is not None and stateless:
@@ -76,7 +76,7 @@ class HighAvailabilityAssignor:
         return Decision(
             placements(cluster, stateless, owners),
             probing=movements > 0,
-            warmups=tuple((stateful[m.task], clients[m.dest].process_id) for m in plan.movements if m.warms_up),
+            warmups=tuple((stateful[task], clients[client].process_id) for task, client in plan.warmups),
             notes=tuple(notes),
             story=story.tell(lags, plan.movements, stateless, owners) if story is not None else {},
         )
@@ -111,8 +111,9 @@ class HighAvailabilityAssignor:
 def place_actives(cluster: Cluster) -> None:
     """Task number i goes to client i mod N; uneven threads are then balanced."""
     size = len(cluster)
-    for task in range(len(cluster.tasks)):
-        cluster.place_active(task, task % size)
+    cluster.active[:] = [task % size for task in range(len(cluster.tasks))]
+    share, rest = divmod(len(cluster.tasks), size)
+    cluster.count[:] = [share + (client < rest) for client in range(size)]
     if not cluster.uniform:  # with equal capacities counts differ by at most one: nothing can move
         balance_active(cluster)
 

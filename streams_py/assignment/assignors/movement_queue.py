@@ -30,9 +30,8 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from functools import lru_cache
 from heapq import heappop, heappush
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from streams_py.assignment.heap import Ordered as Key
 from streams_py.assignment.heap import is_heap, remove_at
 from streams_py.assignment.java_order import table_buckets
 
@@ -47,19 +46,18 @@ class _Shape(Enum):
     ARRAY = "given"
 
 
-class _Won(NamedTuple):
-    client: int
-
-
-class _Drained(NamedTuple):
-    pass
+_Step: TypeAlias = "tuple[int, int, int, int, bool] | None"
+"""What happened: (src, its key before, dest, its key before, polled) of a movement, or None for a poll that emptied the
+heap. There is one or two for each movement and they are read only when an array is built, so they stay plain."""
 
 
 class _PutBack(NamedTuple):
+    """The same with the keys after the movement."""
+
     src: int
-    src_key: Key
+    src_key: int
     dest: int
-    dest_key: Key
+    dest_key: int
     polled: bool
 
 
@@ -69,61 +67,73 @@ class MovementQueue:
     Between two movements every client is a member. A movement is: ``poll`` one or more times, then ``put_back``.
     """
 
-    def __init__(self, keys: list[Key], spread_hashes: Sequence[int]) -> None:
+    def __init__(self, keys: list[int], spread_hashes: Sequence[int]) -> None:
         """``keys[c]`` is distinct and names client c for good; the list is owned by the queue from now on."""
         self.keys = keys
-        self.doubtful: list[tuple[Key, Key]] = []
+        self.doubtful: list[tuple[int, int]] = []
         self.arrays_built = 0
         self._hashes = spread_hashes
         self._enough = enough_pushes(len(keys))
-        self._log: list[_Won | _Drained | _PutBack] = []
+        self._log: list[_Step] = []
         self._shape = _Shape.CLIENT_ORDER
-        self._point_keys = list(keys)
-        self._point_array: list[Key] = []
+        self._point_array: list[int] = []
+        self._winner_out = False  # at the point, the winner of a poll was not put back yet
+        self._least = _LeastClients(keys)
 
-    def poll(self, candidates: Collection[int]) -> int | None:
-        """The candidate that the heap would yield first; None when there is none. The winner is out until put back."""
-        keys, doubtful = self.keys, self.doubtful
+    def poll(self, candidates: Sequence[int], otherwise: Sequence[int] = ()) -> int | None:
+        """The candidate that the heap would yield first, else one of the ``otherwise``, asked for in a second poll.
+
+        None when there is none. The winner is out until it is put back.
+        """
         if not candidates:
             self._drain()
-            return None
-        winner = min(candidates, key=keys.__getitem__)
-        key = keys[winner]
-        for low, high in doubtful:
-            if low <= key <= high and sum(low <= keys[c] <= high for c in candidates) > 1:
-                return self._poll_literally(candidates)
-        if doubtful:
-            self.doubtful = [interval for interval in doubtful if not interval[1] < key]
-        self._log.append(_Won(winner))
+            candidates = otherwise
+            if not candidates:
+                return None
+        keys = self.keys
+        if len(candidates) == 1:
+            winner = candidates[0]
+        elif len(candidates) == 2:
+            winner, other = candidates
+            if keys[other] < keys[winner]:
+                winner = other
+        else:
+            winner = min(candidates, key=keys.__getitem__)
+        if self.doubtful:
+            key = keys[winner]
+            for low, high in self.doubtful:
+                if low <= key <= high and sum(low <= keys[c] <= high for c in candidates) > 1:
+                    return self._poll_literally(candidates)
+            self.doubtful = [interval for interval in self.doubtful if not interval[1] < key]
         return winner
 
-    def put_back(self, src: int, src_key: Key, dest: int, dest_key: Key, *, polled: bool) -> None:
-        """A task went from ``dest`` to ``src``; both have new keys. ``polled``: src was the last poll's winner."""
+    def put_back(self, src: int, src_key: int, dest: int, dest_key: int, polled: bool) -> None:
+        """A task went from ``dest`` to ``src``; both have new keys, src not a smaller one than before.
+
+        ``polled``: src was the last poll's winner.
+        """
         keys = self.keys
         old_src, old_dest = keys[src], keys[dest]
-        if dest_key != old_dest:
-            if old_dest < dest_key:
-                self._doubt(old_dest, dest_key)
-            elif not polled:
+        if dest_key < old_dest:
+            if not polled:
                 self._doubt(dest_key, old_dest)
             elif dest_key < src_key < old_dest and not self._harmless(old_src):
                 self._doubt(src_key, old_dest)
-        self._log.append(_PutBack(src, src_key, dest, dest_key, polled))
-        keys[src], keys[dest] = src_key, dest_key
+            if self._least.watching:
+                self._least.clients.add(dest)
+        elif old_dest < dest_key:
+            self._doubt(old_dest, dest_key)
+        self._log.append((src, old_src, dest, old_dest, polled))
+        keys[src] = src_key
+        keys[dest] = dest_key
 
-    def _harmless(self, src_key: Key) -> bool:
+    def _harmless(self, src_key: int) -> bool:
         """Whether the poll put back so many smaller clients that a stale key cannot have been met."""
         if self.doubtful and not src_key < self.doubtful[0][0]:
             return False
-        missing = self._enough
-        for key in self.keys:
-            if key < src_key:
-                missing -= 1
-                if missing <= 0:
-                    return True
-        return missing <= 0
+        return self._least.are_below(src_key, self._enough)
 
-    def _doubt(self, low: Key, high: Key) -> None:
+    def _doubt(self, low: int, high: int) -> None:
         apart = []
         for interval in self.doubtful:
             if interval[1] < low or high < interval[0]:
@@ -138,31 +148,34 @@ class MovementQueue:
     def _drain(self) -> None:
         if self.doubtful:
             # The order in which clients of one hash bucket came out is unknown: the doubt is gone, not the history.
-            self._log.append(_Drained())
+            self._log.append(None)
             self.doubtful = []
         else:
             self._log.clear()
             self._shape = _Shape.DRAINED
-            self._point_keys = list(self.keys)
+            self._winner_out = False
 
     # -- the literal array -----------------------------------------------------------------------------------
 
     def _poll_literally(self, candidates: Collection[int]) -> int:
         self.arrays_built += 1
-        replay = _Replay(self._array_at_point(), self._point_keys, self._hashes)
-        for step in self._log:
-            match step:
-                case _Won(client):
-                    replay.poll((client,))
-                case _Drained():
-                    replay.poll(())
-                case _PutBack():
-                    replay.put_back(step)
+        keys, steps = self._history()
+        replay = _Replay(self._array_at_point(keys), keys, self._hashes)
+        winner_out = self._winner_out
+        for step in steps:
+            if step is None:
+                replay.poll(())
+                continue
+            if step.polled and not winner_out:
+                replay.poll((step.src,))
+            winner_out = False
+            replay.put_back(step)
         winner = replay.poll(candidates)
         assert winner is not None
         self._log.clear()
         self._shape = _Shape.ARRAY
-        self._point_array, self._point_keys = list(replay.array), list(self.keys)
+        self._point_array = replay.array
+        self._winner_out = True
         key = self.keys[winner]
         if replay.in_order:
             self.doubtful = []
@@ -170,11 +183,24 @@ class MovementQueue:
             self.doubtful = [interval for interval in self.doubtful if not interval[1] < key]
         return winner
 
-    def _array_at_point(self) -> list[Key]:
+    def _history(self) -> tuple[list[int], list[_PutBack | None]]:
+        """(keys at the last known point, what happened since)."""
+        keys = list(self.keys)
+        steps: list[_PutBack | None] = []
+        for step in reversed(self._log):
+            if step is None:
+                steps.append(None)
+            else:
+                src, src_before, dest, dest_before, polled = step
+                steps.append(_PutBack(src, keys[src], dest, keys[dest], polled))
+                keys[src], keys[dest] = src_before, dest_before
+        steps.reverse()
+        return keys, steps
+
+    def _array_at_point(self, keys: list[int]) -> list[int]:
         if self._shape is _Shape.ARRAY:
-            return list(self._point_array)
-        array: list[Key] = []
-        keys = self._point_keys
+            return self._point_array
+        array: list[int] = []
         if self._shape is _Shape.DRAINED:
             keys = _in_hash_order(sorted(keys), dict(zip(keys, self._hashes)))
         for key in keys:
@@ -182,13 +208,45 @@ class MovementQueue:
         return array
 
 
+class _LeastClients:
+    """Answers "are so many keys below this one?" from few keys instead of all.
+
+    Holds the clients that had the least keys at some moment. Its owner adds everybody whose key falls while it is
+    ``watching``; so nobody else is below the largest key of that moment.
+    """
+
+    def __init__(self, keys: Sequence[int]) -> None:
+        """``keys`` stays the owner's, who changes it."""
+        self.clients: set[int] = set()
+        self.watching = False
+        self._keys = keys
+        self._top: int | None = None
+        self._size_max = 0
+
+    def are_below(self, key: int, wanted: int) -> bool:
+        """Whether at least ``wanted`` clients have smaller keys."""
+        if self._count(key) >= wanted:
+            return True
+        if self._top is not None and key <= self._top and len(self.clients) <= self._size_max:
+            return False
+        size = 2 * wanted + 16
+        least = sorted(range(len(self._keys)), key=self._keys.__getitem__)[:size]
+        self.clients, self._top, self._size_max = set(least), self._keys[least[-1]], 4 * size
+        self.watching = True
+        return self._count(key) >= wanted
+
+    def _count(self, key: int) -> int:
+        keys = self._keys
+        return sum([keys[client] < key for client in self.clients])
+
+
 class _Replay:
     """The array itself, holding keys; a key names its client."""
 
-    def __init__(self, array: list[Key], keys: list[Key], hashes: Sequence[int]) -> None:
+    def __init__(self, array: list[int], keys: list[int], hashes: Sequence[int]) -> None:
         self.array = array
         self.in_order = is_heap(array)
-        self._keys = list(keys)
+        self._keys = keys
         self._hashes = hashes
         self._hash_of = dict(zip(keys, hashes))  # by key; old keys may stay, each names its client for good
 
@@ -196,7 +254,7 @@ class _Replay:
         """Pop until a wanted client comes; put the others back in hash order."""
         array = self.array
         winners = {self._keys[client]: client for client in wanted}
-        rejected: list[Key] = []
+        rejected: list[int] = []
         winner = None
         if not wanted and self.in_order:
             rejected = sorted(array)
@@ -230,7 +288,7 @@ class _Replay:
         self._hash_of[step.src_key], self._hash_of[step.dest_key] = self._hashes[step.src], self._hashes[step.dest]
 
 
-def _in_hash_order(keys: list[Key], hash_of: Mapping[Key, int]) -> list[Key]:
+def _in_hash_order(keys: list[int], hash_of: Mapping[int, int]) -> list[int]:
     """Keys as a Java hash set of their clients, filled in the given order, iterates them."""
     hashes = [hash_of[key] for key in keys]
     last = table_buckets(hashes) - 1

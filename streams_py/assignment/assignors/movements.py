@@ -12,8 +12,9 @@ the smallest number it ranks first among the clients that are not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Container, Iterable
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 from streams_py.assignment.assignors.cluster import Cluster
 from streams_py.assignment.assignors.movement_queue import MovementQueue
@@ -23,6 +24,10 @@ from streams_py.assignment.problem import LATEST_OFFSET
 from streams_py.errors import IllegalStateError
 
 __all__ = ["LagTable", "Movement", "MovementPlan"]
+
+
+_Behind: TypeAlias = tuple[int, int, int, "list[int] | None"]
+"""(Number of caught-up clients, task, client that is behind, the caught-up clients unless they are very many)."""
 
 
 class LagTable:
@@ -47,28 +52,28 @@ class LagTable:
         lag = self.lag(task, client)
         return lag == LATEST_OFFSET or 0 <= lag <= self.acceptable
 
-    def needs_move(self, task: int, client: int) -> bool:
-        """Whether the client is not caught up and some other client is strictly nearer to it."""
-        lags = self.reported[task]
-        if lags is None:
-            return False
-        end = self.end[task]
-        lag = lags.get(client, end)
-        if lag == LATEST_OFFSET or 0 <= lag <= self.acceptable:
-            return False
-        # The shared end-offset sum counts as a lag only if somebody really did not report.
-        return min(lags.values()) < lag or (len(lags) < self.clients and end < lag)
+    def behind(self, hosts: Iterable[Iterable[int]]) -> list[_Behind]:
+        """Of the hosts of each task, those not caught up while some other client is strictly nearer to it."""
+        acceptable, clients = self.acceptable, self.clients
+        found: list[_Behind] = []
+        for task, (lags, of_task, end) in enumerate(zip(self.reported, hosts, self.end)):
+            if lags is None:
+                continue
+            for client in of_task:
+                lag = lags.get(client, end)
+                if lag == LATEST_OFFSET or 0 <= lag <= acceptable:
+                    continue
+                # The shared end-offset sum counts as a lag only if somebody really did not report.
+                if min(lags.values()) < lag or (end < lag and len(lags) < clients):
+                    if 0 <= end <= acceptable:  # nearly everybody: too long to be kept for each task
+                        found.append((len(self.caught_up(task)), task, client, None))
+                    else:
+                        near = [c for c, lag in lags.items() if lag == LATEST_OFFSET or 0 <= lag <= acceptable]
+                        found.append((len(near), task, client, near))
+        return found
 
-    def caught_up_count(self, task: int) -> int:
-        """Number of caught-up clients."""
-        lags, acceptable = self.reported[task] or {}, self.acceptable
-        count = sum(lag == LATEST_OFFSET or 0 <= lag <= acceptable for lag in lags.values())
-        if 0 <= self.end[task] <= acceptable:
-            count += self.clients - len(lags)
-        return count
-
-    def caught_up(self, task: int) -> Iterable[int]:
-        """The caught-up clients, in no particular order."""
+    def caught_up(self, task: int) -> list[int]:
+        """The caught-up clients."""
         lags, acceptable = self.reported[task] or {}, self.acceptable
         if not 0 <= self.end[task] <= acceptable:
             return [c for c, lag in lags.items() if lag == LATEST_OFFSET or 0 <= lag <= acceptable]
@@ -106,137 +111,121 @@ class Movement(NamedTuple):
 class MovementPlan:
     """Active movements first, then standby movements, on one warm-up budget."""
 
-    def __init__(self, cluster: Cluster, lags: LagTable, *, max_warmup_replicas: int) -> None:
+    def __init__(self, cluster: Cluster, lags: LagTable, *, max_warmup_replicas: int, record: bool = False) -> None:
+        """``record``: keep every movement, for a story."""
         self.cluster = cluster
         self.lags = lags
         self.budget = max_warmup_replicas
-        self.warmups: set[tuple[int, int]] = set()
+        self.warmups: list[tuple[int, int]] = []
+        """(task, client) of every copy that was added, in order."""
         self.movements: list[Movement] = []
+        """What was done, in order, if it is recorded."""
+        self._record = record
 
     def run(self) -> int:
         """Change the cluster; the number of movements, 0 when the placement is final."""
         if self.lags.acceptable == ACCEPTABLE_RECOVERY_LAG_MAX:
             return 0
-        reported = [task for task, lags in enumerate(self.lags.reported) if lags is not None]
-        self._move_actives(reported)
-        self._move_standbys(reported)
-        return len(self.movements)
-
-    def _queue(self) -> MovementQueue:
-        cluster = self.cluster
-        return MovementQueue(cluster.keys(), cluster.spread_hashes())
+        return self._move_actives() + self._move_standbys()
 
     # -- actives ---------------------------------------------------------------------------------------------
 
-    def _move_actives(self, reported: list[int]) -> None:
+    def _move_actives(self) -> int:
         cluster, lags = self.cluster, self.lags
+        active, standbys = cluster.active, cluster.standby
         # One movement per task, so (number of caught-up clients, task) is distinct and a sort is Kafka's heap.
-        planned = sorted(
-            (lags.caught_up_count(task), task) for task in reported if lags.needs_move(task, cluster.active[task])
-        )
+        planned = sorted(lags.behind((client,) for client in active))
         if not planned:
-            return
-        queue = self._queue()
-        for _, task in planned:
-            dest, standby = cluster.active[task], cluster.standby[task]
-            source = queue.poll([c for c in standby if lags.is_caught_up(task, c)])
+            return 0
+        queue = MovementQueue(cluster.keys(), cluster.spread_hashes())
+        keys, steps = queue.keys, cluster.key_steps
+        for _, task, dest, near in planned:
+            hosts = standbys[task]
+            caught_up = lags.caught_up(task) if near is None else near
+            source = queue.poll([c for c in caught_up if c in hosts], caught_up)
             polled = source is not None
             if source is None:
-                source = queue.poll(list(lags.caught_up(task)))
-                polled = source is not None
-            if source is None:
                 source = lags.most_caught_up(task, dest, lambda _client: True)
-            if source is None:
-                raise IllegalStateError(f"task {cluster.tasks[task]} was to move but no client is nearer to caught up")
-            before = cluster.count[source], cluster.count[dest]
-            if source in standby:
-                self._swap(task, source, dest)
+                if source is None:
+                    raise IllegalStateError(f"task {cluster.tasks[task]} was to move but nobody is nearer to caught up")
+            active[task] = source
+            src_key, dest_key = keys[source], keys[dest]
+            swap = source in hosts
+            if swap:  # the two exchange roles; that costs no warm-up, and makes none
+                hosts.remove(source)
+                hosts.add(dest)
             else:
-                self._move(task, source, dest)
-            self._settle(queue, source, dest, before, polled=polled)
+                src_key += steps[source]
+                if self._pays_for(task, dest):
+                    hosts.add(dest)
+                else:
+                    dest_key -= steps[dest]
+            queue.put_back(source, src_key, dest, dest_key, polled)
+            if self._record:
+                self.movements.append(Movement(task, source, dest, True, swap, not swap and dest in hosts))
+        cluster.take_keys(keys)
+        return len(planned)
 
-    def _settle(self, queue: MovementQueue, source: int, dest: int, before: tuple[int, int], *, polled: bool) -> None:
-        keys, count, cluster = queue.keys, self.cluster.count, self.cluster
-        src_key = keys[source] if count[source] == before[0] else cluster.key(source)
-        dest_key = keys[dest] if count[dest] == before[1] else cluster.key(dest)
-        queue.put_back(source, src_key, dest, dest_key, polled=polled)
-
-    def _swap(self, task: int, source: int, dest: int) -> None:
-        """The source has a standby: the two exchange roles. Costs no warm-up, and makes none."""
-        hosts = self.cluster.standby[task]
-        hosts.discard(source)
-        hosts.add(dest)
-        self.cluster.active[task] = source
-        self.movements.append(Movement(task, source, dest, active=True, swap=True, warms_up=False))
-
-    def _move(self, task: int, source: int, dest: int) -> None:
-        cluster = self.cluster
-        cluster.active[task] = source
-        cluster.count[source] += 1
-        warms_up = self.budget > 0
-        if warms_up:
-            cluster.standby[task].add(dest)
-            self.warmups.add((task, dest))
-        else:
-            cluster.count[dest] -= 1
-        self.budget -= 1  # also when it was used up: only its sign matters
-        self.movements.append(Movement(task, source, dest, active=True, swap=False, warms_up=warms_up))
+    def _pays_for(self, task: int, dest: int) -> bool:
+        """Whether the warm-up budget allows one copy more, which then stays with (or goes to) ``dest``."""
+        self.budget -= 1  # also when it is used up: only its sign matters
+        if self.budget < 0:
+            return False
+        self.warmups.append((task, dest))
+        return True
 
     # -- standbys --------------------------------------------------------------------------------------------
 
-    def _move_standbys(self, reported: list[int]) -> None:
+    def _move_standbys(self) -> int:
         cluster, lags = self.cluster, self.lags
-        planned = [
-            (dest, task)
-            for task in reported
-            for dest in cluster.standby[task]
-            if (task, dest) not in self.warmups and lags.needs_move(task, dest)
-        ]
+        active, standbys = cluster.active, cluster.standby
+        warming_up = frozenset(self.warmups)
+        planned = [behind for behind in lags.behind(standbys) if (behind[1], behind[2]) not in warming_up]
         if not planned:
-            return
-        queue = self._queue()
-        for task, dest in _standby_order(planned, lags):
-            source, polled = self._standby_source(queue, task, dest)
+            return 0
+        queue = MovementQueue(cluster.keys(), cluster.spread_hashes())
+        keys, steps = queue.keys, cluster.key_steps
+        done = 0
+        for _, task, dest, near in _standby_order(planned):
+            owner, hosts = active[task], standbys[task]
+            caught_up = lags.caught_up(task) if near is None else near
+            source = queue.poll([c for c in caught_up if c != owner and c not in hosts])
+            polled = source is not None
             if source is None:
-                continue
-            before = cluster.count[source], cluster.count[dest]
-            cluster.place_standby(task, source)
-            warms_up = self.budget > 0
-            if not warms_up:
-                cluster.standby[task].discard(dest)
-                cluster.count[dest] -= 1
-            self.budget -= 1
-            self._settle(queue, source, dest, before, polled=polled)
-            self.movements.append(Movement(task, source, dest, active=False, swap=False, warms_up=warms_up))
-
-    def _standby_source(self, queue: MovementQueue, task: int, dest: int) -> tuple[int | None, bool]:
-        active, standby = self.cluster.active[task], self.cluster.standby[task]
-
-        def free(client: int) -> bool:
-            return client != active and client not in standby
-
-        source = queue.poll([c for c in self.lags.caught_up(task) if free(c)])
-        if source is not None:
-            return source, True
-        return self.lags.most_caught_up(task, dest, free), False
+                source = lags.most_caught_up(task, dest, partial(_is_free, owner, hosts))
+                if source is None:
+                    continue
+            done += 1
+            hosts.add(source)
+            dest_key = keys[dest]
+            if not self._pays_for(task, dest):
+                hosts.remove(dest)
+                dest_key -= steps[dest]
+            queue.put_back(source, keys[source] + steps[source], dest, dest_key, polled)
+            if self._record:
+                self.movements.append(Movement(task, source, dest, False, False, dest in hosts))
+        cluster.take_keys(keys)
+        return done
 
 
-def _standby_order(planned: list[tuple[int, int]], lags: LagTable) -> list[tuple[int, int]]:
-    """(task, dest) in the order of Kafka's movement heap, filled client by client, tasks ascending.
+def _is_free(owner: int, hosts: Container[int], client: int) -> bool:
+    return client != owner and client not in hosts
+
+
+def _standby_order(planned: list[_Behind]) -> list[_Behind]:
+    """The order of Kafka's movement heap, filled client by client, tasks ascending.
 
     Several movements of one task have equal keys; then the array's own moves decide, and no sort will do.
     """
-    planned.sort()
-    size = {task: lags.caught_up_count(task) for task in {task for _, task in planned}}
-    if len(size) == len(planned):
-        return sorted(((task, dest) for dest, task in planned), key=lambda m: (size[m[0]], m[0]))
+    if len({behind[1] for behind in planned}) == len(planned):
+        return sorted(planned)
     heap: list[_Planned] = []
-    for dest, task in planned:
-        heap.append(_Planned((size[task], task), task, dest))
+    for behind in sorted(planned, key=lambda behind: (behind[2], behind[1])):
+        heap.append(_Planned(behind))
         rise(heap, len(heap) - 1)
     order = []
     while heap:
-        order.append((heap[0].task, heap[0].dest))
+        order.append(heap[0].behind)
         remove_at(heap, 0)
     return order
 
@@ -244,12 +233,11 @@ def _standby_order(planned: list[tuple[int, int]], lags: LagTable) -> list[tuple
 class _Planned:
     """A standby movement in the heap: compares by its key alone."""
 
-    __slots__ = ("dest", "key", "task")
+    __slots__ = ("behind", "key")
 
-    def __init__(self, key: tuple[int, int], task: int, dest: int) -> None:
-        self.key = key
-        self.task = task
-        self.dest = dest
+    def __init__(self, behind: _Behind) -> None:
+        self.behind = behind
+        self.key = behind[:2]
 
     def __lt__(self, other: _Planned) -> bool:
         return self.key < other.key

@@ -11,7 +11,7 @@ clients as Kafka's.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 
 from streams_py.assignment.assignors.cluster import Cluster
 from streams_py.assignment.problem import Note, NoteKind
@@ -29,16 +29,22 @@ def fill_by_load(cluster: Cluster, remaining: Iterable[tuple[int, int]], replica
     notes: list[Note] = []
     queue = cluster.keys()
     heapify(queue)
+    count, steps, size = cluster.count, cluster.key_steps, len(cluster)
     for task, missing in remaining:
-        aside: list[int] = []  # clients that have the task: they could not be chosen again for it anyway
+        owner, hosts = cluster.active[task], cluster.standby[task]
+        aside: list[int] = []
         while missing > 0 and queue:
-            client = cluster.client_of(heappop(queue))
-            if not cluster.holds(client, task):
-                cluster.place_standby(task, client)
-                missing -= 1
-            aside.append(client)
-        for client in aside:
-            heappush(queue, cluster.key(client))
+            key = queue[0]
+            client = key % size
+            if client == owner or client in hosts:
+                aside.append(heappop(queue))  # it has the task, perhaps since just now
+                continue
+            hosts.add(client)
+            count[client] += 1
+            heapreplace(queue, key + steps[client])
+            missing -= 1
+        for key in aside:
+            heappush(queue, key)
         if missing > 0:
             notes.append(not_enough_clients(cluster, task, missing, replicas))
     return notes

@@ -18,7 +18,6 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from streams_py.assignment.assignors.cluster import Cluster
-from streams_py.assignment.heap import Ordered as Key
 from streams_py.assignment.java_order import in_hash_order, task_hash
 from streams_py.assignment.problem import Note, NoteKind
 from streams_py.assignment.standby.default import fill_by_load
@@ -135,20 +134,20 @@ class _ClientClasses:
             shared = tuple(v if v is not None and carriers[position, v] > 1 else None for position, v in enumerate(row))
             self._class_of.append(numbers.setdefault(shared, len(numbers)))
         self._values = list(numbers)
-        self._heaps: list[list[Key]] = [[] for _ in numbers]
+        self._heaps: list[list[int]] = [[] for _ in numbers]
         for client, key in enumerate(cluster.keys()):
             self._heaps[self._class_of[client]].append(key)
         for heap in self._heaps:
             heapify(heap)
         # Minima of the heaps; entries that are no longer a minimum are dropped when seen.
-        self._tops: list[tuple[Key, int]] = [(heap[0], number) for number, heap in enumerate(self._heaps)]
+        self._tops: list[tuple[int, int]] = [(heap[0], number) for number, heap in enumerate(self._heaps)]
         heapify(self._tops)
         self._out: list[int] = []
 
     def take_least(self, task: int, blocked: Sequence[set[str]]) -> int | None:
         """Take out the least loaded client without the task whose class shares no blocked value."""
         cluster, tops = self._cluster, self._tops
-        passed_over: list[tuple[Key, int]] = []
+        passed_over: list[tuple[int, int]] = []
         winner = None
         while tops and winner is None:
             top = heappop(tops)

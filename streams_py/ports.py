@@ -21,6 +21,7 @@ __all__ = [
     "AdminErrorKind",
     "Clients",
     "Clock",
+    "DirectSend",
     "GroupMetadata",
     "Headers",
     "MemberAssignment",
@@ -94,12 +95,28 @@ class RecordConsumer(Protocol):
     def close(self) -> None: ...
 
 
+class DirectSend(NamedTuple):
+    """The client's own function for records of one topic, for callers that send one record after the other.
+
+    ``send(topic, value, key, partition, report, None, timestamp_ms, headers)`` may be called with a timestamp above 0
+    and while ``failures`` is empty. Whatever it raises, the record was not queued: ``produce`` it, which then waits for
+    room or says what is wrong.
+    """
+
+    send: Callable[..., None]
+    report: object
+    failures: Sequence[Exception]
+
+
 class RecordProducer(Protocol):
     """Writes records. ``produce`` takes its arguments by position: it is on the hot path of every record."""
 
     produce: Callable[..., None]
     """produce(topic, value, key, partition, on_delivery, timestamp_ms, headers); partition -1 = murmur2 of the key,
     timestamp -1 = now. Raises ProductionError for an earlier failed send."""
+
+    def direct(self, topic: str, partition: int = -1) -> DirectSend | None:
+        """A way past ``produce`` to a topic (to one partition of it when it is tracked); None when there is none."""
 
     def poll(self, timeout_ms: int = 0) -> int: ...
 

@@ -81,6 +81,7 @@ class ActiveTask(Task):
         self._bound: BoundTopology | None = None
         self._stream_punctuation = PunctuationQueue()
         self._wall_punctuation = PunctuationQueue()
+        self._has_punctuators = False
         self._punctuated = False
         self._commit_requested = False
         self._retrying_since_ms: int | None = None
@@ -237,7 +238,7 @@ class ActiveTask(Task):
 
     def punctuate(self) -> int:
         """Call the punctuators that are due, stream time first; how many were called."""
-        if self._phase is not TaskPhase.RUNNING:
+        if not self._has_punctuators or self._phase is not TaskPhase.RUNNING:
             return 0
         fired = self.punctuate_stream_time()
         return fired + self.punctuate_wall_clock()
@@ -371,6 +372,7 @@ class ActiveTask(Task):
 
     def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Schedule:
         """Call back periodically. Stream time is due at once, the wall clock after one interval."""
+        self._has_punctuators = True
         if clock is Punctuation.STREAM_TIME:
             return self._stream_punctuation.schedule(0, interval_ms, callback)
         return self._wall_punctuation.schedule(self._clock.now_ms() + interval_ms, interval_ms, callback)

@@ -9,20 +9,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from streams_protocol.types import TaskId
-from streams_py.errors import ProductionError, TaskCorrupted
-from streams_py.ports import Headers, RecordProducer
+from streams_py.errors import ProductionError, StreamsError, TaskCorrupted
+from streams_py.ports import DirectSend, Headers, RecordProducer
 from streams_py.runtime.handlers import Answer, DeadLetter, ErrorContext, Origin, ask
 from streams_py.runtime.task_settings import TaskSettings
 
-__all__ = ["ChangelogWriter", "RecordCollector", "handle_send_error"]
+__all__ = ["NO_DIRECT_SEND", "ChangelogWriter", "RecordCollector", "handle_send_error"]
 
 _log = logging.getLogger(__name__)
 
 ChangelogWriter: TypeAlias = Callable[..., None]
 """log(key bytes, value bytes or None, timestamp_ms, headers=None); timestamp -1 = the producer's clock."""
+
+
+NO_DIRECT_SEND: Final = DirectSend(lambda *_: None, None, (StreamsError("every record goes through the producer"),))
+"""For producers without a direct way: one failure that is always there."""
 
 
 def handle_send_error(
@@ -70,11 +74,23 @@ class RecordCollector:
     def changelog_writer(self, topic: str, partition: int) -> ChangelogWriter:
         """The function that writes to one changelog partition (full topic name)."""
         produce = self.producer.produce
+        send, report, failures = self.producer.direct(topic, partition) or NO_DIRECT_SEND
         send_after = self.send_after
         where = ErrorContext(None, -1, -1, -1, (), f"changelog {topic}", self.task_id)
 
         def log(
             key: bytes, value: bytes | None, timestamp_ms: int, headers: list[tuple[str, bytes | None]] | None = None
+        ) -> None:
+            if timestamp_ms <= 0 or failures:
+                return log_checked(key, value, timestamp_ms, headers)
+            try:
+                send(topic, value, key, partition, report, None, timestamp_ms, headers)
+            except Exception:
+                log_checked(key, value, timestamp_ms, headers)
+            return None
+
+        def log_checked(
+            key: bytes, value: bytes | None, timestamp_ms: int, headers: list[tuple[str, bytes | None]] | None
         ) -> None:
             try:
                 produce(topic, value, key, partition, None, timestamp_ms, headers)

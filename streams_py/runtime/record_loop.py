@@ -31,6 +31,8 @@ __all__ = ["InputPositions", "RecordLoop"]
 NEVER_WAIT = -1
 """``max.task.idle.ms``: take whatever is buffered."""
 
+_NONE: frozenset[TopicPartition] = frozenset()
+
 
 class InputPositions(Protocol):
     """What is asked of the consumer that feeds the task; a RecordConsumer can do it."""
@@ -68,6 +70,7 @@ class RecordLoop:
         self.queues: dict[TopicPartition, RecordQueue] = {}
         self.progressed = False
         """Set when a record was taken; cleared by whoever commits."""
+        self._only: RecordQueue | None = None  # the queue of a task that needs no choice
         self._heads: list[tuple[int, int, RecordQueue]] = []  # timestamp, number of the queue; a heap
         self._order: dict[TopicPartition, int] = {}
         self._headless: list[RecordQueue] = []
@@ -85,6 +88,8 @@ class RecordLoop:
         """Read exactly these partitions; queues of partitions that stay are kept."""
         self.queues = {partition: self._queue(partition, readers[partition]) for partition in sorted(readers)}
         self._order = {partition: order for order, partition in enumerate(self.queues)}
+        only = next(iter(self.queues.values())) if len(self.queues) == 1 else None
+        self._only = None if only is None or only.reader.extract is not None else only
         self._heads.clear()
         self._headless = list(self.queues.values())
         self._to_pause.intersection_update(self.queues)
@@ -120,12 +125,16 @@ class RecordLoop:
 
     def take_to_pause(self) -> frozenset[TopicPartition]:
         """Partitions whose queue has become too long since the last call."""
+        if not self._to_pause:
+            return _NONE
         taken = frozenset(self._to_pause)
         self._to_pause.clear()
         return taken
 
     def take_to_resume(self) -> frozenset[TopicPartition]:
         """Partitions that were too long and have room again, since the last call."""
+        if not self._to_resume:
+            return _NONE
         taken = frozenset(self._to_resume)
         self._to_resume.clear()
         return taken
@@ -134,16 +143,13 @@ class RecordLoop:
 
     def run(self, max_records: int) -> int:
         """Process up to ``max_records`` records; how many were taken. A record that raises is not taken."""
-        if len(self.queues) == 1:
-            (queue,) = self.queues.values()
-            if queue.reader.extract is None:
-                return self._run_one(queue, max_records)
-        return self._run_many(max_records)
+        only = self._only
+        if only is None:
+            return self._run_many(max_records)
+        return self._run_one(only, max_records) if only.buffer else 0
 
     def _run_one(self, queue: RecordQueue, max_records: int) -> int:
         batch = list(islice(queue.buffer, max_records))
-        if not batch:
-            return 0
         reader = queue.reader
         decode_key, decode_value, process = reader.decode_key, reader.decode_value, reader.process
         record = self._record

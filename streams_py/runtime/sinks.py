@@ -1,8 +1,9 @@
 """Sinks: the functions that write a task's results (Kafka Streams' ``SinkNode``).
 
-A sink is one closure per topic with everything it needs in local variables; it calls the producer's ``produce``
-directly, with positional arguments. Partition -1 leaves the choice to the producer: murmur2 of the serialized key, the
-rule that every Kafka client for the JVM follows, so that equal keys meet in one partition whoever wrote them.
+A sink is one closure per topic with everything it needs in local variables; it calls the client's own ``produce``
+directly, with positional arguments, and the producer's only when something is out of the ordinary. Partition -1 leaves
+the choice to the producer: murmur2 of the serialized key, the rule that every Kafka client for the JVM follows, so that
+equal keys meet in one partition whoever wrote them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from streams_py.errors import ConfigError, ProductionError, SerializationError, StreamsError, TopologyError
-from streams_py.runtime.collector import RecordCollector, as_list
+from streams_py.runtime.collector import NO_DIRECT_SEND, RecordCollector, as_list
 from streams_py.runtime.handlers import Answer, ErrorContext, Origin, OutgoingRecord, ask
 from streams_py.runtime.task_settings import TaskSettings
 from streams_py.serdes import Serde
@@ -108,9 +109,9 @@ class _Sink:
     def _plain_writer(self, topic: str) -> Process:
         record = self._record
         encode_key, encode_value = self._encoders(topic)
-        produce = self._collector.producer.produce
         not_serializable = self._not_serializable
-        send_after = self._send_after
+        produce = self._checked_produce(topic)
+        send, report, failures = self._collector.producer.direct(topic) or NO_DIRECT_SEND
 
         def sink(key: Any, value: Any, timestamp_ms: int) -> None:
             try:
@@ -118,18 +119,32 @@ class _Sink:
                 value_bytes = None if value is None else encode_value(value)
             except Exception as error:
                 return not_serializable(topic, encode_key, key, value, timestamp_ms, error)
-            if timestamp_ms < 0:
-                raise _negative(topic, timestamp_ms)
             headers = record.headers or None
             if headers.__class__ is tuple:
                 headers = list(headers)
+            if timestamp_ms <= 0 or failures:
+                return produce(value_bytes, key_bytes, timestamp_ms, headers)
             try:
-                produce(topic, value_bytes, key_bytes, -1, None, timestamp_ms, headers)
-            except ProductionError as error:
-                send_after(error, topic, value_bytes, key_bytes, -1, None, timestamp_ms, headers)
+                send(topic, value_bytes, key_bytes, -1, report, None, timestamp_ms, headers)
+            except Exception:
+                produce(value_bytes, key_bytes, timestamp_ms, headers)
             return None
 
         return sink
+
+    def _checked_produce(self, topic: str) -> Callable[..., None]:
+        """The way of a record that cannot be sent directly."""
+        send_after = self._send_after
+
+        def produce(value: bytes | None, key: bytes | None, timestamp_ms: int, headers: Any) -> None:
+            if timestamp_ms < 0:
+                raise _negative(topic, timestamp_ms)
+            try:
+                self._collector.producer.produce(topic, value, key, -1, None, timestamp_ms, headers)
+            except ProductionError as error:
+                send_after(error, topic, value, key, -1, None, timestamp_ms, headers)
+
+        return produce
 
     def _partitioned_writer(self, topic: str, partitioner: Partitioner) -> Process:
         record = self._record

@@ -88,7 +88,7 @@ class TaskTable:
 
     def running(self) -> list[ActiveTask]:
         """Actives that process records, in task order."""
-        return [task for _, task in sorted(self._active.items()) if task.state is TaskPhase.RUNNING]
+        return [task for task in self._active.values() if task.state is TaskPhase.RUNNING]
 
     def all_ready(self) -> bool:
         """True when no task is pending and no active is restoring."""
@@ -249,9 +249,14 @@ class TaskTable:
         task.complete_restoration(committed)
         with self._lock:
             del self._restored[task.id]
-            self._active[task.id] = task
+            self._hold(task)
         if self._journal is not None:
             self._journal.changed("running", task.id, is_active=True, began_us=began_us)
+
+    def _hold(self, task: ActiveTask) -> None:
+        """Add to the active ones, which stay in task order: they are asked for several times per turn of the loop."""
+        self._active[task.id] = task
+        self._active = dict(sorted(self._active.items()))
 
     # -- revocation, loss, corruption ----------------------------------------
 
@@ -263,7 +268,7 @@ class TaskTable:
                 if isinstance(held, ActiveTask) and held.input_partitions <= gone:
                     self._take_out(held)
                     held.suspend()
-                    self._active[held.id] = held
+                    self._hold(held)
         return [task for task in self.running() if task.input_partitions <= gone]
 
     def lose_actives(self) -> None:

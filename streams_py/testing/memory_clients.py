@@ -151,6 +151,9 @@ class MemoryProducer:
         if self._on_record is not None:
             self._on_record(record)
 
+    def direct(self, topic: str, partition: int = -1) -> None:
+        """Every record goes through ``produce``."""
+
     def _any_partition(self, count: int) -> int:
         self._keyless += 1
         return self._keyless % count

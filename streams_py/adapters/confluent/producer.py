@@ -37,6 +37,7 @@ from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import broker_away, error_of, send_error
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import StreamsError
+from streams_py.ports import DirectSend
 
 __all__ = ["ConfluentProducer", "EpochRecordSender"]
 
@@ -162,6 +163,12 @@ class ConfluentProducer:
 
         return produce
 
+    def direct(self, topic: str, partition: int = -1) -> DirectSend:
+        """librdkafka's ``produce`` with what records for ``topic`` need; see the port."""
+        reports = self._tracked.get(topic)
+        report = self._outcomes.setdefault if reports is None else reports[partition]
+        return DirectSend(self._producer.produce, report, self._failures)
+
     def _send_when_there_is_room(self, topic: str, *rest: Any) -> None:
         deadline_s = time.monotonic() + self._max_block_ms / 1000
         while True:
@@ -251,7 +258,7 @@ class ConfluentProducer:
 
     def track(self, topics: Collection[str]) -> None:
         """Topics whose acknowledged offsets are wanted. Records for them name their partition. Call it before the first
-        record is sent: the first call makes another client, and ``produce`` is another function then."""
+        record is sent: the first call makes another client, and what ``produce`` and ``direct`` gave is void then."""
         if topics and not self._reports_all:
             self._producer.flush(self._max_block_ms / 1000)
             self._look_for_failures()

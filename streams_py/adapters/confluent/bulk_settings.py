@@ -1,0 +1,80 @@
+"""Settings of clients that read and write topics as a whole, outside of any application: data jobs, tools.
+
+They are given as Kafka's dotted keys (or librdkafka's own) without a :class:`~streams_py.config.StreamsConfig`.
+Security keys mean what they mean for an application, the rest goes to librdkafka as it is, below what a bulk reader or
+writer cannot do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from streams_py.adapters.confluent.settings import Settings
+from streams_py.adapters.security import is_security_key, librdkafka_settings, parse_security
+from streams_py.errors import ConfigError
+
+__all__ = ["bulk_admin_settings", "bulk_consumer_settings", "bulk_producer_settings"]
+
+_GROUP: Final = "streams-kafka-reader"
+"""librdkafka wants a group id. Nothing ever joins it, nothing is committed to it."""
+
+_CONSUMER_DEFAULTS: Final[Settings] = {
+    "queued.max.messages.kbytes": 32_768,
+    "fetch.wait.max.ms": 100,
+    "check.crcs": True,
+}
+_CONSUMER_FORCED: Final[Settings] = {
+    "group.id": _GROUP,
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",  # anything else would silently read other records than were asked for
+    "allow.auto.create.topics": False,
+}
+_PRODUCER_DEFAULTS: Final[Settings] = {"linger.ms": 50, "queue.buffering.max.kbytes": 65_536}
+_PRODUCER_FORCED: Final[Settings] = {"enable.idempotence": True, "acks": "all"}
+
+
+def bulk_consumer_settings(kafka: Mapping[str, str], *, client_id: str, read_committed: bool) -> Settings:
+    """For :func:`streams_py.adapters.confluent.range_reader.read_range`."""
+    isolation = "read_committed" if read_committed else "read_uncommitted"
+    return {
+        **_CONSUMER_DEFAULTS,
+        **_shared(kafka, client_id, refused=_CONSUMER_FORCED),
+        **_CONSUMER_FORCED,
+        "isolation.level": isolation,
+    }
+
+
+def bulk_producer_settings(kafka: Mapping[str, str], *, client_id: str) -> Settings:
+    """For a ConfluentProducer that writes every record exactly where it is told to."""
+    return {
+        **_PRODUCER_DEFAULTS,
+        **_shared(kafka, client_id, refused={**_PRODUCER_FORCED, "transactional.id": ""}),
+        **_PRODUCER_FORCED,
+    }
+
+
+def bulk_admin_settings(kafka: Mapping[str, str], *, client_id: str) -> Settings:
+    """For a :class:`~streams_py.adapters.confluent.log_admin.LogAdmin`."""
+    common = {key: value for key, value in kafka.items() if key in _ADMIN_KEYS or is_security_key(key)}
+    return _shared(common, client_id, refused={})
+
+
+_ADMIN_KEYS: Final = frozenset(
+    """
+    bootstrap.servers client.dns.lookup broker.address.family socket.timeout.ms socket.keepalive.enable
+    socket.connection.setup.timeout.ms connections.max.idle.ms reconnect.backoff.ms reconnect.backoff.max.ms
+    """.split()
+)
+
+
+def _shared(kafka: Mapping[str, str], client_id: str, *, refused: Mapping[str, object]) -> Settings:
+    if not kafka.get("bootstrap.servers"):
+        raise ConfigError("kafka.bootstrap.servers is required, e.g. localhost:9092", key="kafka.bootstrap.servers")
+    for key in kafka.keys() & refused.keys():
+        raise ConfigError(f"kafka.{key} cannot be set: leave it out", key=f"kafka.{key}")
+    plain = {key: value for key, value in kafka.items() if not is_security_key(key)}
+    security = librdkafka_settings(parse_security({key: v for key, v in kafka.items() if is_security_key(key)}))
+    return {"client.id": client_id, "log.connection.close": False, **plain, **security}

@@ -1,0 +1,72 @@
+"""Records as columns: the schema of ``streams-kafka`` and its Arrow batches.
+
+=================  ===================================  ================================================================
+column             type                                 meaning
+=================  ===================================  ================================================================
+``topic``          string
+``partition``      int
+``offset``         bigint                               gaps are normal: transactions, compaction
+``timestamp_ms``   bigint                               as in the record, -1 for none; no time zone, nothing rounded
+``timestamp_type`` int                                  0 create time, 1 log append time, -1 none
+``key``            binary                               null is null, empty is empty
+``value``          binary                               null is a tombstone
+``headers``        array<struct<key, value>>            null when there are none; order and repetitions kept
+=================  ===================================  ================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+
+from streams_py.adapters.confluent.range_reader import Columns
+
+__all__ = ["ARROW_SCHEMA", "HEADERS", "SCHEMA", "record_batch"]
+
+SCHEMA: Final = (
+    "topic string, partition int, offset bigint, timestamp_ms bigint, timestamp_type int, key binary, value binary, "
+    "headers array<struct<key: string, value: binary>>"
+)
+
+HEADERS: Final[Any] = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+ARROW_SCHEMA: Final[Any] = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("timestamp_type", pa.int32()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+
+
+def record_batch(topic: str, partition: int, columns: Columns) -> Any:
+    """An Arrow batch of :data:`ARROW_SCHEMA` with records of one partition."""
+    count = len(columns.offsets)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(topic, pa.string()), count),
+            pa.repeat(pa.scalar(partition, pa.int32()), count),
+            pa.array(columns.offsets, pa.int64()),
+            pa.array([ms if kind else -1 for kind, ms in columns.timestamps], pa.int64()),
+            pa.array([kind - 1 for kind, _ in columns.timestamps], pa.int32()),
+            pa.array(columns.keys, pa.binary()),
+            pa.array(columns.values, pa.binary()),
+            _headers(columns),
+        ],
+        schema=ARROW_SCHEMA,
+    )
+
+
+def _headers(columns: Columns) -> Any:
+    if not any(columns.headers):
+        return pa.nulls(len(columns.headers), HEADERS)
+    return pa.array(
+        [[{"key": key, "value": value} for key, value in headers] if headers else None for headers in columns.headers],
+        HEADERS,
+    )

@@ -1,0 +1,270 @@
+"""Options of the data source ``streams-kafka``: read once, checked, and plain text again when they travel.
+
+Spark pickles a data source and sends it to every worker. So options hold no objects and no secrets: a property with a
+secret in it is given as ``env:NAME`` or ``file:PATH``, and looked up where it is used, on the driver and on the workers
+alike. What arrives there is the name.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from streams_py.errors import ConfigError
+
+__all__ = [
+    "Position",
+    "PositionKind",
+    "ReaderOptions",
+    "WriterOptions",
+    "parse_position",
+    "reader_options",
+    "writer_options",
+]
+
+_SECRET: Final = re.compile(r"password|secret|jaas|token|key\.pem|keystore\.key", re.IGNORECASE)
+_REFERENCE: Final = re.compile(r"(env|file):(.+)", re.DOTALL)
+_KAFKA: Final = "kafka."
+_COMMON: Final = ("allow.plain.secrets",)
+_READER: Final = (
+    *_COMMON, "topics", "assign", "starting", "ending", "isolation", "split.records", "batch.records", "batch.bytes",
+    "poll.timeout.ms", "rows.per.trigger", "on.gone",
+)  # fmt: skip
+_WRITER: Final = (*_COMMON, "flush.timeout.ms")
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "path"})
+_INT64_MAX: Final = 2**63 - 1
+
+
+# -- where a range begins and ends -----------------------------------------------------------------------------------
+
+
+class PositionKind:
+    """What a ``starting`` or ``ending`` says."""
+
+    EARLIEST: Final = "earliest"
+    LATEST: Final = "latest"
+    GROUP: Final = "group"
+    TIMESTAMP: Final = "timestamp"
+    OFFSETS: Final = "offsets"
+
+
+class Position(NamedTuple):
+    """``group`` is for GROUP, ``timestamp_ms`` for TIMESTAMP, ``offsets`` (JSON text by topic and partition) for
+    OFFSETS."""
+
+    kind: str
+    group: str = ""
+    timestamp_ms: int = 0
+    offsets: str = ""
+
+    def offset_of(self, topic: str, partition: int) -> int | None:
+        """The offset given for a partition: -2 the beginning, -1 the end; None when there is none."""
+        given = json.loads(self.offsets).get(topic, {}).get(str(partition))
+        return None if given is None else int(given)
+
+
+def parse_position(text: str, option: str) -> Position:
+    """``earliest``, ``latest``, ``group:<id>``, ``timestamp:<ms>``, or ``{"topic":{"0":12}}``."""
+    word = text.strip()
+    if word in (PositionKind.EARLIEST, PositionKind.LATEST):
+        return Position(word)
+    if word.startswith("group:") and len(word) > len("group:"):
+        return Position(PositionKind.GROUP, group=word.removeprefix("group:"))
+    if word.startswith("timestamp:"):
+        number = word.removeprefix("timestamp:")
+        if number.isascii() and number.isdigit() and int(number) <= _INT64_MAX:
+            return Position(PositionKind.TIMESTAMP, timestamp_ms=int(number))
+    if word.startswith("{"):
+        return Position(PositionKind.OFFSETS, offsets=_offsets(word, option))
+    raise ConfigError(
+        f"{option} = {text!r} is not valid: expected earliest, latest, group:<id>, timestamp:<ms since 1970>, or "
+        'JSON such as {"my-topic":{"0":12,"1":-2}}',
+        key=option,
+    )
+
+
+def _offsets(text: str, option: str) -> str:
+    found = _json_object(text, option)
+    for topic, of_topic in found.items():
+        if not isinstance(of_topic, dict) or not all(
+            partition.isdigit() and type(offset) is int and -2 <= offset <= _INT64_MAX
+            for partition, offset in of_topic.items()
+        ):
+            raise ConfigError(
+                f'{option}: the offsets of topic {topic!r} are not valid: expected {{"0":12,"1":-2}}, where -2 is the '
+                "beginning and -1 the end",
+                key=option,
+            )
+    return json.dumps(found, sort_keys=True, separators=(",", ":"))
+
+
+def _json_object(text: str, option: str) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"{option} is no valid JSON: {error}", key=option) from None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{option}: expected a JSON object", key=option)
+    return found
+
+
+# -- all options -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    kafka: Mapping[str, str]
+    """Client properties without their prefix; secrets are still references."""
+
+    def resolved(self) -> dict[str, str]:
+        """Client properties with secrets looked up here and now. ConfigError when one cannot be found."""
+        return {key: _resolved(f"{_KAFKA}{key}", value) for key, value in self.kafka.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderOptions(_Shared):
+    """Options of a batch or a stream. ``assigned`` maps topics to partition numbers, empty = all of them."""
+
+    assigned: Mapping[str, tuple[int, ...]]
+    starting: Position
+    ending: Position
+    read_committed: bool
+    split_records: int | None
+    batch_records: int
+    batch_bytes: int
+    poll_timeout_ms: int
+    rows_per_trigger: int | None
+    skip_gone: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterOptions(_Shared):
+    """Options of a writer."""
+
+    flush_timeout_ms: int
+
+
+def reader_options(given: Mapping[str, str], *, streaming: bool) -> ReaderOptions:
+    """Check everything at once; ConfigError names the option, what is wrong and what is allowed."""
+    options = _Options(given, _READER)
+    if streaming:
+        for key, instead in (("ending", "a stream has no end"), ("split.records", "a stream keeps partitions whole")):
+            if options.get(key) is not None:
+                raise ConfigError(f"{key} is for batches only: {instead}", key=key)
+    elif options.get("rows.per.trigger") is not None:
+        raise ConfigError(
+            "rows.per.trigger is for streams only; a batch has starting and ending", key="rows.per.trigger"
+        )
+    isolation = options.one_of("isolation", "read_committed", "read_uncommitted")
+    return ReaderOptions(
+        kafka=options.kafka(),
+        assigned=_assigned(options.get("topics"), options.get("assign")),
+        starting=parse_position(options.get("starting") or PositionKind.EARLIEST, "starting"),
+        ending=parse_position(options.get("ending") or PositionKind.LATEST, "ending"),
+        read_committed=isolation == "read_committed",
+        split_records=options.number("split.records"),
+        batch_records=options.number("batch.records") or 16_384,
+        batch_bytes=options.number("batch.bytes") or 8 << 20,
+        poll_timeout_ms=options.number("poll.timeout.ms") or 60_000,
+        rows_per_trigger=options.number("rows.per.trigger"),
+        skip_gone=options.one_of("on.gone", "fail", "skip") == "skip",
+    )
+
+
+def writer_options(given: Mapping[str, str]) -> WriterOptions:
+    """As :func:`reader_options`, for writing."""
+    options = _Options(given, _WRITER)
+    return WriterOptions(kafka=options.kafka(), flush_timeout_ms=options.number("flush.timeout.ms") or 120_000)
+
+
+def _assigned(topics: str | None, assign: str | None) -> dict[str, tuple[int, ...]]:
+    if (topics is None) == (assign is None):
+        raise ConfigError('give either topics, e.g. orders,payments, or assign, e.g. {"orders":[0,2]}', key="topics")
+    if topics is not None:
+        names = [name.strip() for name in topics.split(",") if name.strip()]
+        if not names:
+            raise ConfigError("topics is empty: name at least one", key="topics")
+        return dict.fromkeys(sorted(set(names)), ())
+    assert assign is not None
+    found = _json_object(assign, "assign")
+    assigned = {}
+    for topic, numbers in sorted(found.items()):
+        if not isinstance(numbers, list) or not numbers or not all(type(n) is int and n >= 0 for n in numbers):
+            raise ConfigError(
+                f'assign: expected partition numbers for {topic!r}, as in {{"orders":[0,2]}}', key="assign"
+            )
+        assigned[topic] = tuple(sorted(set(numbers)))
+    if not assigned:
+        raise ConfigError("assign is empty: name at least one topic", key="assign")
+    return assigned
+
+
+class _Options:
+    """Spark's option map, whose keys come in lower case."""
+
+    def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._given = {key.lower(): str(value) for key, value in given.items()}
+        for key in self._given:
+            if not (key in known or key.startswith(_KAFKA) or key in _SPARKS_OWN):
+                near = difflib.get_close_matches(key, [*known, "kafka.bootstrap.servers"], n=1, cutoff=0.5)
+                hint = f"did you mean {near[0]}? " if near else ""
+                raise ConfigError(
+                    f"unknown option {key}: {hint}There are {', '.join(sorted(known))}; settings of the Kafka client "
+                    f"begin with {_KAFKA}",
+                    key=key,
+                )
+
+    def get(self, key: str) -> str | None:
+        return self._given.get(key)
+
+    def number(self, key: str) -> int | None:
+        text = self._given.get(key)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and 0 < int(text) <= _INT64_MAX):
+            raise ConfigError(f"{key} = {text!r} is not valid: expected a whole number above 0", key=key)
+        return int(text)
+
+    def one_of(self, key: str, *allowed: str) -> str:
+        """One of a few words, the first by default."""
+        text = self._given.get(key, allowed[0]).lower()
+        if text not in allowed:
+            raise ConfigError(f"{key} = {text!r} is not valid: expected {' or '.join(allowed)}", key=key)
+        return text
+
+    def kafka(self) -> dict[str, str]:
+        plain_allowed = self.one_of("allow.plain.secrets", "false", "true") == "true"
+        properties = {key.removeprefix(_KAFKA): v for key, v in self._given.items() if key.startswith(_KAFKA)}
+        for key, value in properties.items():
+            if _SECRET.search(key) and not plain_allowed and not _REFERENCE.fullmatch(value):
+                raise ConfigError(
+                    f"{_KAFKA}{key} holds a secret, and options travel to the workers in the open: give it as "
+                    "env:NAME or file:PATH, or set allow.plain.secrets = true",
+                    key=f"{_KAFKA}{key}",
+                )
+        if not properties.get("bootstrap.servers"):
+            raise ConfigError("kafka.bootstrap.servers is required, e.g. localhost:9092", key="kafka.bootstrap.servers")
+        return dict(sorted(properties.items()))
+
+
+def _resolved(key: str, value: str) -> str:
+    reference = _REFERENCE.fullmatch(value) if _SECRET.search(key) else None
+    if reference is None:
+        return value
+    kind, name = reference[1], reference[2]
+    if kind == "env":
+        found = os.environ.get(name)
+        if found is None:
+            raise ConfigError(f"{key} = env:{name}: there is no such environment variable on this machine", key=key)
+        return found
+    try:
+        return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise ConfigError(f"{key} = file:{name} cannot be read on this machine: {reason}", key=key) from None

@@ -1,0 +1,278 @@
+"""Kafka in Spark without a jar: the data source ``streams-kafka``, for batches and streams, reading and writing.
+
+    from streams_py.spark.source import register
+
+    register(spark)
+    orders = (
+        spark.read.format("streams-kafka")
+        .option("kafka.bootstrap.servers", "localhost:9092")
+        .option("topics", "orders")
+        .load()
+    )
+
+Rows have the columns of :data:`SCHEMA`. Each range of a partition becomes one Spark partition, read in offset order,
+without shuffle, in memory that does not depend on its length. Transactions are honoured: by default only committed
+records are read, up to the last stable offset.
+
+Everything the classes here hold is plain text and numbers: Spark pickles them and runs each method in a process of its
+choice. Clients are made where they are used; secrets are looked up there, too (see :mod:`streams_py.spark.options`).
+Parameter names follow :class:`pyspark.sql.datasource.DataSource`, which Spark calls by keyword.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.bulk_settings import bulk_admin_settings, bulk_consumer_settings
+from streams_py.adapters.confluent.log_admin import LogAdmin
+from streams_py.adapters.confluent.range_reader import ReadLimits, read_range
+from streams_py.errors import ConfigError, StreamsError
+from streams_py.spark.columns import SCHEMA, record_batch
+from streams_py.spark.options import ReaderOptions, reader_options, writer_options
+from streams_py.spark.ranges import (
+    OffsetRange,
+    check_still_there,
+    limited,
+    partitions_of,
+    plan_ranges,
+    positions,
+    stream_key,
+    stream_partition,
+)
+from streams_py.spark.version import check_same_version, library_version
+from streams_py.spark.writer import RangeCommit, TopicWriter, check_columns, log_commit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import WriterCommitMessage
+    from pyspark.sql.types import StructType
+
+__all__ = ["SCHEMA", "StreamsKafkaSource", "register"]
+
+_CLIENT_ID: Final = "streams-kafka"
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``spark.read.format("streams-kafka")`` and its like work in a session. Doing it twice does no harm."""
+    spark.dataSource.register(StreamsKafkaSource)
+
+
+class StreamsKafkaSource(DataSource):
+    """``streams-kafka``. Options are documented in :mod:`streams_py.spark.options`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What ``format`` is given."""
+        return "streams-kafka"
+
+    def schema(self) -> str:
+        """Always the same, see :mod:`streams_py.spark.columns`."""
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For a batch."""
+        return _BatchReader(reader_options(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # PySpark's name
+        """For a stream."""
+        return _StreamReader(reader_options(self.options, streaming=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """For a batch; only ``mode("append")``."""
+        if overwrite:
+            raise ConfigError("a topic can only be appended to: write with mode('append')", key="mode")
+        check_columns(schema)
+        return _Writer(TopicWriter(writer_options(self.options)))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802  # as above
+        """For a stream; only the output mode ``append``."""
+        if overwrite:
+            raise ConfigError("a topic can only be appended to: use outputMode('append')", key="outputMode")
+        check_columns(schema)
+        return _StreamWriter(TopicWriter(writer_options(self.options)))
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _RangePartition(InputPartition):
+    """A range as Spark wants to see one."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class _RangeReader:
+    """What batch and stream share: reading one range, on a worker."""
+
+    def __init__(self, options: ReaderOptions) -> None:
+        self._options = options
+        self._version = library_version()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The records of a range, in Arrow batches."""
+        assert isinstance(partition, _RangePartition)
+        check_same_version(self._version)
+        options = self._options
+        settings = bulk_consumer_settings(
+            options.resolved(), client_id=f"{_CLIENT_ID}-reader", read_committed=options.read_committed
+        )
+        limits = ReadLimits(
+            options.batch_records, options.batch_bytes, options.poll_timeout_ms, skip_gone=options.skip_gone
+        )
+        where = partition.topic, partition.partition
+        for columns in read_range(settings, *where, partition.start, partition.end, limits):
+            yield record_batch(*where, columns)
+
+    def _log_admin(self) -> LogAdmin:
+        options = self._options
+        settings = bulk_admin_settings(options.resolved(), client_id=f"{_CLIENT_ID}-planner")
+        return LogAdmin(settings, timeout_ms=options.poll_timeout_ms)
+
+
+def _partitions(ranges: Sequence[OffsetRange]) -> list[InputPartition]:
+    return [_RangePartition(*found) for found in ranges]
+
+
+class _BatchReader(_RangeReader, DataSourceReader):
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each range; the ends are those of this moment."""
+        admin = self._log_admin()
+        try:
+            return _partitions(plan_ranges(self._options, admin))
+        finally:
+            admin.close()
+
+
+class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are ``{"topic/partition": next offset}``. Partitions that appear later are read from 0."""
+
+    def __init__(self, options: ReaderOptions) -> None:
+        super().__init__(options)
+        self._admin: LogAdmin | None = None
+        self._target: dict[str, int] | None = None
+        self._topic_ids: dict[str, str] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_admin": None}
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802  # PySpark's name, as all below
+        """``starting``, for every partition there is now."""
+        admin = self._live()
+        partitions = partitions_of(self._options, admin)
+        found = positions(
+            self._options.starting, partitions, admin, read_committed=self._options.read_committed, option="starting"
+        )
+        return {stream_key(tp): offset for tp, offset in found.items()}
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """The end of the next micro-batch. StreamsError when the topic is not the one that was read before."""
+        ends = self._ends(start)
+        if self._target is not None:
+            ends = {key: max(start.get(key, 0), min(end, self._target.get(key, 0))) for key, end in ends.items()}
+        match limit:
+            case ReadMaxRows(max_rows=rows):
+                return limited(start, ends, rows)
+            case _:
+                return ends
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """``rows.per.trigger``."""
+        rows = self._options.rows_per_trigger
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
+        """For the progress of the query."""
+        return self._ends({})
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Nothing that is written from now on is read."""
+        self._target = self._ends({})
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """One for each partition with something new."""
+        ranges = [OffsetRange(*stream_partition(key), start.get(key, 0), end[key]) for key in sorted(end)]
+        return _partitions([found for found in ranges if found.start < found.end])
+
+    def commit(self, end: dict[str, int]) -> None:
+        """The checkpoint folder is the truth; nothing is committed to Kafka."""
+
+    def stop(self) -> None:
+        """Close the connection."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def _live(self) -> LogAdmin:
+        if self._admin is None:
+            self._admin = self._log_admin()
+        return self._admin
+
+    def _ends(self, start: dict[str, int]) -> dict[str, int]:
+        admin = self._live()
+        try:
+            partitions = partitions_of(self._options, admin)
+        except ConfigError:
+            if start:
+                check_still_there(start, {})
+            raise
+        self._check_topic_ids(admin)
+        found = admin.log_ends(partitions, read_committed=self._options.read_committed)
+        ends = {stream_key(TopicPartition(*tp)): offset for tp, offset in found.items()}
+        check_still_there(start, ends)
+        return ends
+
+    def _check_topic_ids(self, admin: LogAdmin) -> None:
+        """A topic that was deleted and created again may have grown past the old offsets; its id tells."""
+        for topic, found in admin.topic_ids(sorted(self._options.assigned)).items():
+            if self._topic_ids.setdefault(topic, found) != found:
+                raise StreamsError(
+                    f"topic {topic} was deleted and created again while this query was reading it; start over with a "
+                    "new checkpoint folder"
+                )
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+class _Writer(DataSourceArrowWriter):
+    def __init__(self, topics: TopicWriter) -> None:
+        self._topics = topics
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """One Spark task: returns when every record is acknowledged, raises when one is not."""
+        return self._topics.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Every Spark task has written."""
+        log_commit([message for message in messages if isinstance(message, RangeCommit)])
+
+
+class _StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, topics: TopicWriter) -> None:
+        self._topics = topics
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """One Spark task of a micro-batch. A repeated one writes its records again: at least once."""
+        return self._topics.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # PySpark's name
+        """Every Spark task of the micro-batch has written."""
+        log_commit([message for message in messages if isinstance(message, RangeCommit)])

@@ -37,8 +37,8 @@ The output topic is stamped by the broker; a figure is the input worked off betw
 output, over the time between them. Every peer commits equally often, runs alone, and has its results checked: a map
 must write each record once, counts must add up to the input. Peers take turns, and the table shows medians.
 
-Commits every second ([bold]--commit-interval-ms[/bold]), so that a cached count writes all the way through its run and can be timed; the
-default of Kafka Streams, 30 s, would be longer than the run. The bare loop commits nothing.
+Commits come every second ([bold]--commit-interval-ms[/bold]), so that a cached count writes all the way through its run
+and can be timed; Kafka Streams' default of 30 s would be longer than the run. The bare loop commits nothing.
 
 [bold]Examples[/bold]
 

@@ -21,15 +21,15 @@ _GROUPS = (*JOBS, *LOCAL)
 _HELP = """
 Measures this library beside its peers, in one run, and prints one table.
 
-[bold]What is measured[/bold] ([bold]--only[/bold] takes these names)
+[bold]What is measured[/bold] (--only takes these names)
 
-* map, count, count-cached: records through a real Apache Kafka on this machine's JVM (Java 17+; Maven fetches the jars
-  once), beside a bare confluent-kafka loop, Java Kafka Streams (compiled with javac on the spot) and Quix Streams
-  (installed on first use into .venv-bench, because it pins other versions of the clients). One thread, 4 partitions.
+map, count, count-cached: records through a real Apache Kafka on this machine's JVM (Java 17+; Maven fetches the jars
+once), beside a bare confluent-kafka loop, Java Kafka Streams (compiled with javac on the spot) and Quix Streams
+(installed on first use into .venv-bench, because it pins other versions of the clients). One thread, 4 partitions.
 
-* protocol: SubscriptionInfo v11 beside json.
+protocol: SubscriptionInfo v11 beside json.
 
-* start, imports, memory: fresh processes, embedded cluster.
+start, imports, memory: fresh processes, embedded cluster.
 
 [bold]How records are timed[/bold]
 
@@ -37,19 +37,22 @@ The output topic is stamped by the broker; a figure is the input worked off betw
 output, over the time between them. Every peer commits equally often, runs alone, and has its results checked: a map
 must write each record once, counts must add up to the input. Peers take turns, and the table shows medians.
 
-Commits come every second ([bold]--commit-interval-ms[/bold]), so that a cached count writes all the way through its run
-and can be timed; Kafka Streams' default of 30 s would be longer than the run. The bare loop commits nothing.
+Commits come every second (--commit-interval-ms), so that a cached count writes all the way through its run and can be
+timed; Kafka Streams' default of 30 s would be longer than the run. The bare loop commits nothing.
 
 [bold]Examples[/bold]
 
-  python3 run.py bench                               everything; about 15 minutes on 2 cores
+python3 run.py bench --only map --records 50000 --runs 1    (a quick look)
 
-  python3 run.py bench --only map --records 50000    a quick look
+python3 run.py bench --only protocol,imports    (no broker needed)
 
-  python3 run.py bench --only protocol,imports       no broker needed
-
-  python3 run.py bench --only count --peers ours,java --runs 5
+python3 run.py bench --only count --peers ours,java --runs 5
 """
+
+
+def _unwrapped(text: str) -> str:
+    """Paragraphs in one line each: the terminal's width decides where they break."""
+    return "\n\n".join(" ".join(paragraph.split("\n")) for paragraph in text.strip().split("\n\n"))
 
 
 def _names(text: str, known: tuple[str, ...], option: str) -> list[str]:
@@ -102,12 +105,17 @@ def bench(
     console.print(table_of(rows, title=f"{title}; {runs} run{'s' if runs > 1 else ''}"))
 
 
+def app() -> typer.Typer:
+    """The command."""
+    made = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+    made.command(help=_unwrapped(_HELP))(bench)
+    return made
+
+
 def main() -> None:
     """Entry point."""
-    app = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-    app.command(help=_HELP)(bench)
     try:
-        app(prog_name="run.py bench")
+        app()(prog_name="run.py bench")
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 

@@ -1,0 +1,88 @@
+"""The benchmark's bookkeeping: goals, medians, names. The figures themselves are nobody's unit test."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+import benchmarks.__main__ as command
+from benchmarks.cluster import BenchmarkError, Output
+from benchmarks.local import LOCAL, local_rows
+from benchmarks.peers import PEERS
+from benchmarks.records import JOBS, _rotated
+from benchmarks.table import Goal, Row, middle, table_of
+
+
+@pytest.mark.parametrize(
+    ("goal", "ours", "peer", "met"),
+    [
+        (Goal("", ratio_min=0.8), 80.0, 100.0, True),
+        (Goal("", ratio_min=0.8), 79.0, 100.0, False),
+        (Goal("", ratio_max=2.0), 199.0, 100.0, True),
+        (Goal("", ratio_max=2.0), 200.0, 100.0, False),
+        (Goal("", ours_max=3.0), 2.9, None, True),
+        (Goal("", ours_max=3.0), 3.0, None, False),
+        (Goal("", ratio_min=0.8), 80.0, None, None),
+        (Goal(""), 80.0, 100.0, None),
+    ],
+)
+def test_goal_is_judged_by_its_own_limit(goal: Goal, ours: float, peer: float | None, met: bool | None) -> None:
+    assert goal.is_met(ours, peer) is met
+
+
+def test_median_of_nothing_is_nothing() -> None:
+    assert middle(()) is None
+    assert middle((3.0, 1.0, 2.0)) == 2.0
+
+
+def test_rate_counts_what_was_worked_off_after_the_first_batch() -> None:
+    assert Output(records=100, worked_off=80, seconds=2.0).rate == 40.0
+    assert Output(records=100, worked_off=0, seconds=0.0).rate == 0.0
+
+
+def test_peers_take_turns_in_coming_first() -> None:
+    peers = tuple(PEERS.values())
+    assert [_rotated(peers, run)[0] for run in range(len(peers))] == list(peers)
+
+
+def test_every_job_has_a_goal_for_every_peer() -> None:
+    for job in JOBS.values():
+        assert set(job.goals) == set(PEERS) - {"ours"}
+
+
+def test_table_shows_medians_ratio_goal_and_what_is_missing() -> None:
+    rows = [
+        Row("map", "Java", "/s", (150.0, 100.0, 200.0), (100.0,), Goal(">= 1.5", ratio_min=1.5)),
+        Row("map", "Quix", "/s", (150.0,), note="not installed: no index"),
+    ]
+    screen = Console(width=160, file=io.StringIO())
+    screen.print(table_of(rows, title="t"))
+    text = screen.file.getvalue()  # type: ignore[attr-defined]  # it is the StringIO from above
+    assert "150.0 /s" in text
+    assert "100.0 - 200.0" in text
+    assert "1.50" in text
+    assert "yes" in text
+    assert "not installed: no index" in text
+
+
+def test_failed_benchmark_becomes_a_row_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(runs: int, tick: object) -> list[Row]:
+        raise BenchmarkError("out of order")
+
+    monkeypatch.setitem(LOCAL, "protocol", fails)  # type: ignore[misc, arg-type]  # a function that fails at once
+    assert local_rows("protocol", 1, lambda what: None) == [Row("protocol", "", "", (), note="out of order")]
+
+
+def test_unknown_name_is_refused_with_the_known_ones() -> None:
+    result = CliRunner().invoke(command.app(), ["--only", "nope"])
+    assert result.exit_code == 2
+    assert "count-cached" in result.output
+
+
+def test_help_teaches_by_examples() -> None:
+    result = CliRunner().invoke(command.app(), ["--help"])
+    assert result.exit_code == 0
+    assert "python3 run.py bench --only map --records 50000" in result.output

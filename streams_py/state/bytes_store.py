@@ -10,9 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from threading import Lock
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-__all__ = ["BytesStore", "MemoryBytes", "after_prefix"]
+__all__ = ["BytesStore", "MemoryBytes", "after_prefix", "overlaid"]
+
+S = TypeVar("S")
 
 _INSERT_MAX = 32
 """Up to so many new keys are inserted one by one (a memmove each) instead of sorting."""
@@ -50,6 +52,30 @@ def after_prefix(prefix: bytes) -> bytes | None:
     """The first key after all keys that start with ``prefix``; None when nothing can come after them."""
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
+
+
+def overlaid(
+    above: list[tuple[bytes, S | None]], below: Iterator[tuple[bytes, S]], *, reverse: bool
+) -> Iterator[tuple[bytes, S]]:
+    """Merge two runs in the same order; ``above`` wins, and None in it hides."""
+    overlay = iter(above)
+    over = next(overlay, None)
+    for under in below:
+        key = under[0]
+        while over is not None and (over[0] > key if reverse else over[0] < key):
+            if over[1] is not None:
+                yield over[0], over[1]
+            over = next(overlay, None)
+        if over is not None and over[0] == key:
+            if over[1] is not None:
+                yield key, over[1]
+            over = next(overlay, None)
+        else:
+            yield under
+    while over is not None:
+        if over[1] is not None:
+            yield over[0], over[1]
+        over = next(overlay, None)
 
 
 class MemoryBytes:

@@ -26,6 +26,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from streams_py.ports import Headers
+from streams_py.state.bytes_store import overlaid
 from streams_py.state.cache import RecordCache, headers_size
 from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
 from streams_py.state.key_value import ChangeLog, PlainStore, RestoreRecord, StoreOverBytes, TimestampedStore
@@ -149,7 +150,7 @@ class _CachedStore(KeyValueOperations[K, V, S]):
         """Snapshot of the entries by serialized key, from ``first`` on and below ``end``, unflushed ones included."""
         above = self._dirty_between(first, end)
         above.sort(key=itemgetter(0), reverse=reverse)
-        return _overlaid(above, self._below.scan(first, end, reverse=reverse), reverse=reverse)
+        return overlaid(above, self._below.scan(first, end, reverse=reverse), reverse=reverse)
 
     def _dirty_between(self, first: bytes | None, end: bytes | None) -> list[tuple[bytes, S | None]]:
         found: list[tuple[bytes, S | None]] = []
@@ -342,30 +343,6 @@ class _CachedStore(KeyValueOperations[K, V, S]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} over {self._below!r}>"
-
-
-def _overlaid(
-    above: list[tuple[bytes, S | None]], below: Iterator[tuple[bytes, S]], *, reverse: bool
-) -> Iterator[tuple[bytes, S]]:
-    """Merge two runs in the same order; ``above`` wins, and None in it hides."""
-    overlay = iter(above)
-    over = next(overlay, None)
-    for under in below:
-        key = under[0]
-        while over is not None and (over[0] > key if reverse else over[0] < key):
-            if over[1] is not None:
-                yield over[0], over[1]
-            over = next(overlay, None)
-        if over is not None and over[0] == key:
-            if over[1] is not None:
-                yield key, over[1]
-            over = next(overlay, None)
-        else:
-            yield under
-    while over is not None:
-        if over[1] is not None:
-            yield over[0], over[1]
-        over = next(overlay, None)
 
 
 class CachedPlainStore(_CachedStore[K, V, V]):

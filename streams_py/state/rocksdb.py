@@ -3,6 +3,10 @@
 The write-ahead log is off: the changelog topic is the log, and a checkpoint is written only after a flush to disk (a
 crash in between restores the difference). Rocksdict's raw mode keeps keys and values as the bytes they are.
 
+A read or a write costs RocksDB 1 to 2 us, and every update of a key is another entry of the memtable. So the latest
+writes of a store wait in a dict until there are some thousand of them, and go in as one batch; a flush, a scan and
+closing write them out. In a crash they are lost no more and no less than a memtable without a log is.
+
 Memory is bounded for the process, not per store as in Kafka Streams: all databases share one block cache, and one
 write buffer manager makes them flush when their memtables together grow too large. Arena blocks are small, so that a
 hundred tasks that have seen one record each do not hold a hundred megabytes.
@@ -15,16 +19,21 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import takewhile
-from threading import Lock
-from typing import Any
+from operator import itemgetter
+from threading import Lock, get_ident
+from typing import Any, Final, NoReturn
 
 import rocksdict
 
 from streams_py.errors import InvalidStateStoreError, StateError
+from streams_py.state.bytes_store import overlaid
 
 __all__ = ["RocksBytes", "RocksMemory", "TaskDatabase", "shared_rocks_memory"]
 
 _BATCH_ENTRIES = 1000
+_RECENT_ENTRIES_MAX = 4096
+_RECENT_BYTES_MAX = 1 << 20
+"""Of values. Twice this much is held: what waits to be written, and what was written last, for reading."""
 _DATABASE_DIRECTORY = "rocksdb"
 
 _WRITE_BUFFER_BYTES = 8 << 20
@@ -121,8 +130,46 @@ class TaskDatabase:
         self._database.write(batch, _without_log())
 
 
+_MISSING: Final = object()
+
+
+class _Recent:
+    """The latest writes of one store (None: removed). ``written`` are those of the batch before, for reading only.
+
+    Only the thread that owns the store writes. Other threads look first here, then in the database; that is safe
+    because a batch is in the database before it leaves ``waiting``.
+    """
+
+    __slots__ = ("bytes_left", "owner", "waiting", "written")
+
+    def __init__(self) -> None:
+        self.waiting: dict[bytes, bytes | None] = {}
+        self.written: dict[bytes, bytes | None] = {}
+        self.bytes_left = _RECENT_BYTES_MAX
+        self.owner = 0
+
+    def note_written(self) -> None:
+        self.written = self.waiting
+        self.waiting = {}
+        self.bytes_left = _RECENT_BYTES_MAX
+
+    def forget(self, *, closed: bool = False) -> None:
+        self.written = {}
+        self.waiting = _Closed() if closed else {}
+
+
+class _Closed(dict[bytes, "bytes | None"]):
+    """Waiting writes of a closed store: refuses, so that nothing gets lost silently."""
+
+    def get(self, *_: object) -> NoReturn:
+        raise InvalidStateStoreError("the store is closed")
+
+    def __setitem__(self, *_: object) -> NoReturn:
+        raise InvalidStateStoreError("the store is closed")
+
+
 class RocksBytes:
-    """One column family as a bytes store. ``read``, ``write`` and ``remove`` are rocksdict's own functions."""
+    """One column family as a bytes store."""
 
     def __init__(self, database: TaskDatabase, name: str) -> None:
         self._database = database
@@ -130,15 +177,51 @@ class RocksBytes:
         self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
         self._is_closed = False
         self._scanning = Lock()  # scans are opened by any thread
+        self._recent = _Recent()
         self._bind(self._attempt(lambda: database.family(name)))
 
     def _bind(self, family: Any) -> None:
         self._family = family
-        self.read: Callable[[bytes], bytes | None] = family.get
-        self.write: Callable[[bytes, bytes], None] = family.put
-        self.remove: Callable[[bytes], object] = family.delete
+        recent, load, write_out = self._recent, family.get, self._write_out
+
+        def read(key: bytes) -> bytes | None:
+            data: Any = recent.waiting.get(key, _MISSING)
+            if data is _MISSING:
+                data = recent.written.get(key, _MISSING)
+                if data is _MISSING:
+                    data = load(key)
+            return data  # type: ignore[no-any-return]  # bytes or None, whatever it came from
+
+        def write(key: bytes, data: bytes) -> None:
+            waiting = recent.waiting
+            if not waiting:
+                recent.owner = get_ident()
+            waiting[key] = data
+            recent.bytes_left -= len(data)
+            if len(waiting) >= _RECENT_ENTRIES_MAX or recent.bytes_left < 0:
+                write_out()
+
+        def remove(key: bytes) -> None:
+            waiting = recent.waiting
+            if not waiting:
+                recent.owner = get_ident()
+            waiting[key] = None
+            if len(waiting) >= _RECENT_ENTRIES_MAX:
+                write_out()
+
+        self.read: Callable[[bytes], bytes | None] = read
+        self.write: Callable[[bytes, bytes], None] = write
+        self.remove: Callable[[bytes], object] = remove
+
+    def _write_out(self) -> None:
+        recent = self._recent
+        if recent.waiting:
+            self._write_all(list(recent.waiting.items()))
+            recent.note_written()
 
     def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        self._write_out()
+        self._recent.forget()
         pending: list[tuple[bytes, bytes | None]] = []
         for entry in entries:
             pending.append(entry)
@@ -152,27 +235,48 @@ class RocksBytes:
         self._attempt(lambda: self._database.write(self._name, entries))
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        if self._recent.owner == get_ident():
+            self._write_out()
+        above = self._waiting_between(first, end, reverse=reverse)
         with self._scanning:
-            scan: _Scan = self._attempt(lambda: _Scan(self._family, self._name, first, end, reverse=reverse))
+            scan: _Scan = self._attempt(lambda: _Scan(self._family, self._name, first, end, above, reverse=reverse))
             self._scans.add(scan)
         return scan
 
+    def _waiting_between(
+        self, first: bytes | None, end: bytes | None, *, reverse: bool
+    ) -> list[tuple[bytes, bytes | None]]:
+        found = [
+            (key, data)
+            for key, data in list(self._recent.waiting.items())
+            if (first is None or key >= first) and (end is None or key < end)
+        ]
+        found.sort(key=itemgetter(0), reverse=reverse)
+        return found
+
     def approximate_count(self) -> int:
-        return self._attempt(lambda: self._family.property_int_value("rocksdb.estimate-num-keys")) or 0
+        waiting = sum(data is not None for data in list(self._recent.waiting.values()))
+        return waiting + (self._attempt(lambda: self._family.property_int_value("rocksdb.estimate-num-keys")) or 0)
 
     def clear(self) -> None:
+        self._recent.forget()
         if next(self.scan(None, None), None) is None:
             return  # dropping and creating a column family takes tens of milliseconds
         self._let_go()
         self._bind(self._attempt(lambda: self._database.empty_family(self._name)))
 
     def flush(self) -> None:
+        self._write_out()
         self._attempt(lambda: self._family.flush(True))
 
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._let_go()
+            try:
+                self._write_out()
+            finally:
+                self._recent.forget(closed=True)
+                self._let_go()
 
     def _let_go(self) -> None:
         """Close the handle and the scans: one that stays open would keep the files open."""
@@ -195,7 +299,16 @@ class _Scan:
 
     __slots__ = ("__weakref__", "_items", "_name", "_options")
 
-    def __init__(self, family: Any, name: str, first: bytes | None, end: bytes | None, *, reverse: bool) -> None:
+    def __init__(
+        self,
+        family: Any,
+        name: str,
+        first: bytes | None,
+        end: bytes | None,
+        above: list[tuple[bytes, bytes | None]],
+        *,
+        reverse: bool,
+    ) -> None:
         self._name = name
         # Kept as long as the items: the iterator points into it, and rocksdict 0.3.29 does not see to that.
         self._options = rocksdict.ReadOptions()
@@ -209,7 +322,7 @@ class _Scan:
             if first is not None:
                 # Not set_iterate_lower_bound: in rocksdict 0.3.29 that sets the upper bound.
                 items = takewhile(lambda entry: entry[0] >= first, items)
-        self._items: Iterator[tuple[bytes, bytes]] | None = items
+        self._items: Iterator[tuple[bytes, bytes]] | None = overlaid(above, items, reverse=reverse) if above else items
 
     def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
         return self

@@ -11,11 +11,11 @@ from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.assignors.registry import built_in_assignor, choose_assignor
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
-from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, Decision
+from streams_py.assignment.problem import BuiltInAssignor
 from streams_py.errors import AssignorError, ConfigError
 from streams_py.leader.settings import LeaderSettings
 
-__all__ = ["decide", "internal_assignor", "uses_custom_assignor"]
+__all__ = ["internal_assignor", "uses_custom_assignor"]
 
 
 def uses_custom_assignor(settings: LeaderSettings) -> bool:
@@ -23,13 +23,8 @@ def uses_custom_assignor(settings: LeaderSettings) -> bool:
     return settings.task_assignor is not None and _built_in(settings.task_assignor) is None
 
 
-def decide(settings: LeaderSettings, problem: AssignmentProblem, *, lags_known: bool) -> Decision:
-    """Placements of all clients. ConfigError when ``internal.task.assignor.class`` names nothing that exists."""
-    return internal_assignor(settings, lags_known=lags_known).decide(problem)
-
-
 def internal_assignor(settings: LeaderSettings, *, lags_known: bool) -> BuiltInAssignor:
-    """The assignor that :func:`decide` asks."""
+    """Who decides. ConfigError when ``internal.task.assignor.class`` names nothing that exists."""
     assignor = _built_in(settings.task_assignor) or built_in_assignor(settings.internal_assignor)
     if not lags_known and not isinstance(assignor, LegacyStickyAssignor):
         assignor = FallbackPriorAssignor()

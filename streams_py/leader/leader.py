@@ -64,7 +64,7 @@ from streams_py.leader.events import (
     TopicsDescribed,
     WaitEnded,
 )
-from streams_py.leader.internal import decide, uses_custom_assignor
+from streams_py.leader.internal import internal_assignor, uses_custom_assignor
 from streams_py.leader.internal_topics import TopicSetup
 from streams_py.leader.keep_previous import keep_previous
 from streams_py.leader.observation import NOBODY, AssignObserver, AssignStep, Decided, Gathered
@@ -80,6 +80,7 @@ from streams_py.leader.repartition import (
 )
 from streams_py.leader.settings import LeaderSettings
 from streams_py.leader.state import EndOffsets, asked_partitions, client_histories, end_offset_sums, problem_of
+from streams_py.leader.stories import Stories
 from streams_py.leader.tasks import TaskTable, changelog_specs, task_table
 from streams_py.ports import AdminError, MemberAssignment, PartitionInfo, TopicSpec
 
@@ -104,6 +105,7 @@ class GroupLeader:
     def __init__(self, settings: LeaderSettings, observer: AssignObserver = NOBODY) -> None:
         self._settings = settings
         self._observer = observer
+        self.stories = Stories()
         self._phase = Phase.IDLE
         self._steps: _Steps[_Effects] | None = None
         self._said: list[Effect] = []
@@ -262,7 +264,10 @@ class GroupLeader:
     def _assign_internal(self, step: Gathered) -> _Steps[_Effects]:
         lags_known = step.ends.failed is None
         racks = (yield from self._look_up_racks(step)) if lags_known else None
-        decision = decide(self._settings, replace(step.problem, racks=racks), lags_known=lags_known)
+        assignor = internal_assignor(self._settings, lags_known=lags_known)
+        problem = replace(step.problem, racks=racks)
+        decision = assignor.decide(problem)
+        self.stories.keep(self._now_ms, problem, assignor)
         for note in decision.notes:
             self._say(_WARNING, note.text)
         deadlines = {}

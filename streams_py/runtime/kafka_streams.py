@@ -18,8 +18,10 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Self
 
+from streams_protocol.types import TaskId
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, StreamsError
+from streams_py.leader.stories import ToldStory
 from streams_py.ports import Clients, Clock
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.configured import imported
@@ -229,6 +231,17 @@ class KafkaStreams:
     def metadata_for_local_threads(self) -> list[ThreadMetadata]:
         """Name, state and tasks of each stream thread."""
         return [thread_metadata(thread) for thread in self._current_threads()]
+
+    def story(self, task_id: TaskId | str) -> list[ToldStory]:
+        """Why the task is where it is, for each of the last assignments that *this* client made as leader of the group;
+        newest first. ``str(story)`` says it in sentences, ``story.story`` has the facts.
+
+        Empty when this client has not led, or when the application's own task assignor decided.
+        """
+        task = TaskId.parse(task_id) if isinstance(task_id, str) else task_id
+        parts = (thread.parts for thread in self._current_threads())
+        told = [story for part in parts if part is not None for story in part.rebalance.stories.story(task)]
+        return sorted(told, key=lambda story: -story.assigned_at_ms)
 
     def store(
         self,

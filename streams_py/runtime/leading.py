@@ -42,6 +42,7 @@ from streams_py.leader.events import (
     WaitEnded,
 )
 from streams_py.leader.leader import GroupLeader
+from streams_py.leader.stories import Stories
 from streams_py.ports import (
     Admin,
     AdminError,
@@ -89,6 +90,11 @@ class Leading:
         self.failure: StreamsError | None = None
         """Why the group could not be assigned in this rebalance, if this thread leads it. The protocol tells the
         members only a code."""
+
+    @property
+    def stories(self) -> Stories:
+        """Why tasks are where this thread, as leader, has put them."""
+        return self._leader.stories
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """An assignment for every member. Raises what left the assign step; BrokerUnavailable means: try again."""

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StreamsError, TaskMigrated, TimeoutExceeded
+from streams_py.leader.stories import Stories
 from streams_py.member.assignment import HostView, Tasks
 from streams_py.member.effects import (
     ApplyTasks,
@@ -107,6 +108,11 @@ class Rebalance:
         for effect in self._handle(LoopTurned(self._clock.now_ms())):
             if isinstance(effect, RequestRejoin):
                 membership.request_rejoin(effect.reason)
+
+    @property
+    def stories(self) -> Stories:
+        """What this member remembers of the assignments it made as leader. Thread-safe."""
+        return self._leading.stories
 
     def request_application_shutdown(self) -> None:
         """Tell every member of the group, with the next subscription, to shut down. Thread-safe."""

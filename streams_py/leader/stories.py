@@ -1,0 +1,73 @@
+"""Why is a task where it is? The leader's memory of its last assignments.
+
+Telling the story of every task would make each assign step slower, and hardly any is ever asked for. So only the
+*question* of an assign step is kept, as the assignor got it; it is values that exist anyway. When somebody asks, the
+same assignor decides the same question again and says why: assignors are deterministic, so the answer is the same.
+
+Bounded twice: by the number of assignments, and by the number of lags they hold together (a lag takes about 100 bytes).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from streams_protocol.types import TaskId
+from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor
+from streams_py.assignment.story import TaskStory
+
+__all__ = ["Stories", "ToldStory"]
+
+_ASSIGNMENTS_MAX: Final = 8
+_LAGS_MAX: Final = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class ToldStory:
+    """A task's story in one assignment; ``assigned_at_ms`` is the leader's wall clock then."""
+
+    assigned_at_ms: int
+    story: TaskStory
+
+    def __str__(self) -> str:
+        return str(self.story)
+
+
+@dataclass(slots=True)
+class _Kept:
+    assigned_at_ms: int
+    problem: AssignmentProblem
+    assignor: BuiltInAssignor
+    lags: int
+    told: Mapping[TaskId, TaskStory] | None = None
+
+
+class Stories:
+    """The last assignments that a built-in assignor decided. Of those the application's own assignor decided nothing is
+    kept: it alone knows its reasons."""
+
+    def __init__(self, *, assignments_max: int = _ASSIGNMENTS_MAX, lags_max: int = _LAGS_MAX) -> None:
+        self._kept: deque[_Kept] = deque(maxlen=assignments_max)
+        self._lags_max = lags_max
+
+    def keep(self, assigned_at_ms: int, problem: AssignmentProblem, assignor: BuiltInAssignor) -> None:
+        """Remember the question of an assign step; the oldest ones make room."""
+        lags = sum(len(client.lags) for client in problem.clients)
+        self._kept.append(_Kept(assigned_at_ms, problem, assignor, lags))
+        while len(self._kept) > 1 and sum(kept.lags for kept in self._kept) > self._lags_max:
+            self._kept.popleft()
+
+    def story(self, task_id: TaskId) -> list[ToldStory]:
+        """The task's story in each assignment remembered, newest first; empty when none of them had the task."""
+        told: list[ToldStory] = []
+        for kept in reversed(list(self._kept)):
+            if kept.told is None:
+                kept.told = dict(kept.assignor.decide(kept.problem, tell_story=True).story)
+            if task_id in kept.told:
+                told.append(ToldStory(kept.assigned_at_ms, kept.told[task_id]))
+        return told
+
+    def __len__(self) -> int:
+        return len(self._kept)

@@ -230,9 +230,9 @@ def main() -> int:
     order = json.loads(sys.stdin.readline())
     streams = make(order)
     ended = threading.Event()
-    threading.Thread(target=serve, args=(streams, ended), daemon=True).start()
     last = None
     with streams:
+        threading.Thread(target=serve, args=(streams, ended), daemon=True).start()
         while not ended.wait(_REPORT_INTERVAL_S):
             now = report(streams)
             if now != last:

@@ -1,0 +1,342 @@
+"""Every task a thread has against every wish for it (R15), recycling (R16), and what goes wrong on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from streams_protocol.types import TaskId
+from streams_py.errors import LockError, StateError, TaskCorrupted, TaskMigrated
+from streams_py.runtime.active_task import ActiveTask
+from streams_py.runtime.task_table import StreamTask, TaskTable
+from tests.unit.runtime.world import Steps, World, counting, task, tp
+
+ONE = task("0_0")
+INPUT, CHANGELOG = tp("in-0"), tp("app-counts-changelog-0")
+PARTS = frozenset({INPUT})
+
+
+@pytest.fixture
+def world() -> World:
+    made = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
+    made.write("app-counts-changelog", (1).to_bytes(8, "big"))
+    return made
+
+
+@pytest.fixture
+def steps(world: World, tmp_path: Path) -> Steps:
+    return Steps(world, counting(), tmp_path)
+
+
+def only(table: TaskTable) -> StreamTask:
+    (found,) = table.all()
+    return found
+
+
+# -- existing: how to get a task into each place ------------------------------------------------------------------
+
+
+def nothing(steps: Steps) -> None:
+    steps.parts.table.assign({}, {})
+
+
+def pending(steps: Steps) -> None:
+    steps.parts.table.assign({ONE: PARTS}, {})
+
+
+def restoring(steps: Steps) -> None:
+    pending(steps)
+    steps.parts.table.initialize_pending()
+
+
+def restored(steps: Steps) -> None:
+    restoring(steps)
+    steps.restore()
+    assert len(steps.parts.table.restored()) == 1
+
+
+def running(steps: Steps) -> None:
+    restored(steps)
+    active = only(steps.parts.table)
+    assert isinstance(active, ActiveTask)
+    steps.parts.table.start(active, {})
+
+
+def suspended(steps: Steps) -> None:
+    running(steps)
+    only(steps.parts.table).suspend()
+
+
+def failed(steps: Steps) -> None:
+    restoring(steps)
+    steps.updater._fail(only(steps.parts.table), StateError("disk on fire"))
+
+
+def pending_standby(steps: Steps) -> None:
+    steps.parts.table.assign({}, {ONE: PARTS})
+
+
+def standby(steps: Steps) -> None:
+    pending_standby(steps)
+    steps.parts.table.initialize_pending()
+    steps.restore()
+
+
+def recycled_pending(steps: Steps) -> None:
+    """A standby made from an active, its stores still open, not handed to the updater yet."""
+    suspended(steps)
+    steps.parts.table.assign({}, {ONE: PARTS})
+
+
+PLACES: dict[str, Callable[[Steps], None]] = {
+    place.__name__: place
+    for place in (
+        pending,
+        restoring,
+        restored,
+        running,
+        suspended,
+        failed,
+        pending_standby,
+        standby,
+        recycled_pending,
+    )
+}
+ACTIVE_PLACES = ("pending", "restoring", "restored", "running", "suspended", "failed")
+OPEN_PLACES = ("restoring", "restored", "running", "suspended", "standby", "recycled_pending", "failed")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("wish", ["active", "standby", "nothing"])
+def test_existing_task_is_kept_recycled_or_closed_as_wanted(steps: Steps, place: str, wish: str) -> None:
+    table = steps.parts.table
+    PLACES[place](steps)
+    before = only(table)
+    stores = before.stores
+    active = {ONE: PARTS} if wish == "active" else {}
+    table.assign(active, {ONE: PARTS} if wish == "standby" else {})
+    if wish == "nothing":
+        assert table.all() == []
+        assert not stores.is_open
+        assert before.state.value == "CLOSED"
+        assert steps.instance.directory.owner_of(ONE) is None
+        return
+    after = only(table)
+    same_kind = (place in ACTIVE_PLACES) == (wish == "active")
+    assert after.is_active == (wish == "active")
+    if same_kind:
+        assert after is before
+        assert after.state.value == {"suspended": "RESTORING"}.get(place, before.state.value)
+    else:
+        assert after is not before
+        assert before.state.value == "CLOSED"
+        assert after.state.value == "CREATED"
+    # The stores stay open, and are the same objects: nothing is read again (R16).
+    if place in OPEN_PLACES:
+        assert after.stores is stores
+        assert stores.is_open
+        assert stores.restore_position(CHANGELOG) == (1 if place not in ("restoring", "failed") else -2)
+
+
+@pytest.mark.parametrize("wish", ["active", "standby"])
+def test_new_task_waits_to_be_initialised(steps: Steps, wish: str) -> None:
+    nothing(steps)
+    steps.parts.table.assign({ONE: PARTS} if wish == "active" else {}, {ONE: PARTS} if wish == "standby" else {})
+    assert only(steps.parts.table).state.value == "CREATED"
+    assert not steps.parts.table.all_ready()
+
+
+@pytest.mark.parametrize("place", ["restoring", "restored", "running", "suspended", "pending"])
+def test_kept_task_reads_other_partitions_when_those_changed(steps: Steps, place: str) -> None:
+    table = steps.parts.table
+    PLACES[place](steps)
+    before = only(table)
+    more = PARTS | {tp("in-1")}
+    table.assign({ONE: more}, {})
+    assert only(table) is before
+    assert before.input_partitions == more
+    steps.turn(3)
+    assert only(table) in table.running()
+
+
+def test_standby_without_a_logged_store_is_not_made(world: World, tmp_path: Path) -> None:
+    from tests.unit.runtime.world import copying
+
+    steps = Steps(world, copying(), tmp_path)
+    steps.parts.table.assign({}, {ONE: PARTS})
+    assert steps.parts.table.all() == []
+    assert steps.parts.table.all_ready()
+
+
+# -- recycling ---------------------------------------------------------------------------------------------------
+
+
+def test_contents_survive_from_standby_to_active_and_back_without_reading_again(world: World, steps: Steps) -> None:
+    steps.membership.round({}, {ONE: [INPUT]})
+    steps.turn(3)
+    assert steps.parts.table.all()[0].stores.store("counts").get("k") is not None
+    steps.run({ONE: [INPUT]})
+    world.write("in", b"a", b"b", key=b"k")
+    steps.turn(2)
+    active = only(steps.parts.table)
+    assert active.stores.store("counts").get("k")[0] == 3
+    reads = [a for a in steps._restore_consumer.assigned if a.get(CHANGELOG) == -2]
+    steps.membership.round({}, {ONE: [INPUT]})
+    steps.turn(3)
+    kept = only(steps.parts.table)
+    assert not kept.is_active
+    assert kept.stores is active.stores
+    assert kept.stores.store("counts").get("k")[0] == 3
+    assert [a for a in steps._restore_consumer.assigned if a.get(CHANGELOG) == -2] == reads
+
+
+def test_uncommitted_records_are_never_handed_on(world: World, steps: Steps) -> None:
+    running(steps)
+    world.write("in", b"a")
+    active = only(steps.parts.table)
+    assert isinstance(active, ActiveTask)
+    active.add_records(INPUT, world.records(INPUT))
+    assert active.process(1) == 1
+    with pytest.raises(TaskMigrated, match="uncommitted"):
+        steps.parts.table.assign({}, {ONE: PARTS})
+    assert active.state.value == "CLOSED"
+    assert not active.stores.is_open
+    assert steps.parts.table.all() == []
+
+
+# -- trouble -----------------------------------------------------------------------------------------------------
+
+
+def test_task_waits_with_growing_pauses_when_its_directory_is_locked(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.uniform", lambda low, high: 1.0)
+    steps = Steps(world, counting(), tmp_path, dsl_store_suppliers_class="rocksdb")
+    assert steps.instance.directory.lock(ONE, "somebody else")
+    pending(steps)
+    table, tried = steps.parts.table, []
+    waiting = only(table)
+    initialize = waiting.initialize
+
+    def counted() -> None:
+        tried.append(world.clock.now_ms())
+        initialize()
+
+    waiting.initialize = counted  # type: ignore[method-assign]
+    start = world.clock.now_ms()
+    for _ in range(400):
+        table.initialize_pending()
+        world.clock.advance(100)
+    assert [at - start for at in tried] == [0, 1000, 3000, 7000, 15000, 25000, 35000]
+    steps.instance.directory.unlock(ONE, "somebody else")
+    world.clock.advance(10_000)
+    table.initialize_pending()
+    assert waiting.state.value == "RESTORING"
+    steps.close()
+
+
+def test_error_of_initialising_a_task_is_raised_unless_it_is_a_lock(steps: Steps) -> None:
+    pending(steps)
+    waiting = only(steps.parts.table)
+
+    def broken() -> None:
+        raise StateError("no space left")
+
+    waiting.initialize = broken  # type: ignore[method-assign]
+    with pytest.raises(StateError, match="no space"):
+        steps.parts.table.initialize_pending()
+    assert steps.parts.table.all() == [waiting]
+
+    def locked() -> None:
+        raise LockError("taken")
+
+    waiting.initialize = locked  # type: ignore[method-assign]
+    steps.parts.table.initialize_pending()
+    assert steps.parts.table.all() == [waiting]
+
+
+def two_running(steps: Steps) -> list[StreamTask]:
+    steps.run({task("0_0"): [tp("in-0")], task("0_1"): [tp("in-1")]})
+    return sorted(steps.parts.table.all(), key=lambda one: one.id)
+
+
+def test_all_tasks_are_dealt_with_before_the_worst_error_is_raised(steps: Steps) -> None:
+    first, second = two_running(steps)
+
+    def broken() -> None:
+        raise StateError("cannot flush")
+
+    first.close_clean = broken  # type: ignore[method-assign]
+    with pytest.raises(StateError, match="cannot flush"):
+        steps.parts.table.assign({}, {task("0_1"): frozenset({tp("in-1")})})
+    assert first.state.value == second.state.value == "CLOSED"
+    assert steps.tasks == {"0_1 standby": "CREATED"}
+
+
+def test_corruption_of_several_tasks_is_one_error(steps: Steps) -> None:
+    steps.parts.table.assign({task("0_0"): frozenset({tp("in-0")}), task("0_1"): frozenset({tp("in-1")})}, {})
+    steps.parts.table.initialize_pending()
+    for one in steps.parts.table.all():
+        steps.updater._fail(one, TaskCorrupted(f"bad {one.id}", {one.id: one.changelog_partitions}))
+    with pytest.raises(TaskCorrupted) as caught:
+        steps.parts.table.raise_failed()
+    assert caught.value.tasks.keys() == {task("0_0"), task("0_1")}
+    assert len(steps.parts.table.all()) == 2  # to be revived
+
+
+def test_fatal_error_wins_over_migration_and_migration_over_corruption(steps: Steps) -> None:
+    steps.parts.table.assign({TaskId(0, n): frozenset({tp(f"in-{n}")}) for n in (0, 1)}, {})
+    steps.parts.table.initialize_pending()
+    first, second = steps.parts.table.all()
+    steps.updater._fail(first, TaskCorrupted("bad", {first.id: ()}))
+    steps.updater._fail(second, TaskMigrated("gone"))
+    with pytest.raises(TaskMigrated):
+        steps.parts.table.raise_failed()
+
+
+def test_task_whose_start_failed_is_still_closed_in_the_end(steps: Steps) -> None:
+    restored(steps)
+    found = only(steps.parts.table)
+    assert isinstance(found, ActiveTask)
+
+    def broken(committed: object) -> None:
+        raise ZeroDivisionError("init of a processor")
+
+    found.complete_restoration = broken  # type: ignore[method-assign, assignment]
+    with pytest.raises(ZeroDivisionError):
+        steps.parts.table.start(found, {})
+    assert steps.parts.table.all() == [found]
+    steps.parts.table.close_all(clean=False)
+    assert not found.stores.is_open
+    assert steps.instance.directory.owner_of(ONE) is None
+
+
+def test_tasks_are_closed_even_when_one_of_them_fails(steps: Steps) -> None:
+    first, second = two_running(steps)
+
+    def broken() -> None:
+        raise ZeroDivisionError("close of a processor")
+
+    first.suspend = broken  # type: ignore[method-assign]
+    errors = steps.parts.table.close_all(clean=True)
+    assert [type(error) for error in errors] == [ZeroDivisionError]
+    assert not first.stores.is_open
+    assert second.state.value == "CLOSED"
+
+
+@pytest.mark.parametrize("place", ["restoring", "restored", "running"])
+def test_revocation_finds_a_task_wherever_it_is(steps: Steps, place: str) -> None:
+    PLACES[place](steps)
+    affected = steps.parts.table.affected_by([INPUT, tp("in-1")])
+    assert [one.id for one in affected] == ([ONE] if place == "running" else [])
+    assert only(steps.parts.table).state.value == ("RUNNING" if place == "running" else "SUSPENDED")
+    assert not steps.updater.tasks()
+
+
+def test_partly_revoked_task_is_not_revoked(steps: Steps) -> None:
+    steps.parts.table.assign({ONE: PARTS | {tp("in-1")}}, {})
+    steps.turn(3)
+    assert steps.parts.table.affected_by([INPUT]) == []
+    assert steps.tasks == {"0_0": "RUNNING"}

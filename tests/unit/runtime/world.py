@@ -1,0 +1,480 @@
+"""Kafka without Kafka for one application instance, and a stream thread that only moves when told to.
+
+:class:`World` holds topics, committed offsets and a diary of everything that clients were asked, in order. Its clients
+implement the runtime's ports. :class:`Steps` is an instance with one stream thread whose loop, state updater and group
+membership are all called by the test, one step at a time, on the test's own thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from streams_protocol import NO_FOLLOW_UP, AssignmentInfo, SubscriptionInfo, decode_subscription_info
+from streams_protocol import encode_assignment_info as encode
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py import serdes
+from streams_py.config import StreamsConfig
+from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, StreamsError
+from streams_py.ports import (
+    BEGINNING,
+    END,
+    AdminError,
+    AdminErrorKind,
+    GroupMetadata,
+    MembershipListener,
+    MemberSubscription,
+    OffsetAndMetadata,
+    PartitionInfo,
+    TopicSpec,
+)
+from streams_py.runtime.inbox import Inbox
+from streams_py.runtime.instance import Instance
+from streams_py.runtime.states import ThreadState
+from streams_py.runtime.stream_thread import StreamThread
+from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
+from streams_py.topology.builder import StreamsBuilder
+from streams_py.topology.topology import Topology
+
+T = TypeVar("T")
+Parts = frozenset[TopicPartition]
+
+
+class World:
+    """Topics and their records, what the group has committed, and who asked for what."""
+
+    def __init__(self, **topics: int) -> None:
+        self.clock = ManualClock(1_000_000)
+        self.topics = {name.replace("_", "-"): count for name, count in topics.items()}
+        self.starts: dict[TopicPartition, int] = {}
+        self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
+        self.diary: list[tuple[Any, ...]] = []
+        self.away = False
+        """True: every request fails as when no broker answers."""
+        self.memberships: dict[str, WorldMembership] = {}
+        self.consumers: dict[str, WorldConsumer] = {}
+        self.producers: dict[str, MemoryProducer] = {}
+        self.open_clients: set[object] = set()
+        self.log = MemoryProducer(_Counts(self.topics), clock=self.clock)
+
+    def write(self, topic: str, *values: bytes, partition: int = 0, key: bytes = b"k") -> None:
+        """Append records."""
+        for value in values:
+            self.log.produce(topic, value, key, partition, None, self.clock.now_ms(), None)
+
+    def records(self, partition: TopicPartition) -> list[MemoryRecord]:
+        return self.log.records.get(partition, [])
+
+    def names(self) -> list[str]:
+        """The diary's entries without their arguments."""
+        return [entry[0] for entry in self.diary]
+
+    def check_there(self) -> None:
+        if self.away:
+            raise BrokerUnavailable("nobody answers")
+
+    # -- the port Clients ----------------------------------------------------------------------------------
+
+    def main_consumer(self, thread_name: str) -> WorldConsumer:
+        self.consumers[thread_name] = WorldConsumer(self)
+        return self.consumers[thread_name]
+
+    def restore_consumer(self, thread_name: str) -> WorldConsumer:
+        return WorldConsumer(self)
+
+    def global_consumer(self, client_id: str) -> WorldConsumer:
+        return WorldConsumer(self)
+
+    def producer(self, thread_name: str) -> WorldProducer:
+        self.producers[thread_name] = made = WorldProducer(self)
+        return made
+
+    def admin(self) -> WorldAdmin:
+        return WorldAdmin(self)
+
+    def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> WorldMembership:
+        self.memberships[thread_name] = WorldMembership(self, listener)
+        return self.memberships[thread_name]
+
+    def close(self) -> None:
+        self.diary.append(("clients closed",))
+
+
+class _Counts(dict[str, int]):
+    """Partition counts of a world's topics, as they are now."""
+
+    def __init__(self, topics: Mapping[str, int]) -> None:
+        super().__init__()
+        self._topics = topics
+
+    def __iter__(self) -> Any:
+        return iter(self._topics)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._topics.get(key, default)
+
+
+class WorldConsumer:
+    """Reads the world's records at once; never waits."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.positions: dict[TopicPartition, int] = {}
+        self.paused: set[TopicPartition] = set()
+        self.assigned: list[dict[TopicPartition, int | None]] = []
+        world.open_clients.add(self)
+
+    def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        self.assigned.append(dict(positions))
+        self.positions = {
+            partition: self.positions[partition] if position is None else self._resolved(partition, position)
+            for partition, position in positions.items()
+        }
+        self.paused &= self.positions.keys()
+
+    def _resolved(self, partition: TopicPartition, position: int) -> int:
+        if position == BEGINNING:
+            return self._world.starts.get(partition, 0)
+        return len(self._world.records(partition)) if position == END else position
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        self.paused |= set(partitions)
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        self.paused -= set(partitions)
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.positions[partition] = self._resolved(partition, offset)
+
+    def poll(self, max_records: int, timeout_ms: int) -> list[MemoryRecord]:
+        gone = [p for p, at in self.positions.items() if at < self._world.starts.get(p, 0)]
+        if gone:
+            for partition in gone:
+                self.positions[partition] = 1 << 60
+            raise OffsetOutOfRange(gone)
+        found: list[MemoryRecord] = []
+        for partition, at in sorted(self.positions.items()):
+            if partition in self.paused or self._world.away:
+                continue
+            batch = self._world.records(partition)[at : at + max_records - len(found)]
+            self.positions[partition] = at + len(batch)
+            found += batch
+        return found
+
+    def position(self, partition: TopicPartition) -> int | None:
+        return self.positions.get(partition)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        at = self.positions.get(partition)
+        return None if at is None else len(self._world.records(partition)) - at
+
+    def close(self) -> None:
+        self._world.open_clients.discard(self)
+
+
+class WorldProducer(MemoryProducer):
+    """Writes into the world; what is not flushed is not acknowledged."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(_Counts(world.topics), clock=world.clock)
+        self._world = world
+        self.records = world.log.records
+        self.flush_error: Exception | None = None
+        world.open_clients.add(self)
+
+    def flush(self, timeout_ms: int) -> int:
+        self._world.diary.append(("flush",))
+        if self.flush_error is not None:
+            error, self.flush_error = self.flush_error, None
+            raise error
+        return int(self._world.away)
+
+    def partitions_for(self, topic: str) -> int:
+        return self._world.topics[topic]
+
+    def close(self) -> None:
+        self._world.open_clients.discard(self)
+
+
+class WorldAdmin:
+    """Answers from the world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.create_error: AdminError | None = None
+        world.open_clients.add(self)
+
+    def describe_topics(
+        self, names: Collection[str] | None = None
+    ) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
+        self._world.check_there()
+        topics = self._world.topics
+        return {
+            name: tuple(PartitionInfo(name, number, 1, (1,), frozenset()) for number in range(topics[name]))
+            if name in topics
+            else AdminError(AdminErrorKind.UNKNOWN_TOPIC, f"no topic {name}")
+            for name in (topics if names is None else names)
+        }
+
+    def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
+        self._world.check_there()
+        self._world.diary.append(("create", tuple(sorted(spec.name for spec in specs))))
+        self._world.topics.update({spec.name: spec.partitions for spec in specs})
+        return dict.fromkeys((spec.name for spec in specs), self.create_error)
+
+    def list_offsets(
+        self, partitions: Collection[TopicPartition], *, earliest: bool = False
+    ) -> Mapping[TopicPartition, int | AdminError]:
+        self._world.check_there()
+        return {p: self._world.starts.get(p, 0) if earliest else len(self._world.records(p)) for p in partitions}
+
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | None]:
+        self._world.check_there()
+        committed = self._world.committed
+        return {p: committed[p].offset if p in committed else None for p in partitions}
+
+    def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._world.diary.append(("delete records", dict(offsets)))
+
+    def remove_member(self, group: str, instance_id: str) -> None:
+        self._world.diary.append(("remove member", group, instance_id))
+
+    def close(self) -> None:
+        self._world.open_clients.discard(self)
+
+
+class WorldMembership:
+    """A membership whose rebalances are made by the test."""
+
+    def __init__(self, world: World, listener: MembershipListener) -> None:
+        self._world = world
+        self.listener = listener
+        self.owned: Parts = frozenset()
+        self.generation = 0
+        self.topics: frozenset[str] = frozenset()
+        self.commit_error: Exception | None = None
+        self.problem: Exception | None = None
+        world.open_clients.add(self)
+
+    # -- the test's side -----------------------------------------------------------------------------------
+
+    def join(self) -> SubscriptionInfo:
+        """Build a subscription; the rebalance is in progress then."""
+        return decode_subscription_info(self.listener.subscription_user_data(self.topics))
+
+    def finish(
+        self,
+        active: Mapping[TaskId, Collection[TopicPartition]],
+        standby: Mapping[TaskId, Collection[TopicPartition]] | None = None,
+        **info: Any,
+    ) -> None:
+        """The rest of a cooperative round: revoke what is gone, then the assignment."""
+        pairs = sorted((partition, task) for task, partitions in active.items() for partition in partitions)
+        wanted = frozenset(partition for partition, _ in pairs)
+        user_data = encode(
+            AssignmentInfo(
+                active_tasks=tuple(task for _, task in pairs),
+                standby_tasks={task: frozenset(parts) for task, parts in (standby or {}).items()},
+                **{"next_rebalance_ms": NO_FOLLOW_UP, **info},
+            )
+        )
+        self._adopt(wanted, user_data)
+
+    def round(
+        self,
+        active: Mapping[TaskId, Collection[TopicPartition]],
+        standby: Mapping[TaskId, Collection[TopicPartition]] | None = None,
+        **info: Any,
+    ) -> SubscriptionInfo:
+        """A whole rebalance with this outcome; what was reported before it."""
+        sent = self.join()
+        self.finish(active, standby, **info)
+        return sent
+
+    def lead(self) -> None:
+        """A whole rebalance of a group of one, led by this member."""
+        user_data = self.listener.subscription_user_data(self.topics)
+        subscription = MemberSubscription(
+            tuple(sorted(self.topics)), user_data, tuple(sorted(self.owned)), self.generation or -1, None
+        )
+        assignment = self.listener.assign({"me": subscription})["me"]
+        self._adopt(frozenset(assignment.partitions), assignment.user_data)
+
+    def _adopt(self, wanted: Parts, user_data: bytes) -> None:
+        self.generation += 1
+        before = self.owned
+        if before - wanted:
+            self.revoke(before - wanted)
+        self.listener.on_assignment(tuple(sorted(wanted)), user_data, self.generation)
+        self.owned = wanted
+        self.listener.on_assigned(tuple(sorted(wanted - before)))
+
+    def revoke(self, partitions: Collection[TopicPartition]) -> None:
+        offsets = self.listener.on_revoked(tuple(sorted(partitions)))
+        error: Exception | None = None
+        if offsets:
+            try:
+                self._commit("revocation commit", offsets)
+            except StreamsError as problem:
+                error = problem
+        self.listener.on_revoked_committed(error)
+
+    def lose(self) -> None:
+        """The group has dropped this member."""
+        owned, self.owned = self.owned, frozenset()
+        self.listener.on_lost(tuple(sorted(owned)))
+
+    def _commit(self, what: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self._world.diary.append((what, {p: at.offset for p, at in offsets.items()}))
+        if self.commit_error is not None:
+            raise self.commit_error
+        self._world.committed.update(offsets)
+
+    # -- the port Membership -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._world.diary.append(("membership started",))
+
+    def subscribe(self, topics: frozenset[str], pattern: str | None = None) -> None:
+        self.topics = topics
+
+    def request_rejoin(self, reason: str) -> None:
+        self._world.diary.append(("rejoin", reason))
+
+    def rejoin_as_new_member(self) -> None:
+        self._world.diary.append(("join as a new member",))
+        self.owned = frozenset()
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
+        self._commit("commit", offsets)
+
+    def committed(
+        self, partitions: Collection[TopicPartition], *, timeout_ms: int
+    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
+        self._world.check_there()
+        return {partition: self._world.committed.get(partition) for partition in partitions}
+
+    def group_metadata(self) -> GroupMetadata | None:
+        return GroupMetadata("app", self.generation, "me", None) if self.generation else None
+
+    def check(self) -> None:
+        if self.problem is not None:
+            problem, self.problem = self.problem, None
+            raise problem
+
+    def leave_and_close(self, *, leave_group: bool, timeout_ms: int) -> None:
+        self._world.diary.append(("leave" if leave_group else "stay until the session is over",))
+        self._world.open_clients.discard(self)
+
+
+# -- one thread, step by step ----------------------------------------------------------------------------------------
+
+
+class DirectInbox(Inbox):
+    """The test's thread is the stream thread, so what it is asked for happens at once."""
+
+    def call(self, action: Callable[[], T], *, timeout_ms: int) -> T:
+        return action()
+
+
+class Steps:
+    """An instance with one stream thread, moved by :meth:`turn`."""
+
+    def __init__(self, world: World, topology: Topology, folder: Path, **config: Any) -> None:
+        self.world = world
+        settings = {
+            "application.id": "app",
+            "bootstrap.servers": "world:9092",
+            "state.dir": str(folder),
+            "dsl.store.suppliers.class": "in_memory",
+            "commit.interval.ms": 1000,
+            **{key.replace("_", "."): value for key, value in config.items()},
+        }
+        self.instance = Instance(topology, StreamsConfig.of(settings), world, world.clock)
+        self.instance.open()
+        self.states: list[ThreadState] = []
+        self.errors: list[Exception] = []
+        self.ended = False
+        self.thread = self.instance.new_thread(
+            1,
+            on_state=lambda thread, state: self.states.append(state),
+            on_error=lambda thread, error: self.errors.append(error),
+            on_end=lambda thread: setattr(self, "ended", True),
+        )
+        self.thread.inbox = DirectInbox()
+        self.thread._go(ThreadState.STARTING)
+        self.thread._open()
+        self.parts = self.thread._parts
+        self.updater = self.parts.updater
+        self.updater._start_thread = lambda: None  # type: ignore[method-assign]  # its rounds are called by the test
+        self.membership = world.memberships[self.thread.name]
+        self.consumer = world.consumers[self.thread.name]
+        self.producer = world.producers[self.thread.name]
+        self._restore_consumer = world.restore_consumer(self.thread.name)
+        world.diary.clear()
+
+    def turn(self, times: int = 1) -> None:
+        """The state updater's round, then one turn of the loop."""
+        for _ in range(times):
+            self.restore()
+            self.thread._iterate()
+
+    def restore(self) -> None:
+        """A round of the state updater, when it has something to do."""
+        if self.updater._changelogs:
+            self.updater._round(self._restore_consumer)
+
+    def run(self, active: Mapping[TaskId, Collection[TopicPartition]], **more: Any) -> None:
+        """A rebalance with this outcome, and turns until everything runs."""
+        self.membership.round(active, **more)
+        self.turn(4)
+        assert self.thread.state is ThreadState.RUNNING, self.thread.state
+
+    def close(self) -> None:
+        """The end of the loop, as after ``shut_down``."""
+        self.thread.shut_down()
+        self.end()
+
+    def end(self) -> None:
+        """What follows the loop."""
+        clean = False
+        try:
+            clean = self.thread._await_rebalance()
+        except Exception as error:
+            self.thread._fail(error)
+        self.thread._close(clean=clean)
+
+    @property
+    def tasks(self) -> dict[str, str]:
+        """State of every task."""
+        return {f"{task.id}{'' if task.is_active else ' standby'}": task.state.value for task in self.parts.table.all()}
+
+
+def tp(name: str) -> TopicPartition:
+    """``in-0``: partition 0 of topic ``in``."""
+    topic, _, number = name.rpartition("-")
+    return TopicPartition(topic, int(number))
+
+
+def task(name: str) -> TaskId:
+    return TaskId.parse(name)
+
+
+def copying() -> Topology:
+    """``in`` -> ``out``, upper case."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.BYTES, value=serdes.STRING)
+    stream.map_values(str.upper).to("out", key=serdes.BYTES, value=serdes.STRING)
+    return builder.build()
+
+
+def counting() -> Topology:
+    """Counts the records of ``in`` by key into ``out``; changelog ``app-counts-changelog``."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.STRING, value=serdes.STRING)
+    counts = stream.group_by_key(key=serdes.STRING, value=serdes.STRING).count(store="counts")
+    counts.to_stream().to("out", key=serdes.STRING, value=serdes.INT64)
+    return builder.build()

@@ -161,20 +161,26 @@ def stream_partition(key: str) -> TopicPartition:
 
 
 def limited(start: Mapping[str, int], ends: Mapping[str, int], rows: int | None) -> dict[str, int]:
-    """How far a micro-batch goes: to ``ends``, or ``rows`` offsets in all, shared out by lag. Every partition that lags
-    gets at least one as long as there are enough; equal lags are served in the order of their names."""
+    """How far a micro-batch goes: to ``ends``, or ``rows`` offsets in all, shared out by lag.
+
+    Every partition that lags gets at least one offset as long as there are enough, the largest lags first.
+    """
     lags = {key: max(0, end - start.get(key, 0)) for key, end in ends.items()}
-    total = sum(lags.values())
-    if rows is None or total <= rows:
+    if rows is None or sum(lags.values()) <= rows:
         return dict(ends)
-    shares = {key: lag * rows // total for key, lag in lags.items()}
-    left = rows - sum(shares.values())
-    for key in sorted((key for key, lag in lags.items() if lag > shares[key]), key=lambda key: (shares[key], key)):
-        if left == 0:
-            break
-        shares[key] += 1
-        left -= 1
-    return {key: start.get(key, 0) + shares[key] for key in ends}
+    order = sorted((key for key, lag in lags.items() if lag), key=lambda key: (-lags[key], key))[:rows]
+    shares = dict.fromkeys(order, 1)
+    waiting = sum(lags[key] - 1 for key in order)
+    left = rows - len(order)
+    for key in order:
+        more = (lags[key] - 1) * (rows - len(order)) // waiting if waiting else 0
+        shares[key] += more
+        left -= more
+    for key in order:  # what rounding has left
+        more = min(left, lags[key] - shares[key])
+        shares[key] += more
+        left -= more
+    return {key: start.get(key, 0) + shares.get(key, 0) for key in ends}
 
 
 def check_still_there(start: Mapping[str, int], ends: Mapping[str, int]) -> None:

@@ -115,6 +115,7 @@ def _started(app: str, master: str | None, conf: dict[str, object]) -> SparkSess
 def _settings(master: str) -> dict[str, object]:
     settings: dict[str, object] = {
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.maxRecordsPerBatch": 10_000,
         "spark.executorEnv.PYTHONHASHSEED": "0",

@@ -1,0 +1,154 @@
+"""Options of `streams-kafka`: checked at once, without secrets in them."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+from streams_py.errors import ConfigError
+from streams_py.spark.options import Position, PositionKind, parse_position, reader_options, writer_options
+from streams_py.spark.source import StreamsKafkaSource
+
+BASE = {"kafka.bootstrap.servers": "localhost:9092", "topics": "b, a,b"}
+
+
+def test_defaults_are_those_of_a_committed_whole_read() -> None:
+    options = reader_options(BASE, streaming=False)
+    assert options.assigned == {"a": (), "b": ()}
+    assert options.starting == Position(PositionKind.EARLIEST)
+    assert options.ending == Position(PositionKind.LATEST)
+    assert options.read_committed
+    assert not options.skip_gone
+    assert (options.split_records, options.rows_per_trigger) == (None, None)
+    assert (options.batch_records, options.batch_bytes, options.poll_timeout_ms) == (16_384, 8 << 20, 60_000)
+    assert options.kafka == {"bootstrap.servers": "localhost:9092"}
+
+
+def test_names_of_options_ignore_case_as_sparks_do() -> None:
+    given = CaseInsensitiveDict({"Kafka.Bootstrap.Servers": "h:1", "Topics": "a", "Split.Records": "5"})
+    assert reader_options(given, streaming=False).split_records == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("earliest", Position("earliest")),
+        (" latest ", Position("latest")),
+        ("group:my:group", Position("group", group="my:group")),
+        ("timestamp:0", Position("timestamp", timestamp_ms=0)),
+        ('{"t":{"1":-1,"0":12}}', Position("offsets", offsets='{"t":{"0":12,"1":-1}}')),
+    ],
+)
+def test_position_is_read(text: str, expected: Position) -> None:
+    assert parse_position(text, "starting") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "first", "group:", "timestamp:", "timestamp:-1", "timestamp:x", "timestamp:1.5", "{", "[]", '{"t":1}',
+     '{"t":{"x":1}}', '{"t":{"0":-3}}', '{"t":{"0":"1"}}', '{"t":{"0":true}}', '{"t":{"0":9223372036854775808}}'],
+)  # fmt: skip
+def test_position_that_means_nothing_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_position(text, "starting")
+    assert refused.value.key == "starting"
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers"),
+        ({"topics": " , "}, "topics"),
+        ({"assign": '{"a":[0]}'}, "topics"),
+        ({"topic": "a"}, "topic"),
+        ({"isolation": "none"}, "isolation"),
+        ({"split.records": "0"}, "split.records"),
+        ({"batch.records": "-5"}, "batch.records"),
+        ({"batch.bytes": "many"}, "batch.bytes"),
+        ({"on.gone": "ignore"}, "on.gone"),
+        ({"rows.per.trigger": "5"}, "rows.per.trigger"),
+        ({"transactional.id.prefix": "x"}, "transactional.id.prefix"),
+    ],
+)
+def test_option_that_cannot_be_used_is_named(change: dict[str, str], key: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        reader_options(BASE | change, streaming=False)
+    assert refused.value.key == key
+
+
+@pytest.mark.parametrize("option", ["ending", "split.records"])
+def test_stream_refuses_what_only_a_batch_has(option: str) -> None:
+    with pytest.raises(ConfigError, match="batches only"):
+        reader_options(BASE | {option: "5"}, streaming=True)
+
+
+def test_assign_names_partitions() -> None:
+    options = reader_options({"kafka.bootstrap.servers": "h:1", "assign": '{"t":[2,0,2]}'}, streaming=False)
+    assert options.assigned == {"t": (0, 2)}
+    for bad in ('{"t":[]}', '{"t":[-1]}', '{"t":0}', "{}", "x"):
+        with pytest.raises(ConfigError, match="assign"):
+            reader_options({"kafka.bootstrap.servers": "h:1", "assign": bad}, streaming=False)
+
+
+# -- secrets -----------------------------------------------------------------------------------------------------------
+
+PLAIN = "hunter2"
+
+
+@pytest.mark.parametrize(
+    "key", ["kafka.sasl.password", "kafka.sasl.jaas.config", "kafka.ssl.key.password", "kafka.ssl.key.pem",
+            "kafka.sasl.oauthbearer.client.secret", "kafka.some.Token"],
+)  # fmt: skip
+def test_plain_secret_is_refused_and_not_repeated(key: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        writer_options({"kafka.bootstrap.servers": "h:1", key: PLAIN})
+    assert PLAIN not in str(refused.value)
+    assert "env:NAME" in str(refused.value)
+
+
+def test_plain_secret_is_taken_when_that_is_said() -> None:
+    options = writer_options(
+        {"kafka.bootstrap.servers": "h:1", "kafka.sasl.password": PLAIN, "allow.plain.secrets": "true"}
+    )
+    assert options.resolved()["sasl.password"] == PLAIN
+
+
+def test_secret_is_looked_up_where_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "password"
+    file.write_text(f"{PLAIN}\n")
+    monkeypatch.setenv("KEY_PASSWORD", "other")
+    options = writer_options(
+        {
+            "kafka.bootstrap.servers": "h:1",
+            "kafka.sasl.password": f"file:{file}",
+            "kafka.ssl.key.password": "env:KEY_PASSWORD",
+        }
+    )
+    assert options.kafka["sasl.password"] == f"file:{file}"
+    assert options.resolved() == {"bootstrap.servers": "h:1", "sasl.password": PLAIN, "ssl.key.password": "other"}
+    file.unlink()
+    with pytest.raises(ConfigError, match="cannot be read on this machine"):
+        options.resolved()
+    monkeypatch.delenv("KEY_PASSWORD")
+    file.write_text(PLAIN)
+    with pytest.raises(ConfigError, match="no such environment variable"):
+        options.resolved()
+
+
+def test_reference_is_only_followed_for_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVERS", "elsewhere:1")
+    options = writer_options({"kafka.bootstrap.servers": "h:1", "kafka.client.rack": "env:SERVERS"})
+    assert options.resolved()["client.rack"] == "env:SERVERS"
+
+
+def test_what_travels_to_workers_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", PLAIN)
+    given = CaseInsensitiveDict(BASE | {"kafka.sasl.password": "env:PASSWORD", "kafka.sasl.username": "me"})
+    source = StreamsKafkaSource(given)
+    reader = source.reader(schema=None)
+    reader._options.resolved()  # on the driver, before it travels
+    for travels in (source, reader, source.streamReader(schema=None)):
+        assert PLAIN.encode() not in pickle.dumps(travels)

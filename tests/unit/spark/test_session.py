@@ -1,0 +1,92 @@
+"""What a job checks before it starts, one sentence each."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from streams_py.errors import ConfigError
+from streams_py.spark import session, version
+
+
+def java(folder: Path, line: str) -> str:
+    path = folder / "bin" / "java"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{line}' >&2\n")
+    path.chmod(0o755)
+    return str(folder)
+
+
+def test_no_java_is_said_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConfigError, match="no Java found: install a JDK 17"):
+        session.check_platform()
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [('openjdk version "11.0.2" 2019-01-15', "11"), ('java version "1.8.0_292"', "8"), ("what is this", "unknown")],
+)
+def test_old_java_is_refused(line: str, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", java(tmp_path, line))
+    with pytest.raises(ConfigError, match=f"is Java {found}: install a JDK 17"):
+        session.check_platform()
+
+
+def test_java_that_does_not_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="does not run"):
+        session.check_platform()
+
+
+@pytest.mark.parametrize("line", ['openjdk version "17.0.15" 2025-04-15', 'openjdk version "21" 2023-09-19'])
+def test_new_java_is_taken(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", java(tmp_path, line))
+    session.check_platform()
+
+
+@pytest.mark.parametrize(
+    ("package", "found"), [("pyspark", "4.1.9"), ("pyspark", "4.4.0"), ("pyspark", "3.5.1"), ("pyarrow", "17.0.0")]
+)
+def test_package_out_of_range_is_refused(package: str, found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = metadata.version
+    monkeypatch.setattr(metadata, "version", lambda name: found if name == package else real(name))
+    with pytest.raises(ConfigError, match=f"{package} {found} is not supported: .* is needed; install"):
+        session.check_platform()
+
+
+def test_package_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    with pytest.raises(ConfigError, match=r"pyspark is not installed .*; install kafka-streams-py\[spark\]"):
+        session.check_platform()
+
+
+def test_worker_of_another_version_is_refused() -> None:
+    version.check_same_version(version.library_version())
+    with pytest.raises(ConfigError, match="install the same version everywhere"):
+        version.check_same_version("0.0.1")
+
+
+@pytest.mark.parametrize(("master", "cores"), [("local", 1), ("local[3]", 3), ("local[2,1]", 2)])
+def test_cores_of_a_local_master(master: str, cores: int) -> None:
+    assert session._cores(master) == cores
+    assert session._settings(master)["spark.sql.shuffle.partitions"] == 2 * cores
+
+
+def test_cluster_keeps_its_own_addresses_and_sizes() -> None:
+    settings = session._settings("spark://host:7077")
+    assert not {"spark.driver.host", "spark.sql.shuffle.partitions", "spark.driver.memory"} & settings.keys()
+
+
+def test_library_does_not_import_pyspark() -> None:
+    code = "import sys, streams_py, streams_py.journal.journal as _; print({'pyspark', 'pyarrow'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

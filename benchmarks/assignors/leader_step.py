@@ -1,0 +1,127 @@
+"""The leader's assign step from the bytes of JoinGroup to those of SyncGroup, in a large group.
+
+Every client has one member, an end point and its offsets; every task has a changelog. The cluster answers at once, from
+tables made beforehand.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.assignors.scenarios import Scenario, problem_of
+from streams_protocol import SubscriptionInfo, decode_assignment_info, encode_subscription_info
+from streams_protocol.types import ProcessId, TaskId, TopicPartition
+from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members, subscription_to_send
+from streams_py.assignment.java_order import HashSizing
+from streams_py.assignment.problem import ClientInput
+from streams_py.leader.drive import run_assign
+from streams_py.leader.effects import DescribeTopics, Effect, FetchCommittedOffsets, ListEndOffsets, PublishAssignments
+from streams_py.leader.events import (
+    AssignRequested,
+    CommittedOffsetsFetched,
+    EndOffsetsListed,
+    Event,
+    TopicsDescribed,
+)
+from streams_py.leader.leader import GroupLeader
+from streams_py.leader.settings import LeaderSettings
+from streams_py.ports import PartitionInfo
+from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
+
+__all__ = ["LeaderStep", "leader_step"]
+
+_NOW_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderStep:
+    """One step, ready to run."""
+
+    settings: LeaderSettings
+    topology: TopologyMetadata
+    topics: Mapping[str, tuple[PartitionInfo, ...]]
+    ends: Mapping[TopicPartition, int]
+    members: list[tuple[str, bytes]]
+
+    def run(self) -> dict[str, bytes]:
+        """Bytes for every member."""
+        members = readable_members(self.members)
+        inputs = {name: infos for name, infos in self.topics.items() if name in self.topology.source_topics}
+        request = AssignRequested(_NOW_MS, members, inputs, self.topology)
+        result = run_assign(GroupLeader(self.settings), request, self._answer)
+        if not isinstance(result, PublishAssignments):
+            raise result.error
+        return assignments_to_send(result.assignments, members, decode_assignment_info)
+
+    def _answer(self, effect: Effect) -> Event | None:
+        match effect:
+            case DescribeTopics(names):
+                return TopicsDescribed(_NOW_MS, {name: self.topics[name] for name in names})
+            case ListEndOffsets():
+                return EndOffsetsListed(_NOW_MS, self.ends)
+            case FetchCommittedOffsets(partitions):
+                return CommittedOffsetsFetched(_NOW_MS, dict.fromkeys(partitions))
+        return None
+
+
+def leader_step(scenario: Scenario, *, end_points: bool) -> LeaderStep:
+    """The step of a scenario's group."""
+    problem = problem_of(scenario, HashSizing.JDK_19_AND_NEWER)
+    numbers = sorted({task.subtopology for task in problem.tasks})
+    topology = TopologyMetadata({number: _subtopology(number) for number in numbers})
+    topics = {}
+    for number in numbers:
+        partitions = sum(task.subtopology == number for task in problem.tasks)
+        for name in (_input(number), _changelog(number)):
+            topics[name] = tuple(
+                PartitionInfo(name, p, p % 3, (p % 3, (p + 1) % 3), frozenset()) for p in range(partitions)
+            )
+    ends = {
+        TopicPartition(_changelog(task.subtopology), task.partition): end
+        for task, end in problem.end_offset_sums.items()
+    }
+    members = [
+        (f"app-{client.process_id}-StreamThread-1-consumer-{uuid.UUID(int=number)}", _member(topology, client, ends, end_points))
+        for number, client in enumerate(problem.clients)
+    ]
+    leader = problem.clients[0].process_id
+    settings = LeaderSettings(leader, ProcessId(uuid.UUID(int=1)), problem.configs)
+    return LeaderStep(settings, topology, topics, ends, members)
+
+
+def _member(topology: TopologyMetadata, client: ClientInput, ends: Mapping[TopicPartition, int], end_point: bool) -> bytes:
+    sums = {task: lag if lag < 0 else ends[_changelog_of(task)] - lag for task, lag in client.lags.items()}
+    info = SubscriptionInfo(client.process_id, endpoint=f"{client.process_id}.example.com:8080" if end_point else None, task_offset_sums=sums)
+    return subscription_to_send(
+        topics=sorted(topology.source_topics),
+        user_data=encode_subscription_info(info),
+        owned=[TopicPartition(_input(task.subtopology), task.partition) for task in client.previous_active],
+        generation=1,
+        rack=None,
+        check=bytes,
+    )
+
+
+def _subtopology(number: int) -> SubtopologyTopics:
+    changelog = InternalTopic(_changelog(number), InternalTopicKind.CHANGELOG, None, {"cleanup.policy": "compact"})
+    return SubtopologyTopics(
+        source_topics=frozenset((_input(number),)),
+        sink_topics=frozenset(),
+        repartition_sources={},
+        changelogs={changelog.name: changelog},
+        stores=frozenset((f"store-{number}",)),
+    )
+
+
+def _input(number: int) -> str:
+    return f"input-{number}"
+
+
+def _changelog(number: int) -> str:
+    return f"app-store-{number}-changelog"
+
+
+def _changelog_of(task: TaskId) -> TopicPartition:
+    return TopicPartition(_changelog(task.subtopology), task.partition)

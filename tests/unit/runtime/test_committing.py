@@ -151,7 +151,7 @@ def test_commit_is_tried_again_until_the_task_time_out_when_the_broker_is_silent
         assert committer.commit([task]) == -1
         assert "offsets not committed for 5000 ms" in caplog.text
     diary.clock.advance(5_001)
-    with pytest.raises(TimeoutExceeded, match="task.timeout.ms is 10000"):
+    with pytest.raises(TimeoutExceeded, match=r"task\.timeout\.ms is 10000"):
         committer.commit([task])
     assert not any("checkpoint" in str(entry) for entry in diary.entries)
 

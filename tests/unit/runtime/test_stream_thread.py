@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from streams_protocol import AssignmentInfo, encode_assignment_info
 from streams_protocol.types import TopicPartition
 from streams_py import serdes
 from streams_py.errors import (
@@ -19,6 +19,8 @@ from streams_py.errors import (
     TaskMigrated,
     TimeoutExceeded,
 )
+from streams_py.ports import OffsetAndMetadata
+from streams_py.runtime.inbox import Inbox
 from streams_py.runtime.states import ThreadState
 from streams_py.topology.builder import StreamsBuilder
 from streams_py.topology.processor import Processor, Record
@@ -76,9 +78,7 @@ def test_reading_starts_at_the_committed_offset_else_by_the_reset_policy(world: 
     assert steps.consumer.assigned[-1] == {tp("in-0"): 2, tp("in-1"): -2}
 
 
-def committed(offset: int) -> Any:
-    from streams_py.ports import OffsetAndMetadata
-
+def committed(offset: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(offset)
 
 
@@ -303,15 +303,11 @@ def test_error_code_keeps_running_tasks_until_the_thread_has_failed(world: World
     steps.run(BOTH)
     steps.membership.join()
     listener = steps.membership.listener
-    from streams_protocol import AssignmentInfo, encode_assignment_info
-
     listener.on_assignment((), encode_assignment_info(AssignmentInfo(error_code=3)), 2)
     assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
 
 
 def test_thread_waits_for_user_code_of_a_rebalance_only_as_long_as_a_poll_may_take(world: World, steps: Steps) -> None:
-    from streams_py.runtime.inbox import Inbox
-
     busy = Inbox()  # nobody serves it
     steps.parts.rebalance._inbox = busy
     steps.parts.rebalance._wait_ms = 1
@@ -426,7 +422,9 @@ def test_refused_commit_is_tried_again_after_a_pause_not_at_once(world: World, s
 def repartitioned() -> Topology:
     builder = StreamsBuilder()
     stream = builder.stream("in", key=serdes.BYTES, value=serdes.BYTES)
-    stream.repartition(name="step", partitions=1, key=serdes.BYTES, value=serdes.BYTES).to("out", key=serdes.BYTES, value=serdes.BYTES)
+    stream.repartition(name="step", partitions=1, key=serdes.BYTES, value=serdes.BYTES).to(
+        "out", key=serdes.BYTES, value=serdes.BYTES
+    )
     return builder.build()
 
 

@@ -92,17 +92,7 @@ def recycled_pending(steps: Steps) -> None:
 
 PLACES: dict[str, Callable[[Steps], None]] = {
     place.__name__: place
-    for place in (
-        pending,
-        restoring,
-        restored,
-        running,
-        suspended,
-        failed,
-        pending_standby,
-        standby,
-        recycled_pending,
-    )
+    for place in (pending, restoring, restored, running, suspended, failed, pending_standby, standby, recycled_pending)
 }
 ACTIVE_PLACES = ("pending", "restoring", "restored", "running", "suspended", "failed")
 OPEN_PLACES = ("restoring", "restored", "running", "suspended", "standby", "recycled_pending", "failed")

@@ -32,7 +32,6 @@ from streams_py.ports import (
 from streams_py.runtime.inbox import Inbox
 from streams_py.runtime.instance import Instance
 from streams_py.runtime.states import ThreadState
-from streams_py.runtime.stream_thread import StreamThread
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.builder import StreamsBuilder
 from streams_py.topology.topology import Topology

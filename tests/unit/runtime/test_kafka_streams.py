@@ -1,0 +1,568 @@
+"""The client: its states and who hears of them (R22), threads that come and go (R26), directories (R27)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_py.config import StreamsConfig
+from streams_py.errors import (
+    ConfigError,
+    IllegalStateError,
+    LockError,
+    StateError,
+    StreamsError,
+    StreamsNotStartedError,
+)
+from streams_py.runtime.kafka_streams import KafkaStreams, UncaughtAnswer
+from streams_py.runtime.restore import RestoreListener
+from streams_py.runtime.states import State, ThreadState, thread_may_go
+from streams_py.runtime.stream_thread import StreamThread
+from tests.unit.runtime.world import World, copying, counting
+
+
+class FakeThread:
+    """A stream thread whose changes are made by the test. ``asked``: what the client asked of it."""
+
+    def __init__(self, name: str, index: int, on_state: Any, on_error: Any, on_end: Any) -> None:
+        self.name, self.index = name, index
+        self.state = ThreadState.CREATED
+        self.replace = False
+        self.asked: list[Any] = []
+        self.is_current = False
+        self.table = self.parts = None
+        self._on_state, self._on_error, self._on_end = on_state, on_error, on_end
+
+    def go(self, *states: ThreadState) -> None:
+        for state in states:
+            if thread_may_go(self.state, state):
+                self.state = state
+                self._on_state(self, state)
+
+    def run(self) -> None:
+        self.go(ThreadState.PARTITIONS_ASSIGNED, ThreadState.RUNNING)
+
+    def fail(self, error: Exception) -> None:
+        self.is_current = True
+        self._on_error(self, error)
+        self.end()
+        self.is_current = False
+
+    def end(self) -> None:
+        self.go(ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
+        self._on_end(self)
+
+    # -- what the client calls -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self.state is ThreadState.CREATED:
+            self.asked.append("start")
+            self.go(ThreadState.STARTING)
+
+    def shut_down(self, *, leave_group: bool = False, timeout_ms: int | None = None) -> None:
+        self.asked.append(("shut down", leave_group, timeout_ms))
+        if self.state is ThreadState.CREATED:
+            self.go(ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
+        else:
+            self.go(ThreadState.PENDING_SHUTDOWN)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        self.asked.append(("wait", timeout_s))
+        return self.state is ThreadState.DEAD
+
+    def pause(self, paused: bool) -> None:
+        self.asked.append(("pause", paused))
+
+    def request_application_shutdown(self) -> None:
+        self.asked.append("stop application")
+
+
+class Client:
+    """A KafkaStreams with fake threads, and what its listener heard."""
+
+    def __init__(self, folder: Path, **config: Any) -> None:
+        self.world = World(**{"in": 2, "out": 2})
+        settings = {
+            "application.id": "app",
+            "bootstrap.servers": "world:9092",
+            "state.dir": str(folder),
+            **{key.replace("_", "."): value for key, value in config.items()},
+        }
+        self.streams = KafkaStreams(counting(), settings, clients=self.world, clock=self.world.clock)
+        self.made: list[FakeThread] = []
+        self.heard: list[tuple[State, State]] = []
+        self.streams._instance.new_thread = self._new_thread  # type: ignore[method-assign]
+        self.streams.set_state_listener(lambda new, old: self.heard.append((old, new)))
+
+    def _new_thread(self, index: int, **callbacks: Any) -> StreamThread:
+        self.made.append(FakeThread(f"thread-{index}", index, **callbacks))
+        return self.made[-1]  # type: ignore[return-value]  # all that the client uses
+
+    def start(self) -> list[FakeThread]:
+        self.streams.start()
+        return self.made
+
+    @property
+    def path(self) -> str:
+        """States heard of, in order."""
+        return " ".join([self.heard[0][0].name, *(new.name for _, new in self.heard)]) if self.heard else ""
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    return Client(tmp_path, num_stream_threads=2)
+
+
+# -- states ------------------------------------------------------------------------------------------------------
+
+
+def test_client_runs_when_all_its_threads_do_and_rebalances_with_any_of_them(client: Client) -> None:
+    first, second = client.start()
+    first.run()
+    assert client.streams.state is State.REBALANCING
+    second.run()
+    assert client.streams.state is State.RUNNING
+    first.go(ThreadState.PARTITIONS_REVOKED)
+    second.go(ThreadState.PARTITIONS_ASSIGNED, ThreadState.RUNNING)
+    assert client.streams.state is State.REBALANCING
+    first.run()
+    assert client.path == "CREATED REBALANCING RUNNING REBALANCING RUNNING"
+    assert all(old == before for (old, _), (_, before) in zip(client.heard[1:], client.heard, strict=False))
+
+
+def test_client_runs_on_with_the_threads_that_are_left(client: Client) -> None:
+    first, second = client.start()
+    first.run()
+    second.run()
+    first.end()
+    second.go(ThreadState.PARTITIONS_ASSIGNED, ThreadState.RUNNING)
+    assert client.streams.state is State.RUNNING
+
+
+def test_closing_ends_when_the_last_thread_has_ended(client: Client) -> None:
+    first, second = client.start()
+    assert client.streams.close(0) is False
+    assert client.streams.state is State.PENDING_SHUTDOWN
+    first.end()
+    assert client.streams.state is State.PENDING_SHUTDOWN
+    assert "clients closed" not in client.world.names()
+    second.end()
+    assert client.streams.close(0) is True
+    assert client.path == "CREATED REBALANCING PENDING_SHUTDOWN NOT_RUNNING"
+    assert client.world.names() == ["clients closed"]
+    assert client.streams.wait(0) is True
+
+
+def test_closing_before_the_start_ends_at_once(client: Client) -> None:
+    assert client.streams.close() is True
+    assert client.path == "CREATED PENDING_SHUTDOWN NOT_RUNNING"
+    with pytest.raises(IllegalStateError, match="make a new one"):
+        client.streams.start()
+
+
+@pytest.mark.parametrize("timeout", [-1, -0.001])
+def test_negative_time_out_is_refused(client: Client, timeout: float) -> None:
+    with pytest.raises(ValueError, match="negative"):
+        client.streams.close(timeout)
+
+
+@pytest.mark.parametrize(("timeout", "asked"), [(None, None), (0, None), (1.5, 1500)])
+def test_threads_are_told_how_long_they_may_wait_for_the_broker(
+    client: Client, timeout: float | None, asked: int | None
+) -> None:
+    threads = client.start()
+    for thread in threads:
+        thread.is_current = True  # so that close does not wait
+    client.streams.close(timeout)
+    assert [thread.asked[-1] for thread in threads] == [("shut down", False, asked)] * 2
+
+
+def test_second_start_is_refused(client: Client) -> None:
+    client.start()
+    with pytest.raises(IllegalStateError, match="started already"):
+        client.streams.start()
+
+
+def test_closing_twice_is_closing_once(client: Client) -> None:
+    threads = client.start()
+    client.streams.close(0)
+    client.streams.close(0)
+    assert [len([a for a in thread.asked if a[0] == "shut down"]) for thread in threads] == [1, 1]
+
+
+def test_listeners_and_handlers_can_be_set_only_before_the_start(client: Client) -> None:
+    client.start()
+    setters: list[Callable[[], None]] = [
+        lambda: client.streams.set_state_listener(lambda new, old: None),
+        lambda: client.streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer.REPLACE_THREAD),
+        lambda: client.streams.set_restore_listener(RestoreListener()),
+    ]
+    for setter in setters:
+        with pytest.raises(IllegalStateError, match="only before start"):
+            setter()
+    with pytest.raises(IllegalStateError, match="only before start or after close"):
+        client.streams.clean_up()
+
+
+# -- listeners ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN])
+def test_listener_may_close_the_client_in_any_state(tmp_path: Path, state: State) -> None:
+    client = Client(tmp_path)
+    answers: list[bool] = []
+
+    def listen(new: State, old: State) -> None:
+        client.heard.append((old, new))
+        if new is state:
+            answers.append(client.streams.close())
+
+    client.streams.set_state_listener(listen)
+    (thread,) = client.start() or [None]  # type: ignore[list-item]
+    thread.run()
+    if state is State.PENDING_SHUTDOWN:
+        client.streams.close(0)
+    assert len(answers) == 1
+    if thread.state is not ThreadState.DEAD:
+        thread.end()
+    assert client.streams.state is State.NOT_RUNNING
+    assert client.path.endswith("PENDING_SHUTDOWN NOT_RUNNING")
+
+
+def test_thread_is_never_started_when_the_listener_closes_the_client_first(tmp_path: Path) -> None:
+    client = Client(tmp_path)
+    client.streams.set_state_listener(lambda new, old: new is State.REBALANCING and client.streams.close())
+    (thread,) = client.start() or [None]  # type: ignore[list-item]
+    assert "start" not in thread.asked
+    assert client.streams.state is State.NOT_RUNNING
+
+
+def test_listener_is_told_in_order_and_without_the_lock_when_others_change_the_state_meanwhile(tmp_path: Path) -> None:
+    client = Client(tmp_path)
+    in_listener, go_on = threading.Event(), threading.Event()
+
+    def listen(new: State, old: State) -> None:
+        client.heard.append((old, new))
+        if new is State.RUNNING:
+            in_listener.set()
+            assert go_on.wait(10)
+
+    client.streams.set_state_listener(listen)
+    (thread,) = client.start() or [None]  # type: ignore[list-item]
+    runner = threading.Thread(target=thread.run)
+    runner.start()
+    assert in_listener.wait(10)
+    assert client.streams.close(0) is False  # nobody waits for the listener
+    thread.end()
+    assert client.streams.state is State.NOT_RUNNING
+    assert client.streams.close(0) is False  # but closing is done only when it has heard everything
+    go_on.set()
+    runner.join(10)
+    assert client.streams.close(0) is True
+    assert client.path == "CREATED REBALANCING RUNNING PENDING_SHUTDOWN NOT_RUNNING"
+
+
+def test_error_of_a_listener_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    client = Client(tmp_path)
+    client.streams.set_state_listener(lambda new, old: 1 // 0)
+    client.start()[0].run()
+    assert client.streams.state is State.RUNNING
+    assert "the state listener failed" in caplog.text
+
+
+# -- errors ------------------------------------------------------------------------------------------------------
+
+
+def test_client_ends_in_error_when_nobody_handles_the_error_of_a_thread(client: Client) -> None:
+    first, second = client.start()
+    first.run()
+    second.run()
+    error = StreamsError("user code")
+    first.fail(error)
+    assert client.streams.state is State.PENDING_ERROR
+    assert second.asked[-1] == ("shut down", False, None)
+    second.end()
+    assert client.path == "CREATED REBALANCING RUNNING PENDING_ERROR ERROR"
+    assert client.streams.error is error
+    with pytest.raises(StreamsError, match="user code"):
+        client.streams.wait()
+    assert client.streams.close() is True
+    assert client.streams.metrics()["stream-metrics"]["failed-stream-threads"] == 1
+
+
+def test_replaced_thread_has_the_same_number_and_the_client_rebalances(client: Client) -> None:
+    client.streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer.REPLACE_THREAD)
+    first, second = client.start()
+    first.run()
+    second.run()
+    first.fail(StreamsError("user code"))
+    replacement = client.made[2]
+    assert replacement.index == first.index
+    assert replacement.asked[-1] == "start"
+    replacement.run()
+    assert client.path == "CREATED REBALANCING RUNNING REBALANCING RUNNING"
+    assert client.streams.error is None
+
+
+def test_thread_is_not_replaced_when_the_client_is_closing(client: Client) -> None:
+    client.streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer.REPLACE_THREAD)
+    first, second = client.start()
+    client.streams.close(0)
+    first.fail(StreamsError("user code"))
+    second.end()
+    assert len(client.made) == 2
+    assert client.streams.state is State.NOT_RUNNING
+
+
+def test_whole_application_is_told_to_stop_through_a_replacement(client: Client) -> None:
+    client.streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer.SHUTDOWN_APPLICATION)
+    first, second = client.start()
+    first.run()
+    second.run()
+    error = StreamsError("user code")
+    first.fail(error)
+    replacement = client.made[2]
+    assert second.asked[-1] == "stop application"
+    assert replacement.asked == [("pause", False), "stop application", "start"]
+    client.streams._application_stops()  # the leader's answer
+    assert client.streams.state is State.PENDING_ERROR
+    for thread in (second, replacement):
+        thread.end()
+    assert client.streams.state is State.ERROR
+    assert client.streams.error is error
+
+
+def test_client_stops_by_itself_when_the_messenger_fails_too(client: Client) -> None:
+    client.streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer.SHUTDOWN_APPLICATION)
+    first, second = client.start()
+    first.fail(StreamsError("user code"))
+    client.made[2].fail(StreamsError("no client can be made"))
+    assert len(client.made) == 3
+    assert client.streams.state is State.PENDING_ERROR
+    second.end()
+    assert client.streams.state is State.ERROR
+
+
+def test_client_without_an_error_of_its_own_says_that_another_one_stopped_the_application(client: Client) -> None:
+    threads = client.start()
+    client.streams._application_stops()
+    for thread in threads:
+        thread.end()
+    with pytest.raises(StreamsError, match="asked all members to shut down"):
+        client.streams.wait()
+
+
+@pytest.mark.parametrize("answer", ["raises", None, "REPLACE_THREAD"])
+def test_handler_that_gives_no_answer_shuts_the_client_down(
+    client: Client, answer: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    def handler(error: Exception) -> UncaughtAnswer:
+        if answer == "raises":
+            raise ZeroDivisionError("handler")
+        return answer  # type: ignore[return-value]  # what a careless user may return
+
+    client.streams.set_uncaught_exception_handler(handler)
+    client.start()[0].fail(StreamsError("user code"))
+    assert client.streams.state is State.PENDING_ERROR
+    assert "uncaught-exception handler" in caplog.text
+
+
+def test_handler_may_close_the_client(client: Client) -> None:
+    def handler(error: Exception) -> UncaughtAnswer:
+        assert client.streams.close() is False  # it does not wait for itself
+        return UncaughtAnswer.SHUTDOWN_CLIENT
+
+    client.streams.set_uncaught_exception_handler(handler)
+    first, second = client.start()
+    first.fail(StreamsError("user code"))
+    second.end()
+    assert client.streams.state is State.NOT_RUNNING
+
+
+# -- threads -----------------------------------------------------------------------------------------------------
+
+
+def test_added_thread_gets_the_lowest_free_number(client: Client) -> None:
+    assert client.streams.add_stream_thread() is None
+    first, _ = client.start()
+    assert client.streams.add_stream_thread() == "thread-3"
+    first.end()
+    assert client.streams.add_stream_thread() == "thread-1"
+    assert [thread.index for thread in client.made] == [1, 2, 3, 1]
+    client.streams.close(0)
+    assert client.streams.add_stream_thread() is None
+
+
+def test_removed_thread_leaves_the_group_and_the_caller_is_the_last_choice(client: Client) -> None:
+    assert client.streams.remove_stream_thread() is None
+    first, second = client.start()
+    first.is_current = True
+    second.wait = lambda timeout_s: True  # type: ignore[method-assign]
+    assert client.streams.remove_stream_thread(timeout=3) == "thread-2"
+    assert second.asked[-1] == ("shut down", True, 3000)
+    second.end()
+    assert client.streams.remove_stream_thread() == "thread-1"
+    assert first.asked[-1] == ("shut down", True, None)
+    assert client.streams.remove_stream_thread() is None
+
+
+def test_removal_that_takes_too_long_says_that_it_goes_on(client: Client) -> None:
+    client.start()
+    with pytest.raises(StreamsError, match=r"did not end within 0\.1 s; its removal goes on"):
+        client.streams.remove_stream_thread(timeout=0.1)
+
+
+def test_static_member_of_a_removed_thread_is_removed_from_the_group(tmp_path: Path) -> None:
+    client = Client(tmp_path, num_stream_threads=2, group_instance_id="me")
+    first, _ = client.start()
+    first.wait = lambda timeout_s: True  # type: ignore[method-assign]
+    client.streams.remove_stream_thread()
+    assert ("remove member", "app", "me-1") in client.world.diary
+
+
+def test_cache_is_shared_by_the_threads_that_are_alive(tmp_path: Path) -> None:
+    client = Client(tmp_path, num_stream_threads=2, statestore_cache_max_bytes=1200)
+    shares: list[int] = []
+    client.streams._instance.share_cache = shares.append  # type: ignore[method-assign]
+    first, _ = client.start()
+
+    def end(timeout_s: float | None) -> bool:
+        first.end()
+        return True
+
+    first.wait = end  # type: ignore[method-assign]
+    client.streams.add_stream_thread()
+    client.streams.remove_stream_thread()
+    client.streams.add_stream_thread()
+    assert shares == [1, 2, 3, 2, 3]
+
+
+def test_pause_reaches_all_threads_and_those_that_come_later(client: Client) -> None:
+    threads = client.start()
+    client.streams.pause()
+    client.streams.add_stream_thread()
+    assert [thread.asked[-1] for thread in threads[:2]] == [("pause", True)] * 2
+    assert client.made[2].asked[0] == ("pause", True)
+    client.streams.resume()
+    assert all(thread.asked[-1] == ("pause", False) for thread in client.made)
+
+
+# -- directories ---------------------------------------------------------------------------------------------------
+
+
+def settings(folder: Path, **more: Any) -> dict[str, Any]:
+    return {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(folder), **more}
+
+
+def test_second_client_with_one_state_directory_does_not_start(tmp_path: Path) -> None:
+    first, second = Client(tmp_path), Client(tmp_path)
+    (thread,) = first.start()
+    with pytest.raises(LockError, match=r"in use by another client of this process.*state\.dir"):
+        second.start()
+    assert second.streams.state is State.CREATED
+    first.streams.close(0)
+    thread.end()
+    second.start()
+    assert second.streams.state is State.REBALANCING
+    second.streams.close(0)
+    second.made[0].end()
+
+
+def test_client_of_another_process_keeps_the_directory_too(tmp_path: Path) -> None:
+    code = (
+        "import sys; from streams_py.state.directory import StateDirectory; "
+        f"held = StateDirectory({str(tmp_path)!r}, 'app'); held.open(); print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(LockError, match=r"in use by another process.*state\.dir"):
+            Client(tmp_path).start()
+        other.kill()
+    client = Client(tmp_path)
+    client.start()
+    client.streams.close(0)
+    client.made[0].end()
+    assert client.streams.state is State.NOT_RUNNING
+
+
+def test_directory_that_cannot_be_written_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StateError, match=r"file/below.*set state\.dir"):
+        Client(tmp_path / "file" / "below").start()
+
+
+def test_directory_is_free_again_when_the_start_fails(tmp_path: Path) -> None:
+    broken = Client(tmp_path)
+
+    def fail() -> Any:
+        raise ConfigError("no such setting", key="x")
+
+    broken.world.admin = fail  # type: ignore[method-assign]
+    with pytest.raises(ConfigError):
+        broken.start()
+    fine = Client(tmp_path)
+    fine.start()
+    fine.streams.close(0)
+    fine.made[0].end()
+
+
+@pytest.mark.parametrize("name", ["a/b", "../a", "", ".", "a b", "x" * 250])
+def test_application_id_that_is_no_name_is_refused_with_the_rule(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"application\.id") as caught:
+        KafkaStreams(copying(), settings(tmp_path, **{"application.id": name}))
+    assert caught.value.key == "application.id"
+    assert "letters" in str(caught.value) or "a-z" in str(caught.value).lower()
+
+
+def test_local_state_is_deleted_before_the_start_and_after_the_end(tmp_path: Path) -> None:
+    client = Client(tmp_path)
+    state = tmp_path / "app" / "0_0"
+    state.mkdir(parents=True)
+    client.streams.clean_up()
+    assert not state.exists()
+    (thread,) = client.start()
+    client.streams.close(0)
+    thread.end()
+    state.mkdir()
+    client.streams.clean_up()
+    assert not state.exists()
+
+
+# -- around --------------------------------------------------------------------------------------------------------
+
+
+def test_client_is_a_context_that_starts_and_closes(tmp_path: Path) -> None:
+    client = Client(tmp_path)
+    with client.streams as streams:
+        assert streams.state is State.REBALANCING
+        client.made[0].is_current = True
+    assert client.made[0].asked[-1] == ("shut down", False, None)
+
+
+def test_stores_are_not_readable_before_the_start(client: Client) -> None:
+    with pytest.raises(StreamsNotStartedError):
+        client.streams.store("counts")
+
+
+def test_waiting_for_a_state_ends_when_it_cannot_come_any_more(client: Client) -> None:
+    threads = client.start()
+    assert client.streams.wait_until(State.REBALANCING, 0) is True
+    assert client.streams.wait_until(State.RUNNING, 0) is False
+    client.streams.close(0)
+    for thread in threads:
+        thread.end()
+    assert client.streams.wait_until(State.RUNNING) is False
+
+
+def test_configuration_of_a_client_is_the_checked_one(client: Client) -> None:
+    assert isinstance(client.streams.config, StreamsConfig)
+    assert client.streams.config.num_stream_threads == 2

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
@@ -13,9 +14,14 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.failures import broker_away
 from streams_py.errors import StreamsError
-from streams_py.ports import AdminError
+from streams_py.ports import AdminError, AdminErrorKind
 
 __all__ = ["LogAdmin"]
+
+_PASSING: Final = (AdminErrorKind.LEADER_NOT_AVAILABLE, AdminErrorKind.TIMED_OUT)
+_LEADER_PATIENCE_S: Final = 10.0
+"""A new topic has no leaders for a moment, and a topic whose broker has just gone has none for a while."""
+_LEADER_RETRY_S: Final = 0.1
 
 
 class LogAdmin(ConfluentAdmin):
@@ -60,18 +66,30 @@ class LogAdmin(ConfluentAdmin):
         if not partitions:
             return {}
         level = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-        asked = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
-        answers = self._ask(
-            "listing offsets",
-            lambda client: client.list_offsets(asked, isolation_level=level, request_timeout=self._timeout_s),
-            lambda found: int(found.offset),
-        )
-        offsets = {}
-        for native, answer in answers.items():
-            if isinstance(answer, AdminError):
-                raise StreamsError(
-                    f"offsets of {native.topic}-{native.partition} cannot be listed: {answer.message}; "
-                    "was the topic deleted, or may the user not describe it?"
-                )
-            offsets[TopicPartition(native.topic, native.partition)] = answer
+        offsets: dict[TopicPartition, int] = {}
+        left = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
+        give_up_s = time.monotonic() + min(self._timeout_s, _LEADER_PATIENCE_S)
+        while left:
+            answers = self._ask(
+                "listing offsets",
+                lambda client, asked=left: client.list_offsets(  # type: ignore[misc]  # bound now, called now
+                    asked, isolation_level=level, request_timeout=self._timeout_s
+                ),
+                lambda found: int(found.offset),
+            )
+            failed: dict[confluent_kafka.TopicPartition, AdminError] = {}
+            for native, answer in answers.items():
+                if isinstance(answer, AdminError):
+                    failed[native] = answer
+                else:
+                    offsets[TopicPartition(native.topic, native.partition)] = answer
+            for native, error in failed.items():
+                if error.kind not in _PASSING or time.monotonic() >= give_up_s:
+                    raise StreamsError(
+                        f"offsets of {native.topic}-{native.partition} cannot be listed: {error.message}; was the "
+                        "topic deleted, or may the user not describe it?"
+                    )
+            left = dict.fromkeys(failed, spec)
+            if left:
+                time.sleep(_LEADER_RETRY_S)
         return offsets

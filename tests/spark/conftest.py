@@ -1,0 +1,90 @@
+"""A real broker, and one Spark session for all tests that need one."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from streams_py.testing.broker import Broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_numbers = itertools.count()
+
+
+class Cluster:
+    """The broker with short ways to make and delete topics. Records keep their timestamps, however old."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    def topic(self, partitions: int = 2, *, name: str = "", **config: str) -> str:
+        name = name or f"spark-{os.getpid()}-{next(_numbers)}"
+        settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in config.items()}
+        self._admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+        return name
+
+    def delete(self, topic: str) -> None:
+        self._admin.delete_topics([topic])[topic].result(30)
+        while topic in self._admin.list_topics(timeout=30).topics:
+            pass
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        from confluent_kafka.admin import NewPartitions
+
+        self._admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
+
+    def delete_before(self, topic: str, partition: int, offset: int) -> None:
+        from confluent_kafka import TopicPartition
+
+        for future in self._admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+            future.result(30)
+
+    def set_config(self, topic: str, **config: str) -> None:
+        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ResourceType
+
+        entries = [
+            ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        for future in self._admin.incremental_alter_configs([resource]).values():
+            future.result(30)
+
+
+@pytest.fixture(scope="session")
+def cluster(kafka_broker: Broker) -> Cluster:
+    return Cluster(kafka_broker.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two local cores. Started once: it takes longer than most tests."""
+    from streams_py.spark.session import spark_session
+    from streams_py.spark.source import register
+
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    session = spark_session("streams-py tests", master="local[2]", **{"spark.sql.shuffle.partitions": 2})
+    session.sparkContext.setLogLevel("ERROR")
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def options(cluster: Cluster) -> Callable[..., dict[str, str]]:
+    """Options with the broker's address; underscores stand for dots."""
+
+    def make(**given: Any) -> dict[str, str]:
+        named: Mapping[str, str] = {key.replace("_", "."): str(value) for key, value in given.items()}
+        return {"kafka.bootstrap.servers": cluster.bootstrap, **named}
+
+    return make

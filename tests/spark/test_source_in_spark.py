@@ -1,0 +1,102 @@
+"""`streams-kafka` inside Spark, on two cores and a real broker: that the pieces fit together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.spark.conftest import Cluster
+from tests.spark.test_source_reads import Options, numbered, produce
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(600)]
+
+COLUMNS = ["partition", "timestamp_ms", "key", "value", "headers"]
+
+
+@pytest.fixture
+def load(spark: SparkSession, options: Options) -> Callable[..., DataFrame]:
+    def of(**given: Any) -> DataFrame:
+        return spark.read.format("streams-kafka").options(**options(**given)).load()
+
+    return of
+
+
+def test_topic_is_copied_exactly(
+    spark: SparkSession, cluster: Cluster, options: Options, load: Callable[..., DataFrame]
+) -> None:
+    from pyspark.sql import functions
+
+    source, target = cluster.topic(3), cluster.topic(3)
+    produce(cluster, source, *numbered(500), *numbered(300, 2), headers=[("a", None), ("b", b"")])
+    produce(cluster, source, (2, b"gone", None), (0, None, b""), timestamp=0)
+    frame = load(topics=source)
+    assert frame.count() == 802
+    per_partition = {row["partition"]: row["count"] for row in frame.groupBy("partition").count().collect()}
+    assert per_partition == {0: 501, 2: 301}
+    renamed = frame.withColumn("topic", functions.lit(target))
+    renamed.write.format("streams-kafka").options(**options()).mode("append").save()
+    rows = [Counter(map(repr, load(topics=topic).select(*COLUMNS).collect())) for topic in (source, target)]
+    assert rows[0] == rows[1]
+
+
+def test_stream_goes_on_from_its_checkpoint_without_loss_or_repetition(
+    spark: SparkSession, cluster: Cluster, options: Options, tmp_path: Path
+) -> None:
+    topic = cluster.topic(2)
+    seen: list[tuple[int, int, int]] = []
+
+    def note(frame: DataFrame, batch: int) -> None:
+        seen.extend((batch, row["partition"], row["offset"]) for row in frame.collect())
+
+    def run() -> None:
+        frame = spark.readStream.format("streams-kafka").options(**options(topics=topic, rows_per_trigger=40)).load()
+        writer = frame.writeStream.foreachBatch(note).option("checkpointLocation", str(tmp_path))
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(300)
+
+    produce(cluster, topic, *numbered(50), *numbered(30, 1))
+    run()
+    first = len(seen)
+    cluster.add_partitions(topic, 3)
+    produce(cluster, topic, *numbered(10), *numbered(7, 2))
+    run()
+    assert first == 80
+    assert max(Counter(batch for batch, _, _ in seen).values()) <= 40
+    places = [(partition, offset) for _, partition, offset in seen]
+    assert len(places) == len(set(places)) == 97
+    assert Counter(partition for partition, _ in places) == {0: 60, 1: 30, 2: 7}
+
+
+def test_stream_writes_what_it_reads(spark: SparkSession, cluster: Cluster, options: Options, tmp_path: Path) -> None:
+    from pyspark.sql import functions
+
+    source, target = cluster.topic(2), cluster.topic(2)
+    produce(cluster, source, *numbered(20), *numbered(10, 1))
+    frame = spark.readStream.format("streams-kafka").options(**options(topics=source)).load()
+    frame = frame.withColumn("topic", functions.lit(target))
+    writer = frame.writeStream.format("streams-kafka").options(**options()).outputMode("append")
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(300)
+    assert spark.read.format("streams-kafka").options(**options(topics=target)).load().count() == 30
+
+
+def test_mistake_is_explained_in_the_exception(load: Callable[..., DataFrame]) -> None:
+    with pytest.raises(Exception, match=r"topic nothing-here not found on .* create it"):
+        load(topics="nothing-here").count()
+    with pytest.raises(Exception, match="unknown option topic: did you mean topics"):
+        load(topic="x").count()
+
+
+def test_session_of_the_user_is_adopted_and_not_stopped(spark: SparkSession) -> None:
+    from streams_py.spark.session import spark_session
+
+    assert spark_session("other", master="local[1]") is spark
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"

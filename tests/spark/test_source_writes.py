@@ -1,0 +1,106 @@
+"""What `streams-kafka` writes to a real broker. The writer is called as Spark calls it, without Spark."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from streams_py.errors import ConfigError, StreamsError
+from streams_py.spark.columns import HEADERS
+from streams_py.spark.source import StreamsKafkaSource
+from streams_py.spark.writer import RangeCommit
+from tests.spark.conftest import Cluster
+from tests.spark.test_source_reads import Options, read
+
+pytestmark = pytest.mark.broker
+
+SCHEMA: Any = pa.schema(
+    [("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()), ("timestamp_ms", pa.int64()),
+     ("key", pa.binary()), ("headers", HEADERS)]
+)  # fmt: skip
+
+
+def rows(*given: dict[str, Any]) -> Any:
+    missing = {"timestamp_ms": None, "key": None, "value": None, "headers": None}
+    return pa.RecordBatch.from_pylist([missing | row for row in given], schema=SCHEMA)
+
+
+def write(given: dict[str, str], *batches: Any) -> RangeCommit:
+    source = StreamsKafkaSource(CaseInsensitiveDict(given))
+    writer = source.writer(schema=from_arrow_schema(batches[0].schema), overwrite=False)
+    message = pickle.loads(pickle.dumps(writer)).write(iter(batches))
+    assert isinstance(message, RangeCommit)
+    writer.commit([message, None])
+    return message
+
+
+def test_rows_are_read_back_exactly(cluster: Cluster, options: Options) -> None:
+    topic, other = cluster.topic(3), cluster.topic(1)
+    headers = [{"key": "a", "value": None}, {"key": "a", "value": b""}]
+    given = [
+        {"topic": topic, "partition": 2, "timestamp_ms": 1_000, "key": b"k", "value": b"v", "headers": headers},
+        {"topic": topic, "partition": 2, "timestamp_ms": 0, "key": b"", "value": None, "headers": None},
+        {"topic": topic, "partition": 0, "timestamp_ms": 7, "key": None, "value": b"", "headers": None},
+        {"topic": other, "partition": 0, "timestamp_ms": 0, "key": None, "value": b"first", "headers": None},
+        {"topic": topic, "partition": 2, "timestamp_ms": 3, "key": b"k", "value": b"last", "headers": None},
+    ]
+    message = write(options(), rows(*given[:2]), rows(*given[2:]))
+    assert message.records == 5
+    assert message.offsets == {(topic, 0): (0, 0), (topic, 2): (0, 2), (other, 0): (0, 0)}
+    found = read(options(topics=f"{topic},{other}"))
+    keep = SCHEMA.names
+    assert sorted(({k: row[k] for k in keep} for row in found), key=repr) == sorted(
+        ({k: row[k] for k in keep} for row in given), key=repr
+    )
+    assert [row["value"] for row in found if row["partition"] == 2] == [b"v", None, b"last"]
+
+
+def test_null_timestamp_is_the_time_of_writing_and_columns_may_be_missing(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(1)
+    batch = pa.RecordBatch.from_pydict({"topic": [topic], "partition": pa.array([0], pa.int32()), "value": ["text"]})
+    write(options(), batch)
+    (row,) = read(options(topics=topic))
+    assert row["value"] == b"text"
+    assert row["timestamp_ms"] > 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"partition": 2}, "-2 does not exist: .* has 2 partitions"),
+        ({"partition": -1}, "--1 does not exist"),
+        ({"partition": None}, "a row to be written has no partition"),
+        ({"topic": None}, "a row to be written has no topic"),
+        ({"topic": "nothing-there"}, "topic nothing-there does not exist; create it"),
+        ({"timestamp_ms": -1}, "has the timestamp -1"),
+    ],
+)
+def test_row_that_cannot_be_written_fails_the_task(
+    row: dict[str, Any], message: str, cluster: Cluster, options: Options
+) -> None:
+    topic = cluster.topic(2)
+    with pytest.raises(StreamsError, match=message):
+        write(options(), rows({"topic": topic, "partition": 0, "value": b"v"} | row))
+    assert read(options(topics=topic)) == []
+
+
+def test_record_that_the_broker_refuses_fails_the_task(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(1, max_message_bytes="1000")
+    with pytest.raises(StreamsError, match="too large"):
+        write(options(), rows({"topic": topic, "partition": 0, "value": b"x" * 5_000}))
+    second = rows(*({"topic": topic, "partition": 0, "value": value} for value in (b"x", b"x" * 5_000)))
+    with pytest.raises(StreamsError, match="too large"):
+        write(options(), second)
+
+
+def test_topics_are_only_appended_to(options: Options) -> None:
+    source = StreamsKafkaSource(CaseInsensitiveDict(options()))
+    with pytest.raises(ConfigError, match="append"):
+        source.writer(schema=from_arrow_schema(SCHEMA), overwrite=True)
+    with pytest.raises(ConfigError, match="append"):
+        source.streamWriter(schema=from_arrow_schema(SCHEMA), overwrite=True)

@@ -32,7 +32,7 @@ from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
 from streams_py.state.key_value import ChangeLog, PlainStore, RestoreRecord, StoreOverBytes, TimestampedStore
 from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import FlushListener, ValueAndTimestamp
+from streams_py.topology.stores import FlushListener, Updater, ValueAndTimestamp
 
 __all__ = ["CachedPlainStore", "CachedTimestampedStore"]
 
@@ -435,6 +435,54 @@ class CachedTimestampedStore(_CachedStore[K, V, "ValueAndTimestamp[V]"]):
         )
         if self._cache.used_bytes > self._cache.max_bytes:
             self.evict()
+
+    def updater(self, initializer: Callable[[], V] | None, aggregator: Callable[[K, Any, V], V | None]) -> Updater:
+        """Reading, aggregating and writing of one record as one function; see ``TimestampedKeyValueStore``."""
+        entries, cache, key_type, value_type = self._entries, self._cache, self._key_type, self._value_type
+        holds_objects, is_number = self._holds_objects, self._value_size is not None
+
+        def update(key: K, value: Any, timestamp_ms: int) -> tuple[Any, Any, int]:
+            at: Any = key if key.__class__ is key_type else self._place_of(key)
+            replaced = entries.get(at)
+            if replaced is not None and holds_objects and not self._evicts:
+                parts: tuple[V, int] | None = replaced[0]
+            else:
+                parts = self.get_parts(key)
+                replaced = entries.get(at)
+            old: V | None = None
+            new: V | None
+            if parts is None:
+                if initializer is None:
+                    new = value
+                else:
+                    old = initializer()
+                    new = aggregator(key, value, old)
+            else:
+                old, stored_ms = parts
+                if stored_ms > timestamp_ms:
+                    timestamp_ms = stored_ms
+                new = aggregator(key, value, old)
+            if new.__class__ is not value_type:
+                self._put_other(at, new, timestamp_ms)
+                return new, old, timestamp_ms
+            dirty, context = self._dirty, self._context
+            self._last = at
+            dirty.pop(at, None)  # refuses when the store is closed
+            dirty[at] = None
+            entries[at] = (
+                (new, timestamp_ms),
+                replaced[1] if replaced is not None and is_number else self._count(at, new, replaced),
+                context.topic,
+                context.partition,
+                context.offset,
+                context.timestamp,
+                context.headers,
+            )
+            if cache.used_bytes > cache.max_bytes:
+                self.evict()
+            return new, old, timestamp_ms
+
+        return update
 
     def _put_other(self, at: Any, value: V | None, timestamp_ms: int) -> None:
         """A deletion, or a value that is held as bytes, or one that the serde turns into the plain type first."""

@@ -85,6 +85,15 @@ class StoreCodec(Generic[K, V]):
 
         return decode_number
 
+    def stored_decoder(self) -> Callable[[bytes], tuple[int, V]]:
+        """decode(bytes of a timestamped store) -> (timestamp_ms, value), in the order they are stored."""
+        decode_value = self.decode_value
+        number = self.value_serde.struct_format
+        if number is None:
+            return lambda data: (timestamp_of(data), decode_value(data[TIMESTAMP_BYTES:]))
+        unpack: Callable[[bytes], Any] = struct.Struct(f">q{number}").unpack
+        return unpack
+
     # -- errors ------------------------------------------------------------------------------------------------
 
     def key_error(self, error: Exception, key: object) -> StreamsError:

@@ -18,7 +18,7 @@ from streams_py.state.bytes_store import BytesStore
 from streams_py.state.codec import TIMESTAMP_BYTES, StoreCodec, pack_timestamp, timestamp_of
 from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import FlushListener, ValueAndTimestamp
+from streams_py.topology.stores import FlushListener, Updater, ValueAndTimestamp
 
 __all__ = ["ChangeLog", "PlainStore", "RestoreRecord", "StoreOverBytes", "TimestampedStore"]
 
@@ -316,6 +316,48 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
             raise self._state_error(error) from error
         if self._log is not None:
             self._log(key, data[TIMESTAMP_BYTES:], timestamp_ms)
+
+    def updater(self, initializer: Callable[[], V] | None, aggregator: Callable[[K, Any, V], V | None]) -> Updater:
+        """Reading, aggregating and writing of one record as one function; see ``TimestampedKeyValueStore``."""
+        codec, encode_key, encode_parts = self.codec, self._encode_key, self._encode_parts
+        decode, write_stamped = codec.stored_decoder(), self.write_stamped
+
+        def update(key: K, value: Any, timestamp_ms: int) -> tuple[Any, Any, int]:
+            try:
+                key_bytes = encode_key(key)
+            except Exception as error:
+                raise codec.key_error(error, key) from error
+            try:
+                data = self._read(key_bytes)
+            except Exception as error:
+                raise self._state_error(error) from error
+            old: V | None = None
+            new: V | None
+            if data is None:
+                if initializer is None:
+                    new = value
+                else:
+                    old = initializer()
+                    new = aggregator(key, value, old)
+            else:
+                try:
+                    stored_ms, old = decode(data)
+                except Exception as error:
+                    raise codec.stored_error(error, data, is_key=False) from error
+                if stored_ms > timestamp_ms:
+                    timestamp_ms = stored_ms
+                new = aggregator(key, value, old)
+            if new is None:
+                self.write_data(key_bytes, None)
+                return new, old, timestamp_ms
+            try:
+                data = encode_parts(new, timestamp_ms)
+            except Exception as error:
+                raise codec.value_error(error, new) from error
+            write_stamped(key_bytes, data, timestamp_ms)
+            return new, old, timestamp_ms
+
+        return update
 
     def decode_parts(self, data: bytes) -> tuple[V, int]:
         """The value and the timestamp that bytes stand for."""

@@ -133,11 +133,15 @@ class KeyValueStore(StateStore, Protocol[K, V]):
 FlushListener = Callable[[Any, Any, Any, int], None]
 """listener(key, new value, old value, timestamp_ms): a cached entry leaves the cache."""
 
+Updater = Callable[[Any, Any, int], "tuple[Any, Any, int]"]
+"""update(key, value, timestamp_ms) -> new aggregate, old aggregate, timestamp_ms of the new one."""
+
 
 class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]], Protocol[K, V]):
     """Key-value store whose values carry timestamps: what every table and aggregate of the DSL uses.
 
-    For the record path there are calls without a pair object: ``get`` returns the pair, ``put_value`` takes its parts.
+    For the record path there are calls without a pair object: ``get`` returns the pair, ``put_value`` takes its parts,
+    and an ``updater`` does both.
     """
 
     @property
@@ -146,6 +150,13 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]], Protocol[
 
     def put_value(self, key: K, value: V | None, timestamp_ms: int) -> None:
         """Store (None: delete) a value; ``timestamp_ms`` also is the changelog record's timestamp."""
+
+    def updater(self, initializer: Callable[[], V] | None, aggregator: Callable[[K, Any, V], V | None]) -> Updater:
+        """A function that takes one record into the aggregate of its key.
+
+        Without ``initializer`` the first value of a key is its first aggregate. The new timestamp is the larger one of
+        the record and the old aggregate; None as the new aggregate deletes, logged with the context's timestamp.
+        """
 
     def set_flush_listener(self, listener: FlushListener, *, send_old_values: bool) -> None:
         """Who forwards when the cache is flushed. While it runs, the record context is that of the cached entry."""

@@ -28,35 +28,7 @@ class StreamAggregate(TableOperator):
         self._aggregator = aggregator
 
     def bind(self, node: NodeContext) -> Process:
-        initializer, aggregator = self._initializer, self._aggregator
-        store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
-        old_values = self.sends_old_values
-        forwards = forward_flushed(node, store, send_old_values=old_values)
-        get, put = store.get, store.put_value
-
-        def process(key: Any, value: Any, timestamp_ms: int) -> None:
-            if key is None or value is None:
-                node.dropped(_NULL_KEY_OR_VALUE)
-                return
-            context.timestamp = timestamp_ms
-            result_ms = timestamp_ms
-            try:
-                stored = get(key)
-                if stored is None:
-                    old = initializer()
-                else:
-                    old, stored_ms = stored
-                    if stored_ms > timestamp_ms:
-                        result_ms = stored_ms
-                new = aggregator(key, value, old)
-                put(key, new, timestamp_ms if new is None else result_ms)
-            except Exception as error:
-                failed(error, key, value, timestamp_ms)
-                return
-            if forwards:
-                forward(key, make_change((new, old if old_values else None)), result_ms)
-
-        return process
+        return _bind_grouped_stream(self, node, self._initializer, self._aggregator)
 
 
 class StreamReduce(TableOperator):
@@ -68,34 +40,34 @@ class StreamReduce(TableOperator):
 
     def bind(self, node: NodeContext) -> Process:
         reducer = self._reducer
-        store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
-        old_values = self.sends_old_values
-        forwards = forward_flushed(node, store, send_old_values=old_values)
-        get, put = store.get, store.put_value
+        return _bind_grouped_stream(self, node, None, lambda key, value, old: reducer(old, value))
 
-        def process(key: Any, value: Any, timestamp_ms: int) -> None:
-            if key is None or value is None:
-                node.dropped(_NULL_KEY_OR_VALUE)
-                return
-            context.timestamp = timestamp_ms
-            result_ms = timestamp_ms
-            try:
-                stored = get(key)
-                if stored is None:
-                    old, new = None, value
-                else:
-                    old, stored_ms = stored
-                    if stored_ms > timestamp_ms:
-                        result_ms = stored_ms
-                    new = reducer(old, value)
-                put(key, new, timestamp_ms if new is None else result_ms)
-            except Exception as error:
-                failed(error, key, value, timestamp_ms)
-                return
-            if forwards:
-                forward(key, make_change((new, old if old_values else None)), result_ms)
 
-        return process
+def _bind_grouped_stream(
+    operator: TableOperator,
+    node: NodeContext,
+    initializer: Callable[[], Any] | None,
+    aggregator: Callable[[Any, Any, Any], Any],
+) -> Process:
+    store, forward, failed, context = node.store(operator.store_name), node.forward, node.failed, node.record
+    old_values = operator.sends_old_values
+    forwards = forward_flushed(node, store, send_old_values=old_values)
+    update = store.updater(initializer, aggregator)
+
+    def process(key: Any, value: Any, timestamp_ms: int) -> None:
+        if key is None or value is None:
+            node.dropped(_NULL_KEY_OR_VALUE)
+            return
+        context.timestamp = timestamp_ms
+        try:
+            new, old, result_ms = update(key, value, timestamp_ms)
+        except Exception as error:
+            failed(error, key, value, timestamp_ms)
+            return
+        if forwards:
+            forward(key, make_change((new, old if old_values else None)), result_ms)
+
+    return process
 
 
 class GroupedTableAggregate(TableOperator):

@@ -36,6 +36,22 @@ class FakeStore:
     def put_value(self, key: Any, value: Any, timestamp_ms: int) -> None:
         self._put(key, None if value is None else (value, timestamp_ms), timestamp_ms, value)
 
+    def updater(
+        self, initializer: Callable[[], Any] | None, aggregator: Callable[[Any, Any, Any], Any]
+    ) -> Callable[[Any, Any, int], tuple[Any, Any, int]]:
+        def update(key: Any, value: Any, timestamp_ms: int) -> tuple[Any, Any, int]:
+            stored = self.rows.get(key)
+            result_ms = timestamp_ms if stored is None else max(timestamp_ms, stored[1])
+            if stored is None and initializer is None:
+                old, new = None, value
+            else:
+                old = stored[0] if stored is not None else initializer() if initializer is not None else None
+                new = aggregator(key, value, old)
+            self.put_value(key, new, timestamp_ms if new is None else result_ms)
+            return new, old, result_ms
+
+        return update
+
     def delete(self, key: Any) -> Any:
         old = self.rows.get(key)
         self._put(key, None, self._record.timestamp, None)

@@ -1,23 +1,25 @@
 """The broker's side of the record benchmarks: topics, input, and reading off the output how fast it came.
 
 Every peer is timed by the same clock: the output topic has the broker stamp its records (LogAppendTime). A peer's
-speed is the input it worked off between its first and its last batch of output, over the time between the two.
-Start-up, group joins and shutdown stay outside. The same reading checks the work: the map must have written every
-record once, the last counts must add up to the input.
+speed is the input it worked off after its first output, over the time from there to its last. Start-up, group joins and
+shutdown stay outside. "First output" is all of the first half commit interval: a cache writes in bursts, one a commit,
+and half a burst would be a wrong beginning. The same reading checks the work: the map must have written every record
+once, the last counts must add up to the input.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-__all__ = ["BenchmarkError", "Output", "delete_topics", "fill", "make_topic", "wait_for_output"]
+__all__ = ["BenchmarkError", "Output", "Written", "delete_topics", "fill", "make_topic", "measure", "wait_for_output"]
 
 # Records keep their age: with time-based retention, old timestamps could vanish while the benchmark is being set up.
 _KEEP = {"retention.ms": "-1", "file.delete.delay.ms": "1000"}
@@ -31,7 +33,7 @@ class BenchmarkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What one peer wrote: how much of the input it worked off after its first batch, and the time that took."""
+    """What one peer wrote: how much of the input it worked off after its first output, and the time that took."""
 
     records: int
     worked_off: int
@@ -94,7 +96,9 @@ def fill(bootstrap: str, topic: str, records: int, keys: int, *, on_progress: Ca
         raise BenchmarkError("the benchmark's input could not be written within 60 s")
 
 
-def wait_for_output(bootstrap: str, topic: str, *, job: str, expected: int, check_alive: Callable[[], None]) -> Output:
+def wait_for_output(
+    bootstrap: str, topic: str, *, job: str, commit_ms: int, expected: int, check_alive: Callable[[], None]
+) -> Output:
     """Wait until ``topic`` shows that all ``expected`` records are worked off; what it shows then.
 
     Looks only at end offsets until they rest: a consumer that reads along would take its share of the machine.
@@ -110,7 +114,7 @@ def wait_for_output(bootstrap: str, topic: str, *, job: str, expected: int, chec
             if total != last:
                 last, since = total, time.monotonic()
             elif total and time.monotonic() - since > _QUIET_S:
-                done, output = _read(watcher, topic, partitions, total, job)
+                done, output = measure(job, _read(watcher, topic, partitions, total), commit_ms)
                 if done == expected:
                     return output
                 if done > expected:
@@ -130,8 +134,8 @@ def _end(consumer: Consumer, topic: str, partitions: list[int]) -> int:
         return 0
 
 
-def _read(consumer: Consumer, topic: str, partitions: list[int], total: int, job: str) -> tuple[int, Output]:
-    """Read the whole output; (input records that it accounts for, what it shows)."""
+def _read(consumer: Consumer, topic: str, partitions: list[int], total: int) -> list[Message]:
+    """The whole output."""
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
     messages: list[Message] = []
     limit = time.monotonic() + 60
@@ -145,17 +149,31 @@ def _read(consumer: Consumer, topic: str, partitions: list[int], total: int, job
         if time.monotonic() > limit:
             raise BenchmarkError(f"reading {topic}: only {len(messages):,} of {total:,} records came")
     consumer.unassign()
-    stamps = [message.timestamp()[1] for message in messages]
-    first, last = min(stamps), max(stamps)
-    progress = len if job == "map" else _sum_of_last_counts
-    done = progress(messages)
-    early = progress([message for message, stamp in zip(messages, stamps, strict=True) if stamp == first])
-    return done, Output(total, done - early, (last - first) / 1000)
+    return messages
 
 
-def _sum_of_last_counts(messages: Iterable[Message]) -> int:
+class Written(Protocol):
+    """What is asked of an output record; confluent-kafka's Message has more."""
+
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+
+
+def measure(job: str, output: Sequence[Written], commit_ms: int) -> tuple[int, Output]:
+    """Input records that ``output`` accounts for, and the speed it shows. In offset order within each partition."""
+    stamps = [record.timestamp()[1] for record in output]
+    first_until = min(stamps) + commit_ms // 2
+    began, ended = max(stamp for stamp in stamps if stamp <= first_until), max(stamps)
+    progress: Callable[[Sequence[Written]], int] = len if job == "map" else _sum_of_last_counts
+    done = progress(output)
+    early = progress([record for record, stamp in zip(output, stamps, strict=True) if stamp <= first_until])
+    return done, Output(len(output), done - early, (ended - began) / 1000)
+
+
+def _sum_of_last_counts(output: Sequence[Written]) -> int:
     """A count worked off as many records as its last results add up to. Works for 4- and 8-byte integers."""
     counts: dict[bytes, int] = {}
-    for message in messages:
-        counts[message.key() or b""] = int.from_bytes(message.value() or b"", "big", signed=True)
+    for record in output:
+        counts[record.key() or b""] = int.from_bytes(record.value() or b"", "big", signed=True)
     return sum(counts.values())

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+from typing import NamedTuple
 
 import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
 import benchmarks.__main__ as command
-from benchmarks.cluster import BenchmarkError, Output
+from benchmarks.cluster import BenchmarkError, Output, measure
 from benchmarks.local import LOCAL, local_rows
 from benchmarks.peers import PEERS
 from benchmarks.records import JOBS, _rotated
@@ -86,3 +87,37 @@ def test_help_teaches_by_examples() -> None:
     result = CliRunner().invoke(command.app(), ["--help"])
     assert result.exit_code == 0
     assert "python3 run.py bench --only map --records 50000" in result.output
+
+
+class _Written(NamedTuple):
+    stamp: int
+    name: bytes = b"k"
+    count: int = 1
+
+    def key(self) -> bytes:
+        return self.name
+
+    def value(self) -> bytes:
+        return self.count.to_bytes(8, "big")
+
+    def timestamp(self) -> tuple[int, int]:
+        return 2, self.stamp
+
+
+def test_map_is_timed_from_the_end_of_its_first_output_to_the_last() -> None:
+    output = [_Written(stamp) for stamp in (1000, 1400, 1501, 2000, 3400)]
+    done, shown = measure("map", output, 1000)
+    assert done == 5
+    assert (shown.records, shown.worked_off, shown.seconds, shown.rate) == (5, 3, 2.0, 1.5)
+
+
+def test_count_worked_off_what_its_last_results_add_up_to() -> None:
+    output = [_Written(0, b"a", 5), _Written(10, b"b", 7), _Written(1010, b"a", 20), _Written(1010, b"b", 8)]
+    done, shown = measure("count", output, 1000)
+    assert done == 28
+    assert (shown.worked_off, shown.seconds) == (16, 1.0)
+
+
+def test_nothing_is_timed_when_all_output_came_at_once() -> None:
+    done, shown = measure("count", [_Written(0, b"a", 5), _Written(5, b"b", 5)], 1000)
+    assert (done, shown.worked_off) == (10, 0)

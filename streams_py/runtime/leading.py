@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from streams_protocol.types import TopicPartition
 from streams_py.assignment.api import TaskAssignor
@@ -87,6 +87,7 @@ class Leading:
         self._on_error = on_error
         self._watch = watch
         self._assignor: TaskAssignor | None = None
+        self._stuck: threading.Thread | None = None
         self.failure: StreamsError | None = None
         """Why the group could not be assigned in this rebalance, if this thread leads it. The protocol tells the
         members only a code."""
@@ -199,7 +200,21 @@ class Leading:
         return AssignorReturned(self._clock.now_ms(), assignment)
 
     def _in_time(self, action: Callable[[], T]) -> T:
-        return _within(action, self._assignor_timeout_ms)
+        """Run user code that may never return; TimeoutError when it has not in time.
+
+        A thread cannot be stopped from outside, so one that overruns is left behind (it is a daemon) and its result,
+        if it ever comes, is ignored. As long as it is there no other one is started: they would pile up.
+        """
+        if self._stuck is not None and self._stuck.is_alive():
+            raise TimeoutError("an earlier call has not returned yet")
+        call = _Call(action)
+        worker = threading.Thread(target=call.run, name="task-assignor", daemon=True)
+        worker.start()
+        worker.join(self._assignor_timeout_ms / 1000)
+        if worker.is_alive():
+            self._stuck = worker
+            raise TimeoutError(f"waited {self._assignor_timeout_ms} ms")
+        return call.result()
 
     def _notify(self, effect: NotifyAssignor) -> None:
         assignor = self._assignor
@@ -216,26 +231,24 @@ class Leading:
         self._on_error(error)
 
 
-def _within(action: Callable[[], T], limit_ms: int) -> T:
-    """Run user code that may never return; TimeoutError when it has not after ``limit_ms``.
+class _Call(Generic[T]):
+    """Something to run on another thread, and what came of it."""
 
-    A thread cannot be stopped from outside, so one that overruns is left behind (it is a daemon) and its result, if it
-    ever comes, is ignored.
-    """
-    outcome: list[T] = []
-    failure: list[BaseException] = []
+    def __init__(self, action: Callable[[], T]) -> None:
+        self._action = action
+        self._returned: list[T] = []
+        self._raised: BaseException | None = None
 
-    def run() -> None:
+    def run(self) -> None:
         try:
-            outcome.append(action())
+            self._returned.append(self._action())
         except BaseException as error:
-            failure.append(error)
+            self._raised = error
 
-    worker = threading.Thread(target=run, name="task-assignor", daemon=True)
-    worker.start()
-    worker.join(limit_ms / 1000)
-    if worker.is_alive():
-        raise TimeoutError(f"waited {limit_ms} ms")
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    def result(self) -> T:
+        """What it returned, or what it raised, raised here; ``sys.exit`` in an assignor is only an error of it."""
+        if isinstance(self._raised, Exception):
+            raise self._raised
+        if self._raised is not None:
+            raise RuntimeError(f"{type(self._raised).__name__}: {self._raised}") from self._raised
+        return self._returned[0]

@@ -1,4 +1,4 @@
-"""The order of a commit (R11), and what a broker that does not answer does to it."""
+"""The order of a commit, and what a broker that does not answer does to it."""
 
 from __future__ import annotations
 

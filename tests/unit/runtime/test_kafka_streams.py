@@ -1,4 +1,4 @@
-"""The client: its states and who hears of them (R22), threads that come and go (R26), directories (R27)."""
+"""The client: its states and who hears of them, threads that come and go, directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many records a task may process per turn (R9)."""
+"""How many records a task may process per turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state machines of clients and threads, every pair (R22)."""
+"""The state machines of clients and threads, every pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop of a stream thread, turn by turn: R12-R14, R18, R21, R26 and what it does about trouble."""
+"""The loop of a stream thread, turn by turn, rebalances and trouble."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ def test_healthy_tasks_are_committed_before_a_corrupted_one_is_revived(world: Wo
     assert steps.thread.state is ThreadState.PARTITIONS_ASSIGNED
     steps.turn(3)
     assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
-    # Its input goes on at the committed offset, not at the consumer's position: the record comes again (R18).
+    # Its input goes on at the committed offset, not at the consumer's position: the record comes again.
     assert steps.consumer.assigned[-1] == {tp("in-0"): -2, tp("in-1"): None}
     steps.turn()
     assert steps.thread.processed_records == 3

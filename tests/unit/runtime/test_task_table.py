@@ -1,4 +1,4 @@
-"""Every task a thread has against every wish for it (R15), recycling (R16), and what goes wrong on the way."""
+"""Every task a thread has against every wish for it, recycling, and what goes wrong on the way."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_existing_task_is_kept_recycled_or_closed_as_wanted(steps: Steps, place:
         assert after is not before
         assert before.state.value == "CLOSED"
         assert after.state.value == "CREATED"
-    # The stores stay open, and are the same objects: nothing is read again (R16).
+    # The stores stay open, and are the same objects: nothing is read again.
     if place in OPEN_PLACES:
         assert after.stores is stores
         assert stores.is_open

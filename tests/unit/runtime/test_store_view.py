@@ -1,0 +1,187 @@
+"""Which stores may be read, and when: KIP-535's rules, one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_py.errors import (
+    InvalidStateStoreError,
+    InvalidStateStorePartitionError,
+    StreamsNotStartedError,
+    UnknownStateStoreError,
+)
+from streams_py.runtime.states import State, ThreadState
+from streams_py.runtime.store_view import store_view
+from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
+from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
+
+A, B = task("0_0"), task("0_1")
+BOTH = {A: [tp("in-0")], B: [tp("in-1")]}
+
+
+class Reader:
+    """A client around one stepped thread."""
+
+    def __init__(self, world: World, folder: Path, topology: Any = None, **config: Any) -> None:
+        self.world = world
+        self.steps = Steps(world, topology or counting(), folder, **config)
+        self.state = State.RUNNING
+
+    def view(self, name: str = "counts", **options: Any) -> ReadOnlyKeyValueStore[Any, Any]:
+        choice: dict[str, Any] = {"kind": QueryableStoreType.KEY_VALUE, "partition": None, "stale": False, **options}
+        return store_view(
+            name, lambda: self.state, lambda: [self.steps.thread], self.steps.instance.store_names, **choice
+        )
+
+
+@pytest.fixture
+def world() -> World:
+    made = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
+    for partition in (0, 1):
+        count = (10 + partition).to_bytes(8, "big")
+        made.log.produce("app-counts-changelog", count, b"old-%d" % partition, partition, None, 1, None)
+    return made
+
+
+@pytest.fixture
+def reader(world: World, tmp_path: Path) -> Reader:
+    return Reader(world, tmp_path)
+
+
+def test_all_running_actives_are_read_as_one(world: World, reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    world.write("in", b"x", b"y", key=b"new")
+    reader.steps.turn()
+    view = reader.view()
+    assert (view.get("old-0"), view.get("old-1"), view.get("new"), view.get("none")) == (10, 11, 2, None)
+    assert dict(view.all()) == {"old-0": 10, "old-1": 11, "new": 2}
+    assert view.approximate_num_entries() == 2  # what is only in the cache is not counted
+    world.clock.advance(2000)
+    reader.steps.turn()
+    assert view.approximate_num_entries() == 3
+    assert [key for key, _ in view.range("old-0", "old-1")] == ["old-0", "old-1"]
+
+
+def test_uncommitted_values_in_the_cache_are_seen(world: World, reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    world.write("in", b"x", key=b"old-0")
+    reader.steps.turn()
+    assert world.committed == {}
+    assert reader.view().get("old-0") == 11
+
+
+def test_value_and_timestamp_are_read_from_a_timestamped_store(world: World, reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    found = reader.view(kind=QueryableStoreType.TIMESTAMPED_KEY_VALUE).get("old-0")
+    assert tuple(found) == (10, 1)
+
+
+def test_client_must_have_been_started(reader: Reader) -> None:
+    reader.state = State.CREATED
+    with pytest.raises(StreamsNotStartedError):
+        reader.view()
+
+
+@pytest.mark.parametrize("state", [s for s in State if not s.is_running_or_rebalancing and s is not State.CREATED])
+def test_client_that_is_ending_cannot_be_read(reader: Reader, state: State) -> None:
+    reader.steps.run(BOTH)
+    reader.state = state
+    with pytest.raises(InvalidStateStoreError, match=state.value):
+        reader.view()
+
+
+def test_client_can_be_read_while_it_rebalances(reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    reader.state = State.REBALANCING
+    assert reader.view().get("old-0") == 10
+
+
+def test_unknown_name_is_answered_with_the_known_ones(reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    with pytest.raises(UnknownStateStoreError, match=r"'cuonts'; there are: counts"):
+        reader.view("cuonts")
+
+
+def test_topology_without_stores_says_so(world: World, tmp_path: Path) -> None:
+    reader = Reader(world, tmp_path, copying())
+    with pytest.raises(UnknownStateStoreError, match="there are: none"):
+        reader.view()
+
+
+def test_one_partition_is_read_when_only_that_is_asked_for(reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    assert dict(reader.view(partition=1).all()) == {"old-1": 11}
+
+
+def test_partition_that_is_elsewhere_is_named(reader: Reader) -> None:
+    reader.steps.run({A: [tp("in-0")]})
+    with pytest.raises(InvalidStateStorePartitionError, match="partition 1 of store counts"):
+        reader.view(partition=1)
+
+
+def test_restoring_task_is_not_read_but_the_running_ones_are(world: World, reader: Reader) -> None:
+    reader.steps.run({A: [tp("in-0")]})
+    reader.steps.membership.round(BOTH)
+    reader.steps.thread._iterate()  # the other one restores now
+    assert reader.steps.tasks == {"0_0": "RUNNING", "0_1": "RESTORING"}
+    assert dict(reader.view().all()) == {"old-0": 10}
+    with pytest.raises(InvalidStateStorePartitionError):
+        reader.view(partition=1)
+
+
+def test_standbys_and_restoring_tasks_are_read_when_stale_values_will_do(reader: Reader) -> None:
+    reader.steps.run({A: [tp("in-0")]}, standby={B: [tp("in-1")]})
+    assert dict(reader.view().all()) == {"old-0": 10}
+    assert dict(reader.view(stale=True).all()) == {"old-0": 10, "old-1": 11}
+    assert reader.view(partition=1, stale=True).get("old-1") == 11
+
+
+def test_nothing_here_is_an_error_of_its_own(reader: Reader) -> None:
+    reader.steps.run({})
+    with pytest.raises(InvalidStateStoreError, match="elsewhere, or still restoring"):
+        reader.view()
+
+
+def test_dead_thread_is_passed_over(reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    reader.steps.close()
+    assert reader.steps.thread.state is ThreadState.DEAD
+    with pytest.raises(InvalidStateStoreError):
+        reader.view(stale=True)
+
+
+def test_view_becomes_invalid_when_tasks_have_moved(reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    view = reader.view()
+    assert view.get("old-1") == 11
+    reader.steps.membership.round({A: [tp("in-0")]})
+    with pytest.raises(InvalidStateStoreError, match="ask for a new view"):
+        view.get("old-0")
+    assert reader.view().get("old-0") == 10
+
+
+def test_view_stays_valid_through_a_rebalance_that_moves_nothing(reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    view = reader.view()
+    reader.steps.run(BOTH)
+    assert view.get("old-0") == 10
+
+
+def test_iterator_is_a_snapshot_that_survives_writes(world: World, reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    entries = reader.view().all()
+    first = next(entries)
+    world.write("in", *[b"x"] * 50, key=b"new")
+    reader.steps.turn()
+    assert {first[0], *(key for key, _ in entries)} >= {"old-0", "old-1"}
+
+
+def test_closed_store_says_that_it_cannot_be_read(reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    view = reader.view()
+    reader.steps.membership.lose()
+    with pytest.raises(InvalidStateStoreError):
+        view.get("old-0")

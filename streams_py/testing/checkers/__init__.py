@@ -32,7 +32,7 @@ from streams_py.testing.checkers.a11_assignor_errors import AssignorErrors
 from streams_py.testing.checkers.i1_reasons import Reasons
 from streams_py.testing.checkers.l1_running import Running
 from streams_py.testing.checkers.l2_poison import Poison
-from streams_py.testing.checkers.observation import Checker, Committed, Ending, Gained, Published, Violation
+from streams_py.testing.checkers.observation import Checker, Committed, Ending, Gained, Placed, Published, Violation
 
 __all__ = [
     "ALL_CHECKERS",
@@ -47,6 +47,7 @@ __all__ = [
     "Movement",
     "OneActive",
     "OneOwner",
+    "Placed",
     "Poison",
     "Published",
     "Reasons",

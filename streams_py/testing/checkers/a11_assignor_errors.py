@@ -1,7 +1,7 @@
 """A11: an assignor of the application that raises, hangs or returns nonsense yields a defined error, and costs nobody.
 
-Everybody keeps what they have: no member is given a partition that it does not claim, no running task is taken away
-from a member that alone claims it, and the application hears an AssignorError or the assignor's own refusal.
+Everybody keeps what they have: no member is given a partition that somebody else claims, no running task is taken
+away from a member that alone claims it, and the application hears an AssignorError or the assignor's own refusal.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class AssignorErrors(Checker):
         for member, sent in sorted(seen.members.items()):
             info = seen.infos.get(member)
             given, claimed = set(seen.assignments[member].partitions), set(sent.owned)
-            if given - claimed:
-                self.report(seen.at_ms, f"{member} is given partitions that it does not have")
+            if any(claims[tp] for tp in given - claimed):
+                self.report(seen.at_ms, f"{member} is given partitions that others have")
             if info is None or info.error_code or member in seen.hostile:
                 continue
             for inputs in seen.tasks.values():

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 from streams_protocol import AssignmentInfo, SubscriptionInfo
 from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.ports import MemberAssignment, MemberSubscription
 
-__all__ = ["Checker", "Committed", "Ending", "Gained", "Published", "Violation"]
+__all__ = ["Checker", "Committed", "Ending", "Gained", "Placed", "Published", "Violation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Violation:
         return f"{self.promise} ({'liveness' if self.liveness else 'safety'}): {self.text}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: it caches what several checkers ask
 class Published:
     """One assign step that ended, seen from outside.
 
@@ -61,6 +63,8 @@ class Published:
     disturbed: bool = False
     assignor_error: Exception | None = None
     source_missing: bool = False
+    error_code: int = 0
+    """The code that *everybody* was to be sent; 0 when the group was assigned."""
     versions: Mapping[str, int] = field(default_factory=dict)
     """Version in which each readable or future member spoke."""
     written: Mapping[str, int] = field(default_factory=dict)
@@ -69,19 +73,13 @@ class Published:
     """Runs the same step once more, with the members in another order if asked; None when it cannot be repeated."""
 
     @property
-    def error_code(self) -> int:
-        """The code that *everybody* was sent; 0 when the group was assigned."""
-        codes = {info.error_code for info in self.infos.values() if info is not None}
-        return codes.pop() if len(codes) == 1 else 0
-
-    @property
     def normal(self) -> bool:
         """True for an assignment of tasks, with a working assignor."""
         return self.failure is None and self.error_code == 0 and self.assignor_error is None
 
-    @property
+    @cached_property
     def hosts(self) -> Mapping[HostInfo, ProcessId]:
-        """End points of the processes; empty when two of them share one."""
+        """End points of the processes; empty when two of them share one, or one has two."""
         found: dict[HostInfo, ProcessId] = {}
         for info in self.subscriptions.values():
             if info is not None and info.endpoint:
@@ -89,7 +87,7 @@ class Published:
                 host = HostInfo(name, int(port)) if port.isdigit() else HostInfo(name, 0)
                 if found.setdefault(host, info.process_id) != info.process_id:
                     return {}
-        return found
+        return found if len(set(found.values())) == len(found) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +112,13 @@ class Committed:
     grant: int
 
 
+class Placed(NamedTuple):
+    """A process, by number, and one of its threads."""
+
+    process: int
+    thread: str
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How a run ended: what was true after the faults had stopped and everything had come to rest, or had not.
@@ -126,6 +131,7 @@ class Ending:
     configs: AssignmentConfigs
     stateful: int
     """How many tasks have state."""
+    tasks: int
     quiet: bool
     """Nobody wants another rebalance."""
     rebalances: int
@@ -144,8 +150,10 @@ class Ending:
     """Rebalances, since members changed for the last time, until the group spoke its final version for good."""
     idle: tuple[TaskId, ...] = ()
     """Tasks that nobody healthy has at the end."""
-    moved_when_nothing_changed: tuple[str, ...] = ()
-    """Active tasks that changed hands in a last rebalance with nothing new."""
+    before: Mapping[TaskId, Placed] = field(default_factory=dict)
+    """Where the active tasks were when the group had come to rest; empty when that was not tried out."""
+    after: Mapping[TaskId, Placed] = field(default_factory=dict)
+    """Where they were after one more rebalance with nothing new."""
     failures: tuple[str, ...] = ()
     """Threads that failed although the faults had stopped."""
     hostile: bool = False

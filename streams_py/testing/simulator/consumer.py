@@ -124,9 +124,10 @@ class SimulatedConsumer:
         self._wants_rejoin = True
         self._thread.later(1, self._poll)
 
-    def lose_membership(self) -> None:
-        """The client left the group because nobody polled it."""
-        self._network.coordinator.leave(self.member_id)
+    def lose_membership(self, *, leave: bool) -> None:
+        """Nobody polled the client, so it gives up its membership; only dynamic members say so to the coordinator."""
+        if leave:
+            self._network.coordinator.leave(self.member_id)
         self._reset(keep_id=False)
 
     def forget_generation(self) -> None:

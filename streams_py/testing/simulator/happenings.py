@@ -47,26 +47,32 @@ def _pick(world: World, action: Action) -> SimulatedProcess | None:
     return alive[action.pick % len(alive)] if alive else None
 
 
-# -- the whole world ---------------------------------------------------------------------------------------------------
+# -- the whole world -----------------------------------------------------------------------------------------
 
 
 def _join(world: World, action: Action) -> bool:
     newest, upgrade_from = _release_of_newcomers(world)
     process = world.new_process(threads=1 + action.amount % 2, newest=newest, upgrade_from=upgrade_from)
     if process is not None:
-        process.bounces = min((p.bounces for p in world.processes if p.alive and p is not process), default=0)
+        others = [p.bounces for p in world.processes if (p.alive or p.coming_back) and p is not process]
+        process.bounces = min(others, default=0)
         world.note("{} joins with version {}", process.name, newest)
     return process is not None
 
 
 def _release_of_newcomers(world: World) -> tuple[int, str | None]:
     """The release of the least upgraded process that lives."""
-    alive = [process for process in world.processes if process.alive]
-    if not alive:
+    least = _least_upgraded(world)
+    if least is None:
         shape = world.shape.processes[0]
         return shape.newest, shape.upgrade_from
-    least = min(alive, key=lambda process: (process.bounces, process.number))
     return least.newest, least.upgrade_from
+
+
+def _least_upgraded(world: World) -> SimulatedProcess | None:
+    """Of the processes that are there, or will be again."""
+    there = [process for process in world.processes if process.alive or process.coming_back]
+    return min(there, key=lambda process: (process.bounces, process.number), default=None)
 
 
 def _lag_jump(world: World, action: Action) -> bool:
@@ -139,10 +145,9 @@ def _upgrade(world: World, action: Action) -> bool:
 
 
 def next_bounce(world: World) -> SimulatedProcess | None:
-    """The process to be upgraded next; None when the path is at its end."""
-    alive = [process for process in world.processes if process.alive]
-    least = min(alive, key=lambda process: (process.bounces, process.number), default=None)
-    return least if least is not None and least.bounces < len(world.shape.upgrades) else None
+    """The process to be upgraded next; None when the path is at its end, or must wait for one that is down."""
+    least = _least_upgraded(world)
+    return least if least is not None and least.alive and least.bounces < len(world.shape.upgrades) else None
 
 
 def _bounce(world: World, process: SimulatedProcess) -> None:
@@ -151,10 +156,10 @@ def _bounce(world: World, process: SimulatedProcess) -> None:
     process.end(clean=True)
     process.newest, process.upgrade_from = newest, upgrade_from
     world.note("{} is bounced to version {}, upgrade.from {}", process.name, newest, upgrade_from)
-    world.timeline.after(2_000, process.start)
+    process.start_after(2_000)
 
 
-# -- one process ---------------------------------------------------------------------------------------------------------
+# -- one process ---------------------------------------------------------------------------------------------
 
 
 def _leave(world: World, action: Action, process: SimulatedProcess) -> None:
@@ -167,13 +172,13 @@ def _kill(world: World, action: Action, process: SimulatedProcess) -> None:
 
 def _restart(world: World, action: Action, process: SimulatedProcess) -> None:
     process.end(clean=False)
-    world.timeline.after(action.amount % 15_000, process.start)
+    process.start_after(action.amount % 15_000)
 
 
 def _wipe(world: World, action: Action, process: SimulatedProcess) -> None:
     process.end(clean=False)
     process.wipe()
-    world.timeline.after(action.amount % 15_000, process.start)
+    process.start_after(action.amount % 15_000)
 
 
 def _freeze(world: World, action: Action, process: SimulatedProcess) -> None:
@@ -190,13 +195,14 @@ def _clock_jump(world: World, action: Action, process: SimulatedProcess) -> None
     process.skew_ms += (action.amount % 60_000) * (1 if action.pick % 2 else -1)
 
 
-# -- one thread ------------------------------------------------------------------------------------------------------------
+# -- one thread ----------------------------------------------------------------------------------------------
 
 
 def _kill_thread(world: World, action: Action, thread: SimulatedThread) -> None:
     process = thread.process
     thread.end(clean=False)
-    process.threads.remove(thread)
+    if thread in process.threads:
+        process.threads.remove(thread)
     if not process.threads:
         process.alive = False
 

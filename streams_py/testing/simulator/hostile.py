@@ -17,7 +17,12 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streams_protocol import SubscriptionInfo, encode_subscription_info
+from streams_protocol import (
+    EARLIEST_PROBEABLE_VERSION,
+    LATEST_SUPPORTED_VERSION,
+    SubscriptionInfo,
+    encode_subscription_info,
+)
 from streams_protocol.consumer import Subscription, encode_subscription
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.testing.simulator.coordinator import JoinReply, Reply, SyncReply
@@ -28,21 +33,22 @@ if TYPE_CHECKING:
 __all__ = ["HostileMember", "garbage_user_data"]
 
 
-def garbage_user_data(rng: random.Random, sample: bytes) -> bytes | None:
-    """User data that is no SubscriptionInfo of a version up to 11. ``sample`` is a good one, to be damaged."""
+def garbage_user_data(rng: random.Random, sample: bytes, version: int) -> bytes | None:
+    """User data that claims ``version`` or none, and is no SubscriptionInfo. ``sample`` is a good one, to be damaged."""
+    start = version.to_bytes(4, "big") * (2 if version >= EARLIEST_PROBEABLE_VERSION else 1)
     match rng.randrange(7):
         case 0:
             return None
         case 1:
             return b""
         case 2:
-            return sample[: rng.randrange(4, max(5, len(sample) - 1))][: len(sample) // 2]
-        case 3:  # counts that promise two thousand million rows
-            return (11).to_bytes(4, "big") * 2 + bytes(16) + bytes(4) + b"\x7f\xff\xff\xff" * 3
+            return sample[: rng.randrange(8, 24)]
+        case 3:  # lengths that promise two thousand million rows
+            return start + bytes(16) + b"\x7f\xff\xff\xff" * 4
         case 4:
             return rng.choice((0, -1, -(2**31))).to_bytes(4, "big", signed=True) + rng.randbytes(40)
-        case 5:
-            return (11).to_bytes(4, "big") + (3).to_bytes(4, "big") + rng.randbytes(60)
+        case 5:  # negative lengths
+            return start + rng.randbytes(16) + b"\xff\xff\xff\xfe" + rng.randbytes(20)
         case _:
             return rng.randbytes(3)
 
@@ -131,14 +137,19 @@ class HostileMember:
         if not self._lies and not self._steady and rng.random() < 0.1:
             return rng.randbytes(30)
         claims = self._claims() if self._lies else ()
-        data = self._lie() if self._lies else garbage_user_data(rng, encode_subscription_info(self._honest()))
+        honest = self._honest()
+        sample = encode_subscription_info(honest)
+        data = self._lie(honest) if self._lies else garbage_user_data(rng, sample, honest.version)
         generation = rng.choice((-1, self._generation, self._generation + 7)) if self._lies else self._generation
         return encode_subscription(Subscription(topics, data, claims, generation, rng.choice((None, "r0", "r9"))))
 
     def _honest(self) -> SubscriptionInfo:
+        """Well-formed, in a version that the oldest release about can read: a newer one it would take for the future."""
         tasks = sorted(self._world.tasks())
+        version = min((process.newest for process in self._world.processes if process.alive), default=11)
         return SubscriptionInfo(
             ProcessId(uuid.UUID(int=self._world.rng.getrandbits(128))),
+            min(version, LATEST_SUPPORTED_VERSION),
             endpoint="evil:666",
             task_offset_sums=dict.fromkeys(tasks[:3], 5),
         )
@@ -152,9 +163,8 @@ class HostileMember:
             claimed.append(TopicPartition("no-such-topic", 0))
         return tuple(claimed)
 
-    def _lie(self) -> bytes:
+    def _lie(self, info: SubscriptionInfo) -> bytes:
         rng = self._world.rng
-        info = self._honest()
         tasks = sorted(self._world.tasks())
         match rng.randrange(5):
             case 0:

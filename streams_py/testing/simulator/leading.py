@@ -6,10 +6,10 @@ together with a way to run the same step again.
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members
@@ -56,9 +56,6 @@ _HANG_MS = 30_000  # how long the runtime lets an assignor run
 Done: TypeAlias = Callable[[Mapping[str, bytes]], None]
 Failed: TypeAlias = Callable[[Exception], None]
 
-# What the runtime logs about members that cannot be read would be noise here: the simulator sends garbage on purpose.
-logging.getLogger("streams_py.adapters.kafka_python.payloads").addFilter(lambda record: not SimulatedLeading.busy)
-
 
 @dataclass(slots=True)
 class Step:
@@ -82,7 +79,7 @@ class Step:
         if shuffled:
             request = AssignRequested(
                 request.now_ms,
-                dict(reversed(sorted(request.members.items()))),
+                dict(sorted(request.members.items(), reverse=True)),
                 dict(reversed(request.topics.items())),
                 request.topology,
             )
@@ -101,8 +98,6 @@ class Step:
 class SimulatedLeading:
     """Leads for one thread; a new request abandons an unfinished one."""
 
-    busy = False
-
     def __init__(self, thread: SimulatedThread) -> None:
         self._thread = thread
         self._world = thread.world
@@ -118,9 +113,7 @@ class SimulatedLeading:
         self._number += 1
         self._done, self._failed = done, failed
         world, process = self._world, self._thread.process
-        SimulatedLeading.busy = True
         members = readable_members(raw.items())
-        SimulatedLeading.busy = False
         release = ReleaseLeader(process.newest)
         topics = world.shape.metadata.source_topics | {t for sent in members.values() for t in sent.topics}
         struck_before = world.cluster.struck
@@ -167,9 +160,7 @@ class SimulatedLeading:
                     self._failed(error)
                     return
                 case _:
-                    number = self._number
-                    delay_ms = self._delay_ms(effect)
-                    self._thread.later(delay_ms, lambda effect=effect: self._answer(number, effect))  # type: ignore[misc]
+                    self._thread.later(self._delay_ms(effect), partial(self._answer, self._number, effect))
                     return
 
     def _delay_ms(self, effect: Effect) -> int:
@@ -182,8 +173,8 @@ class SimulatedLeading:
     def _answer(self, number: int, effect: Effect) -> None:
         if number != self._number or self._step is None:
             return
-        self._world.reached("effect", self._thread)
-        if self._thread.dead or self._thread.frozen:
+        self._thread.reached("effect")
+        if self._thread.frozen:
             self._thread.later(0, lambda: self._answer(number, effect))
             return
         event = self._carry_out(effect)
@@ -238,10 +229,6 @@ class SimulatedLeading:
         assignments = world.plant(effect.assignments, step)
         sent = step.release.outgoing(assignments, step.members)
         world.published(self._thread, step, sent)
-        world.reached("assigned", self._thread)
-        if self._thread.dead:
-            return
-        SimulatedLeading.busy = True
+        self._thread.reached("assigned")
         encoded = assignments_to_send(sent, self._raw, lambda data: None)
-        SimulatedLeading.busy = False
         self._done(encoded)

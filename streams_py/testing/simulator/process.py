@@ -33,6 +33,8 @@ class SimulatedProcess:
         self.threads: list[SimulatedThread] = []
         self.skew_ms = 0
         self.alive = False
+        self.coming_back = False
+        """Down, but a start is planned."""
         self.process_id = self._random_id()
         self.future_process_id = self._random_id()
         self.state = LocalState(world.timeline, world.cluster, world.shape.restore_records_per_s)
@@ -71,9 +73,15 @@ class SimulatedProcess:
     def start(self) -> None:
         """Start with as many threads as configured."""
         self.alive = True
+        self.coming_back = False
         self.future_process_id = self._random_id()
         for index in range(self.thread_count):
             self._start_thread(index)
+
+    def start_after(self, delay_ms: int) -> None:
+        """Start later."""
+        self.coming_back = True
+        self.world.timeline.after(delay_ms, self.start)
 
     def add_thread(self) -> None:
         """One thread more."""
@@ -108,7 +116,10 @@ class SimulatedProcess:
         if thread in self.threads:
             self.threads.remove(thread)
         thread.end(clean=True)
-        self.world.timeline.after(self.world.rng.randrange(*_REPLACE_MS), self._start_replacement, thread.index)
+        delay_ms = self.world.rng.randrange(*_REPLACE_MS)
+        if self.world.shape.static_members:  # sooner, it would be handed the very assignment that it failed of
+            delay_ms += self.world.shape.session_timeout_ms
+        self.world.timeline.after(delay_ms, self._start_replacement, thread.index)
 
     def _start_replacement(self, index: int) -> None:
         if self.alive and index not in {thread.index for thread in self.threads}:

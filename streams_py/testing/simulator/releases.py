@@ -24,14 +24,16 @@ from streams_protocol import (
     UNKNOWN_VERSION,
     DecodeError,
     EncodeError,
+    SubscriptionInfo,
     decode_assignment_info,
+    decode_subscription_info,
     encode_assignment_info,
 )
 from streams_py.member import Member, MemberSettings
 from streams_py.member.versions import RebalanceProtocol, next_used_version
 from streams_py.ports import MemberAssignment, MemberSubscription
 
-__all__ = ["EAGER_ONLY_UP_TO", "FUTURE_VERSION", "ReleaseLeader", "ReleaseMember", "header"]
+__all__ = ["EAGER_ONLY_UP_TO", "FUTURE_VERSION", "ReleaseLeader", "ReleaseMember", "header", "spoken", "understood"]
 
 FUTURE_VERSION: Final = 12
 EAGER_ONLY_UP_TO: Final = 4
@@ -50,6 +52,32 @@ def header(data: bytes | None) -> tuple[int, int] | None:
 
 def _with_header(data: bytes, version: int, latest: int) -> bytes:
     return version.to_bytes(4, "big", signed=True) + latest.to_bytes(4, "big", signed=True) + data[8:]
+
+
+def _shown(data: bytes | None, newest: int) -> bytes | None:
+    """A subscription as today's leader must see it to take it as a leader of that release would."""
+    found = header(data)
+    if data is None or found is None:
+        return data
+    version, latest = found
+    if newest < version <= LATEST_SUPPORTED_VERSION:
+        return _with_header(data, FUTURE_VERSION, max(FUTURE_VERSION, latest))
+    if newest >= version == FUTURE_VERSION:
+        return _with_header(data, LATEST_SUPPORTED_VERSION, latest)
+    return data
+
+
+def understood(data: bytes | None, newest: int) -> SubscriptionInfo | None:
+    """What a leader of that release reads in user data; None when it is garbage to it."""
+    try:
+        return decode_subscription_info(_shown(data, newest))
+    except DecodeError:
+        return None
+
+
+def spoken(data: bytes | None, newest: int) -> tuple[int, int] | None:
+    """(version, latest supported) of a subscription that a leader of that release understands; None for garbage."""
+    return None if understood(data, newest) is None else header(data)
 
 
 class _OlderMember(Member):
@@ -118,18 +146,7 @@ class ReleaseLeader:
         """Subscriptions as today's leader must be shown them to see what this release would."""
         if self._newest == LATEST_SUPPORTED_VERSION:
             return dict(members)
-        return {name: sent._replace(user_data=self._shown(sent.user_data)) for name, sent in members.items()}
-
-    def _shown(self, data: bytes | None) -> bytes | None:
-        found = header(data)
-        if data is None or found is None:
-            return data
-        version, latest = found
-        if self._newest < version <= LATEST_SUPPORTED_VERSION:
-            return _with_header(data, FUTURE_VERSION, max(FUTURE_VERSION, latest))
-        if self._newest >= version == FUTURE_VERSION:
-            return _with_header(data, LATEST_SUPPORTED_VERSION, latest)
-        return data
+        return {name: sent._replace(user_data=_shown(sent.user_data, self._newest)) for name, sent in members.items()}
 
     def outgoing(
         self, assignments: Mapping[str, MemberAssignment], members: Mapping[str, MemberSubscription]
@@ -137,9 +154,9 @@ class ReleaseLeader:
         """Today's assignments as this release would have written them."""
         if self._newest == LATEST_SUPPORTED_VERSION:
             return dict(assignments)
-        spoken = [found for sent in members.values() if (found := header(sent.user_data)) and found[0] >= 1]
-        version = min([self._newest, *(version for version, _ in spoken)])
-        common = min([self._newest, *(latest for _, latest in spoken)])
+        heard = [found for sent in members.values() if (found := spoken(sent.user_data, self._newest)) is not None]
+        version = min([self._newest, *(version for version, _ in heard)])
+        common = min([self._newest, *(latest for _, latest in heard)])
         return {
             name: sent._replace(user_data=self._written(sent.user_data, version, common))
             for name, sent in assignments.items()

@@ -9,17 +9,21 @@ the group is at rest, one more rebalance in which nothing is new must move nothi
 from __future__ import annotations
 
 import hashlib
+import logging
 import random
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
+from streams_protocol import MIN_VERSION_OFFSET_SUMS
 from streams_protocol.types import TaskId
-from streams_py.testing.checkers import Checker, Ending, Published, Violation, all_checkers
+from streams_py.testing.checkers import Checker, Ending, Placed, Published, Violation, all_checkers
 from streams_py.testing.simulator.faults import Fault
 from streams_py.testing.simulator.process import SimulatedProcess
 from streams_py.testing.simulator.schedule import Schedule
 from streams_py.testing.simulator.shape import ProcessShape
+from streams_py.testing.simulator.thread import SimulatedThread
 from streams_py.testing.simulator.timeline import START_MS
 from streams_py.testing.simulator.world import World
 
@@ -57,8 +61,9 @@ def run_schedule(schedule: Schedule, *, checkers: Iterable[Checker] | None = Non
     run = _Run(World(schedule, watching))
     crash: Violation | None = None
     try:
-        run.chaos()
-        ending = run.quiet()
+        with _quiet_logs():
+            run.chaos()
+            ending = run.quiet()
     except Exception as error:  # whatever leaves the code under test is a finding, not a failure of the simulator
         where = _where(error)
         crash = Violation("I1", run.now_ms, f"crash: {type(error).__name__}: {error} ({where})")
@@ -76,11 +81,23 @@ def run_schedule(schedule: Schedule, *, checkers: Iterable[Checker] | None = Non
         world.coordinator.rebalances,
         world.timeline.steps,
         run.now_ms,
-        world.happened + Counter({fault: n for fault, n in world.spells.struck.items()}),
+        world.happened + world.spells.struck,
         Counter({checker.promise: checker.looked for checker in watching}),
         run.fingerprint,
         [f"{at_ms / 1000:9.3f} s  {_told(text, args)}" for at_ms, text, args in world.history] if history else [],
     )
+
+
+@contextmanager
+def _quiet_logs() -> Iterator[None]:
+    """Garbage is sent on purpose here: what the library logs about it would be noise."""
+    log = logging.getLogger("streams_py")
+    before = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _told(text: str, args: tuple[object, ...]) -> str:
@@ -167,8 +184,8 @@ class _Run:
                 break
         self._look_whether_running()
         rebalances = world.coordinator.rebalances - before
-        moved = self._rebalance_for_nothing() if quiet and not stays else ()
-        return self._ending(quiet=quiet, rebalances=rebalances, stays=stays, moved=moved)
+        ending = self._ending(quiet=quiet, rebalances=rebalances, stays=stays)
+        return self._rebalance_for_nothing(ending) if quiet and not stays and not ending.idle else ending
 
     def _settle_hostile(self, rng: random.Random) -> bool:
         """Hostile members leave; now and then one that sends garbage stays, without starting rebalances itself."""
@@ -186,12 +203,12 @@ class _Run:
     def _keep_a_healthy_core(self, rng: random.Random) -> None:
         world = self.world
         for process in world.processes:
-            stuck = [thread for thread in process.threads if thread.frozen or thread.slow]
-            for thread in stuck:
-                if rng.random() < 0.5:
-                    thread.doomed = True
-                else:
-                    thread.resume()
+            doomed = any(thread.frozen for thread in process.threads) and rng.random() < 0.5
+            if doomed:
+                process.freeze()  # all of it: a thread that hangs alone would keep its directories from the others
+            for thread in process.threads:
+                thread.doomed = doomed
+                thread.resume()
         if not any(process.healthy_threads for process in world.processes):
             alive = [process for process in world.processes if process.alive]
             like = max(alive or world.processes, key=lambda process: process.number)
@@ -214,8 +231,9 @@ class _Run:
     def _bound(self) -> int:
         """Rebalances after which a group that still wants more is taken not to come to rest."""
         shape = self.world.shape
-        stateful = sum(self.world.is_stateful(task) for task in self.world.tasks())
-        return 40 + 3 * stateful * (1 + shape.configs.num_standby_replicas) * self._catch_up_rounds()
+        if shape.assignor == "fallback":
+            return 12
+        return 40 + 3 * len(self.world.tasks()) * (1 + shape.configs.num_standby_replicas) * self._catch_up_rounds()
 
     def _catch_up_rounds(self) -> int:
         """Probing intervals that restoring the largest task takes, at most."""
@@ -241,34 +259,29 @@ class _Run:
         }
         return self.world.tasks().keys() - had
 
-    def _rebalance_for_nothing(self) -> tuple[str, ...]:
-        """One more rebalance without news; which active tasks it moved."""
+    def _rebalance_for_nothing(self, ending: Ending) -> Ending:
+        """One more rebalance without news; what it moved."""
         world = self.world
-        before = self._placement()
         threads = [thread for process in world.processes for thread in process.healthy_threads]
-        if not threads or self._idle():
-            return ()
+        if self._published[-1].version < MIN_VERSION_OFFSET_SUMS:
+            return ending  # older versions do not tell lags: the assignor cannot know that nothing is new
+        before = self._placement()
         leader = next((t for t in threads if t.consumer.member_id == world.coordinator.leader), threads[0])
         leader.consumer.request_rejoin()
         bound = world.coordinator.rebalances + 10
         while world.coordinator.rebalances < bound and world.timeline.step():
             pass
-        after = self._placement()
-        return tuple(
-            f"{task} from {before.get(task)} to {after.get(task)}"
-            for task in sorted(before.keys() | after.keys())
-            if before.get(task) != after.get(task)
-        )
+        return replace(ending, before=before, after=self._placement())
 
-    def _placement(self) -> dict[TaskId, str]:
+    def _placement(self) -> dict[TaskId, Placed]:
         return {
-            task: thread.name
+            task: Placed(process.number, thread.name)
             for process in self.world.processes
             for thread in process.healthy_threads
             for task in thread.active
         }
 
-    def _ending(self, *, quiet: bool, rebalances: int, stays: bool, moved: tuple[str, ...]) -> Ending:
+    def _ending(self, *, quiet: bool, rebalances: int, stays: bool) -> Ending:
         world = self.world
         since = self._published[self._quiet_from :]
         start = self._published[self._quiet_from - 1 : self._quiet_from] if self._quiet_from else []
@@ -283,6 +296,7 @@ class _Run:
             assignor=world.shape.assignor,
             configs=world.shape.configs,
             stateful=sum(world.is_stateful(task) for task in world.tasks()),
+            tasks=len(world.tasks()),
             quiet=quiet,
             rebalances=rebalances,
             running_after_ms=self._running_after_ms,
@@ -293,17 +307,17 @@ class _Run:
             highest_common_version=min((_newest(thread) for thread in healthy), default=0),
             version_after=max(0, max(versions, default=0) - last_change),
             idle=tuple(sorted(self._idle())),
-            moved_when_nothing_changed=moved,
-            failures=tuple(text for at_ms, text in world.failures[self._failures_before :]),
+            failures=tuple(
+                text
+                for at_ms, text in world.failures[self._failures_before :]
+                if at_ms > self._ended_ms + world.shape.max_poll_interval_ms  # earlier ones may have been on their way
+            ),
             hostile=stays,
         )
 
 
-def _newest(thread: object) -> int:
+def _newest(thread: SimulatedThread) -> int:
     """The newest version that a thread can speak, as its release and ``upgrade.from`` have it."""
-    from streams_py.testing.simulator.thread import SimulatedThread
-
-    assert isinstance(thread, SimulatedThread)
     pinned = {"0.10.0": 1, "1.1": 2}.get(thread.process.upgrade_from or "", 99)
     return min(thread.process.newest, pinned)
 
@@ -318,10 +332,9 @@ class _Seen:
 
     @classmethod
     def of(cls, seen: Published) -> _Seen:
-        honest = seen.members.keys() - seen.hostile
         normal = {name: info for name, info in seen.infos.items() if info is not None and not info.error_code}
         return cls(
-            frozenset(honest),
+            frozenset(seen.members),
             {task: name for name, info in sorted(normal.items()) for task in info.active_tasks},
             min((seen.written[name] for name in normal), default=0),
         )

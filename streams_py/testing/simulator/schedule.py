@@ -100,7 +100,7 @@ _ASSIGNOR: Final = (Fault.ASSIGNOR_RAISES, Fault.ASSIGNOR_HANGS, Fault.ASSIGNOR_
 _HOOKABLE: Final = frozenset({Fault.KILL, Fault.KILL_THREAD, Fault.FREEZE, Fault.RESTART, Fault.LOSE_GENERATION})
 
 
-def draw_schedule(seed: int, *, assignor: str | None = None, versions: bool = True, actions: int = 16) -> Schedule:
+def draw_schedule(seed: int, *, assignor: str | None = None, versions: bool = True, actions: int = 36) -> Schedule:
     """The schedule of a seed, with about ``actions`` actions."""
     rng = random.Random(f"schedule {seed}")
     shape = draw_shape(rng, assignor=assignor, versions=versions)

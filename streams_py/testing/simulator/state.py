@@ -28,6 +28,8 @@ class _Copy:
     """Active and restored: it writes the changelogs itself, so it is always at their end."""
     checkpoint: int | None = None
     """What is on disk; None when nothing is."""
+    waiting: list[object] = field(default_factory=list)
+    """Threads that were given the task while another one has it."""
 
 
 @dataclass(slots=True)
@@ -42,18 +44,30 @@ class LocalState:
     def open(self, task: TaskId, thread: object) -> None:
         """A thread is given the task; it has it at once, or as soon as the present holder lets go of it."""
         copy = self._copies.setdefault(task, _Copy())
-        if copy.holder in (None, thread) and not copy.working:
+        if copy.holder not in (None, thread):
+            if thread not in copy.waiting:
+                copy.waiting.append(thread)
+        elif not copy.working:
             copy.holder, copy.working, copy.running = thread, True, False
             copy.offset, copy.at_ms = copy.checkpoint or 0, self.timeline.now_ms
+
+    def _let_go(self, task: TaskId, copy: _Copy) -> None:
+        copy.holder, copy.working, copy.running = None, False, False
+        if copy.waiting:
+            self.open(task, copy.waiting.pop(0))
 
     def close(self, task: TaskId, thread: object, *, clean: bool) -> None:
         """A thread lets go of a task; ``clean`` leaves a checkpoint, otherwise an older one stays."""
         copy = self._copies.get(task)
-        if copy is None or copy.holder is not thread:
+        if copy is None:
+            return
+        if thread in copy.waiting:
+            copy.waiting.remove(thread)
+        if copy.holder is not thread:
             return
         if copy.working and clean:
             copy.checkpoint = self._position(task, copy)
-        copy.holder, copy.working, copy.running = None, False, False
+        self._let_go(task, copy)
 
     def lose_checkpoint(self, task: TaskId) -> None:
         """An unclean end with exactly-once: the state is worth nothing any more."""
@@ -77,15 +91,14 @@ class LocalState:
 
     def unlock(self, thread: object) -> None:
         """Let go of directories that are only locked."""
-        for copy in self._copies.values():
+        for task, copy in self._copies.items():
             if copy.holder is thread and not copy.working:
-                copy.holder = None
+                self._let_go(task, copy)
 
     def release_everything(self, thread: object, *, clean: bool) -> None:
         """The thread has ended."""
-        for task, copy in self._copies.items():
-            if copy.holder is thread:
-                self.close(task, thread, clean=clean)
+        for task in self._copies:
+            self.close(task, thread, clean=clean)
 
     def held(self, task: TaskId, thread: object) -> bool:
         """Whether this thread works on the task."""

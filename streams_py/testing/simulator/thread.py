@@ -8,6 +8,8 @@ A thread can be frozen (nothing happens, heartbeats stop), slow (heartbeats only
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from streams_protocol.types import TaskId, TopicPartition
@@ -40,10 +42,14 @@ from streams_py.testing.simulator.releases import ReleaseMember
 if TYPE_CHECKING:
     from streams_py.testing.simulator.process import SimulatedProcess
 
-__all__ = ["SimulatedThread"]
+__all__ = ["SimulatedThread", "ThreadEnded"]
 
 _RUNNING = -2
 _NEVER = 2**63 - 1
+
+
+class ThreadEnded(Exception):  # no error: unwinds what a thread was doing when it was killed
+    """The thread that was about to go on is no more."""
 
 
 class SimulatedThread:
@@ -75,6 +81,7 @@ class SimulatedThread:
         self.grants: dict[TopicPartition, int] = {}
         self.doomed = False
         """Frozen or slow for good."""
+        self._poll_expired = False
         self._backlog: list[Callable[[], None]] = []
         self._wake_at: int | None = None
         self._commits_planned = False
@@ -96,7 +103,7 @@ class SimulatedThread:
     @property
     def responsive(self) -> bool:
         """Whether its client heartbeats."""
-        return not (self.dead or self.frozen)
+        return not (self.dead or self.frozen or self._poll_expired)
 
     @property
     def healthy(self) -> bool:
@@ -112,8 +119,15 @@ class SimulatedThread:
             return
         if self.frozen or self.slow:
             self._backlog.append(action)
-        else:
+            return
+        with suppress(ThreadEnded):
             action()
+
+    def reached(self, hook: str) -> None:
+        """A moment of a rebalance; what happens at it may be the thread's end, and then nothing follows."""
+        self.world.reached(hook, self)
+        if self.dead:
+            raise ThreadEnded
 
     def freeze(self) -> None:
         """Stop at once, in whatever it does; its sessions run out."""
@@ -122,20 +136,22 @@ class SimulatedThread:
             self._fall_silent()
 
     def stall(self) -> None:
-        """Stop polling; heartbeats go on until the poll interval is over, then the client leaves."""
-        if not self.dead and not self.slow:
+        """Stop polling; heartbeats go on until the poll interval is over, then the client leaves or falls silent."""
+        if not self.dead and not self.slow and not self.frozen:
             self.slow = True
             self.world.timeline.after(self.world.shape.max_poll_interval_ms, self._poll_interval_over)
 
     def _poll_interval_over(self) -> None:
         if self.slow and not self.dead and not self.frozen:
-            self.consumer.lose_membership()
+            self._fall_silent()
+            self._poll_expired = True
+            self.consumer.lose_membership(leave=not self.world.shape.static_members)
 
     def resume(self) -> None:
         """Go on, with everything that arrived meanwhile; a zombie first tries to commit."""
         if self.dead or self.doomed or not (self.frozen or self.slow):
             return
-        self.frozen = self.slow = False
+        self.frozen = self.slow = self._poll_expired = False
         backlog, self._backlog = self._backlog, []
         if self.world.rng.random() < 0.5:
             self.commit(self.consumer.owned)
@@ -187,14 +203,14 @@ class SimulatedThread:
         failed: Callable[[Exception], None],
     ) -> None:
         """Assign for the whole group."""
-        self.world.reached("assign begins", self)
+        self.reached("assign begins")
         self.leading.start(members, done, failed)
 
     def on_revoked(self, partitions: Partitions) -> None:
         """Partitions go, in order."""
         self.commit(partitions)
         self.handle(PartitionsRevoked(tuple(sorted(partitions))))
-        self.world.reached("revoked", self)
+        self.reached("revoked")
 
     def on_lost(self, partitions: Partitions) -> None:
         """Membership is gone."""
@@ -248,7 +264,7 @@ class SimulatedThread:
                 case RequestRejoin():
                     self.consumer.request_rejoin()
                 case FailThread(error):
-                    self.later(0, lambda error=error: self.fail(error))  # type: ignore[misc]  # binds now
+                    self.later(0, partial(self.fail, error))
                 case StopApplication():
                     self.stopped = True
                     self.later(0, self.process.stop)

@@ -11,15 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from streams_protocol import (
-    AssignmentInfo,
-    DecodeError,
-    SubscriptionInfo,
-    decode_assignment_info,
-    decode_subscription_info,
-)
+from streams_protocol import AssignmentInfo, DecodeError, SubscriptionInfo, decode_assignment_info
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.ports import MemberAssignment, MemberSubscription
+from streams_py.ports import MemberAssignment
 from streams_py.testing.checkers import Checker, Committed, Gained, Published
 from streams_py.testing.simulator.assignors import SimulatedAssignor
 from streams_py.testing.simulator.canaries import plant
@@ -31,7 +25,7 @@ from streams_py.testing.simulator.happenings import happen
 from streams_py.testing.simulator.hostile import HostileMember
 from streams_py.testing.simulator.leading import Step
 from streams_py.testing.simulator.process import SimulatedProcess
-from streams_py.testing.simulator.releases import FUTURE_VERSION, header
+from streams_py.testing.simulator.releases import FUTURE_VERSION, header, understood
 from streams_py.testing.simulator.schedule import Action, Schedule
 from streams_py.testing.simulator.thread import SimulatedThread
 from streams_py.testing.simulator.timeline import START_MS, Timeline
@@ -88,16 +82,16 @@ class World:
             return SimulatedAssignor
         return "sticky" if self.shape.assignor == "sticky" else None
 
-    # -- what is there -------------------------------------------------------------------------------------------
+    # -- what is there ---------------------------------------------------------------------------------------
 
     @property
     def threads(self) -> list[SimulatedThread]:
         """All threads that live."""
         return [thread for process in self.processes for thread in process.threads]
 
-    def tasks(self) -> dict[TaskId, tuple[TopicPartition, ...]]:
-        """Every task with its input partitions, as the topics are now; not the leader's account."""
-        counts = self.cluster.partitions
+    def tasks(self, seen: Mapping[str, int] | None = None) -> dict[TaskId, tuple[TopicPartition, ...]]:
+        """Every task with its input partitions, as the topics are now or as somebody has ``seen`` them before."""
+        counts = self.cluster.partitions if seen is None else {**self.cluster.partitions, **seen}
         found = {}
         for number, sub in sorted(self.shape.metadata.subtopologies.items()):
             sources = sorted(sub.source_topics)
@@ -109,7 +103,7 @@ class World:
         """Whether the task has a changelog."""
         return self.shape.metadata.subtopologies[task.subtopology].is_logged
 
-    # -- time and network ------------------------------------------------------------------------------------------
+    # -- time and network ------------------------------------------------------------------------------------
 
     def latency_ms(self) -> int:
         """How long a message takes."""
@@ -133,7 +127,7 @@ class World:
         """A line of the history."""
         self.history.append((self.timeline.now_ms - START_MS, text, args))
 
-    # -- what threads report -----------------------------------------------------------------------------------------
+    # -- what threads report ---------------------------------------------------------------------------------
 
     def owned(self, thread: SimulatedThread, before: Partitions, now: Partitions) -> None:
         """The consumer of a thread owns other partitions now."""
@@ -144,9 +138,10 @@ class World:
             holders = self._holders.setdefault(tp, set())
             self._grants += 1
             thread.grants[tp] = self._grants
-            others = tuple(
-                sorted(t.name for t in holders if t is not thread and self.coordinator.is_current(t.consumer.member_id))
-            )
+            is_current = self.coordinator.is_current
+            others: tuple[str, ...] = ()
+            if holders and is_current(thread.consumer.member_id):  # a zombie may believe what it likes
+                others = tuple(sorted(t.name for t in holders if t is not thread and is_current(t.consumer.member_id)))
             holders.add(thread)
             seen = Gained(self.timeline.now_ms - START_MS, tp, thread.name, thread.consumer.generation, others)
             for checker in self._see_gained:
@@ -201,13 +196,15 @@ class World:
         return {task: self.rng.choice(wild) for task in sorted(set(sums) | set(list(self.tasks())[:2]))}
 
     def corrupt(self, data: bytes) -> bytes:
-        """Bytes that were damaged on their way."""
-        if not data or self.rng.random() < 0.5:
-            return data[: self.rng.randrange(len(data) + 1)]
-        at = self.rng.randrange(len(data))
-        return data[:at] + bytes([data[at] ^ (1 << self.rng.randrange(8))]) + data[at + 1 :]
+        """User data that was damaged on its way, so that it cannot be read; other damage nobody could notice."""
+        if data and self.rng.random() < 0.5:
+            at = self.rng.randrange(len(data))
+            damaged = data[:at] + bytes([data[at] ^ (1 << self.rng.randrange(8))]) + data[at + 1 :]
+            if _assignment(damaged) is None:
+                return damaged
+        return data[: self.rng.randrange(8)]
 
-    # -- what checkers see ---------------------------------------------------------------------------------------------
+    # -- what checkers see -----------------------------------------------------------------------------------
 
     def published(
         self,
@@ -218,7 +215,9 @@ class World:
         failure: Exception | None = None,
     ) -> None:
         """A leader finished."""
-        tasks = self.tasks()
+        tasks = self.tasks({name: len(infos) for name, infos in step.request.topics.items()})
+        newest = thread.process.newest
+        understandings = {name: understood(member.user_data, newest) for name, member in step.members.items()}
         seen = Published(
             at_ms=self.timeline.now_ms - START_MS,
             generation=step.generation,
@@ -226,10 +225,10 @@ class World:
             leader_newest=thread.process.newest,
             members=step.members,
             subscriptions={
-                name: _subscription(member.user_data, thread.process.newest) for name, member in step.members.items()
+                name: None if info is None or info.is_future else info for name, info in understandings.items()
             },
             hostile=frozenset(self.hostile_ids & step.members.keys()),
-            clients={name: self._client_of(name) for name in step.members},
+            clients={name: _client(name, info) for name, info in understandings.items()},
             assignments=sent,
             infos={name: _assignment(assignment.user_data) for name, assignment in sent.items()},
             tasks=tasks,
@@ -240,7 +239,12 @@ class World:
             disturbed=self.cluster.struck > step.struck_before,
             assignor_error=step.assignor_error,
             source_missing=step.source_missing,
-            versions=_versions(step.members),
+            error_code=_common_error(step.plain),
+            versions={
+                name: start[0]
+                for name, info in understandings.items()
+                if info is not None and (start := header(step.members[name].user_data)) is not None
+            },
             written={name: _written_version(assignment.user_data) for name, assignment in sent.items()},
             again=partial(self._again, step),
         )
@@ -260,15 +264,7 @@ class World:
         planted = plant(self.canary, repeated, step.request.members, self.rng) if self.canary else repeated
         return step.release.outgoing(planted, step.members)
 
-    def _client_of(self, member_id: str) -> object:
-        member = self.coordinator.members.get(member_id)
-        client = member.client if member is not None else None
-        for thread in self.threads:
-            if thread.consumer is client:
-                return thread.process.number
-        return member_id
-
-    # -- faults ------------------------------------------------------------------------------------------------------------
+    # -- faults ----------------------------------------------------------------------------------------------
 
     def apply(self, action: Action) -> None:
         """The time of an action has come."""
@@ -308,32 +304,17 @@ class World:
         return member
 
 
-def _subscription(data: bytes | None, leader_newest: int) -> SubscriptionInfo | None:
-    """What is in user data, unless it cannot be read or the leader could not."""
-    found = header(data)
-    if found is not None and data is not None and found[0] == FUTURE_VERSION <= leader_newest:
-        data = (11).to_bytes(4, "big") + data[4:]
-    try:
-        info = decode_subscription_info(data)
-    except DecodeError:
-        return None
-    return None if info.is_future or info.version > leader_newest else info
+def _client(name: str, info: SubscriptionInfo | None) -> object:
+    """Whom the leader takes a member for: a process, the one that all future members share, or nobody."""
+    if info is None:
+        return name
+    return "future" if info.is_future else info.process_id
 
 
-def _versions(members: Mapping[str, MemberSubscription]) -> dict[str, int]:
-    """Version that each member speaks, of those whose subscription makes sense."""
-    found = {}
-    for name, sent in members.items():
-        data = sent.user_data
-        start = header(data)
-        if start is not None and data is not None and start[0] == FUTURE_VERSION:
-            found[name] = FUTURE_VERSION
-            continue
-        try:
-            found[name] = decode_subscription_info(data).version
-        except DecodeError:
-            continue
-    return found
+def _common_error(assignments: Mapping[str, MemberAssignment]) -> int:
+    """The error code that everybody is sent; versions below 4 cannot carry it, so it is read before they write."""
+    codes = {info.error_code for sent in assignments.values() if (info := _assignment(sent.user_data)) is not None}
+    return codes.pop() if len(codes) == 1 else 0
 
 
 def _written_version(data: bytes) -> int:

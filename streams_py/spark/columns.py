@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from streams_py.adapters.confluent.range_reader import Columns
@@ -48,13 +49,15 @@ ARROW_SCHEMA: Final[Any] = pa.schema(
 def record_batch(topic: str, partition: int, columns: Columns) -> Any:
     """An Arrow batch of :data:`ARROW_SCHEMA` with records of one partition."""
     count = len(columns.offsets)
+    kinds, times = zip(*columns.timestamps, strict=True) if count else ((), ())
+    kind = np.array(kinds, np.int32)
     return pa.RecordBatch.from_arrays(
         [
             pa.repeat(pa.scalar(topic, pa.string()), count),
             pa.repeat(pa.scalar(partition, pa.int32()), count),
             pa.array(columns.offsets, pa.int64()),
-            pa.array([ms if kind else -1 for kind, ms in columns.timestamps], pa.int64()),
-            pa.array([kind - 1 for kind, _ in columns.timestamps], pa.int32()),
+            pa.array(np.where(kind == 0, -1, np.array(times, np.int64))),
+            pa.array(kind - 1, pa.int32()),
             pa.array(columns.keys, pa.binary()),
             pa.array(columns.values, pa.binary()),
             _headers(columns),

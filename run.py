@@ -26,7 +26,9 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 LOCK = ROOT / "requirements.lock"
+SPARK_LOCK = ROOT / "requirements-spark.lock"
 STAMP = VENV / ".streams-py-stamp"
+SPARK_STAMP = VENV / ".streams-py-spark-stamp"
 
 
 def fail(message: str) -> None:
@@ -57,6 +59,16 @@ def ensure_environment() -> None:
     STAMP.write_text(stamp)
 
 
+def ensure_spark() -> None:
+    """Add PySpark: only the tests and checks need it, and it is larger than everything else together."""
+    stamp = hashlib.sha256(SPARK_LOCK.read_bytes()).hexdigest()
+    if SPARK_STAMP.exists() and SPARK_STAMP.read_text() == stamp:
+        return
+    print("run.py: adding PySpark to the environment (once, about a minute) ...", file=sys.stderr)
+    pip("--require-hashes", "--requirement", str(SPARK_LOCK))
+    SPARK_STAMP.write_text(stamp)
+
+
 def run(*command: str) -> int:
     """Run a command of the environment in the foreground; Ctrl-C goes to it, and its exit status comes back."""
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}", "VIRTUAL_ENV": str(VENV)}
@@ -84,6 +96,8 @@ def main() -> int:
     # Paths are the user's: make them absolute before the working directory becomes the project's.
     arguments = [str(Path(text).resolve()) if name == "demo" and Path(text).exists() else text for text in arguments]
     ensure_environment()
+    if name in ("test", "coverage", "check"):
+        ensure_spark()
     match name:
         case "demo":
             return run("python", "-m", "examples.word_count.demo", *arguments)

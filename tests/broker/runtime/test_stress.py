@@ -20,15 +20,19 @@ SECONDS = float(os.environ.get("STREAMS_PY_STRESS_S", "90"))
 class Chaos:
     """Acts on the instances of one application; every act is logged, and repeatable from the seed."""
 
-    def __init__(self, app: Application, seed: int, *, threads: int) -> None:
+    def __init__(self, app: Application, seed: int, *, threads: int, bounces: bool) -> None:
         self.app = app
         self.random = random.Random(seed)
         self.live: dict[str, Instance] = {}
         self.log: list[str] = []
         self._threads = threads
+        self._bounces = bounces
 
     def act(self) -> None:
-        """Start, close or kill somebody, or just wait; at least one instance is left."""
+        """Start, close or kill somebody; at least one instance is left. Or let the broker go away for a while."""
+        if self._bounces and self.random.random() < 0.15:
+            self.bounce()
+            return
         name = self.random.choice(NAMES)
         instance = self.live.get(name)
         if instance is None:
@@ -51,6 +55,14 @@ class Chaos:
             case "terminate":
                 instance.signal(15)
 
+    def bounce(self) -> None:
+        """The broker is stopped or killed, and comes back."""
+        hard, away_s = self.random.random() < 0.5, self.random.uniform(0, 6)
+        self.note(f"{'kill' if hard else 'stop'} the broker for {away_s:.1f} s")
+        (self.app.broker.kill_node if hard else self.app.broker.stop_node)(1)
+        time.sleep(away_s)
+        self.app.broker.start_node(1)
+
     def is_settled(self) -> bool:
         """Everybody runs, and every task runs once."""
         live = list(self.live.values())
@@ -61,15 +73,18 @@ class Chaos:
         self.log.append(f"{time.strftime('%H:%M:%S')} {what}")
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_every_word_is_counted_while_instances_come_and_go(application: Callable[..., Application], seed: int) -> None:
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+@pytest.mark.parametrize("bounces", [False, True], ids=["steady broker", "bounced broker"])
+def test_every_word_is_counted_while_instances_come_and_go(
+    application: Callable[..., Application], seed: int, bounces: bool
+) -> None:
     app = application(
         partitions=4,
         num_standby_replicas=seed % 2,
         session_timeout_ms=3000,
         acceptable_recovery_lag=(0, 10_000)[seed % 2],
     )
-    chaos = Chaos(app, seed, threads=2)
+    chaos = Chaos(app, seed, threads=2, bounces=bounces)
     lines: list[str] = []
     chaos.live["a"] = app.start("a")
     limit = time.monotonic() + SECONDS

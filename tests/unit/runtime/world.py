@@ -16,7 +16,7 @@ from streams_protocol import encode_assignment_info as encode
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.config import StreamsConfig
-from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, StreamsError
+from streams_py.errors import BrokerUnavailable, IllegalStateError, OffsetOutOfRange, StreamsError
 from streams_py.ports import (
     BEGINNING,
     END,
@@ -125,6 +125,9 @@ class WorldConsumer:
         world.open_clients.add(self)
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
+        unknown = [p for p, position in positions.items() if position is None and p not in self.positions]
+        if unknown:
+            raise IllegalStateError(f"{unknown[0]} is not assigned yet and needs a position")
         self.assigned.append(dict(positions))
         self.positions = {
             partition: self.positions[partition] if position is None else self._resolved(partition, position)
@@ -201,7 +204,6 @@ class WorldAdmin:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.create_error: AdminError | None = None
         world.open_clients.add(self)
 
     def describe_topics(
@@ -219,14 +221,24 @@ class WorldAdmin:
     def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
         self._world.check_there()
         self._world.diary.append(("create", tuple(sorted(spec.name for spec in specs))))
-        self._world.topics.update({spec.name: spec.partitions for spec in specs})
-        return dict.fromkeys((spec.name for spec in specs), self.create_error)
+        exists = AdminError(AdminErrorKind.ALREADY_EXISTS, "exists")
+        return {
+            spec.name: exists if spec.name in self._world.topics else self._create(spec) for spec in specs
+        }
+
+    def _create(self, spec: TopicSpec) -> None:
+        self._world.topics[spec.name] = spec.partitions
 
     def list_offsets(
         self, partitions: Collection[TopicPartition], *, earliest: bool = False
     ) -> Mapping[TopicPartition, int | AdminError]:
         self._world.check_there()
-        return {p: self._world.starts.get(p, 0) if earliest else len(self._world.records(p)) for p in partitions}
+        return {partition: self._offset_of(partition, earliest=earliest) for partition in partitions}
+
+    def _offset_of(self, partition: TopicPartition, *, earliest: bool) -> int | AdminError:
+        if partition.partition >= self._world.topics.get(partition.topic, 0):
+            return AdminError(AdminErrorKind.UNKNOWN_TOPIC, f"no {partition}")
+        return self._world.starts.get(partition, 0) if earliest else len(self._world.records(partition))
 
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]
@@ -237,6 +249,7 @@ class WorldAdmin:
 
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
         self._world.diary.append(("delete records", dict(offsets)))
+        self._world.starts.update(offsets)
 
     def remove_member(self, group: str, instance_id: str) -> None:
         self._world.diary.append(("remove member", group, instance_id))

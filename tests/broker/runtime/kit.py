@@ -21,7 +21,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.clients import KafkaClients
 from streams_py.config import StreamsConfig
 from streams_py.ports import BEGINNING, RawRecord
-from streams_py.testing.broker import Broker
+from streams_py.testing.broker import Broker, EmbeddedBroker
 
 PATIENCE_S = 60.0
 _numbers = itertools.count()
@@ -155,7 +155,7 @@ class Application:
         self.input, self.output = f"in-{number}", f"out-{number}"
         self.config: dict[str, Any] = {
             "application.id": self.id,
-            "bootstrap.servers": broker.bootstrap,
+            "bootstrap.servers": broker.url if isinstance(broker, EmbeddedBroker) else broker.bootstrap,
             "commit.interval.ms": 200,
             "session.timeout.ms": 4000,
             "heartbeat.interval.ms": 300,

@@ -14,15 +14,17 @@ not mirrored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Final, TypeVar
 
 from streams_protocol.types import ProcessId, TaskId
 
 __all__ = [
+    "CHAINS_MATTER_MAX",
     "DEFAULT_BUCKETS",
     "HashSizing",
+    "buckets_by_size",
     "in_hash_order",
     "process_hash",
     "set_copy_buckets",
@@ -37,6 +39,8 @@ DEFAULT_BUCKETS: Final = 16
 _MASK: Final = 0xFFFFFFFF
 _CHAIN_MAX: Final = 8
 _TREE_BUCKETS_MIN: Final = 64
+CHAINS_MATTER_MAX: Final = 48
+"""Above this many keys the size of a table depends on their number only: three quarters of the 64 buckets above."""
 
 
 class HashSizing(Enum):
@@ -82,8 +86,17 @@ def in_hash_order(keys: Iterable[K], hash_of: Callable[[K], int], *, buckets: in
     return [key for _, key in hashed]
 
 
-def table_buckets(spread_hashes: list[int], buckets: int = DEFAULT_BUCKETS) -> int:
+def buckets_by_size(size: int, buckets: int = DEFAULT_BUCKETS) -> int:
+    """Number of buckets after inserting so many keys, if no chain gets long; more than 48 keys leave no other way."""
+    while size > 0.75 * buckets:
+        buckets *= 2
+    return buckets
+
+
+def table_buckets(spread_hashes: Sequence[int], buckets: int = DEFAULT_BUCKETS) -> int:
     """Number of buckets after inserting keys of these (already spread) hashes, in this order."""
+    if len(spread_hashes) > CHAINS_MATTER_MAX:
+        return buckets_by_size(len(spread_hashes), buckets)
     size, inserted = 0, iter(spread_hashes)
     while buckets < _TREE_BUCKETS_MIN:  # only here can a long chain double the table
         chains: dict[int, int] = {}
@@ -101,9 +114,7 @@ def table_buckets(spread_hashes: list[int], buckets: int = DEFAULT_BUCKETS) -> i
                 break
         else:
             return buckets
-    while len(spread_hashes) > 0.75 * buckets:
-        buckets *= 2
-    return buckets
+    return buckets_by_size(len(spread_hashes), buckets)
 
 
 def set_copy_buckets(size: int, sizing: HashSizing) -> int:

@@ -26,14 +26,16 @@ keys are distinct, :mod:`heapq` makes the same array faster; out of order it doe
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from heapq import heappop, heappush
+from itertools import repeat
 from typing import NamedTuple, TypeAlias
 
 from streams_py.assignment.heap import is_heap, remove_at
-from streams_py.assignment.java_order import table_buckets
+from streams_py.assignment.java_order import CHAINS_MATTER_MAX, buckets_by_size, table_buckets
 
 __all__ = ["MovementQueue", "enough_pushes"]
 
@@ -68,7 +70,7 @@ class MovementQueue:
     """
 
     def __init__(self, keys: list[int], spread_hashes: Sequence[int]) -> None:
-        """``keys[c]`` is distinct and names client c for good; the list is owned by the queue from now on."""
+        """``keys[c]`` is c modulo the number of clients, for good; the list is owned by the queue from now on."""
         self.keys = keys
         self.doubtful: list[tuple[int, int]] = []
         self.arrays_built = 0
@@ -202,7 +204,8 @@ class MovementQueue:
             return self._point_array
         array: list[int] = []
         if self._shape is _Shape.DRAINED:
-            keys = _in_hash_order(sorted(keys), dict(zip(keys, self._hashes)))
+            number = table_buckets(self._hashes)
+            keys = sorted(sorted(keys), key=lambda key: self._hashes[key % len(keys)] & (number - 1))
         for key in keys:
             heappush(array, key)
         return array
@@ -241,59 +244,76 @@ class _LeastClients:
 
 
 class _Replay:
-    """The array itself, holding keys; a key names its client."""
+    """The array itself, holding keys; a key names its client.
+
+    In order, hundreds of pops and pushes make one poll, so they run without a Python loop.
+    """
 
     def __init__(self, array: list[int], keys: list[int], hashes: Sequence[int]) -> None:
         self.array = array
         self.in_order = is_heap(array)
         self._keys = keys
         self._hashes = hashes
-        self._hash_of = dict(zip(keys, hashes))  # by key; old keys may stay, each names its client for good
+        self._buckets: dict[int, dict[int, int]] = {}
+        """By number of buckets: the bucket of each key. Old keys may stay, each names its client for good."""
 
     def poll(self, wanted: Collection[int]) -> int | None:
         """Pop until a wanted client comes; put the others back in hash order."""
-        array = self.array
-        winners = {self._keys[client]: client for client in wanted}
-        rejected: list[int] = []
+        array, keys = self.array, self._keys
         winner = None
-        if not wanted and self.in_order:
+        if not self.in_order:
+            rejected, winner = self._pop_literally({keys[client]: client for client in wanted})
+        elif wanted:
+            winner = min(wanted, key=keys.__getitem__)
+            rejected = list(iter(partial(heappop, array), keys[winner]))
+        else:
             rejected = sorted(array)
             array.clear()
-        while array:
-            if self.in_order:
-                key = heappop(array)
-            else:
-                key = array[0]
-                remove_at(array, 0)
-            if key in winners:
-                winner = winners[key]
-                break
-            rejected.append(key)
-        for key in _in_hash_order(rejected, self._hash_of):
-            heappush(array, key)
+        deque(map(heappush, repeat(array), self._in_hash_order(rejected)), maxlen=0)
         self.in_order = self.in_order or is_heap(array)
         return winner
 
+    def _pop_literally(self, winners: Mapping[int, int]) -> tuple[list[int], int | None]:
+        array = self.array
+        rejected: list[int] = []
+        while array:
+            key = array[0]
+            remove_at(array, 0)
+            if key in winners:
+                return rejected, winners[key]
+            rejected.append(key)
+        return rejected, None
+
     def put_back(self, step: _PutBack) -> None:
+        """The rest of a movement, after its last poll."""
         array, keys = self.array, self._keys
-        array[array.index(keys[step.dest])] = step.dest_key  # its load changed while it was inside
-        if not step.polled:
-            remove_at(array, array.index(keys[step.src]))
-        heappush(array, step.src_key)
-        remove_at(array, array.index(step.dest_key))
-        heappush(array, step.dest_key)
-        if not self.in_order or step.dest_key != keys[step.dest]:
-            self.in_order = is_heap(array)
-        keys[step.src], keys[step.dest] = step.src_key, step.dest_key
-        self._hash_of[step.src_key], self._hash_of[step.dest_key] = self._hashes[step.src], self._hashes[step.dest]
+        src, src_key, dest, dest_key, polled = step
+        slot = array.index(keys[dest])
+        array[slot] = dest_key  # its load changed while it was inside
+        stays = self.in_order and dest_key <= keys[dest] and (slot == 0 or array[(slot - 1) >> 1] < dest_key)
+        if not polled:
+            remove_at(array, array.index(keys[src]))
+        heappush(array, src_key)
+        remove_at(array, array.index(dest_key))
+        heappush(array, dest_key)
+        self.in_order = stays or is_heap(array)
+        keys[src], keys[dest] = src_key, dest_key
+        for number, bucket_of in self._buckets.items():
+            bucket_of[src_key] = self._hashes[src] & (number - 1)
+            bucket_of[dest_key] = self._hashes[dest] & (number - 1)
 
-
-def _in_hash_order(keys: list[int], hash_of: Mapping[int, int]) -> list[int]:
-    """Keys as a Java hash set of their clients, filled in the given order, iterates them."""
-    hashes = [hash_of[key] for key in keys]
-    last = table_buckets(hashes) - 1
-    buckets = [h & last for h in hashes]
-    return [keys[i] for i in sorted(range(len(keys)), key=buckets.__getitem__)]
+    def _in_hash_order(self, rejected: list[int]) -> list[int]:
+        """As a Java hash set of the clients, filled in the given order, iterates them."""
+        keys, hashes = self._keys, self._hashes
+        if len(rejected) > CHAINS_MATTER_MAX:
+            number = buckets_by_size(len(rejected))
+        else:
+            number = table_buckets([hashes[key % len(keys)] for key in rejected])
+        bucket_of = self._buckets.get(number)
+        if bucket_of is None:
+            bucket_of = {key: h & (number - 1) for key, h in zip(keys, hashes)}
+            self._buckets[number] = bucket_of
+        return sorted(rejected, key=bucket_of.__getitem__)
 
 
 @lru_cache(maxsize=64)

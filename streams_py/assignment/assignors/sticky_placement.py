@@ -21,12 +21,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Final
 
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.java_order import (
+    CHAINS_MATTER_MAX,
     DEFAULT_BUCKETS,
     HashSizing,
+    buckets_by_size,
     in_hash_order,
     process_hash,
     set_copy_buckets,
@@ -39,7 +40,6 @@ from streams_py.errors import IllegalStateError
 
 __all__ = ["StickyClient", "StickyPlacement"]
 
-_CHAINS_MATTER_MAX: Final = 48  # above this many keys the size of a hash table depends on their number only
 _Rank = tuple[float, int]  # load, then the tie-breaker
 
 
@@ -221,10 +221,8 @@ class StickyPlacement:
     def _standby_order(self, holders: set[int]) -> _LoadOrder:
         """All clients in the order of a Java hash set of those that lack the task."""
         free = len(self.clients) - len(holders)
-        if free > _CHAINS_MATTER_MAX:
-            buckets = DEFAULT_BUCKETS
-            while free > 0.75 * buckets:
-                buckets *= 2
+        if free > CHAINS_MATTER_MAX:
+            buckets = buckets_by_size(free)
         else:
             buckets = table_buckets([h for number, h in enumerate(self._hashes) if number not in holders])
         order = self._standby_orders.get(buckets)

@@ -1,0 +1,59 @@
+"""The clocks of processes against the broker's.
+
+Every record has the writer's time and, appended by the broker, the broker's. Their difference is the writer's clock
+error plus the delay of sending, which is never negative; so the smallest difference of an hour is close to the clock
+error alone. How close, the second smallest tells: it is there by the same reasoning, and independent of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+__all__ = ["Clocks"]
+
+_WINDOW_MS: Final = 3_600_000
+_DAY_MS: Final = 86_400_000
+
+
+class Clocks:
+    """Skews of the processes of one group, over a sliding hour of append time.
+
+    Of the differences of an hour only those are kept that can still be the smallest or second smallest of it: one that
+    two later ones undercut never will.
+    """
+
+    def __init__(self, kept: Mapping[str, Sequence[Sequence[int]]] | None = None) -> None:
+        self._kept: dict[str, list[list[int]]] = {
+            process: [list(entry) for entry in entries] for process, entries in (kept or {}).items()
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values: (append time, difference, number of later ones that undercut it) by process."""
+        return {process: self._kept[process] for process in sorted(self._kept)}
+
+    def note(self, process: str, at_ms: int, append_ms: int) -> None:
+        """An event of a process; call it in order of append time."""
+        difference = append_ms - at_ms
+        entries = self._kept.setdefault(process, [])
+        for entry in entries:
+            if entry[1] >= difference:
+                entry[2] += 1
+        entries[:] = [entry for entry in entries if entry[2] < 2 and entry[0] > append_ms - _WINDOW_MS]
+        entries.append([append_ms, difference, 0])
+
+    def forget(self, now_ms: int) -> None:
+        """Drop processes that have been silent for the whole day that ends at ``now_ms``."""
+        for process in list(self._kept):
+            if self._kept[process][-1][0] <= now_ms - _DAY_MS:
+                del self._kept[process]
+
+    def knows(self, process: str) -> bool:
+        """Whether anything is known of a process."""
+        return process in self._kept
+
+    def skew_ms(self, process: str) -> tuple[int, int]:
+        """(what to add to the process's time to get the broker's, how far that may be off, at least 1)."""
+        differences = sorted(entry[1] for entry in self._kept[process])
+        off = differences[1] - differences[0] if len(differences) > 1 else 1
+        return differences[0], max(1, off)

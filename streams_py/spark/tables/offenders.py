@@ -1,0 +1,126 @@
+"""Tasks that cost more than their share, in windows of ten minutes.
+
+``score`` is a task's share of its thread's work, relative to an equal share: 1 is fair. A task is listed for ``busy``
+(score above 2), ``lag`` (its input lag has grown in three windows in a row) or ``restores`` (three or more). A window
+is closed by the first event after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from streams_py.journal.model import Sample
+
+__all__ = ["Offenders"]
+
+Row = dict[str, Any]
+
+_WINDOW_MS: Final = 600_000
+_SCORE_MIN: Final = 2.0
+_GROWING_WINDOWS: Final = 3
+_RESTORES_MIN: Final = 3
+
+
+def _new() -> dict[str, Any]:
+    return {
+        "busy_us": 0,
+        "fair_us": 0.0,
+        "total_us": 0,
+        "first": None,
+        "last": None,
+        "bytes": None,
+        "restores": 0,
+        "moves": 0,
+    }
+
+
+class Offenders:
+    """The window under way in one group, and for how many windows the lag of each task has grown."""
+
+    def __init__(self, state: Mapping[str, Any] | None = None) -> None:
+        given = state or {"window_ms": None, "tasks": {}, "growing": {}}
+        self._window_ms: int | None = given["window_ms"]
+        self._tasks: dict[str, dict[str, Any]] = {task: dict(entry) for task, entry in given["tasks"].items()}
+        self._growing: dict[str, int] = dict(given["growing"])
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        tasks = {task: self._tasks[task] for task in sorted(self._tasks)}
+        return {"window_ms": self._window_ms, "tasks": tasks, "growing": dict(sorted(self._growing.items()))}
+
+    def advance(self, now_ms: int) -> Iterator[Row]:
+        """The broker's time has come this far: rows of the window that is over, if one is."""
+        window_ms = now_ms - now_ms % _WINDOW_MS
+        if self._window_ms is not None and window_ms > self._window_ms:
+            yield from self._close(self._window_ms)
+            if window_ms > self._window_ms + _WINDOW_MS:
+                self._growing.clear()  # a window without any event: not successive
+            self._tasks = {}
+        if self._window_ms is None or window_ms > self._window_ms:
+            self._window_ms = window_ms
+
+    def sample(self, sample: Sample, append_ms: int) -> None:
+        """A sample of one stream thread."""
+        busy = [0 if us is None else us for us in sample.busy_us]
+        total, count = sum(busy), len(busy)
+        for number, task in enumerate(sample.tasks):
+            entry = self._tasks.setdefault(str(task), _new())
+            entry["busy_us"] += busy[number]
+            entry["total_us"] += total
+            entry["fair_us"] += total / count
+            lag = sample.input_lag[number]
+            if lag is not None:
+                entry["last"] = [append_ms, lag]
+                entry["first"] = entry["first"] or [append_ms, lag]
+            size = sample.store_bytes[number]
+            entry["bytes"] = entry["bytes"] if size is None else size
+
+    def restored(self, task: str) -> None:
+        """A restoration of the task began."""
+        self._tasks.setdefault(task, _new())["restores"] += 1
+
+    def moved(self, task: str) -> None:
+        """The task changed its client."""
+        self._tasks.setdefault(task, _new())["moves"] += 1
+
+    def _close(self, window_ms: int) -> Iterator[Row]:
+        for task in sorted(self._tasks):
+            entry = self._tasks[task]
+            trend = _trend(entry)
+            if trend is not None and trend > 0:
+                self._growing[task] = self._growing.get(task, 0) + 1
+            else:
+                self._growing.pop(task, None)
+            score = entry["busy_us"] / entry["fair_us"] if entry["fair_us"] else None
+            why = []
+            if score is not None and score > _SCORE_MIN:
+                why.append("busy")
+            if self._growing.get(task, 0) >= _GROWING_WINDOWS:
+                why.append("lag")
+            if entry["restores"] >= _RESTORES_MIN:
+                why.append("restores")
+            if why:
+                yield {
+                    "task": task,
+                    "window": window_ms,
+                    "busy_share": entry["busy_us"] / entry["total_us"] if entry["total_us"] else None,
+                    "lag": None if entry["last"] is None else entry["last"][1],
+                    "lag_trend_per_s": trend,
+                    "store_bytes": entry["bytes"],
+                    "restores": entry["restores"],
+                    "moves": entry["moves"],
+                    "score": score,
+                    "why": " ".join(why),
+                }
+        for task in self._growing.keys() - self._tasks.keys():
+            del self._growing[task]
+
+
+def _trend(entry: Mapping[str, Any]) -> float | None:
+    """Growth of the lag in records per second, None with fewer than two samples."""
+    first, last = entry["first"], entry["last"]
+    if first is None or last is None or last[0] <= first[0]:
+        return None
+    growth: float = (last[1] - first[1]) * 1000 / (last[0] - first[0])
+    return growth

@@ -1,0 +1,46 @@
+"""What an assignor was given and what it decided, as canonical JSON: equal inputs are equal bytes.
+
+Nothing of *when* and *who asked* is in it: no generation, no time, no durations. So the same situation met twice has
+one hash, and a decision can be made again from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final
+
+from streams_py.journal.fields import write_record
+from streams_py.journal.parts import WholeRebalance
+
+__all__ = ["canonical_input", "input_hash"]
+
+_VERSION: Final = 1
+_PART_FIELDS: Final = ("rebalance_id", "part", "parts", "slice", "slices")
+_DECISION_FIELDS: Final = ("active", "standby", "warmup", "threads", "reasons")
+
+
+def canonical_input(whole: WholeRebalance) -> str:
+    """JSON text with sorted keys: ``configs``, ``lag_ok``, ``subs``, ``clients`` (by id) and the recorded
+    ``decision``."""
+    clients: list[dict[str, Any]] = []
+    decision: dict[str, dict[str, Any]] = {}
+    for part in sorted(whole.clients, key=lambda part: part.client):
+        fields = write_record(part)
+        decision[part.client] = {name: fields.pop(name) for name in _DECISION_FIELDS}
+        clients.append({name: value for name, value in fields.items() if name not in _PART_FIELDS})
+    assignor = write_record(whole.header.assignor)
+    value = {
+        "v": _VERSION,
+        "configs": dict(whole.header.configs),
+        "lag_ok": whole.header.lag_ok,
+        "subs": [write_record(piece) for piece in whole.slices],
+        "clients": clients,
+        "decision": {"assignor": assignor, "clients": decision},
+    }
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def input_hash(text: str) -> str:
+    """SHA-256 of a canonical input, in hex."""
+    return hashlib.sha256(text.encode()).hexdigest()

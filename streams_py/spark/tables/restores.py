@@ -1,0 +1,67 @@
+"""Restorations of tasks: when they began, what they cost, how they ended.
+
+``done`` when the stores were complete, ``interrupted`` when the task was taken away, ``running`` for those under way at
+the end of a day. A task with several stores is restored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from streams_py.journal.model import Envelope, TaskEvent
+
+__all__ = ["Restores"]
+
+Row = dict[str, Any]
+
+_ENDS: Final = frozenset({"suspended", "revoked", "closed", "lost", "corrupted", "demoted"})
+
+
+class Restores:
+    """Restorations under way in one group, by task and process."""
+
+    def __init__(self, running: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        self._running: dict[str, dict[str, Any]] = {key: dict(entry) for key, entry in (running or {}).items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {key: self._running[key] for key in sorted(self._running)}
+
+    def feed(self, envelope: Envelope, event: TaskEvent) -> Row | None:
+        """Take an event in; the row of the restoration that it ends."""
+        key = f"{envelope.process} {event.task}"
+        match event.event:
+            case "restore_started":
+                self._running.setdefault(key, {"started_ms": envelope.at_ms, "mono_us": envelope.mono_us, "done": None})
+            case "restore_progress" if key in self._running:
+                self._running[key]["done"] = event.records_done
+            case "restored" if key in self._running:
+                entry = self._running.pop(key)
+                took_us = event.took_us if event.took_us is not None else envelope.mono_us - entry["mono_us"]
+                return _row(key, entry, "done", event.records, event.bytes, took_us)
+            case other if other in _ENDS and key in self._running:
+                entry = self._running.pop(key)
+                return _row(key, entry, "interrupted", entry["done"], None, envelope.mono_us - entry["mono_us"])
+        return None
+
+    def under_way(self) -> Iterator[Row]:
+        """Rows of those that have not ended."""
+        for key in sorted(self._running):
+            yield _row(key, self._running[key], "running", self._running[key]["done"], None, None)
+
+
+def _row(
+    key: str, entry: Mapping[str, Any], outcome: str, records: int | None, size: int | None, took_us: int | None
+) -> Row:
+    process, _, task = key.partition(" ")
+    return {
+        "task": task,
+        "process": process,
+        "started": entry["started_ms"],
+        "records": records,
+        "bytes": size,
+        "took_ms": None if took_us is None else took_us // 1000,
+        "records_per_s": None if not took_us or records is None else records * 1_000_000 / took_us,
+        "outcome": outcome,
+    }

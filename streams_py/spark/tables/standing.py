@@ -1,0 +1,96 @@
+"""Who holds a task after a rebalance: the part of it that the next one is compared with.
+
+A task that is withheld from its new client stays with its old one for this generation. So the holder of a task is the
+client whose thread may run it, and for a withheld task whoever ran it before; the new client is its *target*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from streams_protocol.types import TaskId
+from streams_py.journal.model import ClientPart
+from streams_py.journal.parts import WholeRebalance
+from streams_py.journal.taskset import format_task_set, parse_task_set
+
+__all__ = ["Standing", "lag_of", "standing_of"]
+
+UNKNOWN, RUNNING = -3, -2
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """``holders`` has the client of each active task; ``standbys`` and ``warmups`` the clients with a copy."""
+
+    rebalance_id: str
+    holders: Mapping[TaskId, str] = field(default_factory=dict)
+    standbys: Mapping[str, frozenset[TaskId]] = field(default_factory=dict)
+    warmups: Mapping[str, frozenset[TaskId]] = field(default_factory=dict)
+    racks: Mapping[str, str | None] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        by_client: dict[str, list[TaskId]] = {}
+        for task, client in self.holders.items():
+            by_client.setdefault(client, []).append(task)
+        return {
+            "id": self.rebalance_id,
+            "active": _texts(by_client),
+            "standby": _texts(self.standbys),
+            "warmup": _texts(self.warmups),
+            "racks": dict(sorted(self.racks.items())),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Standing:
+        """What :meth:`to_json` made."""
+        holders = {task: client for client, text in value["active"].items() for task in parse_task_set(text)}
+        return cls(
+            value["id"],
+            holders,
+            {client: frozenset(parse_task_set(text)) for client, text in value["standby"].items()},
+            {client: frozenset(parse_task_set(text)) for client, text in value["warmup"].items()},
+            value["racks"],
+        )
+
+
+def _texts(of: Mapping[str, Any]) -> dict[str, str]:
+    return {client: format_task_set(of[client]) for client in sorted(of) if of[client]}
+
+
+def standing_of(whole: WholeRebalance) -> Standing:
+    """Who holds what once a successful rebalance is carried out."""
+    before = {task: part.client for part in whole.clients for task in part.prev_active}
+    holders: dict[TaskId, str] = {}
+    for part in whole.clients:
+        for thread in part.threads:
+            holders |= dict.fromkeys(thread.active, part.client)
+    for part in whole.clients:
+        for thread in part.threads:
+            holders |= {task: before[task] for task in thread.withheld if task in before and task not in holders}
+    return Standing(
+        whole.header.rebalance_id,
+        holders,
+        {part.client: frozenset(part.standby) for part in whole.clients},
+        {part.client: frozenset(part.warmup) for part in whole.clients},
+        {part.client: part.rack for part in whole.clients},
+    )
+
+
+def lag_of(part: ClientPart | None, sums: Mapping[TaskId, int], task: TaskId, end: int | None) -> int | None:
+    """Records a client is behind in a task: -2 running there, None not known or nothing to be behind in.
+
+    ``sums`` are the client's reported offset sums, ``end`` the end-offset sum (None: no changelog, -3: not known).
+    """
+    if end is None:
+        return None
+    if part is None or task not in sums:
+        return None if end == UNKNOWN else end
+    reported = sums[task]
+    if reported == RUNNING:
+        return RUNNING
+    if reported == UNKNOWN or end == UNKNOWN:
+        return None
+    return end if end < reported else end - reported

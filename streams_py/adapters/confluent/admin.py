@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 import confluent_kafka
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_protocol.types import TopicPartition
@@ -59,6 +59,9 @@ class ConfluentAdmin:
         self._broker_log = BrokerLog(str(settings["client.id"]), self._bootstrap)
         self._lock = threading.Lock()
         self._client: AdminClient | None = None
+        self._reader_lock = threading.Lock()
+        self._reader: confluent_kafka.Consumer | None = None
+        self._reader_group = ""
         self._connections_lost_before = 0
         self._live()  # settings that cannot work are an error now, not at the first rebalance
 
@@ -121,31 +124,54 @@ class ConfluentAdmin:
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | None]:
-        """Committed positions of a group; None where there is none. Waits for open transactions (KIP-447)."""
+        """Committed positions of a group; None where there is none. Waits for open transactions (KIP-447).
+
+        Asked through a consumer that never joins. The admin client has a request for it, but librdkafka 2.16 crashes
+        the process when a coordinator that moves or restarts refuses that request: it looks for the consumer group of a
+        client that has none.
+        """
         if not partitions:
             return {}
         doing = f"reading committed offsets of group {group}"
-        asked = ConsumerGroupTopicPartitions(
-            group, [confluent_kafka.TopicPartition(*partition) for partition in partitions]
-        )
-        answers = self._ask(
-            doing,
-            lambda client: client.list_consumer_group_offsets(
-                [asked], require_stable=True, request_timeout=self._timeout_s
-            ),
-            lambda answered: answered.topic_partitions,
-        )
+        asked = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
+        with self._reader_lock:
+            try:
+                answer = self._reader_of(group).committed(asked, timeout=self._timeout_s)
+            except KafkaException as failed:
+                self._forget_reader()
+                error = error_of(failed)
+                if error is None or (admin_error(error).kind is AdminErrorKind.OTHER and not error.retriable()):
+                    raise StreamsError(f"{doing} failed: {failed}") from failed
+                raise broker_away(self._bootstrap, doing, self._timeout_ms, error.str()) from failed
+            refused = next((position for position in answer if position.error is not None), None)
+            if refused is not None:
+                self._forget_reader()
+                raise BrokerUnavailable(f"{doing} failed for {refused.topic}: {refused.error}")
         found: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
-        answer = answers[group]
-        if isinstance(answer, AdminError):
-            raise StreamsError(f"{doing} failed: {answer.message}")
         for position in answer:
-            if position.error is not None:
-                self._forget_client()
-                raise BrokerUnavailable(f"{doing} failed for {position.topic}: {position.error.str()}")
             if position.offset >= 0:
                 found[TopicPartition(position.topic, position.partition)] = position.offset
         return found
+
+    def _reader_of(self, group: str) -> confluent_kafka.Consumer:
+        """The consumer that reads a group's offsets; one is kept, applications ask for one group. Lock held."""
+        if self._reader is None or self._reader_group != group:
+            self._forget_reader()
+            settings: Settings = {
+                **self._settings,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "error_cb": self._broker_log.on_error,
+            }
+            self._reader = confluent_kafka.Consumer(settings, logger=self._broker_log)
+            self._reader_group = group
+        return self._reader
+
+    def _forget_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
     def delete_records(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Ask for deletion of everything below these offsets; does not wait, and failures are only logged."""
@@ -171,6 +197,8 @@ class ConfluentAdmin:
     def close(self) -> None:
         """Drop the connections. Requests under way may go unanswered."""
         self._forget_client()
+        with self._reader_lock:
+            self._forget_reader()
 
     # -- the client ----------------------------------------
 

@@ -3,8 +3,8 @@
 A session that the user already has is adopted as it is, after the checks; it is never stopped here. A session of our
 own listens on loopback only, runs workers with this Python, and keeps instants in UTC.
 
-What is checked, each with one sentence and its remedy: Java 17 or later, PySpark in the tested range, pyarrow, and on a
-cluster that the workers have the same Python and this library.
+What is checked, each with one sentence and its remedy: Java 17 or later, PySpark in the tested range, pyarrow, pandas;
+and on a cluster that the workers have the same Python and this library.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ PYSPARK_MAX: Final = (4, 4)
 
 _JAVA_MIN: Final = 17
 _PYARROW_MIN: Final = 18
+_PANDAS_MIN: Final = (2, 2)
 _EXTRA: Final = "install kafka-streams-py[spark]"
 _JAVA_TIMEOUT_S: Final = 60
 
@@ -55,9 +56,10 @@ def spark_session(app: str, *, master: str | None = None, **conf: object) -> Spa
 
 
 def check_platform() -> None:
-    """ConfigError when PySpark, pyarrow or Java is missing or of a version that is not tested."""
+    """ConfigError when PySpark, pyarrow, pandas or Java is missing or of a version that is not tested."""
     _check_package("pyspark", PYSPARK_MIN, PYSPARK_MAX)
     _check_package("pyarrow", (_PYARROW_MIN,), None)
+    _check_package("pandas", _PANDAS_MIN, None)  # PySpark wants it before it runs anything on Arrow batches
     _check_java()
 
 

@@ -1,0 +1,202 @@
+"""From bronze to all tables: one function for all of history and for a few days of it.
+
+Spark's part is small: bring the events of each group into one order, in one Spark partition, and let the fold of
+:mod:`streams_py.spark.tables.fold` pass over them, batch by batch. Memory is that of the fold, whatever the length of
+the history; groups run side by side.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+from pyspark.sql.window import Window
+
+from streams_py.spark.tables.bronze import BAD, BRONZE, OK, UNKNOWN, bronze_batches
+from streams_py.spark.tables.fold import GroupFold, Output
+from streams_py.spark.tables.schemas import STATE_TABLE, TABLES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["bronze_of", "build", "fold_batches", "fold_events", "placed", "refused_of", "tables_of"]
+
+_FOLDED: Final = "table string, group string, day int, row string"
+_FOLDED_ARROW: Final[Any] = pa.schema(
+    [("table", pa.string()), ("group", pa.string()), ("day", pa.int32()), ("row", pa.string())]
+)
+_ROWS_PER_BATCH: Final = 2_000
+_FIRST: Final = -(2**62)  # sorts before every append time
+_TYPES: Final[dict[str, DataType]] = {
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+    "timestamp": LongType(),  # ms in JSON, see _typed
+    "array<string>": ArrayType(StringType()),
+    "map<string, bigint>": MapType(StringType(), LongType()),
+}
+
+
+def bronze_of(records: DataFrame) -> DataFrame:
+    """Bronze rows of records of an events topic, as ``streams-kafka`` (or Spark's own connector, with its columns
+    renamed) reads them."""
+    wanted = records.select("topic", "partition", "offset", "timestamp_ms", "value")
+    return wanted.mapInArrow(bronze_batches, BRONZE)
+
+
+def placed(bronze: DataFrame) -> DataFrame:
+    """Readable events with the place they are folded at: ``sort_ms, sort_partition, sort_offset, sort_day``. Parts of
+    a rebalance have that of its header; parts without a header are left out."""
+    good = bronze.where(f.col("status") == OK)
+    own = f.struct(
+        f.col("append_ms").alias("ms"),
+        f.col("partition").alias("p"),
+        f.col("offset").alias("o"),
+        f.col("day").alias("d"),
+    )
+    of_rebalance = Window.partitionBy("group", "rebalance_id")
+    header = f.min(f.when(f.col("kind") == "rebalance", own)).over(of_rebalance)
+    parts = good.where(f.col("rebalance_id").isNotNull()).withColumn("place", header).where(f.col("place").isNotNull())
+    others = good.where(f.col("rebalance_id").isNull()).withColumn("place", own)
+    return (
+        parts.unionByName(others)
+        .withColumn("sort_ms", f.col("place.ms"))
+        .withColumn("sort_partition", f.col("place.p"))
+        .withColumn("sort_offset", f.col("place.o"))
+        .withColumn("sort_day", f.col("place.d"))
+        .drop("place")
+    )
+
+
+def build(bronze: DataFrame, base: DataFrame | None = None) -> dict[str, DataFrame]:
+    """Every table by name, with ``group`` and ``day`` (a date), and ``state``, ``events_bad`` and ``events_unknown``.
+
+    ``base`` has ``group`` and ``state``: where the fold of a group stood before the events in ``bronze``. Each table
+    computes the fold anew; whoever needs several takes :func:`fold_events` and :func:`tables_of` apart, and persists
+    what is in between.
+    """
+    return tables_of(fold_events(bronze, base)) | refused_of(bronze)
+
+
+def fold_events(bronze: DataFrame, base: DataFrame | None = None) -> DataFrame:
+    """Rows of all tables as ``table, group, day, row`` (JSON); see :func:`build`."""
+    columns = ["group", "sort_ms", "sort_partition", "sort_offset", "part", "partition", "offset", "append_ms", "value"]
+    events = placed(bronze).select(*columns, f.lit(None).cast("string").alias("state"))
+    if base is not None:
+        before = base.select(
+            "group",
+            f.lit(_FIRST).cast("bigint").alias("sort_ms"),
+            *(f.lit(0).cast(kind).alias(name) for name, kind in _BASE_PLACE),
+            f.lit(0).cast("bigint").alias("append_ms"),
+            f.lit(None).cast("binary").alias("value"),
+            "state",
+        )
+        events = events.unionByName(before)
+    ordered = events.repartition("group").sortWithinPartitions(*columns[:7])
+    return ordered.mapInArrow(fold_batches, _FOLDED)
+
+
+def tables_of(folded: DataFrame) -> dict[str, DataFrame]:
+    """The tables in the rows of :func:`fold_events`."""
+    return {name: _typed(folded, name) for name in TABLES} | {STATE_TABLE: _state(folded)}
+
+
+def refused_of(bronze: DataFrame) -> dict[str, DataFrame]:
+    """Records that could not be read, and those of versions that this program does not know."""
+    tables = {}
+    for name, status in (("events_bad", BAD), ("events_unknown", UNKNOWN)):
+        columns = ("topic", "partition", "offset", "append_ms", "reason", "value")
+        tables[name] = bronze.where(f.col("status") == status).select(*columns, _date(f.col("day")).alias("day"))
+    return tables
+
+
+_BASE_PLACE: Final = (
+    ("sort_partition", "int"), ("sort_offset", "bigint"), ("part", "int"), ("partition", "int"), ("offset", "bigint")
+)  # fmt: skip
+
+
+def fold_batches(batches: Iterator[Any]) -> Iterator[Any]:
+    """The kernel: Arrow batches of ordered events in, rows of all tables as JSON out."""
+    group: str | None = None
+    fold = GroupFold()
+    rows: list[tuple[str, str, int, str]] = []
+
+    def take(outputs: Iterator[Output]) -> None:
+        assert group is not None
+        rows.extend((made.table, group, made.day, json.dumps(made.row, ensure_ascii=False)) for made in outputs)
+
+    for batch in batches:
+        names = ("group", "value", "sort_ms", "append_ms", "state")
+        for found, value, sort_ms, append_ms, state in zip(*(batch.column(n).to_pylist() for n in names), strict=True):
+            if found != group:
+                if group is not None:
+                    take(fold.finish())
+                group, fold = found, GroupFold(state)
+            if value is not None:
+                take(fold.feed(value, sort_ms, append_ms))
+            if len(rows) >= _ROWS_PER_BATCH:
+                yield _batch(rows)
+                rows.clear()
+    if group is not None:
+        take(fold.finish())
+    yield _batch(rows)
+
+
+def _batch(rows: list[tuple[str, str, int, str]]) -> Any:
+    columns = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, kind) for column, kind in zip(columns, _FOLDED_ARROW.types, strict=True)],
+        schema=_FOLDED_ARROW,
+    )
+
+
+def _typed(folded: DataFrame, name: str) -> DataFrame:
+    """The rows of one table with their columns; instants become timestamps."""
+    columns = _columns(TABLES[name].columns)
+    schema = StructType([StructField(column, _TYPES[kind]) for column, kind in columns])
+    rows = folded.where(f.col("table") == name).withColumn("row", f.from_json("row", schema))
+    made = []
+    for column, kind in columns:
+        field = f.col("row").getField(column)
+        made.append((f.timestamp_millis(field) if kind == "timestamp" else field).alias(column))
+    return rows.select("group", _date(f.col("day")).alias("day"), *made)
+
+
+def _state(folded: DataFrame) -> DataFrame:
+    schema = StructType([StructField("state", StringType())])
+    rows = folded.where(f.col("table") == STATE_TABLE).withColumn("row", f.from_json("row", schema))
+    return rows.select("group", _date(f.col("day")).alias("day"), f.col("row").getField("state").alias("state"))
+
+
+def _date(day: Any) -> Any:
+    return f.date_add(f.lit("1970-01-01").cast("date"), day)
+
+
+def _columns(text: str) -> list[tuple[str, str]]:
+    """(name, type) of a DDL string; commas inside <> do not separate."""
+    found = []
+    depth, start = 0, 0
+    for at, char in enumerate(f"{text},"):
+        depth += {"<": 1, ">": -1}.get(char, 0)
+        if char == "," and depth == 0:
+            name, _, kind = text[start:at].strip().partition(" ")
+            found.append((name, kind))
+            start = at + 1
+    return found

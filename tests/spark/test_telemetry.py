@@ -1,0 +1,130 @@
+"""Telemetry in Spark: the tables of golden events, as a stream and as a batch, on a real broker."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from streams_py.errors import ConfigError
+from streams_py.spark.tables.schemas import TABLES
+from tests.spark.conftest import Cluster
+from tests.unit.spark.tables.golden import stored
+from tests.unit.spark.tables.history import Stored, fold, shuffled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
+
+GROUP = "app"
+
+
+def append(cluster: Cluster, topic: str, records: list[Stored], *others: bytes) -> None:
+    """Records with their append times, as the broker would have set them."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for record in records:
+        producer.produce(topic, record.value, partition=0, timestamp=record.append_ms)
+    for value in others:
+        producer.produce(topic, value, partition=0, timestamp=records[-1].append_ms)
+    assert producer.flush(30) == 0
+
+
+def comparable(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return int(value.replace(tzinfo=UTC).timestamp() * 1000)
+    if isinstance(value, float):
+        return round(value, 9)
+    if isinstance(value, dict):
+        return tuple(sorted(value.items()))
+    return tuple(value) if isinstance(value, list) else value
+
+
+def rows_of(frame: DataFrame) -> Counter[tuple[Any, ...]]:
+    names = sorted(set(frame.columns) - {"group", "day"})
+    return Counter(tuple(comparable(row[name]) for name in names) for row in frame.select(*names).collect())
+
+
+def expected(records: list[Stored]) -> dict[str, Counter[tuple[Any, ...]]]:
+    found: dict[str, Counter[tuple[Any, ...]]] = {name: Counter() for name in TABLES}
+    for output in fold(records):
+        if output.table in found:
+            found[output.table][tuple(comparable(output.row[name]) for name in sorted(output.row))] += 1
+    return found
+
+
+@pytest.fixture
+def run(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> Callable[..., Path]:
+    """Reads a topic to its end into a folder of tables."""
+    from streams_py.spark.telemetry import start_telemetry
+
+    def once(topic: str, *, folder: str = "tables", group: str = GROUP, **options: Any) -> Path:
+        given = {"kafka.bootstrap.servers": cluster.bootstrap, "topics": topic}
+        given |= {key.replace("_", "."): str(value) for key, value in options.items()}
+        query = start_telemetry(spark, group, str(tmp_path / folder), given, once=True)
+        assert query.awaitTermination(600)
+        return tmp_path / folder
+
+    return once
+
+
+def test_ta2_stream_and_batch_make_the_same_tables(
+    spark: SparkSession, cluster: Cluster, run: Callable[..., Path], options: Callable[..., dict[str, str]]
+) -> None:
+    from streams_py.spark.build import bronze_of, build
+
+    topic = cluster.topic(1)
+    records = stored()
+    append(cluster, topic, records, b"garbage", records[0].value.replace(b'"v":1', b'"v":2', 1))
+    folder = run(topic, rows_per_trigger=12)
+    wanted = expected(records)
+    frame = spark.read.format("streams-kafka").options(**options(topics=topic)).load()
+    batch = build(bronze_of(frame.orderBy("value").repartition(3)))
+    for table in TABLES:
+        assert rows_of(spark.read.parquet(str(folder / table))) == wanted[table], table
+    for table in ("move", "placement", "gap"):
+        assert rows_of(batch[table]) == wanted[table], table
+    (day,) = {row["day"] for row in spark.read.parquet(str(folder / "rebalance")).collect()}
+    assert day == date(2023, 11, 15)
+    (bad,) = spark.read.parquet(str(folder / "events_bad")).collect()
+    assert bytes(bad["value"]) == b"garbage"
+    assert "not JSON" in bad["reason"]
+    (unknown,) = spark.read.parquet(str(folder / "events_unknown")).collect()
+    assert unknown["reason"].startswith("version 2")
+
+
+def test_ta4_late_part_repairs_the_tables_of_later_days(
+    spark: SparkSession, cluster: Cluster, run: Callable[..., Path]
+) -> None:
+    topic = cluster.topic(1)
+    day_ms = 86_400_000
+    records = [
+        record._replace(append_ms=record.append_ms + (number // 8) * day_ms) for number, record in enumerate(stored())
+    ]
+    late = next(r for r in reversed(records) if b'"kind":"rebalance.client"' in r.value and r.offset < 12)
+    append(cluster, topic, [record for record in records if record is not late])
+    run(topic)
+    append(cluster, topic, [late._replace(append_ms=records[-1].append_ms)])
+    folder = run(topic)  # goes on from its checkpoint
+    arrived = [r for r in records if r is not late] + [late._replace(append_ms=records[-1].append_ms, offset=10_000)]
+    wanted = expected(shuffled(arrived, 5))
+    for table in ("rebalance", "move", "placement_current", "warmup", "restore", "gap"):
+        assert rows_of(spark.read.parquet(str(folder / table))) == wanted[table], table
+
+
+def test_folder_of_another_group_is_refused(run: Callable[..., Path], cluster: Cluster, tmp_path: Path) -> None:
+    topic = cluster.topic(1)
+    run(topic, folder="mine")
+    assert json.loads((tmp_path / "mine" / "telemetry.json").read_text()) == {"format": 1, "group": GROUP}
+    with pytest.raises(ConfigError, match=r"has the tables of group 'app' .*, not of 'other'"):
+        run(topic, folder="mine", group="other")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="is not empty and holds no telemetry tables"):
+        run(topic, folder="full")

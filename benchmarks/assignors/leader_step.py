@@ -1,33 +1,37 @@
 """The leader's assign step from the bytes of JoinGroup to those of SyncGroup, in a large group.
 
-Every client has one member, an end point and its offsets; every task has a changelog. The cluster answers at once, from
-tables made beforehand.
+Every client has one member and its offsets; every task has a changelog. The cluster answers at once, from tables made
+beforehand. Bytes come and go as in production, where everything that is sent is read back first.
+
+With an end point on every client (``application.server``), each member is sent where all tasks are, so the answer is a
+thousand times as long, 264 MB for 10,000 tasks and 1,000 members. Brokers take 100 MB (``socket.request.max.bytes``).
+There, nothing is read back and no more than one member's bytes exist twice.
 """
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.assignors.scenarios import Scenario, problem_of
-from streams_protocol import SubscriptionInfo, decode_assignment_info, encode_subscription_info
+from streams_protocol import (
+    Assignment,
+    SubscriptionInfo,
+    decode_assignment_info,
+    encode_assignment,
+    encode_subscription_info,
+)
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members, subscription_to_send
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import ClientInput
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import DescribeTopics, Effect, FetchCommittedOffsets, ListEndOffsets, PublishAssignments
-from streams_py.leader.events import (
-    AssignRequested,
-    CommittedOffsetsFetched,
-    EndOffsetsListed,
-    Event,
-    TopicsDescribed,
-)
+from streams_py.leader.events import AssignRequested, CommittedOffsetsFetched, EndOffsetsListed, Event, TopicsDescribed
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
-from streams_py.ports import PartitionInfo
+from streams_py.ports import MemberAssignment, PartitionInfo
 from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
 __all__ = ["LeaderStep", "leader_step"]
@@ -44,16 +48,19 @@ class LeaderStep:
     topics: Mapping[str, tuple[PartitionInfo, ...]]
     ends: Mapping[TopicPartition, int]
     members: list[tuple[str, bytes]]
+    end_points: bool
 
-    def run(self) -> dict[str, bytes]:
-        """Bytes for every member."""
+    def run(self) -> int:
+        """Do it; the number of bytes to send."""
         members = readable_members(self.members)
         inputs = {name: infos for name, infos in self.topics.items() if name in self.topology.source_topics}
         request = AssignRequested(_NOW_MS, members, inputs, self.topology)
         result = run_assign(GroupLeader(self.settings), request, self._answer)
         if not isinstance(result, PublishAssignments):
             raise result.error
-        return assignments_to_send(result.assignments, members, decode_assignment_info)
+        if not self.end_points:
+            return sum(map(len, assignments_to_send(result.assignments, members, decode_assignment_info).values()))
+        return sum(len(encode_assignment(Assignment(*given))) for given in map(_fields, result.assignments.values()))
 
     def _answer(self, effect: Effect) -> Event | None:
         match effect:
@@ -68,7 +75,7 @@ class LeaderStep:
 
 def leader_step(scenario: Scenario, *, end_points: bool) -> LeaderStep:
     """The step of a scenario's group."""
-    problem = problem_of(scenario, HashSizing.JDK_19_AND_NEWER)
+    problem = problem_of(replace(scenario, assignor="high_availability"), HashSizing.JDK_19_AND_NEWER)
     numbers = sorted({task.subtopology for task in problem.tasks})
     topology = TopologyMetadata({number: _subtopology(number) for number in numbers})
     topics = {}
@@ -83,17 +90,26 @@ def leader_step(scenario: Scenario, *, end_points: bool) -> LeaderStep:
         for task, end in problem.end_offset_sums.items()
     }
     members = [
-        (f"app-{client.process_id}-StreamThread-1-consumer-{uuid.UUID(int=number)}", _member(topology, client, ends, end_points))
+        (
+            f"app-{client.process_id}-StreamThread-1-consumer-{uuid.UUID(int=number)}",
+            _member(topology, client, ends, end_points),
+        )
         for number, client in enumerate(problem.clients)
     ]
     leader = problem.clients[0].process_id
     settings = LeaderSettings(leader, ProcessId(uuid.UUID(int=1)), problem.configs)
-    return LeaderStep(settings, topology, topics, ends, members)
+    return LeaderStep(settings, topology, topics, ends, members, end_points)
 
 
-def _member(topology: TopologyMetadata, client: ClientInput, ends: Mapping[TopicPartition, int], end_point: bool) -> bytes:
+def _member(
+    topology: TopologyMetadata, client: ClientInput, ends: Mapping[TopicPartition, int], end_point: bool
+) -> bytes:
     sums = {task: lag if lag < 0 else ends[_changelog_of(task)] - lag for task, lag in client.lags.items()}
-    info = SubscriptionInfo(client.process_id, endpoint=f"{client.process_id}.example.com:8080" if end_point else None, task_offset_sums=sums)
+    info = SubscriptionInfo(
+        client.process_id,
+        endpoint=f"{client.process_id}.example.com:8080" if end_point else None,
+        task_offset_sums=sums,
+    )
     return subscription_to_send(
         topics=sorted(topology.source_topics),
         user_data=encode_subscription_info(info),
@@ -102,6 +118,10 @@ def _member(topology: TopologyMetadata, client: ClientInput, ends: Mapping[Topic
         rack=None,
         check=bytes,
     )
+
+
+def _fields(given: MemberAssignment) -> tuple[tuple[TopicPartition, ...], bytes]:
+    return given.partitions, given.user_data
 
 
 def _subtopology(number: int) -> SubtopologyTopics:

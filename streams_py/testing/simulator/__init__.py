@@ -1,8 +1,9 @@
 """Whole groups of real leaders and members, in virtual time, from one seed.
 
-:func:`run_schedule` runs one life of a group; :func:`draw_schedule` draws one from a seed. Real are leader, member, assignors, every
-byte that they exchange, and the error handling around them. Models are the group coordinator, the consumer's protocol
-steps, topics and offsets, local state. Promises are watched by :mod:`streams_py.testing.checkers`.
+:func:`run_schedule` runs one life of a group; :func:`draw_schedule` draws one from a seed. Real are leader, member,
+assignors, every byte that they exchange, and the error handling around them. Models are the group coordinator, the
+consumer's protocol steps, topics and offsets, local state. Promises are watched by
+:mod:`streams_py.testing.checkers`.
 """
 
 from __future__ import annotations

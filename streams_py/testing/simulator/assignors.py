@@ -58,7 +58,7 @@ class SimulatedAssignor(TaskAssignor):
         if self._mood == "returns nothing":
             return cast("TaskAssignment", None)
         if self._mood == "returns text":
-            return cast("TaskAssignment", TaskAssignment("nonsense"))  # type: ignore[arg-type]  # that is the point
+            return TaskAssignment("nonsense")  # type: ignore[arg-type]  # that is the point
         sticky = StickyTaskAssignor()
         sticky.configure(self._configs)
         answer = sticky.assign(application_state)

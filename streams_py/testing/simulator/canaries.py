@@ -130,6 +130,25 @@ def _take_for_nothing(
             return
 
 
+def _move_for_nothing(
+    assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random
+) -> None:
+    """When all is at rest somebody has to give up a task; what nobody has goes to another member than it should."""
+    claims = {name: frozenset(members[name].owned) for name in infos}  # type: ignore[attr-defined]  # subscriptions
+    if all(frozenset(assignments[name].partitions) == claims[name] for name in infos):
+        _take_for_nothing(assignments, infos, members, rng)
+        return
+    claimed = frozenset().union(*claims.values())
+    names = sorted(infos)
+    for name, other in zip(names, names[1:] + names[:1], strict=True):
+        for tp, task in pair(assignments[name].partitions, infos[name].active_tasks):
+            if tp not in claimed and name != other:
+                taken = _with(assignments, infos, other, task, name)
+                assignments[name] = _without(assignments, infos, name, task)
+                assignments[other] = taken
+                return
+
+
 def _wrong_version(assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random) -> None:
     for name, info in infos.items():
         if info.version > 7:
@@ -154,7 +173,7 @@ _SPOILERS: Final[Mapping[str, _Spoil]] = {
     "hand over at once": _hand_over_at_once,
     "never at rest": _never_at_rest,
     "chance decides": _chance,
-    "move for nothing": _take_for_nothing,
+    "move for nothing": _move_for_nothing,
     "wrong version": _wrong_version,
     "half an assignment": _half_an_assignment,
     "no answer": _no_answer,

@@ -34,7 +34,7 @@ __all__ = ["HostileMember", "garbage_user_data"]
 
 
 def garbage_user_data(rng: random.Random, sample: bytes, version: int) -> bytes | None:
-    """User data that claims ``version`` or none, and is no SubscriptionInfo. ``sample`` is a good one, to be damaged."""
+    """User data that claims ``version`` or none, and is no SubscriptionInfo. ``sample``: a good one, to be damaged."""
     start = version.to_bytes(4, "big") * (2 if version >= EARLIEST_PROBEABLE_VERSION else 1)
     match rng.randrange(7):
         case 0:
@@ -144,7 +144,7 @@ class HostileMember:
         return encode_subscription(Subscription(topics, data, claims, generation, rng.choice((None, "r0", "r9"))))
 
     def _honest(self) -> SubscriptionInfo:
-        """Well-formed, in a version that the oldest release about can read: a newer one it would take for the future."""
+        """Well-formed, in a version that the oldest release can read: a newer one it would take for the future."""
         tasks = sorted(self._world.tasks())
         version = min((process.newest for process in self._world.processes if process.alive), default=11)
         return SubscriptionInfo(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
+from streams_protocol import decode_assignment_info
 from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members
 from streams_py.assignment.assignors.registry import call_assignor, choose_assignor, new_task_assignor
 from streams_py.errors import StreamsError
@@ -71,7 +72,8 @@ class Step:
     answers: list[Event] = field(default_factory=list)
     assignor_error: Exception | None = None
     source_missing: bool = False
-    plain: Mapping[str, MemberAssignment] = field(default_factory=dict)
+    error_code: int = 0
+    """What everybody is sent instead of tasks; 0 when there are tasks."""
 
     def again(self, shuffled: bool) -> Mapping[str, MemberAssignment] | None:
         """The assignments that a fresh leader sends, given the same answers; None when it cannot be asked again."""
@@ -80,7 +82,7 @@ class Step:
             request = AssignRequested(
                 request.now_ms,
                 dict(sorted(request.members.items(), reverse=True)),
-                dict(reversed(request.topics.items())),
+                dict(reversed(list(request.topics.items()))),
                 request.topology,
             )
         leader = GroupLeader(self.settings)
@@ -225,7 +227,9 @@ class SimulatedLeading:
     def _publish(self, effect: PublishAssignments) -> None:
         assert self._step is not None
         step, world = self._step, self._world
-        step.plain = effect.assignments
+        if effect.error is not None:
+            first = next(iter(effect.assignments.values()))
+            step.error_code = decode_assignment_info(first.user_data).error_code
         assignments = world.plant(effect.assignments, step)
         sent = step.release.outgoing(assignments, step.members)
         world.published(self._thread, step, sent)

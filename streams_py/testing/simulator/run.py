@@ -29,8 +29,9 @@ from streams_py.testing.simulator.world import World
 
 __all__ = ["RunResult", "run_schedule"]
 
-_STEPS_MAX = 60_000
-"""Events of one run at most: a run that needs more is spinning."""
+_STEPS_MAX = 20_000
+_CHAOS_REBALANCES_MAX = 150
+"""Events of either part of a run, and rebalances of its first, at most: a group that needs more is spinning."""
 
 
 @dataclass(slots=True)
@@ -156,8 +157,10 @@ class _Run:
         self._run_until(START_MS + last_ms + 10_000)
 
     def _run_until(self, until_ms: int) -> None:
-        timeline = self.world.timeline
-        while timeline.next_ms is not None and timeline.next_ms <= until_ms and timeline.steps < _STEPS_MAX:
+        timeline, coordinator = self.world.timeline, self.world.coordinator
+        while timeline.next_ms is not None and timeline.next_ms <= until_ms:
+            if timeline.steps > _STEPS_MAX or coordinator.rebalances > _CHAOS_REBALANCES_MAX:
+                break
             timeline.step()
         timeline.now_ms = max(timeline.now_ms, until_ms)
 
@@ -210,9 +213,8 @@ class _Run:
                 thread.doomed = doomed
                 thread.resume()
         if not any(process.healthy_threads for process in world.processes):
-            alive = [process for process in world.processes if process.alive]
-            like = max(alive or world.processes, key=lambda process: process.number)
-            self._start(like)
+            there = [process for process in world.processes if process.alive or process.coming_back]
+            self._start(max(there or world.processes, key=lambda process: (process.bounces, process.number)))
 
     def _start(self, like: SimulatedProcess) -> None:
         shape = ProcessShape(1, like.newest, like.upgrade_from)

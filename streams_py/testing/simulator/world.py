@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 
 from streams_protocol import AssignmentInfo, DecodeError, SubscriptionInfo, decode_assignment_info
 from streams_protocol.types import TaskId, TopicPartition
@@ -239,7 +239,7 @@ class World:
             disturbed=self.cluster.struck > step.struck_before,
             assignor_error=step.assignor_error,
             source_missing=step.source_missing,
-            error_code=_common_error(step.plain),
+            error_code=step.error_code,
             versions={
                 name: start[0]
                 for name, info in understandings.items()
@@ -311,17 +311,12 @@ def _client(name: str, info: SubscriptionInfo | None) -> object:
     return "future" if info.is_future else info.process_id
 
 
-def _common_error(assignments: Mapping[str, MemberAssignment]) -> int:
-    """The error code that everybody is sent; versions below 4 cannot carry it, so it is read before they write."""
-    codes = {info.error_code for sent in assignments.values() if (info := _assignment(sent.user_data)) is not None}
-    return codes.pop() if len(codes) == 1 else 0
-
-
 def _written_version(data: bytes) -> int:
     start = header(data)
     return start[0] if start is not None else -1
 
 
+@lru_cache(maxsize=512)  # a group at rest is sent the same again and again
 def _assignment(data: bytes) -> AssignmentInfo | None:
     found = header(data)
     if found is not None and found[0] == FUTURE_VERSION:

@@ -222,9 +222,7 @@ class WorldAdmin:
         self._world.check_there()
         self._world.diary.append(("create", tuple(sorted(spec.name for spec in specs))))
         exists = AdminError(AdminErrorKind.ALREADY_EXISTS, "exists")
-        return {
-            spec.name: exists if spec.name in self._world.topics else self._create(spec) for spec in specs
-        }
+        return {spec.name: exists if spec.name in self._world.topics else self._create(spec) for spec in specs}
 
     def _create(self, spec: TopicSpec) -> None:
         self._world.topics[spec.name] = spec.partitions

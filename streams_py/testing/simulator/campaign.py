@@ -1,0 +1,177 @@
+"""Many schedules, on several processes, added up.
+
+Each worker process has its own hash seed, and a schedule's fingerprint must not depend on it: a few schedules are run
+twice, in different workers, and compared (A6).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+
+from streams_py.testing.checkers import Violation
+from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.run import run_schedule
+from streams_py.testing.simulator.schedule import Schedule, draw_schedule
+
+__all__ = ["Campaign", "Finding", "run_campaign", "schedule_of"]
+
+_PIECE = 8
+"""Schedules that a worker takes at a time."""
+_TWICE_ONE_IN = 50
+"""One schedule in so many is run again by another worker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A schedule that broke promises."""
+
+    seed: int
+    violations: tuple[Violation, ...]
+
+    @property
+    def safe(self) -> bool:
+        """Only liveness was missed."""
+        return all(violation.liveness for violation in self.violations)
+
+
+@dataclass(slots=True)
+class Campaign:
+    """The sum of many runs. Times in seconds of wall clock."""
+
+    schedules: int = 0
+    rebalances: int = 0
+    events: int = 0
+    virtual_ms: int = 0
+    seconds: float = 0.0
+    faults: Counter[Fault] = field(default_factory=Counter)
+    checked: Counter[str] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    repeated: int = 0
+    """Schedules that were run twice, with other hash seeds."""
+
+    @property
+    def exit_code(self) -> int:
+        """0: nothing found; 1: something happened that is never allowed; 4: only too late or never."""
+        if not self.findings:
+            return 0
+        return 4 if all(finding.safe for finding in self.findings) else 1
+
+
+def schedule_of(seed: int, *, assignor: str | None = None, canary: str | None = None) -> Schedule:
+    """The schedule of a seed, with a planted bug if asked for."""
+    schedule = draw_schedule(seed, assignor="custom" if canary == "half an assignment" else assignor)
+    return replace(schedule, canary=canary) if canary else schedule
+
+
+@dataclass(slots=True)
+class _Piece:
+    campaign: Campaign
+    fingerprints: dict[int, str]
+
+
+def _run_piece(seeds: tuple[int, ...], assignor: str | None, canary: str | None) -> _Piece:
+    piece = _Piece(Campaign(), {})
+    for seed in seeds:
+        result = run_schedule(schedule_of(seed, assignor=assignor, canary=canary))
+        campaign = piece.campaign
+        campaign.schedules += 1
+        campaign.rebalances += result.rebalances
+        campaign.events += result.steps
+        campaign.virtual_ms += result.virtual_ms
+        campaign.faults += result.faults
+        campaign.checked += result.checked
+        piece.fingerprints[seed] = result.fingerprint
+        if result.violations:
+            campaign.findings.append(Finding(seed, tuple(result.violations)))
+    return piece
+
+
+def _pieces(seeds: Iterable[int]) -> Iterator[tuple[int, ...]]:
+    piece: list[int] = []
+    for seed in seeds:
+        piece.append(seed)
+        if len(piece) == _PIECE:
+            yield tuple(piece)
+            piece = []
+    if piece:
+        yield tuple(piece)
+
+
+def run_campaign(
+    seeds: range,
+    *,
+    assignor: str | None = None,
+    canary: str | None = None,
+    processes: int | None = None,
+    progress: Callable[[Campaign], None] = lambda so_far: None,
+    findings_max: int = 20,
+) -> Campaign:
+    """Run the schedules of these seeds; ``progress`` is called after each piece. Stops early at ``findings_max``."""
+    started = time.perf_counter()
+    total = Campaign()
+    fingerprints: dict[int, str] = {}
+    workers = processes if processes is not None else os.cpu_count() or 1
+
+    def add(piece: _Piece) -> None:
+        part = piece.campaign
+        again = piece.fingerprints.keys() & fingerprints.keys()
+        for seed in sorted(again):
+            total.repeated += 1
+            if fingerprints[seed] != piece.fingerprints[seed]:
+                violation = Violation("A6", 0, "another process with another hash seed sends other bytes")
+                total.findings.append(Finding(seed, (violation,)))
+        fingerprints.update(piece.fingerprints)
+        if not again:
+            total.schedules += part.schedules
+            total.rebalances += part.rebalances
+            total.events += part.events
+            total.virtual_ms += part.virtual_ms
+            total.faults += part.faults
+            total.checked += part.checked
+            total.findings += part.findings
+        total.seconds = time.perf_counter() - started
+        progress(total)
+
+    if workers <= 1 or len(seeds) <= _PIECE:
+        for seeds_of_piece in _pieces(seeds):
+            add(_run_piece(seeds_of_piece, assignor, canary))
+            if len(total.findings) >= findings_max:
+                break
+    else:
+        repeats = [(seed,) for seed in seeds[::_TWICE_ONE_IN]]
+        _run_parallel(
+            [*_pieces(seeds), *repeats], assignor, canary, workers, add, lambda: len(total.findings) >= findings_max
+        )
+    total.findings.sort(key=lambda finding: finding.seed)
+    return total
+
+
+def _run_parallel(
+    pieces: list[tuple[int, ...]],
+    assignor: str | None,
+    canary: str | None,
+    workers: int,
+    add: Callable[[_Piece], None],
+    enough: Callable[[], bool],
+) -> None:
+    context = multiprocessing.get_context("spawn")  # a fork would copy the hash seed, and threads in mid-flight
+    waiting = iter(pieces)
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        running: set[Future[_Piece]] = set()
+        for piece in waiting:
+            running.add(pool.submit(_run_piece, piece, assignor, canary))
+            if len(running) < 2 * workers:
+                continue
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                add(future.result())
+            if enough():
+                break
+        for future in running:
+            add(future.result())

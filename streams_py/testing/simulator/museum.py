@@ -1,0 +1,216 @@
+"""The museum of known bugs: schedules that broke Kafka Streams, or its neighbours, once.
+
+Each one is named by its ticket and plays the situation of the report; what went wrong then is in its text. They are
+run with every checker, so they say more than the original tests did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.schedule import Action, Schedule
+from streams_py.testing.simulator.shape import GroupShape, ProcessShape
+
+__all__ = ["MUSEUM", "Exhibit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibit:
+    """A known bug: what happened then, and the schedules that repeat it."""
+
+    ticket: str
+    what: str
+    schedules: tuple[Schedule, ...]
+
+
+def _configs(**changes: object) -> AssignmentConfigs:
+    return AssignmentConfigs(probing_rebalance_interval_ms=60_000, **changes)  # type: ignore[arg-type]  # its own fields
+
+
+_SEEDS: Final = range(4)
+_Make = Callable[[], tuple[GroupShape, tuple[Action, ...]]]
+
+
+def _processes(*newest: int, threads: int = 1, upgrade_from: str | None = None) -> tuple[ProcessShape, ...]:
+    return tuple(ProcessShape(threads, version, upgrade_from) for version in newest)
+
+
+def _leader_is_upgraded_first() -> tuple[GroupShape, tuple[Action, ...]]:
+    shape = GroupShape(processes=_processes(8, 8, 8), upgrades=((11, None),))
+    return shape, tuple(Action(20_000 + 15_000 * n, Fault.UPGRADE) for n in range(3))
+
+
+def _too_early() -> tuple[GroupShape, tuple[Action, ...]]:
+    """One old member remains for a long time; newer ones keep joining."""
+    shape = GroupShape(processes=_processes(11, 11, 9), upgrades=((12, None),))
+    joins = tuple(Action(15_000 + 5_000 * n, Fault.REBALANCE, n) for n in range(4))
+    return shape, (*joins, Action(40_000, Fault.UPGRADE), Action(60_000, Fault.UPGRADE), Action(80_000, Fault.UPGRADE))
+
+
+def _leader_is_old() -> tuple[GroupShape, tuple[Action, ...]]:
+    shape = GroupShape(processes=_processes(6, 11, 12), upgrades=((12, None),))
+    return shape, (Action(30_000, Fault.REBALANCE), Action(60_000, Fault.KILL, 0))
+
+
+def _two_bounces() -> tuple[GroupShape, tuple[Action, ...]]:
+    shape = GroupShape(topology="mixed", partitions={"in": 3, "other": 3, "table": 2, "third": 2})
+    shape = _with(shape, processes=_processes(4, 4, 4), upgrades=((11, "2.3"), (11, None)))
+    return shape, tuple(Action(15_000 + 12_000 * n, Fault.UPGRADE) for n in range(6))
+
+
+def _oldest_releases() -> tuple[GroupShape, tuple[Action, ...]]:
+    shape = GroupShape(processes=_processes(1, 1), upgrades=((11, "0.10.0"), (11, None)))
+    return shape, tuple(Action(15_000 + 12_000 * n, Fault.UPGRADE) for n in range(4))
+
+
+def _restart_before_follow_up() -> tuple[GroupShape, tuple[Action, ...]]:
+    """A task is withheld, its future owner is told to come back, and restarts instead."""
+    shape = GroupShape(partitions={"in": 6}, processes=_processes(11, 11), restore_records_per_s=200)
+    return shape, (
+        Action(20_000, Fault.JOIN, amount=1),
+        Action(20_001, Fault.RESTART, 2, 2_000, hook="assigned"),
+        Action(60_000, Fault.JOIN, amount=1),
+        Action(60_001, Fault.RESTART, 1, 500, hook="revoked"),
+    )
+
+
+def _static_member_misses_probing() -> tuple[GroupShape, tuple[Action, ...]]:
+    """A static member restarts without a rebalance; the instant of the follow-up is in its old assignment only."""
+    shape, actions = _restart_before_follow_up()
+    later = tuple(Action(90_000 + 7_000 * n, Fault.RESTART, n, 3_000) for n in range(5))
+    return _with(shape, static_members=True), (*actions, *later)
+
+
+def _stale_claims() -> tuple[GroupShape, tuple[Action, ...]]:
+    """A member that was thrown out comes back and claims what others have by now."""
+    shape = GroupShape(partitions={"in": 6}, processes=_processes(11, 11, 11))
+    zombies = tuple(Action(20_000 + 20_000 * n, Fault.FREEZE, n, lasts_ms=14_000) for n in range(4))
+    return shape, (*zombies, Action(50_000, Fault.LYING_MEMBER, lasts_ms=30_000))
+
+
+def _generation_lost() -> tuple[GroupShape, tuple[Action, ...]]:
+    shape = GroupShape(partitions={"in": 6}, processes=_processes(11, 11, 11))
+    lost = tuple(Action(20_000 + 4_000 * n, Fault.LOSE_GENERATION, n) for n in range(8))
+    return shape, (*lost, Action(30_000, Fault.COORDINATOR_MOVES), Action(45_000, Fault.COORDINATOR_MOVES))
+
+
+def _transferring_partition() -> tuple[GroupShape, tuple[Action, ...]]:
+    """Members come while partitions are on their way, with racks in play."""
+    racks = ("r0", "r1", "r2", "r0", "r1", "r2", "r0", "r1")
+    shape = GroupShape(
+        topology="count",
+        partitions={"in": 6},
+        broker_racks=("r0", "r1", "r2"),
+        racks=racks,
+        assignor="sticky",
+        configs=_configs(rack_aware_assignment_strategy="min_traffic"),
+        processes=_processes(11, 11),
+    )
+    return shape, tuple(Action(15_000 + 2_500 * n, Fault.JOIN, amount=n) for n in range(5))
+
+
+def _too_many_rebalances() -> tuple[GroupShape, tuple[Action, ...]]:
+    """Many members, fewer tasks than threads, one leaves: two hundred rebalances in ten minutes were seen."""
+    shape = GroupShape(
+        topology="many",
+        partitions={"in": 3, "other": 2, "table": 3, "third": 1},
+        processes=_processes(11, 11, 11, threads=3),
+        configs=_configs(num_standby_replicas=1),
+    )
+    return shape, (Action(20_000, Fault.KILL, 1), Action(50_000, Fault.JOIN, amount=1), Action(70_000, Fault.LEAVE, 0))
+
+
+def _same_tasks_for_every_thread() -> tuple[GroupShape, tuple[Action, ...]]:
+    shape = GroupShape(partitions={"in": 6}, processes=_processes(9, threads=3), upgrades=((11, None),))
+    return shape, (Action(20_000, Fault.UPGRADE), Action(50_000, Fault.ADD_THREAD), Action(80_000, Fault.KILL_THREAD))
+
+
+def _source_topic_missing() -> tuple[GroupShape, tuple[Action, ...]]:
+    shape = GroupShape(topology="join", partitions={"in": 3, "other": 3}, processes=_processes(11, 11, threads=2))
+    return shape, (Action(1, Fault.SOURCE_MISSING, amount=2, lasts_ms=30_000), Action(40_000, Fault.REBALANCE))
+
+
+def _returning_with_an_old_assignment() -> tuple[GroupShape, tuple[Action, ...]]:
+    """A member comes back after its session has ended, its tasks run elsewhere, and it still believes in them."""
+    shape = GroupShape(partitions={"in": 4}, processes=_processes(11, 11))
+    return shape, tuple(
+        Action(20_000 + 30_000 * n, fault, n, lasts_ms=lasts_ms)
+        for n, (fault, lasts_ms) in enumerate(
+            [(Fault.FREEZE, 13_000), (Fault.SLOW, 26_000), (Fault.FREEZE, 25_000), (Fault.SLOW, 21_000)]
+        )
+    )
+
+
+def _offsets_not_known() -> tuple[GroupShape, tuple[Action, ...]]:
+    """Brokers do not answer for end offsets just when a member joins: everything must stay where it is."""
+    shape = GroupShape(partitions={"in": 6}, processes=_processes(11, 11), configs=_configs(num_standby_replicas=1))
+    return shape, (
+        Action(20_000, Fault.OFFSETS_FAIL, amount=2, lasts_ms=60_000),
+        Action(21_000, Fault.JOIN, amount=1),
+        Action(40_000, Fault.KILL, 0),
+    )
+
+
+def _leave_is_lost() -> tuple[GroupShape, tuple[Action, ...]]:
+    shape = GroupShape(partitions={"in": 4}, processes=_processes(11, 11, 11))
+    return shape, (
+        Action(15_000, Fault.REPLIES_LOST, amount=1, lasts_ms=60_000),
+        Action(20_000, Fault.LEAVE, 1, 1),
+        Action(45_000, Fault.RESTART, 0, 100),
+    )
+
+
+def _thread_restores_while_records_arrive() -> tuple[GroupShape, tuple[Action, ...]]:
+    """Two threads over one disk, both behind, records arriving: a task must not change threads for ever."""
+    shape = GroupShape(
+        topology="join",
+        partitions={"in": 6, "other": 6},
+        assignor="sticky",
+        processes=_processes(11, 11, 11, 11, threads=2),
+        restore_records_per_s=200,
+        drift_records_per_s=20,
+    )
+    return shape, tuple(Action(20_000 + 9_000 * n, Fault.KILL_THREAD, n) for n in range(5))
+
+
+def _with(shape: GroupShape, **changes: object) -> GroupShape:
+    from dataclasses import replace
+
+    return replace(shape, **changes)  # type: ignore[arg-type]  # its own fields
+
+
+_STORIES: Final[Mapping[str, tuple[str, _Make]]] = {
+    "KAFKA-8649": ("an upgraded leader told old members to upgrade, which they did blindly", _leader_is_upgraded_first),
+    "KAFKA-8649 (threads)": ("every thread of an instance was given the same tasks", _same_tasks_for_every_thread),
+    "KAFKA-14646": ("upgrading in two bounces broke the foreign keys of version probing", _two_bounces),
+    "KIP-268 (too early)": ("the group must not step up while one old member remains", _too_early),
+    "KIP-268 (old leader)": ("probing works although the leader itself is old", _leader_is_old),
+    "KIP-268 (oldest)": ("releases before version probing are left in two bounces", _oldest_releases),
+    "KAFKA-9821": ("a member that restarts before the follow-up forgets it", _restart_before_follow_up),
+    "KIP-441 (static)": ("a static member must find the follow-up in its assignment", _static_member_misses_probing),
+    "KAFKA-12984": ("stale claims of owned partitions were believed", _stale_claims),
+    "KAFKA-13419": ("a lost generation left old claims behind", _generation_lost),
+    "KAFKA-15170": ("the rack-aware sticky assignor forgot a partition on its way", _transferring_partition),
+    "KAFKA-15106": ("a wrong test of balance led to 200 rebalances in 10 minutes", _too_many_rebalances),
+    "KAFKA-5037": ("unknown source topics made the group spin", _source_topic_missing),
+    "KAFKA-9841": ("a returning member with an old assignment duplicated work", _returning_with_an_old_assignment),
+    "KAFKA-9987": ("unknown end offsets must move nothing", _offsets_not_known),
+    "KIP-429 (lost leave)": ("a LeaveGroup that never arrives", _leave_is_lost),
+    "KIP-441 (threads)": ("a restoring task changed threads for ever", _thread_restores_while_records_arrive),
+}
+
+
+def _exhibits() -> dict[str, Exhibit]:
+    found = {}
+    for ticket, (what, make) in _STORIES.items():
+        shape, actions = make()
+        found[ticket] = Exhibit(ticket, what, tuple(Schedule(seed, shape, actions) for seed in _SEEDS))
+    return found
+
+
+MUSEUM: Final[Mapping[str, Exhibit]] = _exhibits()
+"""Exhibits by ticket, or by the KIP whose rule they test."""

@@ -1,0 +1,39 @@
+"""The shortest history that still goes wrong.
+
+Actions are dropped from a failing schedule, first in large pieces, then one by one, as long as the same promise is still
+broken (delta debugging). What is left is what a person has to understand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from streams_py.testing.simulator.run import RunResult, run_schedule
+from streams_py.testing.simulator.schedule import Schedule
+
+__all__ = ["shrink"]
+
+
+def shrink(
+    schedule: Schedule, *, runs_max: int = 200, run: Callable[[Schedule], RunResult] = run_schedule
+) -> tuple[Schedule, RunResult]:
+    """(the shortest schedule found, its result). At most ``runs_max`` runs; ValueError when nothing goes wrong."""
+    best = run(schedule)
+    if not best.violations:
+        raise ValueError(f"nothing goes wrong with seed {schedule.seed}, so there is nothing to shorten")
+    promise = best.violations[0].promise
+    left = runs_max - 1
+    size = max(1, len(schedule.actions) // 2)
+    while size and left:
+        start = 0
+        while start < len(schedule.actions) and left:
+            kept = [n for n in range(len(schedule.actions)) if not start <= n < start + size]
+            candidate = schedule.keeping(tuple(kept))
+            result = run(candidate)
+            left -= 1
+            if any(violation.promise == promise for violation in result.violations):
+                schedule, best = candidate, result
+            else:
+                start += size
+        size //= 2
+    return schedule, best

@@ -118,7 +118,7 @@ class TaskDatabase:
         self._database.drop_column_family(name)
         return self.family(name)
 
-    def write(self, name: str, entries: list[tuple[bytes, bytes | None]]) -> None:
+    def write(self, name: str, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Write entries of one store as one batch."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         batch.set_default_column_family(self._database.get_column_family_handle(name))
@@ -216,7 +216,7 @@ class RocksBytes:
     def _write_out(self) -> None:
         recent = self._recent
         if recent.waiting:
-            self._write_all(list(recent.waiting.items()))
+            self._write_all(recent.waiting.items())
             recent.note_written()
 
     def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
@@ -231,7 +231,7 @@ class RocksBytes:
         if pending:
             self._write_all(pending)
 
-    def _write_all(self, entries: list[tuple[bytes, bytes | None]]) -> None:
+    def _write_all(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         self._attempt(lambda: self._database.write(self._name, entries))
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:

@@ -391,6 +391,41 @@ def test_put_value_is_put_in_parts(shape: Shape, make_kit: Callable[..., Kit]) -
         store.get_parts(5)
 
 
+@pytest.mark.parametrize("value_serde", [INT64, JSON], ids=["numbers", "json"])
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape.timestamped], ids=str)
+def test_updater_does_what_get_and_put_do(shape: Shape, value_serde: Any, make_kit: Callable[..., Kit]) -> None:
+    store: Any = make_kit(shape, value_serde=value_serde).store
+    count = store.updater(lambda: 0, lambda key, value, old: old + value if value else None)
+    assert count("a", 1, 10) == (1, 0, 10)
+    assert count("a", 2, 5) == (3, 1, 10)
+    assert store.get("a") == ValueAndTimestamp(3, 10)
+    store.flush_cache()
+    assert count("a", 4, 30) == (7, 3, 30)
+    assert count("a", 0, 20) == (None, 7, 30)
+    assert store.get("a") is None
+    latest = store.updater(None, lambda key, value, old: max(value, old))
+    assert latest("b", 3, 1) == (3, None, 1)
+    assert latest("b", 2, 2) == (3, 3, 2)
+    assert store.get("b") == ValueAndTimestamp(3, 2)
+
+
+@pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape.timestamped], ids=str)
+def test_updater_says_what_does_not_fit_and_changes_nothing(shape: Shape, make_kit: Callable[..., Kit]) -> None:
+    store: Any = make_kit(shape).store
+    add = store.updater(lambda: 0, lambda key, value, old: old + value)
+    add("a", 1, 1)
+    with pytest.raises(SerializationError, match=r"key.*int"):
+        add(5, 1, 2)
+    with pytest.raises(SerializationError, match=r"value.*float"):
+        add("a", 0.5, 2)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        add("a", "text", 2)
+    assert store.get("a") == ValueAndTimestamp(1, 1)
+    store.close()
+    with pytest.raises(InvalidStateStoreError):
+        add("a", 1, 2)
+
+
 @pytest.mark.parametrize("persistent", [False, True])
 def test_timestamp_stands_in_front_of_the_value_in_the_store_only(
     persistent: bool, make_kit: Callable[..., Kit]

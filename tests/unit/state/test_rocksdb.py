@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
 from streams_py.errors import InvalidStateStoreError, StateError
-from streams_py.state.rocksdb import RocksMemory, TaskDatabase
+from streams_py.state.rocksdb import RocksBytes, RocksMemory, TaskDatabase
+
+T = TypeVar("T")
 
 MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
 
@@ -108,3 +114,108 @@ def test_shared_limit_makes_databases_flush_before_their_own_buffers_are_full(tm
     assert all(databases[i % 3].store("s").read(f"{i}".encode()) is not None for i in range(9000))
     for database in databases:
         database.close()
+
+
+# -- the latest writes, which wait in memory ---------------------------------------------------------------------------
+
+
+def on_another_thread(action: Callable[[], T]) -> T:
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(action).result()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RocksBytes]:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    yield database.store("s")
+    database.close()
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_of_another_thread_sees_what_waits_over_what_is_written(store: RocksBytes, reverse: bool) -> None:
+    store.write_batch([(b"a", b"old"), (b"b", b"old"), (b"d", b"old"), (b"e", b"old")])
+    store.write(b"b", b"new")
+    store.write(b"c", b"new")
+    store.remove(b"d")
+    store.write(b"z", b"beyond")
+    expected = [(b"a", b"old"), (b"b", b"new"), (b"c", b"new"), (b"e", b"old")]
+    scanned = on_another_thread(lambda: list(store.scan(b"a", b"f", reverse=reverse)))
+    assert scanned == (expected[::-1] if reverse else expected)
+    assert list(store.scan(b"a", b"f", reverse=reverse)) == scanned
+
+
+def test_scan_is_a_snapshot_when_its_writes_still_wait(store: RocksBytes) -> None:
+    store.write(b"a", b"1")
+    store.write(b"b", b"1")
+    mine, of_another = store.scan(None, None), on_another_thread(lambda: store.scan(None, None))
+    store.write(b"b", b"2")
+    store.remove(b"a")
+    store.flush()
+    assert list(mine) == list(of_another) == [(b"a", b"1"), (b"b", b"1")]
+
+
+def test_waiting_writes_go_in_by_themselves_when_they_are_many_or_large(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["many", "large"], memory=MEMORY)
+    many, large = database.store("many"), database.store("large")
+    for number in range(10_000):
+        many.write(b"%05d" % number, b"v")
+    for number in range(40):
+        large.write(b"%05d" % number, b"x" * 100_000)
+    in_database = [database.family(name) for name in ("many", "large")]
+    assert [handle.get(b"00000") for handle in in_database] == [b"v", b"x" * 100_000]
+    assert all(many.read(b"%05d" % number) == b"v" for number in range(10_000))
+    assert many.approximate_count() == 10_000
+    for handle in in_database:
+        handle.close()
+    database.close()
+
+
+def test_writes_that_wait_are_kept_when_the_database_is_closed(tmp_path: Path) -> None:
+    first = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    first.store("s").write(b"a", b"1")
+    first.store("s").write(b"b", b"1")
+    first.store("s").remove(b"a")
+    first.close()
+    second = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    assert list(second.store("s").scan(None, None)) == [(b"b", b"1")]
+    second.close()
+
+
+def test_closed_store_refuses_to_read_and_to_write(store: RocksBytes) -> None:
+    read, write, remove = store.read, store.write, store.remove
+    write(b"a", b"1")
+    store.close()
+    for call in (lambda: read(b"a"), lambda: write(b"a", b"2"), lambda: remove(b"a")):
+        with pytest.raises(InvalidStateStoreError):
+            call()
+
+
+def test_restored_records_win_over_earlier_writes(store: RocksBytes) -> None:
+    store.write(b"a", b"1")
+    store.write_batch([(b"a", b"2")])
+    assert store.read(b"a") == b"2"
+    store.clear()
+    assert store.read(b"a") is None
+
+
+def test_readers_always_find_a_key_while_its_writes_go_in(store: RocksBytes) -> None:
+    store.write(b"key", b"0")
+    ended = threading.Event()
+
+    def read_all_the_time() -> tuple[int, int]:
+        """How often the value was missing, and how often it went back."""
+        missing = backwards = last = 0
+        while not ended.is_set():
+            data = store.read(b"key")
+            missing += data is None
+            number = last if data is None else int(data)
+            backwards += number < last
+            last = number
+        return missing, backwards
+
+    with ThreadPoolExecutor(1) as executor:
+        reading = executor.submit(read_all_the_time)
+        for number in range(1, 60_000):
+            store.write(b"key" if number % 3 == 0 else b"%d" % number, b"%d" % number)
+        ended.set()
+        assert reading.result() == (0, 0)

@@ -192,6 +192,64 @@ def test_partition_that_does_not_exist_is_a_failure(topic: str, producer: Conflu
         producer.check()
 
 
+# -- directly ----------------------------------------------------------------------------------------------------------
+
+
+def test_direct_send_arrives_and_counts_as_acknowledged(
+    topic: str, producer: ConfluentProducer, consumer: ConfluentConsumer
+) -> None:
+    producer.track([topic])
+    send, report, failures = producer.direct(topic, 1)
+    send(topic, b"v", b"k", 1, report, None, 7, [("h", b"1")])
+    assert producer.flush(5_000) == 0
+    assert producer.acked_offsets() == {TopicPartition(topic, 1): 0}
+    assert failures == []
+    consumer.assign(from_beginning(topic, 1))
+    (record,) = take(consumer, 1)
+    assert (record.key(), record.value(), record.timestamp()[1], record.headers()) == (b"k", b"v", 7, [("h", b"1")])
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_failure_of_a_direct_send_is_among_the_failures(
+    cluster: MockCluster, topic: str, producer: ConfluentProducer, tracked: bool
+) -> None:
+    producer.track([topic] if tracked else [])
+    cluster.push_errors(PRODUCE_REQUEST, [INVALID_RECORD])
+    send, report, failures = producer.direct(topic, 1)
+    send(topic, b"v", b"k", 1, report, None, 1, None)
+    assert producer.flush(5_000) == 0
+    assert len(failures) == 1
+    with pytest.raises(ProductionError, match=f"{topic}-1"):
+        producer.produce(topic, b"next", b"k", 1, None, 1, None)
+    assert failures == []
+
+
+def test_direct_send_refuses_at_once_when_the_queue_is_full(
+    topic: str, producer_with: Callable[..., ConfluentProducer]
+) -> None:
+    producer = producer_with(queue_buffering_max_messages=1, linger_ms=1)
+    send, report, _ = producer.direct(topic)
+
+    def send_many() -> None:
+        for _ in range(100):
+            send(topic, b"v", b"k", 0, report, None, 1, None)
+
+    with pytest.raises(BufferError):
+        send_many()
+
+
+def test_records_sent_before_tracking_are_not_lost(
+    topic: str, producer: ConfluentProducer, consumer: ConfluentConsumer
+) -> None:
+    producer.produce(topic, b"before", b"k", 0, None, 1, None)
+    producer.track([topic])
+    producer.produce(topic, b"after", b"k", 0, None, 1, None)
+    assert producer.flush(5_000) == 0
+    assert producer.acked_offsets() == {TopicPartition(topic, 0): 1}
+    consumer.assign(from_beginning(topic, 0))
+    assert [record.value() for record in take(consumer, 2)] == [b"before", b"after"]
+
+
 # -- back-pressure, look-ups, end --------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,8 @@ from streams_py.errors import (
     TimeoutExceeded,
     TopologyError,
 )
+from streams_py.ports import DirectSend
+from streams_py.runtime.binding import ReportedFailure
 from streams_py.runtime.collector import RecordCollector
 from streams_py.runtime.handlers import (
     Answer,
@@ -481,3 +483,89 @@ class TestCommitCheck:
         collector, _ = self.collector(Answer.FAIL)
         with pytest.raises(ProductionError):
             collector.changelog_writer("app-s-changelog", 0)(b"k", b"v", 5)
+
+
+# -- several records at once -------------------------------------------------------------------------------------------
+
+
+def test_records_before_the_one_that_raised_are_taken_and_those_after_wait() -> None:
+    kit = Kit(chain())
+    kit.add(record("a"), record("b", at=5, offset=1), record("bad", at=9, offset=2), record("c", offset=3))
+    with pytest.raises(ReportedFailure, match="in-0 at offset 2"):
+        kit.task.process(10)
+    assert [value for _, value, _ in kit.sent("out")] == [b"a", b"b"]
+    assert kit.task.buffered_records == 2
+    assert kit.task.commit_needed
+    assert kit.task.committable_offsets()[IN].offset == 2
+
+
+def test_handler_is_given_the_record_that_failed_in_the_middle_of_a_batch() -> None:
+    handler = Asked(Answer.CONTINUE)
+    kit = Kit(chain(), processing_handler=handler)
+    kit.add(record("a"), record("bad", offset=1), record("c", offset=2), record("bad", offset=3))
+    assert kit.task.process(10) == 4
+    raws = [context.raw for context, _, _ in handler.calls]
+    assert [raw and (raw.offset(), raw.value()) for raw in raws] == [(1, b"bad"), (3, b"bad")]
+    assert [value for _, value, _ in kit.sent("out")] == [b"a", b"c"]
+    assert kit.task.buffered_records == 0
+
+
+# -- the client's own function -----------------------------------------------------------------------------------------
+
+
+class WithDirectSend(MemoryProducer):
+    """A producer with a direct way that may be closed for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.direct_sends = 0
+        self.is_full = False
+        self.failures: list[Exception] = []
+
+    def direct(self, topic: str, partition: int = -1) -> DirectSend:  # type: ignore[override]  # the other one has none
+        return DirectSend(self._send, None, self.failures)
+
+    def _send(self, *record: Any) -> None:
+        if self.is_full:
+            raise BufferError
+        topic, value, key, partition, _, _, timestamp_ms, headers = record
+        self.direct_sends += 1
+        self.produce(topic, value, key, partition, None, timestamp_ms, headers)
+
+    def check(self) -> None:
+        if self.failures:
+            raise self.failures.pop()
+
+
+def test_sinks_send_directly() -> None:
+    producer = WithDirectSend()
+    kit = Kit(chain(), producer=producer)
+    kit.add(record("x", at=7, headers=[("h", b"1")]), record(None, key=None, at=8, offset=1))
+    kit.task.process(10)
+    assert producer.direct_sends == 2
+    assert kit.sent("out") == [(b"k", b"x", 7), (None, None, 8)]
+    assert [sent.headers() for sent in producer.sent] == [[("h", b"1")], None]
+
+
+def test_records_take_the_longer_way_when_the_direct_one_is_closed() -> None:
+    producer = WithDirectSend()
+    kit = Kit(chain(), producer=producer)
+    producer.is_full = True
+    kit.add(record("no room", at=7), record("at the epoch", at=0, offset=1))
+    kit.task.process(10)
+    producer.is_full = False
+    kit.add(record("at the epoch", at=0, offset=2))
+    kit.task.process(10)
+    assert producer.direct_sends == 0
+    assert kit.sent("out") == [(b"k", b"no room", 7), (b"k", b"at the epoch", 0), (b"k", b"at the epoch", 0)]
+
+
+def test_failure_of_an_earlier_record_surfaces_before_the_next_direct_send() -> None:
+    producer, handler = WithDirectSend(), Asked(Answer.CONTINUE)
+    kit = Kit(chain(), producer=producer, production_handler=handler)
+    producer.failures.append(ProductionError("too large", topic="out", partition=0))
+    kit.add(record("next", at=7))
+    kit.task.process(1)
+    ((context, _, error),) = handler.calls
+    assert (context.node, str(error)) == ("sink", "too large")
+    assert kit.sent("out") == [(b"k", b"next", 7)]

@@ -353,7 +353,7 @@ class KafkaStreams:
                 ThreadState.PARTITIONS_ASSIGNED,
             ):
                 self._set_state(State.REBALANCING)
-            elif self._state is State.REBALANCING and new is ThreadState.RUNNING and is_running(states):
+            elif self._state is State.REBALANCING and is_running(states):  # also when the last slow thread has ended
                 self._set_state(State.RUNNING)
 
     def _thread_failed(self, thread: StreamThread, error: Exception) -> None:

@@ -145,6 +145,14 @@ def test_client_runs_on_with_the_threads_that_are_left(client: Client) -> None:
     assert client.streams.state is State.RUNNING
 
 
+def test_client_runs_when_the_only_thread_that_did_not_is_removed(client: Client) -> None:
+    first, second = client.start()
+    first.run()
+    assert client.streams.state is State.REBALANCING
+    second.end()
+    assert client.streams.state is State.RUNNING
+
+
 def test_closing_ends_when_the_last_thread_has_ended(client: Client) -> None:
     first, second = client.start()
     assert client.streams.close(0) is False

@@ -1,0 +1,197 @@
+"""The rows of the table: each scenario on both sides, in fresh processes, by processor time.
+
+A run on the JVM is given up after a while, 60 seconds unless ``$STREAMS_PY_BENCH_JVM_LIMIT_S`` says otherwise. Then its
+time is at least that, which may well be enough for the goal; only that the decisions are equal cannot be said.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final, NamedTuple
+
+from benchmarks.assignors.jvm import JvmRuns, Limits, hash_sizing, prepare, run_on_jvm
+from benchmarks.assignors.scenarios import MIN_TRAFFIC, Scenario
+from benchmarks.cluster import BenchmarkError
+from benchmarks.table import Goal, Row
+from streams_py.assignment.java_order import HashSizing
+from streams_py.testing.broker import KAFKA_VERSION
+
+__all__ = ["assignor_rows"]
+
+Tick = Callable[[str], None]
+
+_ROOT: Final = Path(__file__).resolve().parent.parent.parent
+_BESIDE: Final = f"Kafka Streams {KAFKA_VERSION}, warm JVM"
+_LIMIT_VARIABLE: Final = "STREAMS_PY_BENCH_JVM_LIMIT_S"
+_LARGE: Final = 2_000_000  # tasks x clients: from here one JVM run takes long enough to be warm by itself
+_TITLES: Final = {
+    "high_availability": "high availability",
+    "sticky": "sticky (public)",
+    "legacy_sticky": "sticky (internal)",
+    MIN_TRAFFIC: "rack-aware min_traffic",
+    "leader": "leader's assign step, bytes in to bytes out",
+    "leader-hosts": "the same with end points (264 MB out)",
+}
+_SITUATIONS: Final = {"steady": "steady", "joined": "one joined", "left": "one left", "cold": "cold"}
+
+
+def _times(times: int) -> Goal:
+    return Goal(f">= {times:,} times faster", ratio_max=1 / times)
+
+
+_BESIDE_JVM: Final[tuple[tuple[str, Goal], ...]] = (
+    ("high_availability/1000x10/r1/steady", _times(2)),
+    ("high_availability/1000x10/r1/joined", _times(2)),
+    ("high_availability/1000x100/r1/steady", _times(2)),
+    ("high_availability/1000x100/r1/joined", _times(2)),
+    ("high_availability/10000x1000/r1/steady", _times(200)),
+    ("high_availability/10000x1000/r1/joined", _times(200)),
+    ("high_availability/10000x1000/r2/steady", _times(5)),
+    ("high_availability/10000x1000/r2/joined", _times(5)),
+    ("high_availability/10000x1000/r3/steady", _times(5)),
+    ("high_availability/10000x1000/r3/joined", _times(5)),
+    ("sticky/10000x1000/r1/cold", Goal("not slower", ratio_max=1.0)),
+    ("sticky/10000x1000/r1/steady", Goal("not slower", ratio_max=1.0)),
+    ("sticky/10000x1000/r1/joined", Goal("not slower", ratio_max=1.0)),
+    ("legacy_sticky/10000x1000/r1/joined", Goal("not slower", ratio_max=1.0)),
+    ("min_traffic/300x30/r0/cold", Goal("")),
+    ("min_traffic/500x50/r0/cold", _times(10_000)),
+)
+
+
+class _Alone(NamedTuple):
+    """A scenario without a peer: limits in seconds and MB, and why there is no peer."""
+
+    name: str
+    seconds: float
+    megabytes: float | None
+    why: str
+
+
+_TOO_LARGE: Final = "beyond the JVM"
+_ALONE: Final = (
+    _Alone("high_availability/100000x1000/r1/cold", 3, 500, _TOO_LARGE),
+    _Alone("high_availability/100000x1000/r1/steady", 3, 500, _TOO_LARGE),
+    _Alone("high_availability/100000x1000/r1/joined", 3, 500, _TOO_LARGE),
+    _Alone("sticky/100000x1000/r1/cold", 20, None, _TOO_LARGE),
+    _Alone("sticky/100000x1000/r1/joined", 20, None, _TOO_LARGE),
+    _Alone("min_traffic/50000x1000/r0/cold", 0.5, None, _TOO_LARGE),
+    _Alone("leader/10000x1000/r1/steady", 4, 500, ""),
+    _Alone("leader/10000x1000/r1/joined", 4, 500, ""),
+    _Alone("leader-hosts/10000x1000/r1/joined", 4, 500, ""),
+)
+
+_GROWTH_TASKS: Final = (1_000, 10_000, 100_000)
+_GROWTH_SITUATIONS: Final = ("steady", "joined")
+
+
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    seconds: tuple[float, ...]
+    outcome: str
+    peak_mb: float
+
+
+def assignor_rows(runs: int, tick: Tick) -> Iterator[Row]:
+    """Every row; ``runs`` is the least number of runs of ours."""
+    with tempfile.TemporaryDirectory(prefix="streams-py-bench-") as text:
+        folder = Path(text)
+        command: list[str] = []
+        why, sizing = "", HashSizing.JDK_19_AND_NEWER
+        try:
+            command = prepare(folder)
+            sizing = hash_sizing(command)
+        except BenchmarkError as error:
+            why = str(error)
+        for name, goal in _BESIDE_JVM:
+            scenario = Scenario.parse(name)
+            tick(f"{_title(scenario)}, ours")
+            ours = _run_ours(name, sizing, runs)
+            if why:
+                yield Row(_title(scenario), _BESIDE, "ms", _milliseconds(ours.seconds), goal=goal, note=why)
+                continue
+            tick(f"{_title(scenario)}, Kafka Streams")
+            yield _compared(scenario, ours, run_on_jvm(command, scenario, sizing, _limits(scenario), folder), goal)
+        for alone in _ALONE:
+            tick(_title(Scenario.parse(alone.name)))
+            yield from _alone_rows(alone, _run_ours(alone.name, sizing, runs))
+        for situation in _GROWTH_SITUATIONS:
+            tick(f"growth, {situation}")
+            yield _growth_row(situation, sizing, runs)
+
+
+def _title(scenario: Scenario) -> str:
+    title = f"{_TITLES[scenario.assignor]}, {scenario.tasks:,} x {scenario.clients:,}"
+    if scenario.assignor == MIN_TRAFFIC:
+        return title
+    standbys = f"{scenario.replicas} standby{'s' if scenario.replicas > 1 else ''}"
+    return f"{title}, {standbys}, {_SITUATIONS[scenario.situation]}"
+
+
+def _limits(scenario: Scenario) -> Limits:
+    limit_s = float(os.environ.get(_LIMIT_VARIABLE, "60"))
+    large = scenario.tasks * scenario.clients > _LARGE and scenario.assignor == "high_availability"
+    return Limits(runs_min=1 if large or scenario.assignor == MIN_TRAFFIC else 3, limit_s=limit_s)
+
+
+def _run_ours(name: str, sizing: HashSizing, runs: int) -> _Ours:
+    """In a process of its own, warm: the first half of many runs does not count."""
+    command = [sys.executable, "-m", "benchmarks.assignors.probe", name, sizing.name, str(max(runs, 3)), "100", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=_ROOT, check=False, timeout=600)
+    if done.returncode:
+        raise BenchmarkError(f"{name}: {(done.stderr.strip() or 'no reason given').splitlines()[-1]}")
+    found = json.loads(done.stdout)
+    seconds = found["seconds"]
+    warm = seconds[len(seconds) // 2 :] if len(seconds) > 5 else seconds
+    return _Ours(tuple(warm), found["outcome"], found["peak_mb"])
+
+
+def _milliseconds(seconds: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(1000 * value for value in seconds)
+
+
+def _compared(scenario: Scenario, ours: _Ours, jvm: JvmRuns, goal: Goal) -> Row:
+    beside, note, peer = _BESIDE, "", jvm.seconds
+    if not jvm.seconds and jvm.gave_up_s is not None:
+        note = f"gave up after {jvm.gave_up_s:,.0f} s"
+        # It would have taken longer still: if that is enough for the goal, the goal is met, else nothing is known.
+        if goal.is_met(median(ours.seconds), jvm.gave_up_s):
+            peer = (jvm.gave_up_s,)
+    elif jvm.outcome == ours.outcome:
+        beside += "; equal cost" if scenario.assignor == MIN_TRAFFIC else "; equal decisions"
+    else:
+        beside += "; DECISIONS DIFFER"
+        goal = Goal("equal decisions", ours_max=-1.0)
+    return Row(_title(scenario), beside, "ms", _milliseconds(ours.seconds), _milliseconds(peer), goal, note)
+
+
+def _alone_rows(alone: _Alone, ours: _Ours) -> Iterator[Row]:
+    title = _title(Scenario.parse(alone.name))
+    yield Row(title, "", "s", ours.seconds, goal=Goal(f"< {alone.seconds:g} s", ours_max=alone.seconds), note=alone.why)
+    if alone.megabytes is not None:
+        goal = Goal(f"< {alone.megabytes:g} MB", ours_max=alone.megabytes)
+        yield Row(f"{title}: memory", "", "MB", (ours.peak_mb,), goal=goal)
+
+
+def _growth_row(situation: str, sizing: HashSizing, runs: int) -> Row:
+    """The largest growth of the time from one size to the next, in units of that of n log n."""
+    found = [
+        median(_run_ours(f"high_availability/{tasks}x1000/r1/{situation}", sizing, runs).seconds)
+        for tasks in _GROWTH_TASKS
+    ]
+    steps = [
+        (after / before) / (larger * math.log(larger) / (smaller * math.log(smaller)))
+        for before, after, smaller, larger in zip(found, found[1:], _GROWTH_TASKS, _GROWTH_TASKS[1:])
+    ]
+    title = f"high availability, growth from {_GROWTH_TASKS[0]:,} to {_GROWTH_TASKS[-1]:,} tasks"
+    title += f" x 1,000, {_SITUATIONS[situation]}: worst step"
+    return Row(title, "", "n log n", (max(steps),), goal=Goal("< 1.3 n log n", ours_max=1.3))

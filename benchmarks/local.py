@@ -1,4 +1,4 @@
-"""Benchmarks that need no broker: the wire format, start-up, imports, memory."""
+"""Benchmarks that need no broker: the wire format, start-up, imports, memory, assignors."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks.assignors.rows import assignor_rows
 from benchmarks.cluster import BenchmarkError
 from benchmarks.table import Goal, Row
 from streams_protocol import ProcessId, SubscriptionInfo, TaskId, decode_subscription_info, encode_subscription_info
@@ -143,4 +144,5 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "start": start,
     "imports": imports,
     "memory": memory,
+    "assignors": assignor_rows,
 }

@@ -62,6 +62,11 @@ def _figure(values: tuple[float, ...], unit: str) -> str:
     return text
 
 
+def _ratio(ours: float, peer: float) -> str:
+    """Small ones as a fraction: 1/900 says more than 0.00."""
+    return f"{ours / peer:.2f}" if ours > 0.05 * peer else f"1/{peer / ours:,.0f}"
+
+
 def table_of(rows: list[Row], *, title: str) -> Table:
     """All rows; figures are medians with the smallest and largest run below."""
     table = Table(title=title, caption="medians; smallest and largest run below each", show_lines=True)
@@ -74,7 +79,7 @@ def table_of(rows: list[Row], *, title: str) -> Table:
     before = ""
     for row in rows:
         ours, peer = middle(row.ours), middle(row.peer)
-        ratio = f"{ours / peer:.2f}" if ours is not None and peer else "-"
+        ratio = _ratio(ours, peer) if ours and peer else "-"
         met = row.goal.is_met(ours, peer) if ours is not None else None
         verdict = {True: "[green]yes[/green]", False: "[red]no[/red]", None: ""}[met]
         peer_text = _figure(row.peer, row.unit) if not row.note else f"[yellow]{row.note}[/yellow]"

@@ -84,11 +84,14 @@ def run_on_jvm(command: Sequence[str], scenario: Scenario, sizing: HashSizing, l
     try:
         wall_s = _WALL_FACTOR * (limits.limit_s * limits.runs_min + limits.budget_s) + 60
         out, err = process.communicate(timeout=wall_s)
+    except subprocess.TimeoutExpired:
+        raise BenchmarkError(f"{scenario}: the JVM did not end within {wall_s:,.0f} s of real time") from None
     finally:
         process.kill()
         process.wait()
     if process.returncode:
-        raise BenchmarkError(f"{scenario}: the JVM failed: {(err.strip() or 'no reason given').splitlines()[0][:200]}")
+        reason = (err.strip() or f"exit code {process.returncode}").splitlines()[0][:200]
+        raise BenchmarkError(f"{scenario}: the JVM failed: {reason}")
     return _read([json.loads(line) for line in out.splitlines()], scenario)
 
 

@@ -120,7 +120,12 @@ def assignor_rows(runs: int, tick: Tick) -> Iterator[Row]:
                 yield Row(_title(scenario), _BESIDE, "ms", _milliseconds(ours.seconds), goal=goal, note=why)
                 continue
             tick(f"{_title(scenario)}, Kafka Streams")
-            yield _compared(scenario, ours, run_on_jvm(command, scenario, sizing, _limits(scenario), folder), goal)
+            try:
+                jvm = run_on_jvm(command, scenario, sizing, _limits(scenario), folder)
+            except BenchmarkError as error:
+                yield Row(_title(scenario), _BESIDE, "ms", _milliseconds(ours.seconds), goal=goal, note=str(error))
+                continue
+            yield _compared(scenario, ours, jvm, goal)
         for alone in _ALONE:
             tick(_title(Scenario.parse(alone.name)))
             yield from _alone_rows(alone, _run_ours(alone.name, sizing, runs))

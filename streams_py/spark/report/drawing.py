@@ -104,9 +104,9 @@ def stacked_bars(bars: Sequence[Bar], label: str, *, unit: str = "", height: flo
     return _svg(_TOP + height + _BOTTOM, body, label)
 
 
-def lines(series: Mapping[str, Sequence[Point]], label: str, *, unit: str = "", height: float = 160) -> str:
-    """Lines over time, with a dot for each point."""
-    axis, high = _axis(max((p.y for points in series.values() for p in points), default=0), height, unit)
+def lines(series: Mapping[str, Sequence[Point]], ends: tuple[str, str], label: str, *, height: float = 160) -> str:
+    """Lines over time, with a dot for each point; ``ends`` name the first and the last moment."""
+    axis, high = _axis(max((p.y for points in series.values() for p in points), default=0), height, "")
     body = list(axis)
     for name, points in series.items():
         places = [(_LEFT + 6 + (WIDTH - _LEFT - 12) * p.x, _TOP + height * (1 - p.y / high)) for p in points]
@@ -114,6 +114,8 @@ def lines(series: Mapping[str, Sequence[Point]], label: str, *, unit: str = "", 
         body.append(f'<polyline points="{path}" class="line l-{name}"/>')
         for point, (x, y) in zip(points, places, strict=True):
             body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" class="s-{name}">{_title(point.title)}</circle>')
+    below = _TOP + height + 18
+    body += [_text(_LEFT, below, ends[0], "tick"), _text(WIDTH - 4, below, ends[1], "tick", "end")]
     return _svg(_TOP + height + _BOTTOM, body, label)
 
 
@@ -136,7 +138,8 @@ def grid(columns: Sequence[str], rows: Sequence[tuple[str, Sequence[Cell]]], lab
     tall = 20.0
     head = 20.0
     body = []
-    every = max(1, -(-len(columns) // 60)) if wide < 40 else 1
+    longest = max((len(name) for name in columns), default=0)
+    every = max(1, -(-(7 * longest + 8) // int(wide)))  # names must not run into each other
     for number, name in enumerate(columns):
         if number % every == 0:
             body.append(_text(left + wide * (number + 0.5), 14, name, "tick", "middle"))

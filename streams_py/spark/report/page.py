@@ -20,6 +20,7 @@ GRID_TASKS_MAX: Final = 500
 
 _BARS_MAX: Final = 60
 _OFFENDERS_MAX: Final = 25
+_VIOLATIONS_MAX: Final = 10
 _TRIGGERS: Final = (
     "first", "member_joined", "member_left", "metadata_changed", "subscription_changed", "followup", "revocation_done",
     "unknown",
@@ -166,7 +167,7 @@ def _balance(tables: Tables) -> str:
         )
         for row in rows
     ]
-    return lines({"balance": points}, "balance over time")
+    return lines({"balance": points}, (_time(first), _time(last)), "balance over time")
 
 
 # -- now ---------------------------------------------------------------------------------------------------------------
@@ -235,7 +236,7 @@ def _spread(tables: Tables) -> str:
         return f"<p>None: {len(rows):,} task and tag pairs are spread as well as they can be.</p>"
     cells = [
         (row["tag"], row["task"], f"{row['distinct']} of {row['ideal']}", ", ".join(row["values"] or ()))
-        for row in bad[:_OFFENDERS_MAX]
+        for row in bad[:_VIOLATIONS_MAX]
     ]
     more = f"<p class=note>{len(bad):,} in all, the first {len(cells)} are shown.</p>" if len(bad) > len(cells) else ""
     return more + _table(("tag", "task", "values in use", "which"), cells)
@@ -255,10 +256,12 @@ def _gaps(tables: Tables) -> str:
 
 def _restores(tables: Tables) -> str:
     done = [row for row in tables["restore"] if row["outcome"] == "done"]
-    others = Counter(row["outcome"] for row in tables["restore"])
+    interrupted = [row for row in tables["restore"] if row["outcome"] == "interrupted"]
+    ended = {(row["task"], row["process"], row["started"]) for row in (*done, *interrupted)}
+    running = {(row["task"], row["process"], row["started"]) for row in tables["restore"]} - ended
     if not tables["restore"]:
         return _none("restorations: assignment.events.level must be tasks on every instance")
-    note = f"<p class=note>{others['done']} done, {others['interrupted']} interrupted, {others['running']} running.</p>"
+    note = f"<p class=note>{len(done)} done, {len(interrupted)} interrupted, {len(running)} running.</p>"
     took = [row["took_ms"] for row in done if row["took_ms"] is not None]
     records = [row["records"] for row in done if row["records"] is not None]
     return note + _distribution([("time", took, _ms), ("records", records, "{:,.0f}".format)])
@@ -320,7 +323,9 @@ def _time(value: datetime) -> str:
 def _ms(value: float) -> str:
     if abs(value) < 1_000:
         return f"{value:,.0f} ms"
-    return f"{value / 1_000:,.1f} s" if abs(value) < 120_000 else f"{value / 60_000:,.1f} min"
+    if abs(value) < 120_000:
+        return f"{value / 1_000:,.1f} s"
+    return f"{value / 60_000:,.1f} min" if abs(value) < 7_200_000 else f"{value / 3_600_000:,.1f} h"
 
 
 def _short(client: str) -> str:

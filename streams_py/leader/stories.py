@@ -69,5 +69,9 @@ class Stories:
                 told.append(ToldStory(kept.assigned_at_ms, kept.told[task_id]))
         return told
 
+    def tasks(self) -> frozenset[TaskId]:
+        """Every task of the assignments remembered."""
+        return frozenset(task for kept in self._kept for task in kept.problem.tasks)
+
     def __len__(self) -> int:
         return len(self._kept)

@@ -49,7 +49,8 @@ def read_checkpoint(task_directory: str) -> dict[TopicPartition, int]:
     path = os.path.join(task_directory, CHECKPOINT_FILE)
     try:
         with open(path, "rb") as file:
-            content = file.read(_SIZE_MAX + 1)
+            # Never more than there is: Python's buffered reader allocates what it is asked for.
+            content = file.read(min(os.fstat(file.fileno()).st_size, _SIZE_MAX) + 1)
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -6,6 +6,7 @@ twice, in different workers, and compared (A6).
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import time
@@ -73,10 +74,12 @@ def schedule_of(seed: int, *, assignor: str | None = None, canary: str | None = 
 class _Piece:
     campaign: Campaign
     fingerprints: dict[int, str]
+    again: bool
+    """Its schedules are run for the second time."""
 
 
-def _run_piece(seeds: tuple[int, ...], assignor: str | None, canary: str | None) -> _Piece:
-    piece = _Piece(Campaign(), {})
+def _run_piece(seeds: tuple[int, ...], assignor: str | None, canary: str | None, again: bool = False) -> _Piece:
+    piece = _Piece(Campaign(), {}, again)
     for seed in seeds:
         result = run_schedule(schedule_of(seed, assignor=assignor, canary=canary))
         campaign = piece.campaign
@@ -120,14 +123,13 @@ def run_campaign(
 
     def add(piece: _Piece) -> None:
         part = piece.campaign
-        again = piece.fingerprints.keys() & fingerprints.keys()
-        for seed in sorted(again):
+        for seed in sorted(piece.fingerprints.keys() & fingerprints.keys()):
             total.repeated += 1
             if fingerprints[seed] != piece.fingerprints[seed]:
                 violation = Violation("A6", 0, "another process with another hash seed sends other bytes")
                 total.findings.append(Finding(seed, (violation,)))
         fingerprints.update(piece.fingerprints)
-        if not again:
+        if not piece.again:
             total.schedules += part.schedules
             total.rebalances += part.rebalances
             total.events += part.events
@@ -138,22 +140,21 @@ def run_campaign(
         total.seconds = time.perf_counter() - started
         progress(total)
 
-    if workers <= 1 or len(seeds) <= _PIECE:
-        for seeds_of_piece in _pieces(seeds):
-            add(_run_piece(seeds_of_piece, assignor, canary))
+    pieces = list(_pieces(seeds))
+    if workers <= 1 or len(pieces) == 1:
+        for piece in pieces:
+            add(_run_piece(piece, assignor, canary))
             if len(total.findings) >= findings_max:
                 break
     else:
-        repeats = [(seed,) for seed in seeds[::_TWICE_ONE_IN]]
-        _run_parallel(
-            [*_pieces(seeds), *repeats], assignor, canary, workers, add, lambda: len(total.findings) >= findings_max
-        )
+        jobs = [(piece, False) for piece in pieces] + [((seed,), True) for seed in seeds[::_TWICE_ONE_IN]]
+        _run_parallel(jobs, assignor, canary, workers, add, lambda: len(total.findings) >= findings_max)
     total.findings.sort(key=lambda finding: finding.seed)
     return total
 
 
 def _run_parallel(
-    pieces: list[tuple[int, ...]],
+    jobs: list[tuple[tuple[int, ...], bool]],
     assignor: str | None,
     canary: str | None,
     workers: int,
@@ -161,11 +162,10 @@ def _run_parallel(
     enough: Callable[[], bool],
 ) -> None:
     context = multiprocessing.get_context("spawn")  # a fork would copy the hash seed, and threads in mid-flight
-    waiting = iter(pieces)
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker) as pool:
         running: set[Future[_Piece]] = set()
-        for piece in waiting:
-            running.add(pool.submit(_run_piece, piece, assignor, canary))
+        for seeds, again in jobs:
+            running.add(pool.submit(_run_piece, seeds, assignor, canary, again))
             if len(running) < 2 * workers:
                 continue
             done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -175,3 +175,8 @@ def _run_parallel(
                 break
         for future in running:
             add(future.result())
+
+
+def _prepare_worker() -> None:
+    """A world is one large cycle of objects; looking for garbage inside of it again and again costs a tenth."""
+    gc.set_threshold(50_000, 20, 50)

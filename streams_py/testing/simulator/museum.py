@@ -186,7 +186,7 @@ def _with(shape: GroupShape, **changes: object) -> GroupShape:
 _STORIES: Final[Mapping[str, tuple[str, _Make]]] = {
     "KAFKA-8649": ("an upgraded leader told old members to upgrade, which they did blindly", _leader_is_upgraded_first),
     "KAFKA-8649 (threads)": ("every thread of an instance was given the same tasks", _same_tasks_for_every_thread),
-    "KAFKA-14646": ("upgrading in two bounces broke the foreign keys of version probing", _two_bounces),
+    "KAFKA-14646": ("upgrading in two bounces was broken", _two_bounces),
     "KIP-268 (too early)": ("the group must not step up while one old member remains", _too_early),
     "KIP-268 (old leader)": ("probing works although the leader itself is old", _leader_is_old),
     "KIP-268 (oldest)": ("releases before version probing are left in two bounces", _oldest_releases),
@@ -198,7 +198,7 @@ _STORIES: Final[Mapping[str, tuple[str, _Make]]] = {
     "KAFKA-15106": ("a wrong test of balance led to 200 rebalances in 10 minutes", _too_many_rebalances),
     "KAFKA-5037": ("unknown source topics made the group spin", _source_topic_missing),
     "KAFKA-9841": ("a returning member with an old assignment duplicated work", _returning_with_an_old_assignment),
-    "KAFKA-9987": ("unknown end offsets must move nothing", _offsets_not_known),
+    "KIP-441 (offsets)": ("unknown end offsets must move nothing", _offsets_not_known),
     "KIP-429 (lost leave)": ("a LeaveGroup that never arrives", _leave_is_lost),
     "KIP-441 (threads)": ("a restoring task changed threads for ever", _thread_restores_while_records_arrive),
 }

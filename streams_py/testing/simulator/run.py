@@ -269,6 +269,7 @@ class _Run:
             return ending  # older versions do not tell lags: the assignor cannot know that nothing is new
         before = self._placement()
         leader = next((t for t in threads if t.consumer.member_id == world.coordinator.leader), threads[0])
+        world.nothing_new = True
         leader.consumer.request_rejoin()
         bound = world.coordinator.rebalances + 10
         while world.coordinator.rebalances < bound and world.timeline.step():

@@ -64,6 +64,8 @@ class World:
         self._armed: list[Action] = []
         self._holders: dict[TopicPartition, set[SimulatedThread]] = {}
         self._grants = 0
+        self.nothing_new = False
+        """True in the last rebalance, for which nothing has changed."""
         self.activity = 0
         """Counts changes of who has which task."""
         self._hostile_born = 0
@@ -188,6 +190,8 @@ class World:
 
     def plant(self, assignments: Mapping[str, MemberAssignment], step: Step) -> Mapping[str, MemberAssignment]:
         """The planted bug of a canary, if there is one."""
+        if self.canary == "move for nothing" and not self.nothing_new:
+            return assignments
         return plant(self.canary, assignments, step.request.members, self.rng)
 
     def falsify(self, sums: Mapping[TaskId, int]) -> dict[TaskId, int]:
@@ -261,7 +265,7 @@ class World:
         repeated = step.again(shuffled)
         if repeated is None:
             return None
-        planted = plant(self.canary, repeated, step.request.members, self.rng) if self.canary else repeated
+        planted = self.plant(repeated, step)
         return step.release.outgoing(planted, step.members)
 
     # -- faults ----------------------------------------------------------------------------------------------

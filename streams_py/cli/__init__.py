@@ -1,0 +1,1 @@
+"""The ``streams-py`` command. Needs the extra ``cli`` (typer and rich)."""

@@ -1,0 +1,175 @@
+"""The commands and their options; what they do is in the modules beside."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="streams-py",
+    help="Kafka Streams for Python: look into topologies and assignments, and put the library to the test.",
+    epilog="Each command explains itself: streams-py COMMAND --help",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+topology_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+app.add_typer(topology_app, name="topology", help="Look at a topology.")
+
+_PROCESSES = Annotated[int | None, typer.Option("--processes", min=1, help="Worker processes; default: one per core.")]
+_SEED = Annotated[int, typer.Option("--seed", help="First seed; the same seed always takes the same course.")]
+
+
+@app.command()
+def simulate(
+    schedules: Annotated[int, typer.Option("--schedules", "-n", min=1, help="How many schedules to run.")] = 200,
+    seed: _SEED = 1,
+    assignor: Annotated[
+        str | None,
+        typer.Option(
+            help="Run all groups with this assignor: high_availability, legacy_sticky, sticky, fallback or custom. "
+            "Default: a mixture."
+        ),
+    ] = None,
+    canary: Annotated[
+        str | None, typer.Option(help="Plant a bug, which must be found; --canary list names them all.")
+    ] = None,
+    replay: Annotated[int | None, typer.Option(help="Run the schedule of one seed and tell its whole history.")] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="With --replay: only these actions, as a finding lists them, e.g. 3,8,11.")
+    ] = None,
+    shorten: Annotated[
+        bool, typer.Option("--shorten/--no-shorten", help="Look for the shortest history of the first finding.")
+    ] = True,
+    processes: _PROCESSES = None,
+) -> None:
+    """Whole groups of real leaders and members in virtual time, while everything goes wrong that can.
+
+    Members join, leave, die, freeze and lie, brokers fail at every step, releases are mixed and rolled. First nothing
+    may happen that is [bold]never[/bold] allowed (safety). Then the faults stop, and the group must come to rest with
+    every task running ([bold]liveness[/bold]).
+
+    Exit status: 0 nothing found; 1 safety violated; 4 only liveness missed; 2 wrong usage.
+
+    Examples:
+
+      streams-py simulate -n 2000
+
+      streams-py simulate -n 500 --assignor sticky --seed 10000
+
+      streams-py simulate --replay 4711 --keep 0,5
+
+      streams-py simulate -n 50 --canary "hand over at once"
+    """
+    from streams_py.cli.simulating import replay_schedule, run_schedules
+
+    if replay is not None:
+        raise typer.Exit(replay_schedule(replay, keep=keep, assignor=assignor, canary=canary))
+    raise typer.Exit(
+        run_schedules(
+            range(seed, seed + schedules), assignor=assignor, canary=canary, shorten=shorten, processes=processes
+        )
+    )
+
+
+@app.command()
+def fuzz(
+    inputs: Annotated[int, typer.Option("--inputs", "-n", min=1, help="Inputs for each target.")] = 20_000,
+    seed: _SEED = 1,
+    target: Annotated[list[str] | None, typer.Option(help="Only this target; may be repeated. Default: all.")] = None,
+    vectors: Annotated[
+        Path | None,
+        typer.Option(help="Folder with recorded bytes to start from; default: those of a checkout, if any."),
+    ] = None,
+) -> None:
+    """Everything that reads other people's bytes, fed with damaged ones.
+
+    Random, truncated, mutated and spliced bytes go into every decoder of the protocol, the checkpoint reader and the
+    configuration reader. Whatever comes in, the answer is a value or a documented error, within 50 ms and with no more
+    memory than four times the input and a megabyte.
+
+    Exit status: 0 nothing found; 1 something found; 2 wrong usage.
+    """
+    from streams_py.cli.fuzzing import run_fuzz
+
+    raise typer.Exit(run_fuzz(inputs, seed=seed, targets=target, vectors=vectors))
+
+
+@app.command()
+def explain(
+    task: Annotated[str | None, typer.Argument(help="Task id, such as 0_3; default: every task.")] = None,
+    file: Annotated[
+        Path, typer.Option("--from", help="A description of the group (.json), or recorded assign steps (.jsonl).")
+    ] = Path("group.json"),
+    case: Annotated[str | None, typer.Option(help="Which recorded assign step, by id; default: the first.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The facts as JSON instead of sentences.")] = False,
+) -> None:
+    """Why is a task where it is?
+
+    Decides for a group as its leader would, and says for each task which client has it and why: lags, loads, limits,
+    racks. In a running application the same is [bold]streams.story("0_3")[/bold].
+
+    A description of a group is JSON; everything but tasks and clients may be left out:
+
+      {"assignor": "high_availability",
+       "configs": {"num.standby.replicas": 1, "acceptable.recovery.lag": 100},
+       "tasks": {"0_0": 5000, "0_1": 5000, "1_0": null},
+       "clients": {"A": {"threads": 2, "offsets": {"0_0": "running"}},
+                   "B": {"offsets": {"0_1": 4990}, "rack": "r1", "tags": {"zone": "z1"}}}}
+
+    A task's number is the end of its changelogs, null for a task without state; a client's offsets are how far it is.
+    """
+    from streams_py.cli.explaining import explain_tasks
+
+    raise typer.Exit(explain_tasks(task, file, case=case, as_json=as_json))
+
+
+@app.command()
+def conformance(
+    paths: Annotated[list[Path], typer.Argument(help="Vector files (.jsonl, .jsonl.gz) or folders of them.")],
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="The first difference of each case.")] = False,
+) -> None:
+    """Does this library do what Apache Kafka Streams did? Runs recorded vectors and compares.
+
+    Exit status: 0 all equal; 1 something differs; 3 nothing differs, but some cases are not supported; 2 wrong usage.
+    """
+    from streams_py.testing.conformance import main
+
+    raise typer.Exit(main([*(["--verbose"] if verbose else []), *map(str, paths)]))
+
+
+@topology_app.command()
+def describe(
+    what: Annotated[
+        str, typer.Argument(metavar="MODULE:NAME", help="A StreamsBuilder, a Topology, or a function that returns one.")
+    ],
+    optimize: Annotated[bool, typer.Option(help="With topology.optimization=all.")] = False,
+) -> None:
+    """Print a topology as Kafka Streams' Topology.describe() does: sub-topologies, processors, stores, topics.
+
+    Example: streams-py topology describe my_app.main:build_topology
+    """
+    from streams_py.cli.topologies import describe_topology
+
+    raise typer.Exit(describe_topology(what, optimize=optimize))
+
+
+@app.command()
+def version() -> None:
+    """Versions of everything that matters in a bug report."""
+    rows = [("python", platform.python_version()), ("platform", platform.platform())]
+    for name in ("kafka-streams-py", "kafka-python", "confluent-kafka", "rocksdict", "pydantic"):
+        try:
+            rows.append((name, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            rows.append((name, "not installed"))
+    for name, value in rows:
+        typer.echo(f"{name:18} {value}")

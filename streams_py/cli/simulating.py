@@ -1,0 +1,128 @@
+"""``streams-py simulate``."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from streams_py.testing.simulator import ASSIGNORS, CANARIES, RunResult, run_schedule
+from streams_py.testing.simulator.campaign import Campaign, Finding, run_campaign, schedule_of
+from streams_py.testing.simulator.shrink import shrink
+
+__all__ = ["replay_schedule", "run_schedules"]
+
+_SHOWN_MAX = 10
+_USAGE = 2
+
+
+def _refused(console: Console, *, assignor: str | None, canary: str | None) -> bool:
+    if assignor is not None and assignor not in ASSIGNORS:
+        console.print(f"there is no assignor {assignor!r}; use one of {', '.join(ASSIGNORS)}")
+        return True
+    if canary == "list" or (canary is not None and canary not in CANARIES):
+        console.print("planted bugs, and the promise that each one breaks:")
+        for name, promise in CANARIES.items():
+            console.print(f"  {promise:4} {name}")
+        return True
+    return False
+
+
+def run_schedules(
+    seeds: range, *, assignor: str | None, canary: str | None, shorten: bool, processes: int | None
+) -> int:
+    """Run the schedules of these seeds and report; the exit status."""
+    console = Console(highlight=False)
+    if _refused(console, assignor=assignor, canary=canary):
+        return _USAGE
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        shown = bar.add_task("schedules", total=len(seeds))
+
+        def progress(so_far: Campaign) -> None:
+            found = f", {len(so_far.findings)} with violations" if so_far.findings else ""
+            bar.update(shown, completed=so_far.schedules, description=f"{so_far.rebalances:,} rebalances{found}")
+
+        campaign = run_campaign(seeds, assignor=assignor, canary=canary, processes=processes, progress=progress)
+    _report(console, campaign)
+    if campaign.findings and shorten:
+        _show_shortest(console, campaign.findings[0], assignor=assignor, canary=canary)
+    return campaign.exit_code
+
+
+def _report(console: Console, campaign: Campaign) -> None:
+    faults = Table("fault", "times", box=None, header_style="bold")
+    for fault, times in sorted(campaign.faults.items(), key=lambda item: (-item[1], item[0].value)):
+        faults.add_row(fault.value, f"{times:,}")
+    console.print(faults)
+    checked = ", ".join(f"{promise} {times:,}" for promise, times in sorted(campaign.checked.items()))
+    rate = campaign.schedules / campaign.seconds if campaign.seconds else 0.0
+    console.print(
+        f"\n{campaign.schedules:,} schedules, {campaign.rebalances:,} rebalances, {campaign.events:,} events, "
+        f"{campaign.virtual_ms / 3_600_000:,.1f} hours of virtual time in {campaign.seconds:.1f} s "
+        f"({rate:.1f} schedules/s)"
+    )
+    console.print(f"checked: {checked}; {campaign.repeated} schedules twice, under another hash seed")
+    if not campaign.findings:
+        console.print("[green]no violation[/green]")
+        return
+    safety = sum(not finding.safe for finding in campaign.findings)
+    console.print(
+        f"[red]{len(campaign.findings)} schedules with violations[/red]: {safety} of safety, "
+        f"{len(campaign.findings) - safety} of liveness only"
+    )
+    for finding in campaign.findings[:_SHOWN_MAX]:
+        first = finding.violations[0]
+        more = f" (and {len(finding.violations) - 1} more)" if len(finding.violations) > 1 else ""
+        console.print(f"  seed {finding.seed}: {first}{more}", markup=False)
+
+
+def _show_shortest(console: Console, finding: Finding, *, assignor: str | None, canary: str | None) -> None:
+    schedule = schedule_of(finding.seed, assignor=assignor, canary=canary)
+    with console.status("looking for the shortest history"):
+        try:
+            shortest, _ = shrink(schedule, runs_max=120)
+        except ValueError:
+            console.print(f"seed {finding.seed} does not fail in this process: it depends on the hash seed")
+            return
+    console.print(f"\nshortest history of seed {finding.seed}: {len(shortest.actions)} actions", markup=False)
+    _tell(console, run_schedule(shortest, history=True))
+    kept = ",".join(map(str, shortest.kept if shortest.kept is not None else range(len(shortest.actions))))
+    options = f" --assignor {assignor}" if assignor else ""
+    options += f' --canary "{canary}"' if canary else ""
+    console.print(f"again: streams-py simulate --replay {finding.seed} --keep {kept or 'none'}{options}", markup=False)
+
+
+def _tell(console: Console, result: RunResult) -> None:
+    shape = result.schedule.shape
+    console.print(
+        f"  topology {shape.topology} over {dict(shape.partitions)}, assignor {shape.assignor}, "
+        f"{len(shape.processes)} processes at the start",
+        markup=False,
+    )
+    for line in result.history:
+        console.print(f"  {line}", markup=False)
+    for violation in result.violations:
+        console.print(f"  -> {violation}", markup=False, style="red")
+
+
+def replay_schedule(seed: int, *, keep: str | None, assignor: str | None, canary: str | None) -> int:
+    """Run one schedule and tell its history; the exit status."""
+    console = Console(highlight=False, soft_wrap=True)
+    if _refused(console, assignor=assignor, canary=canary):
+        return _USAGE
+    schedule = schedule_of(seed, assignor=assignor, canary=canary)
+    if keep is not None:
+        numbers = [part.strip() for part in keep.split(",") if part.strip() not in ("", "none")]
+        if not all(number.isdigit() and int(number) < len(schedule.actions) for number in numbers):
+            console.print(f"--keep takes numbers from 0 to {len(schedule.actions) - 1}, separated by commas")
+            return _USAGE
+        schedule = schedule.keeping(tuple(map(int, numbers)))
+    for number, action in enumerate(schedule.actions):
+        console.print(f"  {number:3}  {action}", markup=False)
+    result = run_schedule(schedule, history=True)
+    _tell(console, result)
+    if not result.violations:
+        console.print("[green]no violation[/green]")
+        return 0
+    return 1 if not result.safe else 4

@@ -89,6 +89,18 @@ class Group:
 
         return check
 
+    def commit(self, member: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit as a member does: "not now", while its client still completes the round, means to try again."""
+
+        def committed() -> bool:
+            try:
+                member.commit(offsets, timeout_ms=10_000)
+            except BrokerUnavailable:
+                return False
+            return True
+
+        until(committed, "the offsets to be committed")
+
     def close(self) -> None:
         for member in self._members:
             member.leave_and_close(leave_group=True, timeout_ms=5000)
@@ -133,15 +145,7 @@ def test_owner_commits_and_everybody_reads_that(group: Group) -> None:
     member, listener = group.join("a")
     until(group.settled(listener), "the member to own everything")
     one, other = group.partitions[:2]
-
-    def committed() -> bool:
-        try:
-            member.commit({one: OffsetAndMetadata(41, "AgAB")}, timeout_ms=10_000)
-        except BrokerUnavailable:  # the port's "not now": the client may still be completing the round
-            return False
-        return True
-
-    until(committed, "the offset to be committed")
+    group.commit(member, {one: OffsetAndMetadata(41, "AgAB")})
     assert member.committed([one, other], timeout_ms=10_000) == {one: OffsetAndMetadata(41, "AgAB"), other: None}
     assert member.committed([], timeout_ms=1) == {}
     member.commit({}, timeout_ms=1)
@@ -153,7 +157,7 @@ def test_commit_for_a_partition_of_others_is_refused(group: Group) -> None:
     _, two = group.join("b")
     until(group.settled(one, two), "both to own half")
     with pytest.raises(TaskMigrated, match="not owned"):
-        first.commit({two.owned[0]: OffsetAndMetadata(1)}, timeout_ms=10_000)
+        group.commit(first, {two.owned[0]: OffsetAndMetadata(1)})
 
 
 def test_commit_before_the_first_join_is_not_a_loss_but_has_to_wait(group: Group) -> None:

@@ -44,7 +44,7 @@ def test_membership_goes_on_in_the_same_generation_when_the_broker_was_away_long
     group.broker.start_node(1)
     back = time.monotonic()
     until(lambda: member.group_metadata() is not None, "heartbeats are answered")
-    assert time.monotonic() - back < 3.0
+    assert time.monotonic() - back < 10.0
     assert member.group_metadata() == before
     member.commit({group.partitions[0]: OffsetAndMetadata(5)}, timeout_ms=5000)
     assert thread.rounds == 1

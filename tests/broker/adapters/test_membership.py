@@ -226,7 +226,7 @@ def test_commit_and_committed_round_trip_with_metadata(group):
     member, thread = group.join()
     group.wait_settled(thread)
     one, two, *_ = group.partitions
-    member.commit({one: OffsetAndMetadata(3, "AgAA")}, timeout_ms=5000)
+    group.commit(member, {one: OffsetAndMetadata(3, "AgAA")})
     assert member.committed([one, two], timeout_ms=5000) == {one: OffsetAndMetadata(3, "AgAA"), two: None}
 
 
@@ -234,7 +234,7 @@ def test_commit_raises_migrated_when_a_partition_is_not_owned(group):
     member, thread = group.join()
     group.wait_settled(thread)
     with pytest.raises(TaskMigrated, match="not owned"):
-        member.commit({TopicPartition(group.topic, 99): OffsetAndMetadata(1)}, timeout_ms=5000)
+        group.commit(member, {TopicPartition(group.topic, 99): OffsetAndMetadata(1)})
 
 
 def test_commit_is_refused_at_once_while_the_group_rebalances(group, until, gate):

@@ -6,12 +6,14 @@ import itertools
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from streams_py.testing.broker import Broker
+from tests.spark.standalone import Standalone
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,6 +79,14 @@ def spark() -> Iterator[SparkSession]:
     register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def standalone(tmp_path: Path) -> Iterator[Standalone]:
+    """A Spark cluster of three workers with one core each; drivers are processes of their own."""
+    made = Standalone(tmp_path / "standalone")
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -1,0 +1,158 @@
+"""From a live group on a real broker to the report: instances come and go, and the tables say so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from streams_py import KafkaStreams, StreamsBuilder, Topology, serdes
+from streams_py.journal.codec import decode_event
+from streams_py.journal.model import Event, TaskEvent
+from streams_py.runtime.states import State
+from tests.spark.conftest import Cluster
+from tests.spark.test_source_reads import produce, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
+
+PATIENCE_S = 120.0
+
+
+def counting(source: str, sink: str) -> Topology:
+    builder = StreamsBuilder()
+    stream = (
+        builder.stream(source, key=serdes.BYTES, value=serdes.BYTES).group_by_key().count(store="counts").to_stream()
+    )
+    stream.to(sink, key=serdes.BYTES, value=serdes.INT64)
+    return builder.build()
+
+
+def wait_for(what: str, condition: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.1)
+
+
+class Group:
+    """Instances of one application, each with its own state directory."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.source, self.sink = cluster.topic(4), cluster.topic(4)
+        self.name = f"live-{self.source}"
+
+    def instance(self, name: str, **changes: Any) -> KafkaStreams:
+        config = {
+            "application.id": self.name,
+            "bootstrap.servers": self.cluster.bootstrap,
+            "state.dir": str(self.folder / name),
+            "client.tag.zone": name,
+            "commit.interval.ms": 200,
+            "session.timeout.ms": 6_000,
+            "heartbeat.interval.ms": 500,
+            "assignment.events.level": "tasks",
+            "assignment.events.sample.interval.ms": 1_000,
+        } | {key.replace("_", "."): value for key, value in changes.items()}
+        return KafkaStreams(counting(self.source, self.sink), config)
+
+    def tasks_of(self, streams: KafkaStreams) -> int:
+        return sum(len(thread.active_tasks) for thread in streams.metadata_for_local_threads())
+
+    def feed(self) -> None:
+        """50 records in each partition; no key is in two of them."""
+        numbers = [(partition, n) for partition in range(4) for n in range(50)]
+        records = [(partition, b"p%d-k%d" % (partition, n), b"v") for partition, n in numbers]
+        produce(self.cluster, self.source, *records)
+
+
+def play(group: Group) -> None:
+    """One instance, a second one joins and takes over half, and the first leaves."""
+    first, second = group.instance("one"), group.instance("two")
+    try:
+        first.start()
+        assert first.wait_until(State.RUNNING, PATIENCE_S)
+        group.feed()
+        second.start()
+        wait_for("the second instance has tasks", lambda: group.tasks_of(second) == 2 and group.tasks_of(first) == 2)
+        assert second.wait_until(State.RUNNING, PATIENCE_S)
+        group.feed()
+        first.close(PATIENCE_S, leave_group=True)
+        wait_for("the second instance has all tasks", lambda: group.tasks_of(second) == 4)
+        group.feed()
+        wait_for("everything is counted", lambda: total(group) >= 600)
+    finally:
+        first.close(PATIENCE_S)
+        second.close(PATIENCE_S)
+
+
+def total(group: Group) -> int:
+    """Records counted so far: the last count of each key in each partition, summed up."""
+    rows = read({"kafka.bootstrap.servers": group.cluster.bootstrap, "topics": group.sink})
+    last = {(row["partition"], row["key"]): int.from_bytes(row["value"], "big") for row in rows}
+    return sum(last.values())
+
+
+def test_live_group_becomes_tables_and_a_report(
+    spark: SparkSession, cluster: Cluster, options: Callable[..., dict[str, str]], tmp_path: Path
+) -> None:
+    from streams_py.spark.report.page import report_page
+    from streams_py.spark.report.tables import read_tables
+    from streams_py.spark.telemetry import events_topic, start_telemetry
+
+    group = Group(cluster, tmp_path)
+    play(group)
+    topic = events_topic(group.name)
+    check_topic(cluster, topic)
+    check_events(read(options(topics=topic)))
+    query = start_telemetry(spark, group.name, str(tmp_path / "tables"), options(), once=True)
+    assert query.awaitTermination(600)
+    tables = read_tables(tmp_path / "tables")
+    ok = sorted((row for row in tables["rebalance"] if row["outcome"] == "ok"), key=lambda row: row["at"])
+    assert ok[0]["trigger"] == ["first"]
+    triggers = {trigger for row in ok for trigger in row["trigger"]}
+    assert {"member_joined", "revocation_done"} <= triggers
+    moved = [row for row in tables["move"] if row["kind"].startswith("move_")]
+    assert len(moved) >= 2
+    assert tables["gap"]
+    active = [row for row in tables["placement"] if row["role"] == "active"]
+    assert sorted(row["task"] for row in active) == ["0_0", "0_1", "0_2", "0_3"]
+    assert len({row["client"] for row in active}) == 1
+    page = report_page(tables)
+    assert group.name in page
+    assert "member_joined" in page
+
+
+def check_topic(cluster: Cluster, topic: str) -> None:
+    """Made by the application, as it should be."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    assert len(admin.list_topics(timeout=30).topics[topic].partitions) == 1
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    config = admin.describe_configs([resource])[resource].result(30)
+    assert config["cleanup.policy"].value == "delete"
+    assert config["message.timestamp.type"].value == "LogAppendTime"
+    assert config["retention.ms"].value == "2592000000"
+
+
+def check_events(rows: list[dict[str, Any]]) -> None:
+    """Each process numbers its events without gaps, and every rebalance is complete."""
+    events = []
+    for row in rows:
+        event = decode_event(row["value"])
+        assert isinstance(event, Event)
+        assert event.envelope.dropped == 0
+        assert [header["key"] for header in row["headers"]] == ["v", "kind"]
+        events.append(event)
+    for run in {event.envelope.run for event in events}:
+        numbers = sorted({event.envelope.seq for event in events if event.envelope.run == run})
+        assert numbers == list(range(len(numbers)))
+    seen = {event.body.event for event in events if isinstance(event.body, TaskEvent)}
+    assert {"assigned", "created", "running", "first_record", "last_record", "revoked", "suspended", "restored"} <= seen

@@ -40,6 +40,9 @@ _INT64: Final = struct.Struct(">q")
 _WIDTH: Final = {"b": 1, "h": 2, "i": 4, "q": 8}
 
 _INT_MAX: Final = 2**31 - 1
+_FEW_ROWS: Final = 16
+"""So many rows are unpacked number by number; gathering columns byte by byte pays for more. The module struct remembers
+its last hundred layouts, which suffices for these."""
 
 
 class Reader:
@@ -153,6 +156,10 @@ class Reader:
         return self._columns(codes, count, row_bytes)
 
     def _columns(self, codes: str, count: int, row_bytes: int) -> list[tuple[int, ...]]:
+        if count <= _FEW_ROWS and row_bytes == _row_bytes(codes):
+            flat = struct.unpack_from(">" + codes * count, self._data, self._at)
+            self._at += count * row_bytes
+            return [flat[number :: len(codes)] for number in range(len(codes))]
         end = self._at + count * row_bytes
         columns: list[tuple[int, ...]] = []
         for shift, code in _shifts(codes):

@@ -16,12 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from streams_protocol import (
     EARLIEST_PROBEABLE_VERSION,
     LATEST_SUPPORTED_VERSION,
     UNKNOWN_VERSION,
+    AssignmentInfo,
     DecodeError,
     EncodeError,
     SubscriptionInfo,
@@ -33,7 +35,19 @@ from streams_py.member import Member, MemberSettings
 from streams_py.member.versions import RebalanceProtocol, next_used_version
 from streams_py.ports import MemberAssignment, MemberSubscription
 
-__all__ = ["EAGER_ONLY_UP_TO", "FUTURE_VERSION", "ReleaseLeader", "ReleaseMember", "header", "spoken", "understood"]
+__all__ = [
+    "EAGER_ONLY_UP_TO",
+    "FUTURE_VERSION",
+    "ReleaseLeader",
+    "ReleaseMember",
+    "header",
+    "sent_assignment",
+    "spoken",
+    "understood",
+]
+
+_REMEMBERED = 1_024
+"""Decoded and rewritten messages: a group at rest says the same again and again."""
 
 FUTURE_VERSION: Final = 12
 EAGER_ONLY_UP_TO: Final = 4
@@ -67,10 +81,23 @@ def _shown(data: bytes | None, newest: int) -> bytes | None:
     return data
 
 
+@lru_cache(_REMEMBERED)
 def understood(data: bytes | None, newest: int) -> SubscriptionInfo | None:
     """What a leader of that release reads in user data; None when it is garbage to it."""
     try:
         return decode_subscription_info(_shown(data, newest))
+    except DecodeError:
+        return None
+
+
+@lru_cache(_REMEMBERED)
+def sent_assignment(data: bytes) -> AssignmentInfo | None:
+    """An assignment of any release; None when nobody can read it."""
+    found = header(data)
+    if found is not None and found[0] == FUTURE_VERSION:
+        data = _with_header(data, LATEST_SUPPORTED_VERSION, min(found[1], LATEST_SUPPORTED_VERSION))
+    try:
+        return decode_assignment_info(data)
     except DecodeError:
         return None
 
@@ -123,17 +150,10 @@ class ReleaseMember:
         version, common = found
         clipped = _with_header(data, min(version, LATEST_SUPPORTED_VERSION), min(common, LATEST_SUPPORTED_VERSION))
         changed = False
-        if _is_normal(clipped):
+        info = sent_assignment(clipped)  # with an error code in it, or unreadable, its versions are not looked at
+        if info is not None and not info.error_code:
             self._used, changed = next_used_version(self._used, version, common)
         return clipped, changed
-
-
-def _is_normal(data: bytes) -> bool:
-    """Whether an assignment can be read and carries no error code; otherwise versions are not looked at."""
-    try:
-        return decode_assignment_info(data).error_code == 0
-    except DecodeError:
-        return False
 
 
 class ReleaseLeader:
@@ -158,18 +178,23 @@ class ReleaseLeader:
         version = min([self._newest, *(version for version, _ in heard)])
         common = min([self._newest, *(latest for _, latest in heard)])
         return {
-            name: sent._replace(user_data=self._written(sent.user_data, version, common))
+            name: sent._replace(user_data=_rewritten(sent.user_data, self._newest, version, common))
             for name, sent in assignments.items()
         }
 
-    def _written(self, data: bytes, version: int, common: int) -> bytes:
-        try:
-            info = decode_assignment_info(data)
-            if info.error_code:
-                version = common = self._newest
-            if self._newest > LATEST_SUPPORTED_VERSION:
-                return _with_header(data, version, common) if version >= EARLIEST_PROBEABLE_VERSION else data
-            common = common if version >= EARLIEST_PROBEABLE_VERSION else UNKNOWN_VERSION
-            return encode_assignment_info(replace(info, version=version, commonly_supported_version=common))
-        except (DecodeError, EncodeError):
-            return data
+
+@lru_cache(_REMEMBERED)
+def _rewritten(data: bytes, newest: int, version: int, common: int) -> bytes:
+    """An assignment as a leader of the release ``newest`` writes it, in these versions."""
+    info = sent_assignment(data)
+    if info is None:
+        return data
+    if info.error_code:
+        version = common = newest
+    if newest > LATEST_SUPPORTED_VERSION:
+        return _with_header(data, version, common) if version >= EARLIEST_PROBEABLE_VERSION else data
+    common = common if version >= EARLIEST_PROBEABLE_VERSION else UNKNOWN_VERSION
+    try:
+        return encode_assignment_info(replace(info, version=version, commonly_supported_version=common))
+    except EncodeError:
+        return data

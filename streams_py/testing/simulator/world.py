@@ -9,9 +9,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 
-from streams_protocol import AssignmentInfo, DecodeError, SubscriptionInfo, decode_assignment_info
+from streams_protocol import SubscriptionInfo
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import MemberAssignment
 from streams_py.testing.checkers import Checker, Committed, Gained, Published
@@ -25,7 +25,7 @@ from streams_py.testing.simulator.happenings import happen
 from streams_py.testing.simulator.hostile import HostileMember
 from streams_py.testing.simulator.leading import Step
 from streams_py.testing.simulator.process import SimulatedProcess
-from streams_py.testing.simulator.releases import FUTURE_VERSION, header, understood
+from streams_py.testing.simulator.releases import header, sent_assignment, understood
 from streams_py.testing.simulator.schedule import Action, Schedule
 from streams_py.testing.simulator.thread import SimulatedThread
 from streams_py.testing.simulator.timeline import START_MS, Timeline
@@ -64,6 +64,7 @@ class World:
         self._armed: list[Action] = []
         self._holders: dict[TopicPartition, set[SimulatedThread]] = {}
         self._grants = 0
+        self._tasks: dict[tuple[tuple[str, int], ...], dict[TaskId, tuple[TopicPartition, ...]]] = {}
         self.nothing_new = False
         """True in the last rebalance, for which nothing has changed."""
         self.activity = 0
@@ -91,9 +92,16 @@ class World:
         """All threads that live."""
         return [thread for process in self.processes for thread in process.threads]
 
-    def tasks(self, seen: Mapping[str, int] | None = None) -> dict[TaskId, tuple[TopicPartition, ...]]:
+    def tasks(self, seen: Mapping[str, int] | None = None) -> Mapping[TaskId, tuple[TopicPartition, ...]]:
         """Every task with its input partitions, as the topics are now or as somebody has ``seen`` them before."""
         counts = self.cluster.partitions if seen is None else {**self.cluster.partitions, **seen}
+        known = tuple(sorted(counts.items()))
+        found = self._tasks.get(known)
+        if found is None:
+            found = self._tasks[known] = self._tasks_of(counts)
+        return found
+
+    def _tasks_of(self, counts: Mapping[str, int]) -> dict[TaskId, tuple[TopicPartition, ...]]:
         found = {}
         for number, sub in sorted(self.shape.metadata.subtopologies.items()):
             sources = sorted(sub.source_topics)
@@ -204,7 +212,7 @@ class World:
         if data and self.rng.random() < 0.5:
             at = self.rng.randrange(len(data))
             damaged = data[:at] + bytes([data[at] ^ (1 << self.rng.randrange(8))]) + data[at + 1 :]
-            if _assignment(damaged) is None:
+            if sent_assignment(damaged) is None:
                 return damaged
         return data[: self.rng.randrange(8)]
 
@@ -234,7 +242,7 @@ class World:
             hostile=frozenset(self.hostile_ids & step.members.keys()),
             clients={name: _client(name, info) for name, info in understandings.items()},
             assignments=sent,
-            infos={name: _assignment(assignment.user_data) for name, assignment in sent.items()},
+            infos={name: sent_assignment(assignment.user_data) for name, assignment in sent.items()},
             tasks=tasks,
             stateful=frozenset(task for task in tasks if self.is_stateful(task)),
             configs=self.shape.configs,
@@ -318,17 +326,6 @@ def _client(name: str, info: SubscriptionInfo | None) -> object:
 def _written_version(data: bytes) -> int:
     start = header(data)
     return start[0] if start is not None else -1
-
-
-@lru_cache(maxsize=512)  # a group at rest is sent the same again and again
-def _assignment(data: bytes) -> AssignmentInfo | None:
-    found = header(data)
-    if found is not None and found[0] == FUTURE_VERSION:
-        data = (11).to_bytes(4, "big") + min(found[1], 11).to_bytes(4, "big", signed=True) + data[8:]
-    try:
-        return decode_assignment_info(data)
-    except DecodeError:
-        return None
 
 
 def _summary(seen: Published) -> str:

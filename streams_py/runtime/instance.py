@@ -30,10 +30,11 @@ from streams_py.runtime.restore import RestoreListener, StateUpdater
 from streams_py.runtime.restore_journal import JournaledRestores
 from streams_py.runtime.start_positions import StartPositions
 from streams_py.runtime.states import ThreadState
-from streams_py.runtime.stream_thread import LoopSettings, StreamThread, ThreadParts
+from streams_py.runtime.stream_thread import StreamThread
 from streams_py.runtime.task_factory import ThreadTasks, offset_sums
 from streams_py.runtime.task_settings import TaskSettings
 from streams_py.runtime.task_table import TaskTable
+from streams_py.runtime.thread_parts import LoopSettings, ThreadParts
 from streams_py.state.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import StoreDefaults, is_persistent

@@ -13,26 +13,25 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, TaskCorrupted, TaskMigrated, TimeoutExceeded
-from streams_py.journal.tasks import TaskJournal
+from streams_py.errors import OffsetOutOfRange, TaskCorrupted, TaskMigrated
 from streams_py.member.assignment import Tasks
-from streams_py.ports import Admin, Clock, Membership, OffsetAndMetadata, RawRecord, RecordConsumer, RecordProducer
+from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
 from streams_py.runtime.active_task import ActiveTask
 from streams_py.runtime.committing import Committer
+from streams_py.runtime.deferred import Deferred
 from streams_py.runtime.inbox import Inbox
 from streams_py.runtime.latency import Latency
 from streams_py.runtime.pacing import Pace
-from streams_py.runtime.rebalance import Rebalance
-from streams_py.runtime.restore import StateUpdater
-from streams_py.runtime.start_positions import StartPositions
+from streams_py.runtime.revocation import Revocation
+from streams_py.runtime.starting import Starter
 from streams_py.runtime.states import ThreadState, thread_may_go
 from streams_py.runtime.task_table import TaskTable
+from streams_py.runtime.thread_parts import LoopSettings, ThreadParts
 
-__all__ = ["LoopSettings", "StreamThread", "ThreadParts"]
+__all__ = ["StreamThread"]
 
 _log = logging.getLogger(__name__)
 
@@ -40,53 +39,9 @@ _BUSY_POLL_MS = 10
 """How long to wait for records while something else is expected to happen any moment."""
 _REBALANCE_GRACE_MS = 10_000
 """How long a shutdown waits for a rebalance to end: offsets cannot be committed meanwhile."""
-_FETCH_TIMEOUT_MS = 10_000
+_LAST_COMMIT_TIMEOUT_MS = 10_000
 _COMMIT_BACKOFF_MS = 100
 """Pause after a commit that was not taken: each try flushes the caches and the producer."""
-
-
-@dataclass(slots=True)
-class _Revocation:
-    """What happens between the two halves of a revocation."""
-
-    revoked: Sequence[ActiveTask] = ()
-    others: Sequence[ActiveTask] = ()
-    failed: bool = False
-    """They could not be flushed: nothing of them counts as committed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopSettings:
-    """The configuration of the loop; see the keys of the same names."""
-
-    poll_ms: int
-    max_poll_records: int
-    max_poll_interval_ms: int
-    commit_interval_ms: int
-    repartition_purge_interval_ms: int
-    task_timeout_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadParts:
-    """What one stream thread works with; made on the thread itself, closed by it."""
-
-    consumer: RecordConsumer
-    producer: RecordProducer
-    membership: Membership
-    rebalance: Rebalance
-    updater: StateUpdater
-    table: TaskTable
-    start_positions: StartPositions
-    repartition_topics: frozenset[str]
-    admin: Admin
-    """Shared by all threads of the client; not closed here."""
-    offset_sums: Callable[[], Mapping[TaskId, int]]
-    """What the subscription reports of this thread's tasks and of the task directories it can lock; thread-safe."""
-    release_locks: Callable[[], None]
-    """Gives back task directories that were locked for the report but are not this thread's."""
-    journal: TaskJournal | None = None
-    """Writes what happens to the tasks, if that is wanted."""
 
 
 class StreamThread:
@@ -119,6 +74,8 @@ class StreamThread:
         self._state_lock = threading.Lock()
         self._parts: ThreadParts
         self._committer: Committer
+        self._starter: Starter
+        self._revocation: Revocation
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._pace = Pace(settings.max_poll_interval_ms)
         self._shutdown = threading.Event()
@@ -129,9 +86,7 @@ class StreamThread:
         self._last_commit_ms = 0
         self._next_commit_try_ms = 0
         self._last_purge_ms = 0
-        self._deferred: list[Exception] = []
-        self._starting_since_ms: dict[TaskId, int] = {}
-        self._revoking = _Revocation()
+        self._deferred = Deferred()
         self.last_error: Exception | None = None
         """The last error that stopped nothing, such as a failing task assignor."""
         self.processed_records = 0
@@ -214,20 +169,25 @@ class StreamThread:
         self._close(clean=clean)
 
     def _open(self) -> None:
-        self._parts = self._open_parts(self)
+        parts = self._parts = self._open_parts(self)
+        task_timeout_ms = self._settings.task_timeout_ms
         self._committer = Committer(
-            self._parts.producer,
-            self._parts.membership,
+            parts.producer,
+            parts.membership,
             self._clock,
-            task_timeout_ms=self._settings.task_timeout_ms,
+            task_timeout_ms=task_timeout_ms,
             gives_up=self._out_of_time,
             check_sends=self._check_sends,
         )
-        self._parts.updater.pause(self._paused)
+        self._starter = Starter(
+            parts.table, parts.membership, parts.start_positions, self._clock, task_timeout_ms=task_timeout_ms
+        )
+        self._revocation = Revocation(self.name, parts.table, self._committer, parts.journal, self._deferred)
+        parts.updater.pause(self._paused)
         if self._stop_application:
-            self._parts.rebalance.request_application_shutdown()
+            parts.rebalance.request_application_shutdown()
         self._last_commit_ms = self._last_purge_ms = self._clock.monotonic_ms()
-        self._parts.membership.start()
+        parts.membership.start()
 
     def _iterate(self) -> None:
         """One turn; corruption and migration are dealt with here, other errors end the thread."""
@@ -244,7 +204,7 @@ class StreamThread:
     def _run_once(self) -> None:
         parts = self._parts
         self.inbox.serve()
-        self._raise_deferred()
+        self._deferred.raise_first()
         parts.membership.check()
         parts.rebalance.rejoin_if_due(parts.membership)
         records = self._poll()
@@ -330,42 +290,9 @@ class StreamThread:
             return
         table.initialize_pending()
         table.raise_failed()
-        self._start_restored()
-
-    def _start_restored(self) -> None:
-        """Run the actives whose stores are complete, from where the group has committed."""
-        table = self._parts.table
-        restored = table.restored()
-        if not restored:
-            return
-        partitions = {partition for task in restored for partition in task.input_partitions}
-        try:
-            committed = self._parts.membership.committed(partitions, timeout_ms=_FETCH_TIMEOUT_MS)
-        except BrokerUnavailable as error:
-            for task in restored:
-                self._check_start_timeout(task, error)
-            return
-        positions: dict[TopicPartition, int] = {}
-        for task in restored:
-            self._starting_since_ms.pop(task.id, None)
-            for partition in task.input_partitions:
-                offset = committed.get(partition)
-                positions[partition] = (
-                    offset.offset if offset is not None else self._parts.start_positions.after_reset(partition)
-                )
-            table.start(task, committed)
-        self._read(positions)
-
-    def _check_start_timeout(self, task: ActiveTask, error: BrokerUnavailable) -> None:
-        now = self._clock.monotonic_ms()
-        waited_ms = now - self._starting_since_ms.setdefault(task.id, now)
-        if waited_ms > self._settings.task_timeout_ms:
-            raise TimeoutExceeded(
-                f"committed offsets of task {task.id} could not be read for {waited_ms} ms "
-                f"(task.timeout.ms is {self._settings.task_timeout_ms}): {error}",
-                task_id=task.id,
-            ) from error
-        _log.warning("committed offsets of task %s not read yet: %s; trying again", task.id, error)
+        positions = self._starter.start_restored()
+        if positions:
+            self._read(positions)
 
     def _read(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
         """Let the consumer read exactly the partitions of running tasks, new ones from ``positions``."""
@@ -427,42 +354,12 @@ class StreamThread:
         """Stop the tasks concerned, flush what they made; the offsets to commit."""
         if partitions:
             self._go(ThreadState.PARTITIONS_REVOKED)
-        table = self._parts.table
-        revoked = table.affected_by(partitions)
-        if self._parts.journal is not None:
-            for task in revoked:
-                self._parts.journal.changed("revoked", task.id, is_active=True)
-        others: list[ActiveTask] = []
-        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        failed = False
-        try:
-            offsets = self._committer.prepare(revoked)
-            if offsets:  # one commit request for the thread: take the others along
-                others = [task for task in table.running() if task not in revoked and task.commit_needed]
-                offsets.update(self._committer.prepare(others))
-        except Exception as error:
-            self._deferred.append(error)
-            offsets, failed = {}, True
-        self._revoking = _Revocation(revoked, others, failed)
-        return offsets
+        return self._revocation.prepare(partitions)
 
     def finish_revocation(self, error: Exception | None) -> None:
         """The offsets are committed (or not): checkpoint, suspend, stop reading."""
-        now, self._revoking = self._revoking, _Revocation()
-        if error is not None:
-            _log.warning("%s: offsets of revoked partitions not committed: %s", self.name, error)
-        if isinstance(error, TaskMigrated):
-            self._deferred.append(error)
-        if error is None and not now.failed:
-            self._defer_errors(lambda: self._committer.finish(now.revoked, enforce_checkpoint=True))
-            self._defer_errors(lambda: self._committer.finish(now.others, enforce_checkpoint=False))
-            for task in now.revoked:
-                self._defer_errors(task.suspend)
-                if self._parts.journal is not None:
-                    self._parts.journal.ended("suspended", task.id, is_active=True)
-        else:
-            self._parts.table.give_up(now.revoked)
-        self._defer_errors(self._read)
+        self._revocation.finish(error)
+        self._deferred.attempt(self._read)
 
     def lose_partitions(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Membership was lost: drop every active without committing."""
@@ -471,11 +368,11 @@ class StreamThread:
     def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
         """End of a rebalance: make ``tasks`` the tasks of this thread (None: keep them), or fail."""
         if tasks is not None:
-            self._defer_errors(lambda: self._parts.table.assign(tasks.active, tasks.standby))
+            self._deferred.attempt(lambda: self._parts.table.assign(tasks.active, tasks.standby))
         if failure is not None:
-            self._deferred.append(failure)
-        self._defer_errors(self._parts.release_locks)
-        self._defer_errors(self._read)
+            self._deferred.add(failure)
+        self._deferred.attempt(self._parts.release_locks)
+        self._deferred.attempt(self._read)
         self._go(ThreadState.PARTITIONS_ASSIGNED)
 
     def offset_sums(self) -> Mapping[TaskId, int]:
@@ -483,20 +380,6 @@ class StreamThread:
         return self._parts.offset_sums()
 
     # -- trouble ---------------------------------------------------------------------------------------------
-
-    def _defer_errors(self, step: Callable[[], None]) -> None:
-        """Do a step for the membership thread; its error is this thread's to deal with, in its loop."""
-        try:
-            step()
-        except Exception as error:
-            self._deferred.append(error)
-
-    def _raise_deferred(self) -> None:
-        """Errors met while serving the membership thread surface here, the most serious first."""
-        if self._deferred:
-            errors, self._deferred = self._deferred, []
-            errors.sort(key=lambda error: isinstance(error, TaskMigrated | TaskCorrupted))
-            raise errors[0]
 
     def _lose_everything(self) -> None:
         self._parts.table.lose_actives()
@@ -541,7 +424,7 @@ class StreamThread:
         while rebalance.in_progress and self._clock.monotonic_ms() < limit and not self._out_of_time():
             self.inbox.serve()
             self._clock.sleep_ms(_BUSY_POLL_MS)
-        self._raise_deferred()
+        self._deferred.raise_first()
         return True
 
     def _out_of_time(self) -> bool:
@@ -585,7 +468,7 @@ class StreamThread:
 
     def _time_left_ms(self) -> int:
         if self._shutdown_deadline_ms is None:
-            return _FETCH_TIMEOUT_MS
+            return _LAST_COMMIT_TIMEOUT_MS
         return max(0, self._shutdown_deadline_ms - self._clock.monotonic_ms())
 
     def _quietly(self, what: str, close: Callable[[], None]) -> None:

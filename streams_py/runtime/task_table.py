@@ -122,7 +122,7 @@ class TaskTable:
                     self._pending[task_id] = _Pending(created)
                     self._note_assigned(task_id, is_active=False)
             if self._journal is not None:
-                self._journal.forget_all_but([task.id for task in self.all()])
+                self._journal.rebalanced([task.id for task in self.all()])
 
     def _reconcile(
         self, task: StreamTask, wanted_active: dict[TaskId, Partitions], wanted_standby: dict[TaskId, Partitions]

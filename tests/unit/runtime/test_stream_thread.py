@@ -508,7 +508,7 @@ def test_control_errors_of_an_end_are_no_errors_of_the_application(
     world: World, steps: Steps, problem: StreamsError
 ) -> None:
     steps.run(BOTH)
-    steps.thread._deferred.append(problem)
+    steps.thread._deferred.add(problem)
     steps.close()
     assert steps.errors == []
     assert not steps.thread.failed

@@ -32,8 +32,8 @@ protocol: SubscriptionInfo v11 beside json.
 start, imports, memory: fresh processes, embedded cluster.
 
 assignors: the task assignors and the leader's assign step, beside Kafka Streams' own classes on a warm JVM (a JDK is
-needed). Processor time; decisions are compared. What takes the JVM longer than 60 s is given up
-($STREAMS_PY_BENCH_JVM_LIMIT_S). About 15 minutes.
+needed). Processor time; decisions are compared. What takes the JVM longer than 100 s (60 s with more than one standby)
+is given up ($STREAMS_PY_BENCH_JVM_LIMIT_S). About 12 minutes.
 
 [bold]How records are timed[/bold]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -78,15 +79,22 @@ def run_on_jvm(command: Sequence[str], scenario: Scenario, sizing: HashSizing, l
     path.write_text(json.dumps(_document(scenario, sizing)))
     heap = "-Xmx8g" if scenario.tasks * scenario.clients > _LARGE else "-Xmx2g"
     order = [str(path), str(limits.runs_min), str(limits.runs_max), str(limits.budget_s), str(limits.limit_s)]
+    stdin, alive = os.pipe()  # the JVM ends when our end of it does, whatever happens to this process
     process = subprocess.Popen(
-        [command[0], heap, *command[1:], _MAIN, *order], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [command[0], heap, *command[1:], _MAIN, *order],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
+    os.close(stdin)
+    wall_s = _WALL_FACTOR * (limits.limit_s * limits.runs_min + limits.budget_s) + 60
     try:
-        wall_s = _WALL_FACTOR * (limits.limit_s * limits.runs_min + limits.budget_s) + 60
         out, err = process.communicate(timeout=wall_s)
     except subprocess.TimeoutExpired:
         raise BenchmarkError(f"{scenario}: the JVM did not end within {wall_s:,.0f} s of real time") from None
     finally:
+        os.close(alive)
         process.kill()
         process.wait()
     if process.returncode:

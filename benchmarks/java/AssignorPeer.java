@@ -3,6 +3,7 @@ package org.apache.kafka.streams.processor.internals.assignment;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.File;
+import java.io.IOException;
 import java.lang.management.ManagementFactory;
 import java.lang.management.ThreadMXBean;
 import java.nio.charset.StandardCharsets;
@@ -43,8 +44,9 @@ import org.apache.kafka.streams.processor.internals.TopologyMetadata.Subtopology
  *
  *  AssignorPeer PROBLEM.json RUNS_MIN RUNS_MAX BUDGET_S LIMIT_S; one JSON line for each run: the processor time of the
  *  deciding thread in seconds, and the outcome. It runs until RUNS_MAX, or BUDGET_S of that time are spent and there were
- *  RUNS_MIN. A run of more than LIMIT_S seconds of processor time is given up: {"gave_up": seconds}. It lives in Kafka's package
- *  because some of what it calls is package-private. */
+ *  RUNS_MIN. A run of more than LIMIT_S seconds of processor time is given up: {"gave_up": seconds}. It lives in Kafka's
+ *  package because some of what it calls is package-private. It ends when standard input does, so that it does not outlive its
+ *  parent. */
 public final class AssignorPeer {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
 
@@ -65,6 +67,7 @@ public final class AssignorPeer {
         final int runsMax = Integer.parseInt(args[2]);
         final double budget = Double.parseDouble(args[3]);
         watch(Thread.currentThread().getId(), Double.parseDouble(args[4]));
+        endWithStandardInput();
         final AssignorPeer peer = new AssignorPeer(new ObjectMapper().readTree(new File(args[0])));
         final long began = THREADS.getCurrentThreadCpuTime();
         for (int run = 0; run < runsMax; run++) {
@@ -73,6 +76,19 @@ public final class AssignorPeer {
             }
             peer.run();
         }
+    }
+
+    private static void endWithStandardInput() {
+        final Thread reader = new Thread(() -> {
+            try {
+                while (System.in.read() >= 0) { }
+            } catch (final IOException ignored) {
+                // the parent is gone: end as well
+            }
+            Runtime.getRuntime().halt(1);
+        });
+        reader.setDaemon(true);
+        reader.start();
     }
 
     private static void watch(final long decider, final double limit) {

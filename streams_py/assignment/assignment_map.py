@@ -40,7 +40,7 @@ def cluster_of(
             if assigned.type is TaskType.ACTIVE and cluster.active[number] < 0:
                 cluster.active[number] = client
             else:
-                cluster.standby[number].add(client)
+                cluster.standby[number] += (client,)
     return cluster
 
 

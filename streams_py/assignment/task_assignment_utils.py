@@ -84,7 +84,7 @@ def default_standby_task_assignment(application_state: ApplicationState, assignm
     logged = in_hash_order((t for t, info in tasks.items() if has_changelog(info)), task_hash)
     cluster = cluster_of(states, assignments, sorted(logged))
     number_of = {task: number for number, task in enumerate(cluster.tasks)}
-    before = [set(hosts) for hosts in cluster.standby]
+    before = list(cluster.standby)
     order = [number_of[task] for task in logged]
     configs = application_state.assignment_configs()
     if configs.rack_aware_assignment_tags:
@@ -94,6 +94,6 @@ def default_standby_task_assignment(application_state: ApplicationState, assignm
     else:
         notes = assign_default_standbys(cluster, order, configs.num_standby_replicas)
     for number, task in enumerate(cluster.tasks):
-        for client in sorted(cluster.standby[number] - before[number]):
+        for client in sorted(set(cluster.standby[number]).difference(before[number])):
             assignments[cluster.process_ids[client]].assign_task(AssignedTask(task, TaskType.STANDBY))
     log_notes(notes)

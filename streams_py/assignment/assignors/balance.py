@@ -37,8 +37,7 @@ def balance_standby(cluster: Cluster, may_move: Callable[[int, int], bool] | Non
         hosts = standby[task]
         if dst in hosts or active[task] == dst:
             return False
-        hosts.discard(src)
-        hosts.add(dst)
+        standby[task] = (*[host for host in hosts if host != src], dst)
         return True
 
     _balance(cluster, cluster.standby_lists, move, may_move)

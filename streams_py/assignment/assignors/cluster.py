@@ -20,8 +20,8 @@ __all__ = ["Cluster", "reported_lags"]
 class Cluster:
     """Clients with their load, stateful tasks with their hosts.
 
-    ``count[c]`` = tasks of client c in either role; ``active[t]`` = a client or -1; ``standby[t]`` = set of clients
-    that is never iterated where order could show.
+    ``count[c]`` = tasks of client c in either role; ``active[t]`` = a client or -1; ``standby[t]`` = its clients, never
+    iterated where order could show. These are few, and a tuple takes a quarter of the memory of a set.
     """
 
     __slots__ = ("active", "capacity", "count", "hashes", "key_steps", "process_ids", "standby", "tasks", "uniform")
@@ -33,7 +33,7 @@ class Cluster:
         self.tasks = tasks
         self.count = [0] * len(process_ids)
         self.active = [-1] * len(tasks)
-        self.standby: list[set[int]] = [set() for _ in tasks]
+        self.standby: list[tuple[int, ...]] = [()] * len(tasks)
         self.uniform = len(set(self.capacity)) <= 1
         common, size = lcm(*set(self.capacity)), len(process_ids)
         self.key_steps = [common // of_client * size for of_client in self.capacity]
@@ -84,7 +84,7 @@ class Cluster:
 
     def place_standby(self, task: int, client: int) -> None:
         """Add a standby; the client must not have the task."""
-        self.standby[task].add(client)
+        self.standby[task] += (client,)
         self.count[client] += 1
 
     def active_lists(self) -> list[list[int]]:

@@ -143,7 +143,7 @@ def optimise_standbys(problem: AssignmentProblem, cluster: Cluster, tags: Sequen
         non_overlap_cost=non_overlap,
         tags=tags,
     )
-    cluster.standby[:] = [set(hosts) for hosts in new]
+    cluster.standby[:] = [tuple(hosts) for hosts in new]
 
 
 def _costs(problem: AssignmentProblem) -> tuple[int, int]:

@@ -134,7 +134,7 @@ class MovementPlan:
         cluster, lags = self.cluster, self.lags
         active, standbys = cluster.active, cluster.standby
         # One movement per task, so (number of caught-up clients, task) is distinct and a sort is Kafka's heap.
-        planned = sorted(lags.behind((client,) for client in active))
+        planned = sorted(lags.behind(zip(active)))
         if not planned:
             return 0
         queue = MovementQueue(cluster.keys(), cluster.spread_hashes())
@@ -152,17 +152,16 @@ class MovementPlan:
             src_key, dest_key = keys[source], keys[dest]
             swap = source in hosts
             if swap:  # the two exchange roles; that costs no warm-up, and makes none
-                hosts.remove(source)
-                hosts.add(dest)
+                standbys[task] = (*[host for host in hosts if host != source], dest)
             else:
                 src_key += steps[source]
                 if self._pays_for(task, dest):
-                    hosts.add(dest)
+                    standbys[task] = (*hosts, dest)
                 else:
                     dest_key -= steps[dest]
             queue.put_back(source, src_key, dest, dest_key, polled)
             if self._record:
-                self.movements.append(Movement(task, source, dest, True, swap, not swap and dest in hosts))
+                self.movements.append(Movement(task, source, dest, True, swap, not swap and dest in standbys[task]))
         cluster.take_keys(keys)
         return len(planned)
 
@@ -196,14 +195,15 @@ class MovementPlan:
                 if source is None:
                     continue
             done += 1
-            hosts.add(source)
             dest_key = keys[dest]
-            if not self._pays_for(task, dest):
-                hosts.remove(dest)
+            if self._pays_for(task, dest):
+                standbys[task] = (*hosts, source)
+            else:
+                standbys[task] = (*[host for host in hosts if host != dest], source)
                 dest_key -= steps[dest]
             queue.put_back(source, keys[source] + steps[source], dest, dest_key, polled)
             if self._record:
-                self.movements.append(Movement(task, source, dest, False, False, dest in hosts))
+                self.movements.append(Movement(task, source, dest, False, False, dest in standbys[task]))
         cluster.take_keys(keys)
         return done
 

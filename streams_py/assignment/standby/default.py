@@ -39,10 +39,11 @@ def fill_by_load(cluster: Cluster, remaining: Iterable[tuple[int, int]], replica
             if client == owner or client in hosts:
                 aside.append(heappop(queue))  # it has the task, perhaps since just now
                 continue
-            hosts.add(client)
+            hosts += (client,)
             count[client] += 1
             heapreplace(queue, key + steps[client])
             missing -= 1
+        cluster.standby[task] = hosts
         for key in aside:
             heappush(queue, key)
         if missing > 0:

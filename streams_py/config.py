@@ -31,52 +31,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from streams_protocol.task_list import STATIC_TASKS, TaskList
 from streams_py.config_files import read_config_file
+from streams_py.config_keys import CLIENT_KEYS, CLIENT_PREFIXES, PREFIXES, RENAMED, is_secret, masked
 from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 
-__all__ = ["CLIENT_PREFIXES", "StreamsConfig", "is_secret", "masked"]
+__all__ = ["StreamsConfig", "known_keys"]
 
-CLIENT_PREFIXES: Final = (
-    "main.consumer.",
-    "restore.consumer.",
-    "global.consumer.",
-    "consumer.",
-    "producer.",
-    "admin.",
-    "assignment.events.producer.",
-)
-_PREFIXES: Final = (*CLIENT_PREFIXES, "topic.", "client.tag.", "app.")
-
-# Keys of Kafka's clients that may stand without a prefix. Prefixed keys are passed on unchecked; the adapters refuse
-# what neither client library can do.
-_CLIENT_KEYS: Final = frozenset(
-    """
-    security.protocol sasl.mechanism sasl.mechanisms sasl.username sasl.password sasl.jaas.config
-    sasl.kerberos.service.name sasl.kerberos.kinit.cmd sasl.kerberos.keytab sasl.kerberos.principal
-    sasl.login.callback.handler.class sasl.oauthbearer.config sasl.oauthbearer.method sasl.oauthbearer.client.id
-    sasl.oauthbearer.client.secret sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url
-    sasl.oauthbearer.token.source sasl.oauthbearer.extensions sasl.oauthbearer.jwks.endpoint.url
-    ssl.ca.location ssl.certificate.location ssl.key.location ssl.key.password ssl.ca.pem ssl.certificate.pem
-    ssl.key.pem ssl.cipher.suites ssl.enabled.protocols ssl.protocol ssl.endpoint.identification.algorithm
-    ssl.crl.location ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.keystore.key
-    ssl.keystore.certificate.chain ssl.truststore.location ssl.truststore.password ssl.truststore.type
-    ssl.truststore.certificates enable.ssl.certificate.verification
-    session.timeout.ms heartbeat.interval.ms max.poll.interval.ms max.poll.records auto.offset.reset client.rack
-    group.instance.id fetch.min.bytes fetch.max.bytes fetch.max.wait.ms max.partition.fetch.bytes
-    isolation.level check.crcs default.api.timeout.ms group.protocol enable.auto.commit
-    acks retries linger.ms batch.size buffer.memory compression.type max.request.size delivery.timeout.ms
-    max.in.flight.requests.per.connection enable.idempotence transaction.timeout.ms
-    broker.address.family socket.keepalive.enable socket.connection.setup.timeout.ms
-    socket.connection.setup.timeout.max.ms client.dns.lookup allow.auto.create.topics
-    """.split()
-)
-
-_SECRET: Final = re.compile(
-    r"passw(or)?d|passphrase|secret|jaas|credential|token$|api[._-]?key|private[._-]?key|\.key\.pem$|keystore\.key$"
-    r"|oauthbearer\.config$",
-    re.IGNORECASE,
-)
-_SHOWN_CHARS_MAX: Final = 80
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s/,]+):(?P<port>\d{1,5})")
 _EMBEDDED: Final = re.compile(r"embedded(://[A-Za-z0-9_-]{0,32})?")
@@ -91,19 +51,6 @@ _TAGS_MAX, _TAG_KEY_CHARS_MAX, _TAG_VALUE_CHARS_MAX = 5, 20, 30
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
-
-
-def is_secret(key: str) -> bool:
-    """True when the value of ``key`` must never be shown."""
-    return _SECRET.search(key) is not None
-
-
-def masked(key: str, value: object) -> str:
-    """``value`` for a message: hidden when the key holds a secret, cut when it is long."""
-    if is_secret(key):
-        return "[hidden]"
-    text = repr(value)
-    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}... ({len(text)} characters)"
 
 
 def _texts(value: object) -> object:
@@ -256,9 +203,9 @@ class StreamsConfig(BaseModel):
         for key, value in given.items():
             if key in known:
                 own[key] = value
-            elif key in _PREFIXES:
+            elif key in PREFIXES:
                 raise ConfigError(f"unknown configuration key {key!r}: a name must follow the prefix", key=key)
-            elif key in _CLIENT_KEYS or key.startswith(CLIENT_PREFIXES):
+            elif key in CLIENT_KEYS or key.startswith(CLIENT_PREFIXES):
                 own["clients"][key] = _text(value)
             elif key.startswith("topic."):
                 own["topics"][key.removeprefix("topic.")] = _text(value)
@@ -454,19 +401,10 @@ def known_keys() -> frozenset[str]:
     )
 
 
-# Older names that mean the same; the newer name wins when both are given.
-_RENAMED: Final = {
-    "cache.max.bytes.buffering": "statestore.cache.max.bytes",
-    "default.deserialization.exception.handler": "deserialization.exception.handler",
-    "default.production.exception.handler": "production.exception.handler",
-    "default.dsl.store": "dsl.store.suppliers.class",
-}
-
-
 def _canonical(given: Mapping[str, Any], *, spelt_with_underscores: bool = False) -> dict[str, Any]:
     """``given`` under the newest, dotted names, without what is None."""
     known = known_keys()
-    loosely = {name.replace(".", "_"): name for name in known | _CLIENT_KEYS}
+    loosely = {name.replace(".", "_"): name for name in known | CLIENT_KEYS}
     found: dict[str, Any] = {}
     renamed: dict[str, Any] = {}
     for key, value in given.items():
@@ -474,9 +412,9 @@ def _canonical(given: Mapping[str, Any], *, spelt_with_underscores: bool = False
             continue
         if spelt_with_underscores:
             dotted = key.replace("_", ".")
-            key = loosely.get(key, dotted if dotted in _RENAMED or dotted.startswith(_PREFIXES) else key)
-        if key in _RENAMED:
-            renamed[_RENAMED[key]] = value
+            key = loosely.get(key, dotted if dotted in RENAMED or dotted.startswith(PREFIXES) else key)
+        if key in RENAMED:
+            renamed[RENAMED[key]] = value
         else:
             found[key] = value
     return renamed | found
@@ -487,7 +425,7 @@ def _text(value: object) -> str:
 
 
 def _unknown(key: str, known: frozenset[str]) -> ConfigError:
-    candidates = sorted(known | _CLIENT_KEYS)
+    candidates = sorted(known | CLIENT_KEYS)
     near = difflib.get_close_matches(key.replace("_", "."), candidates, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return ConfigError(

@@ -19,7 +19,8 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.partitioner import murmur2
 from kafka.structs import TopicPartition
 
-from streams_py.adapters.security import SecuritySettings, TokenSource, kafka_python_settings
+from streams_py.adapters.client_security import kafka_python_settings
+from streams_py.adapters.security import SecuritySettings, TokenSource
 from streams_py.errors import BrokerUnavailable, ProductionError
 
 __all__ = ["KafkaPythonEpochSender", "kafka_python_connection", "remove_static_member"]

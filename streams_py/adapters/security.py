@@ -7,9 +7,8 @@ author believes. So this module keeps one table of every security key that Apach
 either understood for *both* libraries or refused with a :class:`ConfigError` that names the key and what to use
 instead. A key with a security prefix that is in no table is refused too.
 
-:func:`parse_security` reads dotted keys into :class:`SecuritySettings`; :func:`librdkafka_settings` and
-:func:`kafka_python_settings` write them for one library. No client library is imported here. Secrets never appear in
-``repr``, in logs, or in error messages.
+:func:`parse_security` reads dotted keys into :class:`SecuritySettings`; ``client_security`` writes them for one library.
+No client library is imported here. Secrets never appear in ``repr``, in logs, or in error messages.
 
 Trust and key material is PEM, in files or inline (KIP-651). Java's JKS and PKCS#12 stores cannot be read by Python's
 TLS; the error says how to convert them.
@@ -25,7 +24,6 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Final
 
-from streams_py.adapters.tls import tls_context
 from streams_py.errors import ConfigError
 
 __all__ = [
@@ -35,8 +33,6 @@ __all__ = [
     "SecuritySettings",
     "TokenSource",
     "is_security_key",
-    "kafka_python_settings",
-    "librdkafka_settings",
     "parse_security",
 ]
 
@@ -444,51 +440,3 @@ def _imported(name: str, key: str) -> object:
     if found is None:
         raise ConfigError(f"{key}: no function {function} in module {module_name}", key=key)
     return found
-
-
-# -- writing -----------------------------------------------------------------------------------------------------------
-
-
-def librdkafka_settings(security: SecuritySettings) -> dict[str, object]:
-    """The settings under librdkafka's names, ready to be merged into a confluent-kafka configuration."""
-    protocol = security.protocol
-    settings: dict[str, object | None] = {"security.protocol": protocol.value.lower()}
-    if protocol.tls:
-        settings |= {
-            "ssl.ca.location": security.ca_file,
-            "ssl.ca.pem": security.ca_pem,
-            "ssl.certificate.location": security.certificate_file,
-            "ssl.certificate.pem": security.certificate_pem,
-            "ssl.key.location": security.key_file,
-            "ssl.key.pem": security.key_pem,
-            "ssl.key.password": security.key_password,
-            "ssl.crl.location": security.crl_file,
-            "ssl.cipher.suites": security.ciphers,
-            "ssl.endpoint.identification.algorithm": "https" if security.verify_hostname else "none",
-            "enable.ssl.certificate.verification": "true" if security.verify_certificate else "false",
-        }
-    if protocol.sasl and security.mechanism is not None:
-        settings["sasl.mechanisms"] = security.mechanism.value
-        source = security.token_source
-        if source is not None:
-            settings["oauth_cb"] = lambda _config: source()
-        else:
-            settings |= {"sasl.username": security.username, "sasl.password": security.password}
-    return {key: value for key, value in settings.items() if value is not None}
-
-
-def kafka_python_settings(security: SecuritySettings) -> dict[str, object]:
-    """The settings as keyword arguments of kafka-python's clients.
-
-    With OAUTHBEARER the caller wraps ``security.token_source`` into kafka-python's token provider class itself and
-    passes it as ``sasl_oauth_token_provider``: that class cannot be named without importing the library.
-    """
-    protocol = security.protocol
-    settings: dict[str, object] = {"security_protocol": protocol.value}
-    if protocol.tls:
-        settings["ssl_context"] = tls_context(security)
-    if protocol.sasl and security.mechanism is not None:
-        settings["sasl_mechanism"] = security.mechanism.value
-        if security.token_source is None:
-            settings |= {"sasl_plain_username": security.username, "sasl_plain_password": security.password}
-    return settings

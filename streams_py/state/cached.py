@@ -1,4 +1,4 @@
-"""Key-value stores with a record cache (Kafka Streams' CachingKeyValueStore over NamedCache).
+"""What key-value stores with a record cache have in common (Kafka Streams' CachingKeyValueStore over NamedCache).
 
 A write stays in the cache, with the context of its record, until the task commits or the budget is exceeded. Then it
 is written to the store below, which logs it, and the flush listener forwards it. So of several updates of a key within
@@ -28,19 +28,18 @@ from typing import Any, TypeVar
 from streams_py.ports import Headers
 from streams_py.state.bytes_store import overlaid
 from streams_py.state.cache import RecordCache, headers_size
-from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
-from streams_py.state.key_value import ChangeLog, PlainStore, RestoreRecord, StoreOverBytes, TimestampedStore
+from streams_py.state.key_value import ChangeLog, RestoreRecord, StoreOverBytes
 from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import FlushListener, Updater, ValueAndTimestamp
+from streams_py.topology.stores import FlushListener
 
-__all__ = ["CachedPlainStore", "CachedTimestampedStore"]
+__all__ = ["ENTRY_BYTES", "CachedStore", "Entry"]
 
 K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S")
 
-_ENTRY_BYTES = 65
+ENTRY_BYTES = 65
 """Counted per entry besides key, value and headers: 25 for Kafka's bookkeeping (LRUNode and dirty flag), 20 for offset,
 timestamp and partition, 20 for a topic name of usual length."""
 
@@ -50,7 +49,7 @@ _KEY_TYPES = (str, bytes, int)
 _FLUSH_PASSES_MAX = 8
 """A flush may make its own store dirty again (a processor below writes to it). Beyond so many rounds it is a circle."""
 
-_Entry = tuple[Any, int, "str | None", int, int, int, Headers]
+Entry = tuple[Any, int, "str | None", int, int, int, Headers]
 """What is held (None: deleted), counted bytes, and the record context: topic, partition, offset, timestamp, headers."""
 
 _new_tuple = tuple.__new__
@@ -71,7 +70,7 @@ class _ClosedStore(dict[Any, None]):
         self._refuse()
 
 
-class _CachedStore(KeyValueOperations[K, V, S]):
+class CachedStore(KeyValueOperations[K, V, S]):
     """What both kinds have in common. ``below`` is the store that is cached."""
 
     is_cached = True
@@ -87,7 +86,7 @@ class _CachedStore(KeyValueOperations[K, V, S]):
         self._flushing = False
         # Clean entries are in the order of their last use; dirty ones stay where they are until flushed, or until
         # eviction meets them. The order that flushing needs is that of the dirty keys.
-        self._entries: dict[Any, _Entry] = {}
+        self._entries: dict[Any, Entry] = {}
         self._dirty: dict[Any, None] = {}
         self._last: Any = None
         self._evicts = False
@@ -220,7 +219,7 @@ class _CachedStore(KeyValueOperations[K, V, S]):
     def _keep(self, at: Any, held: Any, value_bytes: int, headers: Headers) -> None:
         context = self._context
         key_bytes = self._key_size
-        size = _ENTRY_BYTES + (len(at) if key_bytes is None else key_bytes) + value_bytes
+        size = ENTRY_BYTES + (len(at) if key_bytes is None else key_bytes) + value_bytes
         if headers:
             size += headers_size(headers)
         replaced = self._entries.get(at)
@@ -272,7 +271,7 @@ class _CachedStore(KeyValueOperations[K, V, S]):
             self._flushing = False
             context.topic, context.partition, context.offset, context.timestamp, context.headers = saved
 
-    def _flush_entry(self, at: Any, entry: _Entry) -> None:
+    def _flush_entry(self, at: Any, entry: Entry) -> None:
         held, _, topic, partition, offset, timestamp, headers = entry
         below, listener, context = self._below, self._listener, self._context
         key = self._bytes_of(at)
@@ -343,206 +342,3 @@ class _CachedStore(KeyValueOperations[K, V, S]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} over {self._below!r}>"
-
-
-class CachedPlainStore(_CachedStore[K, V, V]):
-    """:class:`PlainStore` with a record cache."""
-
-    def __init__(self, below: PlainStore[K, V], context: RecordContext, cache: RecordCache) -> None:
-        super().__init__(below, context, cache)
-        self._plain = below
-
-    def put(self, key: K, value: V | None) -> None:
-        """Store ``value`` in the cache; None deletes."""
-        at = self._place_of(key)
-        if value is None:
-            self._put_held(at, None, 0)
-            return
-        data = self._plain.encode_data(value)
-        held: Any = value
-        if not self._holds_objects:
-            held = data
-        elif value.__class__ is not self._value_type:
-            held = self._plain.decode_data(data)
-        self._put_held(at, held, len(data))
-
-    def _held(self, stored: V) -> Any:
-        return stored
-
-    def _stored(self, held: Any) -> V | None:
-        stored: V | None = held if held is None or self._holds_objects else self._plain.decode_data(held)
-        return stored
-
-    def _data_of(self, held: Any) -> bytes:
-        return self._plain.encode_data(held) if self._holds_objects else held
-
-    def _value_of(self, stored: V) -> Any:
-        return stored
-
-    def _timestamp_of(self, stored: V) -> int:
-        return self._context.timestamp
-
-
-class CachedTimestampedStore(_CachedStore[K, V, "ValueAndTimestamp[V]"]):
-    """:class:`TimestampedStore` with a record cache."""
-
-    def __init__(self, below: TimestampedStore[K, V], context: RecordContext, cache: RecordCache) -> None:
-        super().__init__(below, context, cache)
-        self._timestamped = below
-
-    def get_parts(self, key: K) -> tuple[V, int] | None:
-        """As :meth:`get`, but a bare (value, timestamp_ms): for operators, which only unpack it."""
-        at: Any = key if key.__class__ is self._key_type else self._place_of(key)
-        entry = self._entries.get(at)
-        if entry is None:
-            return self._load(at)
-        if self._evicts:
-            self._use(at)
-        held: Any = entry[0]
-        return held if self._holds_objects or held is None else self._timestamped.decode_parts(held)
-
-    def put(self, key: K, value: ValueAndTimestamp[V] | None) -> None:
-        """Store a value with its timestamp in the cache; None deletes."""
-        if value is None:
-            self._put_held(self._place_of(key), None, 0)
-        else:
-            self.put_value(key, value[0], value[1])
-
-    def put_value(self, key: K, value: V | None, timestamp_ms: int) -> None:
-        """Store a value with its timestamp in the cache; None deletes."""
-        at: Any = key if key.__class__ is self._key_type else self._place_of(key)
-        if value.__class__ is not self._value_type:
-            self._put_other(at, value, timestamp_ms)
-            return
-        # As _put_held, without the calls: this is the path of every record of a cached aggregation.
-        entries, dirty, context = self._entries, self._dirty, self._context
-        self._last = at
-        dirty.pop(at, None)  # refuses when the store is closed
-        dirty[at] = None
-        replaced = entries.get(at)
-        if replaced is not None and self._value_size is not None:
-            counted = replaced[1]  # of a number; headers that differ are not worth counting
-        else:
-            counted = self._count(at, value, replaced)
-        entries[at] = (
-            (value, timestamp_ms),
-            counted,
-            context.topic,
-            context.partition,
-            context.offset,
-            context.timestamp,
-            context.headers,
-        )
-        if self._cache.used_bytes > self._cache.max_bytes:
-            self.evict()
-
-    def updater(self, initializer: Callable[[], V] | None, aggregator: Callable[[K, Any, V], V | None]) -> Updater:
-        """Reading, aggregating and writing of one record as one function; see ``TimestampedKeyValueStore``."""
-        entries, cache, key_type, value_type = self._entries, self._cache, self._key_type, self._value_type
-        holds_objects, is_number = self._holds_objects, self._value_size is not None
-
-        def update(key: K, value: Any, timestamp_ms: int) -> tuple[Any, Any, int]:
-            at: Any = key if key.__class__ is key_type else self._place_of(key)
-            replaced = entries.get(at)
-            if replaced is not None and holds_objects and not self._evicts:
-                parts: tuple[V, int] | None = replaced[0]
-            else:
-                parts = self.get_parts(key)
-                replaced = entries.get(at)
-            old: V | None = None
-            new: V | None
-            if parts is None:
-                if initializer is None:
-                    new = value
-                else:
-                    old = initializer()
-                    new = aggregator(key, value, old)
-            else:
-                old, stored_ms = parts
-                if stored_ms > timestamp_ms:
-                    timestamp_ms = stored_ms
-                new = aggregator(key, value, old)
-            if new.__class__ is not value_type:
-                self._put_other(at, new, timestamp_ms)
-                return new, old, timestamp_ms
-            dirty, context = self._dirty, self._context
-            self._last = at
-            dirty.pop(at, None)  # refuses when the store is closed
-            dirty[at] = None
-            entries[at] = (
-                (new, timestamp_ms),
-                replaced[1] if replaced is not None and is_number else self._count(at, new, replaced),
-                context.topic,
-                context.partition,
-                context.offset,
-                context.timestamp,
-                context.headers,
-            )
-            if cache.used_bytes > cache.max_bytes:
-                self.evict()
-            return new, old, timestamp_ms
-
-        return update
-
-    def _put_other(self, at: Any, value: V | None, timestamp_ms: int) -> None:
-        """A deletion, or a value that is held as bytes, or one that the serde turns into the plain type first."""
-        if value is None:
-            self._put_held(at, None, 0)
-            return
-        data = self._timestamped.encode_parts(value, timestamp_ms)
-        self._put_held(at, self._timestamped.decode_parts(data) if self._holds_objects else data, len(data))
-
-    def _count(self, at: Any, value: Any, replaced: _Entry | None) -> int:
-        """Bytes of an entry, added to what the cache uses."""
-        headers = self._context.headers
-        size = _ENTRY_BYTES + TIMESTAMP_BYTES + (len(value) if self._value_size is None else self._value_size)
-        size += (len(at) if self._key_size is None else self._key_size) + (headers_size(headers) if headers else 0)
-        self._cache.used_bytes += size if replaced is None else size - replaced[1]
-        return size
-
-    def _flush_entry(self, at: Any, entry: _Entry) -> None:
-        held, _, topic, partition, offset, timestamp, headers = entry
-        if held is None:
-            super()._flush_entry(at, entry)
-            return
-        # The same with fewer calls: with short commit intervals this is on the path of every other record.
-        below, listener, context = self._timestamped, self._listener, self._context
-        key = self.key_bytes(at) if self._finds_by_key else at
-        if self._holds_objects:
-            value, timestamp_ms = held
-            data = below.encode_parts(value, timestamp_ms)
-        else:
-            data, timestamp_ms = held, timestamp_of(held)
-        old = below.read_data(key) if self._send_old_values and listener is not None else None
-        context.topic = topic
-        context.partition = partition
-        context.offset = offset
-        context.timestamp = timestamp
-        context.headers = headers
-        below.write_stamped(key, data, timestamp_ms)
-        self._entries[at] = self._entries.pop(at)
-        self._dirty.pop(at, None)
-        if listener is not None:
-            if not self._holds_objects:
-                value = below.decode_parts(data)[0]
-            before = None if old is None else below.decode_parts(old)[0]
-            listener(at if self._finds_by_key else self.codec.decode_key(key), value, before, timestamp_ms)
-
-    def _held(self, stored: ValueAndTimestamp[V]) -> Any:
-        return stored[0], stored[1]
-
-    def _stored(self, held: Any) -> ValueAndTimestamp[V] | None:
-        if held is None:
-            return None
-        if not self._holds_objects:
-            return self._timestamped.decode_data(held)
-        return _new_tuple(ValueAndTimestamp, held)
-
-    def _data_of(self, held: Any) -> bytes:
-        return self._timestamped.encode_data(held) if self._holds_objects else held
-
-    def _value_of(self, stored: ValueAndTimestamp[V]) -> Any:
-        return stored[0]
-
-    def _timestamp_of(self, stored: ValueAndTimestamp[V]) -> int:
-        return stored[1]

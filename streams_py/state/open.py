@@ -10,7 +10,8 @@ from streams_py.errors import ConfigError
 from streams_py.serdes import Serde
 from streams_py.state.bytes_store import BytesStore, MemoryBytes
 from streams_py.state.cache import RecordCache
-from streams_py.state.cached import CachedPlainStore, CachedTimestampedStore
+from streams_py.state.cached_plain import CachedPlainStore
+from streams_py.state.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
 from streams_py.topology.nodes import RecordContext

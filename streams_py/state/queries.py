@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from streams_py.errors import InvalidStateStoreError
-from streams_py.state.cached import CachedPlainStore
+from streams_py.state.cached_plain import CachedPlainStore
 from streams_py.state.key_value import PlainStore
 from streams_py.state.open import Store
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.config import CLIENT_PREFIXES, StreamsConfig, is_secret, known_keys, masked
+from streams_py.config import StreamsConfig, known_keys
+from streams_py.config_keys import CLIENT_PREFIXES, is_secret, masked
 from streams_py.errors import ConfigError
 
 BASE = {"application.id": "app", "bootstrap.servers": "broker:9092"}

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from streams_py.adapters.client_security import librdkafka_settings
 from streams_py.adapters.confluent.settings import Settings
-from streams_py.adapters.security import is_security_key, librdkafka_settings, parse_security
+from streams_py.adapters.security import is_security_key, parse_security
 from streams_py.errors import ConfigError
 
 __all__ = ["bulk_admin_settings", "bulk_consumer_settings", "bulk_producer_settings"]

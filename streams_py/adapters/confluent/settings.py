@@ -21,8 +21,10 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from streams_py.adapters.security import is_security_key, librdkafka_settings, parse_security
-from streams_py.config import StreamsConfig, is_secret
+from streams_py.adapters.client_security import librdkafka_settings
+from streams_py.adapters.security import is_security_key, parse_security
+from streams_py.config import StreamsConfig
+from streams_py.config_keys import is_secret
 from streams_py.errors import ConfigError
 
 __all__ = [

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from streams_py.adapters.security import TokenSource, is_security_key, kafka_python_settings, parse_security
+from streams_py.adapters.client_security import kafka_python_settings
+from streams_py.adapters.security import TokenSource, is_security_key, parse_security
 from streams_py.errors import ConfigError
 
 __all__ = ["membership_settings"]

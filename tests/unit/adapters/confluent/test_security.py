@@ -7,13 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.adapters.security import (
-    Mechanism,
-    SecurityProtocol,
-    kafka_python_settings,
-    librdkafka_settings,
-    parse_security,
-)
+from streams_py.adapters.client_security import kafka_python_settings, librdkafka_settings
+from streams_py.adapters.security import Mechanism, SecurityProtocol, parse_security
 from streams_py.adapters.tls import tls_context
 from streams_py.errors import ConfigError
 

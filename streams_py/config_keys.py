@@ -1,0 +1,71 @@
+"""The names of configuration keys: which there are besides those of Kafka Streams itself, and which hold secrets."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+__all__ = ["CLIENT_KEYS", "CLIENT_PREFIXES", "PREFIXES", "RENAMED", "is_secret", "masked"]
+
+CLIENT_PREFIXES: Final = (
+    "main.consumer.",
+    "restore.consumer.",
+    "global.consumer.",
+    "consumer.",
+    "producer.",
+    "admin.",
+    "assignment.events.producer.",
+)
+PREFIXES: Final = (*CLIENT_PREFIXES, "topic.", "client.tag.", "app.")
+
+# Keys of Kafka's clients that may stand without a prefix. Prefixed keys are passed on unchecked; the adapters refuse
+# what neither client library can do.
+CLIENT_KEYS: Final = frozenset(
+    """
+    security.protocol sasl.mechanism sasl.mechanisms sasl.username sasl.password sasl.jaas.config
+    sasl.kerberos.service.name sasl.kerberos.kinit.cmd sasl.kerberos.keytab sasl.kerberos.principal
+    sasl.login.callback.handler.class sasl.oauthbearer.config sasl.oauthbearer.method sasl.oauthbearer.client.id
+    sasl.oauthbearer.client.secret sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url
+    sasl.oauthbearer.token.source sasl.oauthbearer.extensions sasl.oauthbearer.jwks.endpoint.url
+    ssl.ca.location ssl.certificate.location ssl.key.location ssl.key.password ssl.ca.pem ssl.certificate.pem
+    ssl.key.pem ssl.cipher.suites ssl.enabled.protocols ssl.protocol ssl.endpoint.identification.algorithm
+    ssl.crl.location ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.keystore.key
+    ssl.keystore.certificate.chain ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    ssl.truststore.certificates enable.ssl.certificate.verification
+    session.timeout.ms heartbeat.interval.ms max.poll.interval.ms max.poll.records auto.offset.reset client.rack
+    group.instance.id fetch.min.bytes fetch.max.bytes fetch.max.wait.ms max.partition.fetch.bytes
+    isolation.level check.crcs default.api.timeout.ms group.protocol enable.auto.commit
+    acks retries linger.ms batch.size buffer.memory compression.type max.request.size delivery.timeout.ms
+    max.in.flight.requests.per.connection enable.idempotence transaction.timeout.ms
+    broker.address.family socket.keepalive.enable socket.connection.setup.timeout.ms
+    socket.connection.setup.timeout.max.ms client.dns.lookup allow.auto.create.topics
+    """.split()
+)
+
+# Older names that mean the same; the newer name wins when both are given.
+RENAMED: Final = {
+    "cache.max.bytes.buffering": "statestore.cache.max.bytes",
+    "default.deserialization.exception.handler": "deserialization.exception.handler",
+    "default.production.exception.handler": "production.exception.handler",
+    "default.dsl.store": "dsl.store.suppliers.class",
+}
+
+_SECRET: Final = re.compile(
+    r"passw(or)?d|passphrase|secret|jaas|credential|token$|api[._-]?key|private[._-]?key|\.key\.pem$|keystore\.key$"
+    r"|oauthbearer\.config$",
+    re.IGNORECASE,
+)
+_SHOWN_CHARS_MAX: Final = 80
+
+
+def is_secret(key: str) -> bool:
+    """True when the value of ``key`` must never be shown."""
+    return _SECRET.search(key) is not None
+
+
+def masked(key: str, value: object) -> str:
+    """``value`` for a message: hidden when the key holds a secret, cut when it is long."""
+    if is_secret(key):
+        return "[hidden]"
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}... ({len(text)} characters)"

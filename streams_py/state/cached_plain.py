@@ -1,0 +1,53 @@
+"""A key-value store with a record cache; see :mod:`streams_py.state.cached`."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from streams_py.state.cache import RecordCache
+from streams_py.state.cached import CachedStore
+from streams_py.state.key_value import PlainStore
+from streams_py.topology.nodes import RecordContext
+
+__all__ = ["CachedPlainStore"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class CachedPlainStore(CachedStore[K, V, V]):
+    """:class:`PlainStore` with a record cache."""
+
+    def __init__(self, below: PlainStore[K, V], context: RecordContext, cache: RecordCache) -> None:
+        super().__init__(below, context, cache)
+        self._plain = below
+
+    def put(self, key: K, value: V | None) -> None:
+        """Store ``value`` in the cache; None deletes."""
+        at = self._place_of(key)
+        if value is None:
+            self._put_held(at, None, 0)
+            return
+        data = self._plain.encode_data(value)
+        held: Any = value
+        if not self._holds_objects:
+            held = data
+        elif value.__class__ is not self._value_type:
+            held = self._plain.decode_data(data)
+        self._put_held(at, held, len(data))
+
+    def _held(self, stored: V) -> Any:
+        return stored
+
+    def _stored(self, held: Any) -> V | None:
+        stored: V | None = held if held is None or self._holds_objects else self._plain.decode_data(held)
+        return stored
+
+    def _data_of(self, held: Any) -> bytes:
+        return self._plain.encode_data(held) if self._holds_objects else held
+
+    def _value_of(self, stored: V) -> Any:
+        return stored
+
+    def _timestamp_of(self, stored: V) -> int:
+        return self._context.timestamp

@@ -1,0 +1,177 @@
+"""Who is compared: a name, an assignor, and settings that differ from the recorded ones.
+
+    recorded                                       what was decided at the time; costs nothing
+    builtin:high_availability                      also sticky, legacy_sticky, fallback, static
+    acme.assignors:Sticky                          a class in an importable module
+    my_assignor.py:Sticky                          a class in a file
+    ha2=builtin:high_availability;max.warmup.replicas=8
+
+A class is made anew for every decision, as KIP-924 wants it, and configured with its own settings only: the recorded
+application's configuration is not in the record. So settings beyond the eight are for classes; for a built-in assignor
+they are refused, because nobody would read them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from streams_py.assignment.api import TaskAssignor
+from streams_py.assignment.assignors.registry import assignor_name, choose_assignor
+from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.assignment.problem import BuiltInAssignor
+from streams_py.errors import AssignorError, ConfigError
+
+__all__ = ["BUILT_IN", "CONFIG_KEYS", "RECORDED", "Candidate", "Chosen", "choose", "parse_candidate", "seed_of"]
+
+RECORDED: Final = "recorded"
+BUILT_IN: Final = ("high_availability", "sticky", "legacy_sticky", "fallback", "static")
+CONFIG_KEYS: Final = (
+    "acceptable.recovery.lag",
+    "max.warmup.replicas",
+    "num.standby.replicas",
+    "probing.rebalance.interval.ms",
+    "rack.aware.assignment.tags",
+    "rack.aware.assignment.traffic_cost",
+    "rack.aware.assignment.non_overlap_cost",
+    "rack.aware.assignment.strategy",
+)
+_PREFIX: Final = "builtin:"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """``assignor`` is one of the forms above, or a class (which a notebook or a test may have no module for)."""
+
+    name: str
+    assignor: str | type[TaskAssignor]
+    overrides: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> str:
+        """The assignor as text."""
+        return self.assignor if isinstance(self.assignor, str) else assignor_name(self.assignor)
+
+    @property
+    def file(self) -> Path | None:
+        """The file of the class, when it was named by its file."""
+        module = self.spec.rpartition(":")[0]
+        return Path(module) if isinstance(self.assignor, str) and module.endswith(".py") else None
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A candidate whose code was found. Neither is set for ``recorded``."""
+
+    candidate: Candidate
+    built_in: Callable[[], BuiltInAssignor] | None = None
+    task_assignor: type[TaskAssignor] | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the code is this library's: it is trusted to leave its input alone and to repeat itself."""
+        made = self.task_assignor
+        return made is None or made.__module__.startswith("streams_py.")
+
+
+def parse_candidate(text: str) -> Candidate:
+    """``[NAME=]SPEC[;KEY=VALUE]...``. ConfigError when it cannot be understood."""
+    head, *settings = (part.strip() for part in text.split(";"))
+    name, equals, spec = head.partition("=")
+    if not equals:
+        name, spec = _short(head), head
+    if not name.strip() or not spec.strip():
+        raise ConfigError(
+            f"candidate {text!r} cannot be understood; write NAME=SPEC, e.g. ha=builtin:high_availability"
+        )
+    overrides: dict[str, object] = {}
+    for setting in filter(None, settings):
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"candidate {name!r}: {setting!r} is not KEY=VALUE")
+        overrides[key.strip()] = value.strip()
+    return Candidate(name.strip(), spec.strip(), overrides)
+
+
+def _short(spec: str) -> str:
+    return spec.removeprefix(_PREFIX).rpartition(":")[2]
+
+
+def choose(candidate: Candidate) -> Chosen:
+    """Find the code and check the settings. ConfigError, with what to do, when that fails."""
+    spec = candidate.assignor
+    if spec == RECORDED:
+        if candidate.overrides:
+            raise ConfigError(f"candidate {candidate.name!r} is what was recorded: it takes no settings")
+        return Chosen(candidate)
+    try:
+        AssignmentConfigs.of(candidate.overrides)
+    except ConfigError as error:
+        raise ConfigError(f"candidate {candidate.name!r}: {error}", key=error.key) from None
+    built_in = spec.removeprefix(_PREFIX) if isinstance(spec, str) else ""
+    if isinstance(spec, str) and (spec.startswith(_PREFIX) or built_in in BUILT_IN):
+        if built_in not in BUILT_IN:
+            raise ConfigError(
+                f"candidate {candidate.name!r}: there is no built-in assignor {built_in!r}; use one of "
+                f"{', '.join(BUILT_IN)}, or package.module:Class"
+            )
+        _refuse_unknown(candidate, allow=("static.",) if built_in == "static" else ())
+        spec = built_in
+    try:
+        found = choose_assignor(_from_file(candidate) if candidate.file is not None else spec)
+    except AssignorError as error:
+        raise ConfigError(
+            f"candidate {candidate.name!r} cannot be used: {str(error).removeprefix('task.assignor.class')}; name it "
+            "as package.module:Class with the module on PYTHONPATH, or as path/to/file.py:Class"
+        ) from error
+    return Chosen(candidate, found.built_in, found.task_assignor)
+
+
+def _refuse_unknown(candidate: Candidate, allow: tuple[str, ...]) -> None:
+    for key in candidate.overrides:
+        if key not in CONFIG_KEYS and not key.startswith(allow or ("\0",)):
+            raise ConfigError(
+                f"candidate {candidate.name!r}: {key} is no setting of an assignment; use one of "
+                f"{', '.join(CONFIG_KEYS)}",
+                key=key,
+            )
+
+
+def _from_file(candidate: Candidate) -> type[TaskAssignor]:
+    """A class in a file, whose folder need not be on Python's path."""
+    path, name = candidate.file, candidate.spec.rpartition(":")[2]
+    assert path is not None
+    module_name = path.stem
+    loaded = sys.modules.get(module_name)
+    if loaded is None or Path(getattr(loaded, "__file__", "") or "").name != path.name:
+        spec = importlib.util.spec_from_file_location(module_name, path)
+        if spec is None or spec.loader is None or not path.is_file():
+            found = importlib.util.find_spec(module_name)  # a Spark worker has it elsewhere
+            if found is None or found.loader is None:
+                raise ConfigError(f"candidate {candidate.name!r}: there is no file {path}; check the path")
+            spec = found
+        loaded = importlib.util.module_from_spec(spec)
+        sys.modules[module_name] = loaded
+        try:
+            assert spec.loader is not None
+            spec.loader.exec_module(loaded)
+        except Exception as error:  # it is the user's code
+            del sys.modules[module_name]
+            raise ConfigError(
+                f"candidate {candidate.name!r}: {path} cannot be imported ({type(error).__name__}: {error}); correct it"
+            ) from error
+    found_class = getattr(loaded, name, None)
+    if not isinstance(found_class, type):
+        raise ConfigError(f"candidate {candidate.name!r}: {path} has no class {name}; check the name")
+    return found_class
+
+
+def seed_of(input_hash: str, candidate: str, seed: int) -> int:
+    """The only chance there is: 63 bits from the situation, the candidate's name and the user's seed."""
+    digest = hashlib.sha256(f"{input_hash}\0{candidate}\0{seed}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

@@ -1,0 +1,164 @@
+"""A situation in which tasks were assigned: everything an assignor was given, and what was decided.
+
+It is written as canonical JSON (sorted keys, task sets, whole numbers), so equal situations are equal bytes and have
+one hash; telemetry writes the same text into its table ``rebalance_input``. Nothing says when it was, or in which
+generation.
+
+Two things that a leader knows are not recorded: which of a client's threads reported which offset sum (a task that a
+thread owns counts as reported by that thread, any other as reported by the client's first one), and the racks of single
+threads (the client's counts for all of them).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from streams_protocol import DecodeError
+from streams_protocol.types import TaskId
+from streams_py.journal.fields import (
+    BOOL,
+    SETTING,
+    TASKS,
+    TEXT,
+    form,
+    list_of,
+    map_of,
+    optional,
+    read_record,
+    record,
+    write_record,
+)
+from streams_py.journal.fields import refused as _refused
+from streams_py.journal.model import Assignor, Consumer, OffsetSums, SubtopologySlice, Tasks, ThreadTasks
+
+__all__ = [
+    "FUTURE_CLIENT",
+    "RUNNING",
+    "UNKNOWN",
+    "ClientDecision",
+    "RecordedDecision",
+    "ReplayClient",
+    "ReplayInput",
+    "read_input",
+    "tasks_of",
+]
+
+RUNNING: Final = -2
+"""In place of an offset sum: the task is running here."""
+UNKNOWN: Final = -3
+"""In place of an offset sum or an end: not known."""
+FUTURE_CLIENT: Final = "future"
+"""Name of the client that stands for all members of a newer protocol."""
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayClient:
+    """An instance before the rebalance. ``sums`` are offset sums as it reported them."""
+
+    client: str = form(TEXT)
+    host: str | None = form(optional(TEXT))
+    rack: str | None = form(optional(TEXT))
+    tags: Mapping[str, str] = form(map_of(TEXT))
+    consumers: Sequence[Consumer] = form(list_of(record(Consumer)))
+    prev_active: Tasks = form(TASKS)
+    prev_standby: Tasks = form(TASKS)
+    sums: OffsetSums = form(record(OffsetSums))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientDecision:
+    """What an instance was given. ``threads`` and ``reasons`` are kept for the record and not compared."""
+
+    active: Tasks = form(TASKS)
+    standby: Tasks = form(TASKS)
+    warmup: Tasks = form(TASKS)
+    threads: Sequence[ThreadTasks] = form(list_of(record(ThreadTasks)), default=())
+    reasons: Mapping[str, Tasks] = form(map_of(TASKS), default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDecision:
+    """What was decided, and by whom."""
+
+    assignor: Assignor = form(record(Assignor))
+    clients: Mapping[str, ClientDecision] = form(map_of(record(ClientDecision)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayInput:
+    """One situation. ``configs`` are the eight settings of an assignment by Kafka's keys, null = not set.
+
+    ``decision`` is None for a situation that never was: a synthetic one, or one that a what-if has changed.
+    """
+
+    configs: Mapping[str, Any] = form(map_of(SETTING))
+    lag_ok: bool = form(BOOL)
+    subs: Sequence[SubtopologySlice] = form(list_of(record(SubtopologySlice)))
+    clients: Sequence[ReplayClient] = form(list_of(record(ReplayClient)))
+    decision: RecordedDecision | None = form(optional(record(RecordedDecision)), default=None)
+    text: str | None = field(default=None, compare=False, repr=False)
+    """The text it was read from, if it was."""
+
+    def canonical(self) -> str:
+        """As canonical JSON."""
+        if self.text is not None:
+            return self.text
+        return json.dumps(
+            {"v": _VERSION, **write_record(self)}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+        )
+
+    def hash(self) -> str:
+        """SHA-256 of the canonical text, in hex."""
+        return hashlib.sha256(self.canonical().encode()).hexdigest()
+
+    @property
+    def task_count(self) -> int:
+        """Number of tasks."""
+        return sum(piece.count for piece in self.subs)
+
+
+def read_input(text: str) -> ReplayInput:
+    """A situation from its JSON. DecodeError when it is none."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise DecodeError(f"a recorded input is not JSON ({error})", offset=0, remedy=_REMEDY) from None
+    if not isinstance(value, dict) or value.get("v") != _VERSION:
+        found = value.get("v") if isinstance(value, dict) else type(value).__name__
+        raise DecodeError(f"a recorded input has version {found!r}, not {_VERSION}", offset=0, remedy=_REMEDY)
+    read = read_record(ReplayInput, value, "input")
+    _check(read)
+    return ReplayInput(read.configs, read.lag_ok, read.subs, read.clients, read.decision, text)
+
+
+_REMEDY: Final = "take inputs from telemetry's table rebalance_input, an events topic or `backtest generate`"
+
+
+def _check(read: ReplayInput) -> None:
+    names = [client.client for client in read.clients]
+    if not names or len(set(names)) != len(names):
+        raise _refused("input.clients", names, "at least one client, and none twice")
+    for client in read.clients:
+        if not client.consumers:
+            raise _refused(f"input.clients.{client.client}.consumers", [], "at least one consumer")
+        if len(client.sums.tasks) != len(client.sums.v):
+            raise _refused(f"input.clients.{client.client}.sums", len(client.sums.v), "one sum for each task")
+    for piece in read.subs:
+        if "__" in piece.sub or not piece.sub.isdigit():
+            raise _refused("input.subs.sub", piece.sub, "a number: named topologies cannot be decided again")
+        if piece.end is not None and len(piece.end) != piece.count:
+            raise _refused("input.subs.end", len(piece.end), "one end for each task")
+
+
+def tasks_of(subs: Sequence[SubtopologySlice]) -> Iterator[TaskId]:
+    """Every task, ascending within its sub-topology."""
+    for piece in subs:
+        number = int(piece.sub)
+        for partition in range(piece.first, piece.first + piece.count):
+            yield TaskId(number, partition)

@@ -1,0 +1,115 @@
+"""The result on a terminal: findings, one table for each scenario, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from streams_py.spark.laboratory.candidates import RECORDED
+from streams_py.spark.laboratory.summary import Distribution, Finding, Key, Summary
+from streams_py.spark.laboratory.verdict import Verdict
+
+__all__ = ["TITLES", "figure_text", "print_summary", "shown_candidates"]
+
+TITLES: Final[dict[str, str]] = {
+    "unavailable_records": "to restore before tasks run (records)",
+    "restore_records": "to restore in all (records)",
+    "restore_bytes": "to restore in all (bytes)",
+    "moved_active": "tasks moved",
+    "moved_cold": "tasks moved without their state",
+    "moved_standby": "standbys moved",
+    "max_over_mean": "busiest thread over mean",
+    "balance_cv": "deviation of tasks per thread",
+    "sub_skew": "most minus least tasks of a sub-topology",
+    "weighted_max_over_mean": "busiest client over mean, by work",
+    "spread_violations": "copies that share a zone or tag",
+    "cross_rack_partitions": "partitions read from another rack",
+    "rounds": "rebalances until at rest",
+    "ns_cpu": "processor time of a decision",
+}
+_CANDIDATES_MAX: Final = 8
+_FINDINGS_MAX: Final = 12
+_RATIOS: Final = ("max_over_mean", "balance_cv", "weighted_max_over_mean")
+
+
+def figure_text(metric: str, value: float) -> str:
+    """A figure with its unit, short."""
+    if metric == "ns_cpu":
+        return f"{value / 1e6:,.2f} ms"
+    if metric in _RATIOS:
+        return f"{value:.2f}"
+    return f"{value:,.0f}"
+
+
+def shown_candidates(summary: Summary, verdict: Verdict, most: int) -> list[str]:
+    """The base, then the best, then those that are out; as many as there is room for."""
+    order = [summary.base, *verdict.ranking, *(name for name, _ in verdict.out), *summary.candidates]
+    return list(dict.fromkeys(order))[:most]
+
+
+def print_summary(console: Console, summary: Summary, verdict: Verdict) -> None:
+    """Findings first: a candidate that fails is out, whatever its figures."""
+    repeated = f", recorded {summary.seen:,} times" if summary.seen > summary.situations else ""
+    console.print(
+        f"{summary.situations:,} situations{repeated}, {len(summary.candidates):,} candidates, "
+        f"{len(summary.scenarios)} scenario{'s' * (len(summary.scenarios) != 1)}"
+    )
+    _print_findings(console, summary.findings)
+    shown = shown_candidates(summary, verdict, _CANDIDATES_MAX)
+    for scenario in summary.scenarios:
+        console.print(_table(summary, scenario, shown))
+    hidden = len(summary.candidates) - len(shown)
+    if hidden > 0:
+        console.print(f"{hidden:,} more candidates are in summary.json")
+    console.print(f"[bold]{escape(verdict.sentence)}[/bold]")
+    for reason in verdict.reasons:
+        console.print(f"  {escape(reason)}")
+    for name, reason in verdict.out:
+        console.print(f"  [red]{escape(name)} is out:[/red] {escape(reason)}")
+
+
+def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
+    for finding in findings[:_FINDINGS_MAX]:
+        colour = "red" if finding.is_error else "yellow"
+        where = f" under {finding.scenario}" if finding.scenario else ""
+        console.print(
+            f"[{colour}]{escape(finding.candidate)}[/{colour}]{escape(where)}, {finding.count:,} times: "
+            f"{escape(finding.text)} (e.g. {finding.example[:12]})"
+        )
+    if len(findings) > _FINDINGS_MAX:
+        console.print(f"{len(findings) - _FINDINGS_MAX:,} more findings are in the report")
+
+
+def _table(summary: Summary, scenario: str, shown: Sequence[str]) -> Table:
+    title = f"what if {scenario}" if scenario else "the recorded situations"
+    table = Table(title=escape(title), title_justify="left", caption="median / 90 % / worst", caption_justify="left")
+    table.add_column("", overflow="fold")
+    for name in shown:
+        base = " (base)" if name == summary.base else ""
+        table.add_column(f"{escape(name)}{base}", justify="right", overflow="fold")
+    for metric, heading in TITLES.items():
+        cells = [_cell(summary, Key(scenario, name), metric) for name in shown]
+        if any(cells):
+            table.add_row(heading, *cells)
+    return table
+
+
+def _cell(summary: Summary, key: Key, metric: str) -> str:
+    found = summary.figures.get(key, {}).get(metric)
+    if found is None:
+        return ""
+    text = _distribution_text(metric, found)
+    versus = summary.against.get(key, {}).get(metric)
+    if versus is None or versus.is_chance or key.candidate == RECORDED:
+        return text
+    colour = "green" if versus.wins > versus.losses else "red"
+    return f"[{colour}]{text}[/{colour}]"
+
+
+def _distribution_text(metric: str, found: Distribution) -> str:
+    figures = [figure_text(metric, value) for value in (found.median, found.p90, found.worst)]
+    return figures[0] if len(set(figures)) == 1 else " / ".join(figures)

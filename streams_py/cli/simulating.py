@@ -22,8 +22,8 @@ def _refused(console: Console, *, assignor: str | None, canary: str | None) -> b
         return True
     if canary == "list" or (canary is not None and canary not in CANARIES):
         console.print("planted bugs, and the promise that each one breaks:")
-        for name, promise in CANARIES.items():
-            console.print(f"  {promise:4} {name}")
+        for name, planted in CANARIES.items():
+            console.print(f"  {planted.promise:4} {name}")
         return True
     return False
 

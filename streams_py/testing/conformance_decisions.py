@@ -106,8 +106,12 @@ def _built_in(make: Callable[[], BuiltInAssignor]) -> Callable[[Case], str | Non
     return check
 
 
+def _high_availability() -> HighAvailabilityAssignor:
+    return HighAvailabilityAssignor(reference_behaviour=True)  # Kafka's decisions, dead ends included
+
+
 def _tags(case: Case) -> str | None:
-    return _built_in(HighAvailabilityAssignor)(case) or _spread(case)
+    return _built_in(_high_availability)(case) or _spread(case)
 
 
 def _spread(case: Case) -> str | None:
@@ -170,7 +174,7 @@ def _convergence(case: Case) -> str | None:
         for played, recorded in enumerate(phase["rounds"]):
             where = f"phase {number} round {played}"
             ordered = sorted(clients.values(), key=lambda client: ProcessId.parse(client["process_id"]))
-            decision = HighAvailabilityAssignor().decide(problem_of(case, clients=ordered))
+            decision = _high_availability().decide(problem_of(case, clients=ordered))
             places = places_of(decision.placements)
             now = {task: c for c, roles in places.items() for task in roles["active"] if task in stateful}
             moves = sum(task in owners and owners[task] != client for task, client in now.items())
@@ -227,7 +231,7 @@ def _validation(case: Case) -> str | None:
 
 def _default_standbys(case: Case) -> str | None:
     assignments = _assignments(case)
-    utils.default_standby_task_assignment(state_of(case), assignments)
+    utils.default_standby_task_assignment(state_of(case), assignments, reference_behaviour=True)
     found = _same_map(case, assignments)
     if not found and case["configs"]["rack_aware_assignment_tags"]:
         found = _spread(case)
@@ -275,8 +279,8 @@ def _threads(case: Case) -> str | None:
 
 
 _CHECKS: Mapping[str, Callable[[Case], str | None]] = {
-    "high_availability": _built_in(HighAvailabilityAssignor),
-    "high_availability_large": _built_in(HighAvailabilityAssignor),
+    "high_availability": _built_in(_high_availability),
+    "high_availability_large": _built_in(_high_availability),
     "high_availability_tags": _tags,
     "legacy_sticky": _built_in(LegacyStickyAssignor),
     "fallback": _built_in(FallbackPriorAssignor),

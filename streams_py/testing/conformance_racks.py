@@ -70,7 +70,7 @@ def run_rack_case(case: Case) -> str | None:
 
 
 def _high_availability() -> HighAvailabilityAssignor:
-    return HighAvailabilityAssignor(racks_as_tags=False)  # as Kafka, whose decisions these are
+    return HighAvailabilityAssignor(reference_behaviour=True)  # as Kafka, whose decisions these are
 
 
 def _check_numbers(case: Case) -> str | None:

@@ -1,25 +1,109 @@
 """Planted bugs: runs that must fail, to show that the checkers look.
 
-Each canary spoils what a correct leader sends (or, for one, what the coordinator accepts) in a way that breaks one
-promise.
+Each canary spoils what a correct leader sends (a few: what the coordinator accepts, or when a consumer comes back) in a
+way that breaks one promise, and where that can be done, no other: then the checker of that promise is all that stands
+between the bug and a release. Some are planted only while faults go on, because afterwards other checkers would see
+their consequences too.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final
 
-from streams_protocol import AssignmentInfo, DecodeError, decode_assignment_info, encode_assignment_info, pair
-from streams_protocol.types import TaskId
+from streams_protocol import LATEST_SUPPORTED_VERSION, AssignmentInfo, encode_assignment_info, error_assignment, pair
+from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import MemberAssignment, MemberSubscription
+from streams_py.testing.simulator.releases import sent_assignment, understood
 
-__all__ = ["CANARIES", "plant"]
+__all__ = [
+    "ACCEPT_EVERY_COMMIT",
+    "CANARIES",
+    "CRASH_ON_GARBAGE",
+    "GIVE_UP_FOR_NOTHING",
+    "LATE_TO_REJOIN",
+    "Canary",
+    "When",
+    "plant",
+]
 
-Assignments = dict[str, MemberAssignment]
-Infos = dict[str, AssignmentInfo]
-_Spoil = Callable[[Assignments, Infos, Mapping[str, MemberSubscription], random.Random], None]
+
+class When(Enum):
+    """At what time a bug shows."""
+
+    ALWAYS = "always"
+    CHAOS = "while faults go on"
+    ASSIGNOR_FAILED = "while faults go on, when the application's assignor has failed"
+    NOTHING_NEW = "in the rebalance for which nothing is new"
+
+
+@dataclass(slots=True)
+class _Sending:
+    """What a correct leader is about to send, and what it knows of the members."""
+
+    assignments: dict[str, MemberAssignment]
+    infos: dict[str, AssignmentInfo]
+    """What is in them; only of members that are sent tasks."""
+    members: Mapping[str, MemberSubscription]
+    rng: random.Random
+
+    def claimed(self, name: str) -> frozenset[TopicPartition]:
+        """What the member says it owns."""
+        return frozenset(self.members[name].owned)
+
+    def process(self, name: str) -> object:
+        """Whose thread the member is."""
+        info = understood(self.members[name].user_data, LATEST_SUPPORTED_VERSION)
+        return name if info is None else info.process_id
+
+    def pairs(self, name: str) -> list[tuple[TopicPartition, TaskId]]:
+        """The member's partitions, each with its task."""
+        return list(pair(self.assignments[name].partitions, self.infos[name].active_tasks))
+
+    def write(self, name: str, info: AssignmentInfo) -> None:
+        """Send other user data."""
+        self.infos[name] = info
+        self.assignments[name] = self.assignments[name]._replace(user_data=encode_assignment_info(info))
+
+    def write_pairs(self, name: str, pairs: list[tuple[TopicPartition, TaskId]]) -> None:
+        """Send other active tasks."""
+        self.assignments[name] = MemberAssignment(tuple(tp for tp, _ in pairs), b"")
+        self.write(name, replace(self.infos[name], active_tasks=tuple(task for _, task in pairs)))
+
+    def take(self, name: str, task: TaskId) -> list[tuple[TopicPartition, TaskId]]:
+        """Take an active task from the member; returns its partitions."""
+        pairs = self.pairs(name)
+        self.write_pairs(name, [each for each in pairs if each[1] != task])
+        return [each for each in pairs if each[1] == task]
+
+    def move(self, task: TaskId, donor: str, other: str) -> None:
+        """Take an active task from one member and give it to another."""
+        self.write_pairs(other, sorted(self.pairs(other) + self.take(donor, task)))
+
+    def active(self) -> Iterator[tuple[str, TaskId]]:
+        """All active tasks, those of the busiest member first."""
+        for name in sorted(self.infos, key=lambda name: (-len(self.infos[name].active_tasks), name)):
+            for task in self.infos[name].active_tasks:
+                yield name, task
+
+    def others(self, name: str) -> list[str]:
+        """The other members that are sent tasks."""
+        return sorted(self.infos.keys() - {name})
+
+
+_Spoil = Callable[[_Sending], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A planted bug: the promise that it breaks, and how it spoils what a leader sends (None: it is elsewhere)."""
+
+    promise: str
+    spoil: _Spoil | None = None
+    when: When = When.ALWAYS
 
 
 def plant(
@@ -29,168 +113,167 @@ def plant(
     rng: random.Random,
 ) -> Mapping[str, MemberAssignment]:
     """The assignments as a leader with that bug would send them."""
-    spoil = _SPOILERS.get(canary or "")
+    spoil = CANARIES[canary].spoil if canary is not None else None
     if spoil is None:
         return assignments
-    infos: Infos = {}
-    for name, sent in assignments.items():
-        try:
-            info = decode_assignment_info(sent.user_data)
-        except DecodeError:
-            continue
-        if not info.error_code:
-            infos[name] = info
-    spoiled = dict(assignments)
+    infos = {
+        name: info
+        for name, sent in assignments.items()
+        if (info := sent_assignment(sent.user_data)) is not None and not info.error_code
+    }
+    sending = _Sending(dict(assignments), infos, members, rng)
     if infos:
-        spoil(spoiled, infos, members, rng)
-    return spoiled
+        spoil(sending)
+    return sending.assignments
 
 
-def _write(assignments: Assignments, name: str, info: AssignmentInfo) -> None:
-    assignments[name] = assignments[name]._replace(user_data=encode_assignment_info(info))
+# -- A1: one active of each task -----------------------------------------------------------------------------
 
 
-def _without(assignments: Assignments, infos: Infos, name: str, task: TaskId) -> MemberAssignment:
-    kept = [(tp, t) for tp, t in pair(assignments[name].partitions, infos[name].active_tasks) if t != task]
-    info = replace(infos[name], active_tasks=tuple(t for _, t in kept))
-    return MemberAssignment(tuple(tp for tp, _ in kept), encode_assignment_info(info))
-
-
-def _with(assignments: Assignments, infos: Infos, name: str, task: TaskId, donor: str) -> MemberAssignment:
-    mine = list(pair(assignments[name].partitions, infos[name].active_tasks))
-    mine += [(tp, t) for tp, t in pair(assignments[donor].partitions, infos[donor].active_tasks) if t == task]
-    mine.sort()
-    info = replace(infos[name], active_tasks=tuple(t for _, t in mine))
-    return MemberAssignment(tuple(tp for tp, _ in mine), encode_assignment_info(info))
-
-
-def _busiest(infos: Infos) -> str | None:
-    name = max(sorted(infos), key=lambda name: len(infos[name].active_tasks))
-    return name if infos[name].active_tasks else None
-
-
-def _lose_a_task(assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random) -> None:
+def _lose_a_task(sending: _Sending) -> None:
     """A task is forgotten, for members that did not have it before."""
-    for name in sorted(infos):
-        claimed = set(members[name].owned)  # type: ignore[attr-defined]  # subscriptions
-        for tp, task in pair(assignments[name].partitions, infos[name].active_tasks):
+    for name in sorted(sending.infos):
+        claimed = sending.claimed(name)
+        for tp, task in sending.pairs(name):
             if tp not in claimed:
-                assignments[name] = _without(assignments, infos, name, task)
+                sending.take(name, task)
                 return
 
 
-def _task_twice(assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random) -> None:
-    donor = _busiest(infos)
-    other = next((name for name in sorted(infos) if name != donor), None)
-    if donor and other:
-        assignments[other] = _with(assignments, infos, other, infos[donor].active_tasks[0], donor)
-
-
-def _hand_over_at_once(
-    assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random
-) -> None:
-    donor = _busiest(infos)
-    other = next((name for name in sorted(infos) if name != donor), None)
-    if donor and other and rng.random() < 0.5:
-        task = infos[donor].active_tasks[0]
-        taken = _with(assignments, infos, other, task, donor)
-        assignments[donor] = _without(assignments, infos, donor, task)
-        assignments[other] = taken
-
-
-def _standby_beside_active(
-    assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random
-) -> None:
-    name = _busiest(infos)
-    if name:
-        task = infos[name].active_tasks[0]
-        inputs = frozenset(tp for tp, t in pair(assignments[name].partitions, infos[name].active_tasks) if t == task)
-        _write(assignments, name, replace(infos[name], standby_tasks={**infos[name].standby_tasks, task: inputs}))
-
-
-def _never_at_rest(assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random) -> None:
-    for name, info in infos.items():
-        _write(assignments, name, replace(info, next_rebalance_ms=0))
-
-
-def _chance(assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random) -> None:
-    name = min(infos)
-    _write(assignments, name, replace(infos[name], next_rebalance_ms=2**62 + rng.randrange(10**9)))
-
-
-def _take_for_nothing(
-    assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random
-) -> None:
-    """Now and then a member has to give up a task for one generation."""
-    for name in sorted(infos):
-        claimed = set(members[name].owned)  # type: ignore[attr-defined]  # subscriptions
-        tasks = infos[name].active_tasks
-        if tasks and set(assignments[name].partitions) == claimed:
-            assignments[name] = _without(assignments, infos, name, tasks[0])
+def _task_twice(sending: _Sending) -> None:
+    for donor, task in sending.active():
+        for other in sending.others(donor)[:1]:
+            own = [each for each in sending.pairs(donor) if each[1] == task]
+            sending.write_pairs(other, sorted(sending.pairs(other) + own))
             return
 
 
-def _move_for_nothing(
-    assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random
-) -> None:
-    """When all is at rest somebody has to give up a task; what nobody has goes to another member than it should."""
-    claims = {name: frozenset(members[name].owned) for name in infos}  # type: ignore[attr-defined]  # subscriptions
-    if all(frozenset(assignments[name].partitions) == claims[name] for name in infos):
-        _take_for_nothing(assignments, infos, members, rng)
+# -- A2: standbys --------------------------------------------------------------------------------------------
+
+
+def _standby_beside_active(sending: _Sending) -> None:
+    for name, task in sending.active():
+        info = sending.infos[name]
+        inputs = frozenset(tp for tp, each in sending.pairs(name) if each == task)
+        sending.write(name, replace(info, standby_tasks={**info.standby_tasks, task: inputs}))
         return
-    claimed = frozenset().union(*claims.values())
-    names = sorted(infos)
-    for name, other in zip(names, names[1:] + names[:1], strict=True):
-        for tp, task in pair(assignments[name].partitions, infos[name].active_tasks):
-            if tp not in claimed and name != other:
-                taken = _with(assignments, infos, other, task, name)
-                assignments[name] = _without(assignments, infos, name, task)
-                assignments[other] = taken
+
+
+def _standby_forgotten(sending: _Sending) -> None:
+    """One standby is placed on nobody, in the host maps too."""
+    for name in sorted(sending.infos):
+        for task, inputs in sorted(sending.infos[name].standby_tasks.items()):
+            for each, info in list(sending.infos.items()):
+                standbys = {other: tps for other, tps in info.standby_tasks.items() if other != task}
+                hosts = {host: tps - inputs for host, tps in info.standby_partitions_by_host.items()}
+                sending.write(each, replace(info, standby_tasks=standbys, standby_partitions_by_host=hosts))
+            return
+
+
+# -- A3: one owner -------------------------------------------------------------------------------------------
+
+
+def _hand_over_at_once(sending: _Sending) -> None:
+    """A task without standbys goes to another member in the generation that takes it away."""
+    standbys = {task for info in sending.infos.values() for task in info.standby_tasks}
+    for donor, task in sending.active():
+        idle = [name for name in sending.others(donor) if not sending.infos[name].active_tasks]
+        mine = {tp for tp, each in sending.pairs(donor) if each == task}
+        if task not in standbys and idle and mine <= sending.claimed(donor):
+            sending.move(task, donor, idle[0])
+            return
+
+
+# -- A5 to A8 --------------------------------------------------------------------------------------------------
+
+
+def _never_at_rest(sending: _Sending) -> None:
+    for name, info in list(sending.infos.items()):
+        sending.write(name, replace(info, next_rebalance_ms=0))
+
+
+def _chance_decides(sending: _Sending) -> None:
+    """A task that nobody has goes to one thread of its client or another, as it happens."""
+    for name in sorted(sending.infos):
+        siblings = [other for other in sending.others(name) if sending.process(other) == sending.process(name)]
+        for tp, task in sending.pairs(name):
+            if siblings and tp not in sending.claimed(name) and sending.rng.random() < 0.5:
+                sending.move(task, name, siblings[0])
                 return
 
 
-def _wrong_version(assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random) -> None:
-    for name, info in infos.items():
+def _take_for_nothing(sending: _Sending) -> None:
+    """Now and then a member has to give up a task for one generation."""
+    for name in sorted(sending.infos):
+        tasks = sending.infos[name].active_tasks
+        if tasks and frozenset(sending.assignments[name].partitions) == sending.claimed(name):
+            sending.take(name, tasks[0])
+            return
+
+
+def _move_for_nothing(sending: _Sending) -> None:
+    """When all is at rest somebody has to give up a task; what nobody has goes to another member than it should."""
+    claims = {name: sending.claimed(name) for name in sending.infos}
+    if all(frozenset(sending.assignments[name].partitions) == claims[name] for name in claims):
+        _take_for_nothing(sending)
+        return
+    claimed = frozenset().union(*claims.values())
+    names = sorted(sending.infos)
+    for name, other in zip(names, names[1:] + names[:1], strict=True):
+        for tp, task in sending.pairs(name):
+            if tp not in claimed and name != other:
+                sending.move(task, name, other)
+                return
+
+
+def _wrong_version(sending: _Sending) -> None:
+    for name, info in list(sending.infos.items()):
         if info.version > 7:
-            _write(assignments, name, replace(info, version=info.version - 1))
+            sending.write(name, replace(info, version=info.version - 1))
 
 
-def _half_an_assignment(
-    assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random
-) -> None:
-    _take_for_nothing(assignments, infos, members, rng)
+# -- L1, L2 ------------------------------------------------------------------------------------------------------
 
 
-def _no_answer(assignments: Assignments, infos: Infos, members: Mapping[str, object], rng: random.Random) -> None:
-    for name in list(assignments):
-        assignments[name] = MemberAssignment((), b"")
+def _no_answer(sending: _Sending) -> None:
+    for name in sending.assignments:
+        sending.assignments[name] = MemberAssignment((), b"")
 
 
-_SPOILERS: Final[Mapping[str, _Spoil]] = {
-    "lose a task": _lose_a_task,
-    "task twice": _task_twice,
-    "standby beside active": _standby_beside_active,
-    "hand over at once": _hand_over_at_once,
-    "never at rest": _never_at_rest,
-    "chance decides": _chance,
-    "move for nothing": _move_for_nothing,
-    "wrong version": _wrong_version,
-    "half an assignment": _half_an_assignment,
-    "no answer": _no_answer,
+_SOME_ERROR: Final = 2
+
+
+def _punish_the_neighbour(sending: _Sending) -> None:
+    """Somebody cannot be read, and another one, who keeps what it has, is sent an error as well."""
+    if sending.infos.keys() == sending.assignments.keys():
+        return
+    for name, info in sorted(sending.infos.items()):
+        if set(sending.assignments[name].partitions) == sending.claimed(name) and not info.standby_tasks:
+            sending.assignments[name] = MemberAssignment((), encode_assignment_info(error_assignment(_SOME_ERROR)))
+            return
+
+
+ACCEPT_EVERY_COMMIT: Final = "accept every commit"
+CRASH_ON_GARBAGE: Final = "crash on garbage"
+LATE_TO_REJOIN: Final = "late to rejoin"
+GIVE_UP_FOR_NOTHING: Final = "give up for nothing"
+
+CANARIES: Final[Mapping[str, Canary]] = {
+    "lose a task": Canary("A1", _lose_a_task, When.CHAOS),
+    "task twice": Canary("A1", _task_twice),
+    "standby beside active": Canary("A2", _standby_beside_active),
+    "standby forgotten": Canary("A2", _standby_forgotten, When.CHAOS),
+    "hand over at once": Canary("A3", _hand_over_at_once, When.CHAOS),
+    ACCEPT_EVERY_COMMIT: Canary("A4"),
+    "never at rest": Canary("A5", _never_at_rest),
+    "chance decides": Canary("A6", _chance_decides, When.CHAOS),
+    "move for nothing": Canary("A7", _move_for_nothing, When.NOTHING_NEW),
+    "wrong version": Canary("A8", _wrong_version, When.CHAOS),
+    "half an assignment": Canary("A11", _take_for_nothing, When.ASSIGNOR_FAILED),
+    "no answer": Canary("L1", _no_answer),
+    LATE_TO_REJOIN: Canary("L1"),
+    CRASH_ON_GARBAGE: Canary("L2"),
+    "punish the neighbour": Canary("L2", _punish_the_neighbour, When.CHAOS),
+    GIVE_UP_FOR_NOTHING: Canary("I1"),
 }
-
-CANARIES: Final[Mapping[str, str]] = {
-    "lose a task": "A1",
-    "task twice": "A1",
-    "standby beside active": "A2",
-    "hand over at once": "A3",
-    "accept every commit": "A4",
-    "never at rest": "A5",
-    "chance decides": "A6",
-    "move for nothing": "A7",
-    "wrong version": "A8",
-    "half an assignment": "A11",
-    "no answer": "L1",
-    "crash on garbage": "L2",
-}
-"""Planted bugs, and the promise that each one breaks."""
+"""Planted bugs by name."""

@@ -33,6 +33,10 @@ class Network(Protocol):
     def send(self, action: Callable[[], None]) -> None:
         """A request: arrives after a while."""
 
+    @property
+    def rejoin_delay_ms(self) -> int:
+        """How long a client that wants to rejoin takes to do so."""
+
     def loses_reply(self) -> bool:
         """Whether the answer to a request that is being sent now will never arrive."""
 
@@ -122,7 +126,7 @@ class SimulatedConsumer:
     def request_rejoin(self) -> None:
         """Join again at the next poll."""
         self._wants_rejoin = True
-        self._thread.later(1, self._poll)
+        self._thread.later(self._network.rejoin_delay_ms, self._poll)
 
     def lose_membership(self, *, leave: bool) -> None:
         """Nobody polled the client, so it gives up its membership; only dynamic members say so to the coordinator."""
@@ -308,7 +312,7 @@ class SimulatedConsumer:
         self._own(assigned)
         self._thread.on_assigned(assigned - before)
         if self._wants_rejoin:
-            self._thread.later(1, self._poll)
+            self._thread.later(self._network.rejoin_delay_ms, self._poll)
         # A rebalance may have begun while this one was being answered.
         self._thread.later(self._network.heartbeat_delay_ms(), self._heartbeat)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from streams_protocol import decode_assignment_info
 from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members
 from streams_py.assignment.assignors.registry import call_assignor, choose_assignor, new_task_assignor
-from streams_py.errors import StreamsError
+from streams_py.errors import BrokerUnavailable, StreamsError
 from streams_py.leader import GroupLeader, LeaderSettings
 from streams_py.leader.effects import (
     CreateTopics,
@@ -44,6 +44,7 @@ from streams_py.leader.events import (
 )
 from streams_py.ports import AdminError, AdminErrorKind, MemberAssignment, MemberSubscription
 from streams_py.testing.simulator.assignors import run_in_time
+from streams_py.testing.simulator.canaries import CRASH_ON_GARBAGE, GIVE_UP_FOR_NOTHING
 from streams_py.testing.simulator.releases import ReleaseLeader
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class SimulatedLeading:
             task_assignor=world.task_assignor,
             original_configs={"simulated.assignor.mood": world.assignor_mood},
             topic_setup_timeout_ms=world.shape.max_poll_interval_ms // 2,
-            reference_behaviour=world.canary == "crash on garbage",
+            reference_behaviour=world.canary == CRASH_ON_GARBAGE,
         )
         request = AssignRequested(process.clock_ms, release.incoming(members), known, world.shape.metadata)
         self._step = Step(request, members, self._thread.consumer.generation, settings, release, struck_before)
@@ -227,6 +228,11 @@ class SimulatedLeading:
     def _publish(self, effect: PublishAssignments) -> None:
         assert self._step is not None
         step, world = self._step, self._world
+        if world.canary == GIVE_UP_FOR_NOTHING and not world.spells.ended and step.generation % 5 == 0:
+            error = BrokerUnavailable("nothing has happened (a planted bug)")
+            world.published(self._thread, step, {}, failure=error)
+            self._failed(error)
+            return
         if effect.error is not None:
             first = next(iter(effect.assignments.values()))
             step.error_code = decode_assignment_info(first.user_data).error_code

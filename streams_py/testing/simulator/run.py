@@ -239,10 +239,13 @@ class _Run:
 
     def _catch_up_rounds(self) -> int:
         """Probing intervals that restoring the largest task takes, at most."""
+        return 1 + self._catch_up_ms() // self.world.shape.configs.probing_rebalance_interval_ms
+
+    def _catch_up_ms(self) -> int:
+        """How long restoring the largest task takes, at most."""
         world = self.world
         largest = max((world.cluster.end_of_task(task) for task in world.tasks() if world.is_stateful(task)), default=0)
-        per_round = world.shape.restore_records_per_s * world.shape.configs.probing_rebalance_interval_ms // 1000
-        return 1 + largest // max(1, per_round)
+        return 1000 * largest // world.shape.restore_records_per_s
 
     def _look_whether_running(self) -> None:
         if self._running_after_ms is None and self._looked_at != self.world.activity:
@@ -262,19 +265,32 @@ class _Run:
         return self.world.tasks().keys() - had
 
     def _rebalance_for_nothing(self, ending: Ending) -> Ending:
-        """One more rebalance without news; what it moved."""
-        world = self.world
-        threads = [thread for process in world.processes for thread in process.healthy_threads]
+        """One more rebalance without news; what it moved.
+
+        A rebalance before it brings in what nobody was asked about so far: static members that came back with other
+        state, and copies that were still behind at the last one.
+        """
         if self._published[-1].version < MIN_VERSION_OFFSET_SUMS:
             return ending  # older versions do not tell lags: the assignor cannot know that nothing is new
+        self.world.timeline.now_ms += self._catch_up_ms()
+        if not self._rebalance_once_more():
+            return replace(ending, quiet=False, rebalances=self._bound())
         before = self._placement()
-        leader = next((t for t in threads if t.consumer.member_id == world.coordinator.leader), threads[0])
-        world.nothing_new = True
-        leader.consumer.request_rejoin()
-        bound = world.coordinator.rebalances + 10
-        while world.coordinator.rebalances < bound and world.timeline.step():
-            pass
+        self.world.nothing_new = True
+        self._rebalance_once_more()
         return replace(ending, before=before, after=self._placement())
+
+    def _rebalance_once_more(self) -> bool:
+        """The leader asks for a rebalance; whether the group comes to rest after it."""
+        world = self.world
+        threads = [thread for process in world.processes for thread in process.healthy_threads]
+        leader = next((t for t in threads if t.consumer.member_id == world.coordinator.leader), threads[0])
+        leader.consumer.request_rejoin()
+        bound = world.coordinator.rebalances + self._bound()
+        while world.timeline.step():
+            if world.coordinator.rebalances > bound:
+                return False
+        return True
 
     def _placement(self) -> dict[TaskId, Placed]:
         return {

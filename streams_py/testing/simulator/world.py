@@ -16,7 +16,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import MemberAssignment
 from streams_py.testing.checkers import Checker, Committed, Gained, Published
 from streams_py.testing.simulator.assignors import SimulatedAssignor
-from streams_py.testing.simulator.canaries import plant
+from streams_py.testing.simulator.canaries import ACCEPT_EVERY_COMMIT, CANARIES, LATE_TO_REJOIN, When, plant
 from streams_py.testing.simulator.cluster import SimulatedCluster
 from streams_py.testing.simulator.consumer import Partitions
 from streams_py.testing.simulator.coordinator import GroupCoordinator, Reply
@@ -34,6 +34,7 @@ __all__ = ["World"]
 
 _THREADS_MAX = 12
 _PROCESSES_MAX = 8
+_LATE_MS = 150_000
 
 
 class World:
@@ -48,7 +49,7 @@ class World:
         self.spells = Spells(self.rng)
         self.cluster = SimulatedCluster(self.timeline, self.rng, self.shape, self.spells)
         self.coordinator = GroupCoordinator(self.timeline)
-        self.coordinator.check_generations = self.canary != "accept every commit"
+        self.coordinator.check_generations = self.canary != ACCEPT_EVERY_COMMIT
         self.checkers = checkers
         self._see_published = [c for c in checkers if type(c).published is not Checker.published]
         self._see_gained = [c for c in checkers if type(c).gained is not Checker.gained]
@@ -129,6 +130,11 @@ class World:
         """A message on its way."""
         self.timeline.after(self.latency_ms(), action)
 
+    @property
+    def rejoin_delay_ms(self) -> int:
+        """How long a consumer that wants to rejoin takes to do so."""
+        return _LATE_MS if self.canary == LATE_TO_REJOIN else 1
+
     def loses_reply(self) -> bool:
         """Whether a reply gets lost."""
         return self.spells.strikes(Fault.REPLIES_LOST)
@@ -198,9 +204,20 @@ class World:
 
     def plant(self, assignments: Mapping[str, MemberAssignment], step: Step) -> Mapping[str, MemberAssignment]:
         """The planted bug of a canary, if there is one."""
-        if self.canary == "move for nothing" and not self.nothing_new:
+        if self.canary is None or not self._is_time_for(CANARIES[self.canary].when, step):
             return assignments
         return plant(self.canary, assignments, step.request.members, self.rng)
+
+    def _is_time_for(self, when: When, step: Step) -> bool:
+        match when:
+            case When.ALWAYS:
+                return True
+            case When.CHAOS:
+                return not self.spells.ended
+            case When.ASSIGNOR_FAILED:
+                return not self.spells.ended and step.assignor_error is not None
+            case When.NOTHING_NEW:
+                return self.nothing_new
 
     def falsify(self, sums: Mapping[TaskId, int]) -> dict[TaskId, int]:
         """Offset sums that are not true."""

@@ -257,7 +257,9 @@ class TaskEvent:
     * ``assigned created running suspended revoked closed lost corrupted promoted demoted``, with ``took_us``;
     * ``restore_started`` (``records_total``, ``stores``), ``restore_progress`` (``records_done``, ``records_total``,
       ``bytes_done``), ``restored`` (``records``, ``bytes``, ``took_us``);
-    * ``first_record`` (``since_assigned_us``), ``last_record`` (``last_mono_us``: when the last record was processed);
+    * ``last_record`` (``last_mono_us``: when the last record was processed);
+    * ``first_record`` (``since_assigned_us``; or, when a rebalance has left the task where it was, ``last_mono_us`` of
+      the record before);
     * ``warm`` (``since_created_us``, ``lag``): a standby came within ``acceptable.recovery.lag``.
 
     A field that does not belong to the event, or is not known, is absent.

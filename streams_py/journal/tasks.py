@@ -42,6 +42,7 @@ class _Stay:
     assigned_us: int
     has_processed: bool = False
     last_record_us: int = 0
+    stayed_from_us: int | None = None  # last record before a rebalance that left the task here
     records: int = 0
     busy_us: int = 0
 
@@ -102,6 +103,9 @@ class TaskJournal:
             if not stay.has_processed:
                 stay.has_processed = True
                 self._write("first_record", task.id, is_active=True, since_assigned_us=began_us - stay.assigned_us)
+            elif stay.stayed_from_us is not None:
+                self._write("first_record", task.id, is_active=True, last_mono_us=stay.stayed_from_us)
+            stay.stayed_from_us = None
         return taken
 
     def sample_if_due(
@@ -131,10 +135,13 @@ class TaskJournal:
             if stay is not None:
                 stay.records = stay.busy_us = 0
 
-    def forget_all_but(self, tasks: Collection[TaskId]) -> None:
-        """These are all tasks of the thread now."""
+    def rebalanced(self, tasks: Collection[TaskId]) -> None:
+        """A rebalance is over; these are all tasks of the thread now."""
         for task in self._stays.keys() - set(tasks):
             del self._stays[task]
+        for stay in self._stays.values():
+            if stay.has_processed:
+                stay.stayed_from_us = stay.last_record_us
 
     def _write(
         self,

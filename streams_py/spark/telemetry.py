@@ -2,15 +2,16 @@
 
 Both are the same: a stream of micro-batches, endless or up to now. Each one
 
-1. appends its records to bronze, in a folder of its own number, so that a repeated micro-batch changes nothing;
+1. appends its records to bronze, in folders of its own number, so that a repeated micro-batch changes nothing;
 2. finds the first day that its records belong to (a late part of a rebalance belongs to the day of its header);
 3. builds the tables of that day and all later ones again, from the state that the fold had before;
 4. replaces those days in every table.
 
-Mostly that is today. Something late costs more, once, and leaves the same tables as if it had come in time.
+Mostly that is today: one day of events is read, and nothing that is older, however long the history. Something late
+costs more, once, and leaves the same tables as if it had come in time.
 
     <tables>/telemetry.json     the group, so that no other one is mixed in
-    <tables>/bronze/batch_id=N/
+    <tables>/bronze/day=D/batch_id=N/
     <tables>/<table>/group=G/day=D/
     <tables>/_staging, _checkpoint
 
@@ -21,15 +22,18 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as f
 
 from streams_py.errors import ConfigError
-from streams_py.spark.build import bronze_of, fold_events, placed, refused_of, tables_of
+from streams_py.spark.build import bronze_of, fold_events, refused_of, tables_of
+from streams_py.spark.files import Folder
 from streams_py.spark.source import register
-from streams_py.spark.tables.bronze import BRONZE
+from streams_py.spark.tables.bronze import BAD, BRONZE, OK, UNKNOWN
 from streams_py.spark.tables.schemas import STATE_TABLE
 
 if TYPE_CHECKING:
@@ -41,7 +45,15 @@ __all__ = ["TableFolder", "events_topic", "start_telemetry"]
 _log = logging.getLogger(__name__)
 
 _MARKER: Final = "telemetry.json"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+_STAGING: Final = "_staging"
+_EPOCH: Final = date(1970, 1, 1)
+_SEARCHED_MAX: Final = 1_000
+"""So many rebalances without a header are looked for by name; with more everything is built again."""
+_FOLDERS_MAX: Final = 32
+"""With more folders of micro-batches in a day they become one: thousands of small files are slow to open."""
+_WRITERS: Final = 4
+"""Tables written at the same time. They are small; most of the time goes into starting and committing each."""
 
 
 def events_topic(group: str) -> str:
@@ -61,148 +73,182 @@ def start_telemetry(
     """Start keeping the tables of a group in the folder ``tables``.
 
     ``options`` are those of ``streams-kafka`` (``kafka.bootstrap.servers``, and ``topics`` when the topic has a name of
-    its own). With ``once`` the query ends when everything that is there now has been read. ConfigError when the folder
-    belongs to another group or holds something else.
+    its own; events of other groups in it are left out). With ``once`` the query ends when everything that is there now
+    has been read. ConfigError when the folder belongs to another group or holds something else.
     """
     register(spark)
-    folder = TableFolder(spark, tables)
-    folder.claim(group)
+    folder = TableFolder(spark, tables, group)
+    folder.claim()
     given = {"topics": events_topic(group), "on.gone": "skip", **options}
     records = spark.readStream.format("streams-kafka").options(**given).load()
-    writer = records.writeStream.foreachBatch(folder.add).option("checkpointLocation", folder.path("_checkpoint"))
+    writer = records.writeStream.queryName(f"telemetry of {group}").foreachBatch(folder.add)
+    writer = writer.option("checkpointLocation", folder.files.path("_checkpoint"))
     if once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{interval_s} seconds").start()
 
 
 class TableFolder:
-    """The folder of one group's tables, on any file system that Spark knows."""
+    """The folder of one group's tables."""
 
-    def __init__(self, spark: SparkSession, root: str) -> None:
+    def __init__(self, spark: SparkSession, root: str, group: str) -> None:
         self._spark = spark
-        self._root = root.rstrip("/") or "/"
+        self._group = group
+        self.files = Folder(spark, root)
 
-    def path(self, *names: str) -> str:
-        """A path below the folder."""
-        return "/".join([self._root, *names])
-
-    # -- files ---------------------------------------------------------------------------------------------------------
-
-    def _hadoop(self, path: str) -> tuple[Any, Any]:
-        jvm: Any = self._spark.sparkContext._jvm
-        where = jvm.org.apache.hadoop.fs.Path(path)
-        configuration: Any = self._spark.sparkContext._jsc.hadoopConfiguration()
-        return where.getFileSystem(configuration), where
-
-    def exists(self, *names: str) -> bool:
-        """Whether there is anything at a path."""
-        files, where = self._hadoop(self.path(*names))
-        return bool(files.exists(where))
-
-    def _children(self, *names: str) -> list[str]:
-        if not self.exists(*names):
-            return []
-        files, where = self._hadoop(self.path(*names))
-        return sorted(str(status.getPath().getName()) for status in files.listStatus(where))
-
-    def _remove(self, *names: str) -> None:
-        files, where = self._hadoop(self.path(*names))
-        files.delete(where, True)
-
-    def _rename(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
-        files, to = self._hadoop(self.path(*target))
-        files.mkdirs(to.getParent())
-        _, where = self._hadoop(self.path(*source))
-        if not files.rename(where, to):
-            raise OSError(f"{self.path(*source)} could not be moved to {self.path(*target)}")
-
-    # -- whose folder it is --------------------------------------------------------------------------------------------
-
-    def claim(self, group: str) -> None:
+    def claim(self) -> None:
         """Make it this group's folder. ConfigError when it is another one's, or has other things in it."""
-        if self.exists(_MARKER):
-            found = json.loads(self._spark.read.text(self.path(_MARKER)).first()[0])  # type: ignore[index]  # one line
+        files, group = self.files, self._group
+        if files.exists(_MARKER):
+            found = json.loads(files.read_text(_MARKER))
             if found.get("group") != group or found.get("format") != _FORMAT:
                 raise ConfigError(
-                    f"{self._root} has the tables of group {found.get('group')!r} (format {found.get('format')}), not "
-                    f"of {group!r}; use another folder for each group"
+                    f"{files.root} has the tables of group {found.get('group')!r} (format {found.get('format')}), not "
+                    f"of {group!r} (format {_FORMAT}); use another folder for each group"
                 )
             return
-        if self._children():
-            raise ConfigError(f"{self._root} is not empty and holds no telemetry tables; use an empty or new folder")
-        files, where = self._hadoop(self.path(_MARKER))
-        stream = files.create(where)
-        stream.write(bytearray(json.dumps({"format": _FORMAT, "group": group}).encode() + b"\n"))
-        stream.close()
+        if files.children():
+            raise ConfigError(f"{files.root} is not empty and holds no telemetry tables; use an empty or new folder")
+        files.write_text(json.dumps({"format": _FORMAT, "group": group}) + "\n", _MARKER)
 
     # -- a micro-batch -------------------------------------------------------------------------------------------------
 
     def add(self, records: DataFrame, batch_id: int) -> None:
         """Take the records of a micro-batch in. A repeated one changes nothing."""
-        mine = ("bronze", f"batch_id={batch_id}")
-        bronze_of(records).write.mode("overwrite").parquet(self.path(*mine))
-        everything = self._bronze("bronze")
-        new = self._bronze(*mine).select("topic", "partition", "offset")
-        touched = placed(everything).join(new, new.columns, "left_semi").groupBy("group")
-        first = touched.agg(f.min("sort_day").alias("first")).collect()  # a row for each group, of which there is one
-        for row in sorted(first):
-            self._rebuild(everything.where(f.col("group") == row["group"]), row["group"], row["first"])
-        self._rewrite_refused(everything)
+        self.files.remove(_STAGING)
+        days = self._append(records, batch_id)
+        new = self._bronze([(day, f"batch_id={batch_id}") for day in days])
+        if new is None:
+            return
+        by_status = new.groupBy("status").agg(f.min("day").alias("first"))
+        of_status = {row["status"]: row["first"] for row in by_status.collect()}
+        if BAD in of_status or UNKNOWN in of_status:
+            self._keep_refused(new, batch_id)
+        if OK in of_status:
+            self._rebuild(min(of_status[OK], self._first_header_day(new, days, batch_id)))
+        for day in days:
+            self._merge_folders(day, batch_id)
 
-    def _bronze(self, *names: str) -> DataFrame:
-        return self._spark.read.schema(BRONZE).parquet(self.path(*names)).drop("batch_id")
+    def _append(self, records: DataFrame, batch_id: int) -> list[int]:
+        """Write the records to bronze; the days that they were appended on."""
+        files, staged = self.files, (_STAGING, "bronze")
+        mine = bronze_of(records).where((f.col("status") != OK) | (f.col("group") == self._group))
+        mine.write.partitionBy("day").option("compression", "zstd").parquet(files.path(*staged))
+        days = [int(name.removeprefix("day=")) for name in files.children(*staged) if name.startswith("day=")]
+        for day in days:
+            files.replace((*staged, f"day={day}"), ("bronze", f"day={day}", f"batch_id={batch_id}"))
+        return days
 
-    def _rebuild(self, bronze: DataFrame, group: str, first_day: int) -> None:
-        """The tables of a group from a day on."""
-        later = placed(bronze).where(f.col("sort_day") >= first_day).select(*bronze.columns)
-        folded = fold_events(later, self._base(group, first_day)).persist()
+    def _bronze(self, folders: Sequence[tuple[int, str]]) -> DataFrame | None:
+        """Events in folders of bronze, given as day and name; None when there are none."""
+        if not folders:
+            return None
+        paths = [self.files.path("bronze", f"day={day}", name) for day, name in folders]
+        reader = self._spark.read.schema(f"{BRONZE}, batch_id string").option("basePath", self.files.path("bronze"))
+        return reader.parquet(*paths).drop("batch_id")
+
+    def _folders(self, first_day: int) -> list[tuple[int, str]]:
+        """Bronze from a day on."""
+        names = [name for name in self.files.children("bronze") if name.startswith("day=")]
+        days = sorted(day for name in names if (day := int(name.removeprefix("day="))) >= first_day)
+        return [(day, name) for day in days for name in self.files.children("bronze", f"day={day}")]
+
+    def _first_header_day(self, new: DataFrame, days: Sequence[int], batch_id: int) -> int:
+        """The first day of a header whose other parts came only now; the last of ``days`` when there is none."""
+        parts = new.where(f.col("rebalance_id").isNotNull()).groupBy("rebalance_id")
+        headless = parts.agg(f.max(f.col("kind") == "rebalance").alias("headed")).where(~f.col("headed"))
+        wanted = {row["rebalance_id"] for row in headless.limit(_SEARCHED_MAX + 1).collect()}
+        if len(wanted) > _SEARCHED_MAX:
+            return 0
+        first = days[-1]
+        for since in (days[0] - 1, 0):  # mostly the cut goes through the last few seconds
+            if not wanted:
+                break
+            older = [(day, name) for day, name in self._folders(since) if name != f"batch_id={batch_id}"]
+            headers = self._bronze(older)
+            if headers is not None:
+                mine = f.col("rebalance_id").isin(sorted(wanted)) & (f.col("kind") == "rebalance")
+                for row in headers.where(mine).groupBy("rebalance_id").agg(f.min("day").alias("first")).collect():
+                    first = min(first, row["first"])
+                    wanted.discard(row["rebalance_id"])
+        return first
+
+    # -- tables --------------------------------------------------------------------------------------------------------
+
+    def _rebuild(self, first_day: int) -> None:
+        """The tables from a day on."""
+        bronze = self._bronze(self._folders(first_day))
+        assert bronze is not None
+        folded = fold_events(bronze, self._base(first_day)).persist()
         try:
             tables = tables_of(folded)
-            filled = {row["table"] for row in folded.select("table").distinct().collect()}  # a dozen names
-            for name in sorted(filled):
-                frame = tables[name].coalesce(1)
-                frame.write.mode("overwrite").partitionBy("group", "day").parquet(self.path("_staging", name))
+            filled = sorted(row["table"] for row in folded.select("table").distinct().collect())  # a dozen names
+            with ThreadPoolExecutor(_WRITERS) as writers:
+                list(writers.map(lambda name: self._stage(name, tables[name]), filled))
             for name in tables:
-                self._replace(name, group, first_day)
+                self._replace(name, first_day)
         finally:
-            self._remove("_staging")
             folded.unpersist()
-        _log.info("telemetry of %s: tables from day %d on are new", group, first_day)
+        _log.info("telemetry of %s: tables from %s on are new", self._group, _date(first_day))
 
-    def _base(self, group: str, first_day: int) -> DataFrame | None:
+    def _stage(self, name: str, table: DataFrame) -> None:
+        writer = table.coalesce(1).write.mode("overwrite").option("compression", "zstd")
+        writer.partitionBy("group", "day").parquet(self.files.path(_STAGING, name))
+
+    def _base(self, first_day: int) -> DataFrame | None:
         """Where the fold stood at the end of the last day before."""
-        days = [day for day in self._days(STATE_TABLE, group) if _number(day) < first_day]
+        days = [day for day in self._days(STATE_TABLE) if day < _date(first_day)]
         if not days:
             return None
-        last = self._spark.read.parquet(self.path(STATE_TABLE, f"group={group}", f"day={days[-1]}"))
-        return last.select(f.lit(group).alias("group"), "state")
+        last = self._spark.read.parquet(self.files.path(STATE_TABLE, self._partition, f"day={days[-1]}"))
+        return last.select(f.lit(self._group).alias("group"), "state")
 
-    def _days(self, table: str, group: str) -> list[str]:
-        found = self._children(table, f"group={group}")
+    @property
+    def _partition(self) -> str:
+        jvm: Any = self._spark.sparkContext._jvm
+        escaped = jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.escapePathName(self._group)
+        return f"group={escaped}"
+
+    def _days(self, table: str) -> list[str]:
+        found = self.files.children(table, self._partition)
         return sorted(name.removeprefix("day=") for name in found if name.startswith("day="))
 
-    def _replace(self, table: str, group: str, first_day: int) -> None:
-        where = (table, f"group={group}")
-        for day in self._days(table, group):
-            if _number(day) >= first_day:
-                self._remove(*where, f"day={day}")
-        for name in self._children("_staging", *where):
-            if name.startswith("day="):
-                self._rename(("_staging", *where, name), (*where, name))
+    def _replace(self, table: str, first_day: int) -> None:
+        where, staged = (table, self._partition), (_STAGING, table, self._partition)
+        fresh = {name for name in self.files.children(*staged) if name.startswith("day=")}
+        for day in self._days(table):
+            if day >= _date(first_day) and f"day={day}" not in fresh:
+                self.files.remove(*where, f"day={day}")
+        for name in sorted(fresh):
+            self.files.replace((*staged, name), (*where, name))
 
-    def _rewrite_refused(self, bronze: DataFrame) -> None:
-        """Records that could not be read are few: their tables are made anew."""
-        refused = bronze.where(f.col("status") != "ok")
-        if refused.isEmpty():
+    def _keep_refused(self, new: DataFrame, batch_id: int) -> None:
+        """Records that could not be read, and those of other versions, each to its table."""
+        for name, frame in refused_of(new).items():
+            frame.coalesce(1).write.mode("overwrite").partitionBy("day").parquet(self.files.path(_STAGING, name))
+            for day in self.files.children(_STAGING, name):
+                if day.startswith("day="):
+                    self.files.replace((_STAGING, name, day), (name, day, f"batch_id={batch_id}"))
+
+    # -- tidying up ----------------------------------------------------------------------------------------------------
+
+    def _merge_folders(self, day: int, batch_id: int) -> None:
+        """Make one folder of many. The newest stays out: only that one may be written again.
+
+        Between the two steps events are there twice, which the fold does not mind.
+        """
+        old = [name for name in self.files.children("bronze", f"day={day}") if name != f"batch_id={batch_id}"]
+        if len(old) < _FOLDERS_MAX:
             return
-        for name, frame in refused_of(refused).items():
-            frame.write.mode("overwrite").parquet(self.path("_staging", name))
-            self._remove(name)
-            self._rename(("_staging", name), (name,))
+        merged = self._bronze([(day, name) for name in old])
+        assert merged is not None
+        staged = (_STAGING, "merged")
+        merged.drop("day").coalesce(1).write.option("compression", "zstd").parquet(self.files.path(*staged))
+        self.files.rename(staged, ("bronze", f"day={day}", f"batch_id=before-{batch_id}"))
+        for name in old:
+            self.files.remove("bronze", f"day={day}", name)
 
 
-def _number(day: str) -> int:
-    """Days since 1970-01-01 of a date as text."""
-    from datetime import date
-
-    return (date.fromisoformat(day) - date(1970, 1, 1)).days
+def _date(day: int) -> str:
+    """A day counted from 1970-01-01 as text, the way folders name it."""
+    return (_EPOCH + timedelta(days=day)).isoformat()

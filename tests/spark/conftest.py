@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count()
 
+# A few dozen rows through many small plans: compiling them costs more than running them.
+_LITTLE_DATA = {
+    "spark.sql.shuffle.partitions": 2,
+    "spark.sql.adaptive.enabled": False,
+    "spark.sql.codegen.wholeStage": False,
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
 
 class Cluster:
     """The broker with short ways to make and delete topics. Records keep their timestamps, however old."""
@@ -74,7 +83,7 @@ def spark() -> Iterator[SparkSession]:
     from streams_py.spark.source import register
 
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    session = spark_session("streams-py tests", master="local[2]", **{"spark.sql.shuffle.partitions": 2})
+    session = spark_session("streams-py tests", master="local[2]", **_LITTLE_DATA)
     session.sparkContext.setLogLevel("ERROR")
     register(session)
     yield session

@@ -74,22 +74,37 @@ def run(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> Callable[..., 
     return once
 
 
+def check_tables(spark: SparkSession, folder: Path, wanted: dict[str, Counter[tuple[Any, ...]]], *tables: str) -> None:
+    for table in tables:
+        assert rows_of(spark.read.parquet(str(folder / table))) == wanted[table], table
+
+
+def check_batch(frame: DataFrame, records: list[Stored]) -> None:
+    """The same out of one `build()`, however the records are spread."""
+    from streams_py.spark.build import bronze_of, build, fold_events
+
+    bronze = bronze_of(frame.orderBy("value").repartition(3)).persist()
+    found = Counter((row["table"], row["day"], row["row"]) for row in fold_events(bronze).collect())
+    wanted = fold(records)
+    assert found == Counter((made.table, made.day, json.dumps(made.row, ensure_ascii=False)) for made in wanted)
+    tables = build(bronze)
+    assert tables.keys() == {*TABLES, "state", "events_bad", "events_unknown"}
+    assert rows_of(tables["move"]) == expected(records)["move"]
+    bronze.unpersist()
+
+
 def test_ta2_stream_and_batch_make_the_same_tables(
     spark: SparkSession, cluster: Cluster, run: Callable[..., Path], options: Callable[..., dict[str, str]]
 ) -> None:
-    from streams_py.spark.build import bronze_of, build
-
     topic = cluster.topic(1)
     records = stored()
-    append(cluster, topic, records, b"garbage", records[0].value.replace(b'"v":1', b'"v":2', 1))
-    folder = run(topic, rows_per_trigger=12)
+    others = records[0].value.replace(b'"group":"app"', b'"group":"another"', 1)
+    append(cluster, topic, records, b"garbage", records[0].value.replace(b'"v":1', b'"v":2', 1), others)
+    folder = run(topic, rows_per_trigger=25)
     wanted = expected(records)
-    frame = spark.read.format("streams-kafka").options(**options(topics=topic)).load()
-    batch = build(bronze_of(frame.orderBy("value").repartition(3)))
-    for table in TABLES:
-        assert rows_of(spark.read.parquet(str(folder / table))) == wanted[table], table
-    for table in ("move", "placement", "gap"):
-        assert rows_of(batch[table]) == wanted[table], table
+    check_tables(spark, folder, wanted, *TABLES)
+    mine = json.dumps({topic: {"0": len(records)}})
+    check_batch(spark.read.format("streams-kafka").options(**options(topics=topic, ending=mine)).load(), records)
     (day,) = {row["day"] for row in spark.read.parquet(str(folder / "rebalance")).collect()}
     assert day == date(2023, 11, 15)
     (bad,) = spark.read.parquet(str(folder / "events_bad")).collect()
@@ -99,9 +114,11 @@ def test_ta2_stream_and_batch_make_the_same_tables(
     assert unknown["reason"].startswith("version 2")
 
 
-def test_ta4_late_part_repairs_the_tables_of_later_days(
-    spark: SparkSession, cluster: Cluster, run: Callable[..., Path]
+def test_ta3_ta4_late_part_repairs_later_days_and_a_repeated_batch_changes_nothing(
+    spark: SparkSession, cluster: Cluster, run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from streams_py.spark.telemetry import TableFolder
+
     topic = cluster.topic(1)
     day_ms = 86_400_000
     records = [
@@ -111,17 +128,25 @@ def test_ta4_late_part_repairs_the_tables_of_later_days(
     append(cluster, topic, [record for record in records if record is not late])
     run(topic)
     append(cluster, topic, [late._replace(append_ms=records[-1].append_ms)])
-    folder = run(topic)  # goes on from its checkpoint
+    with monkeypatch.context() as killed:
+        killed.setattr(TableFolder, "_rebuild", killed_between)
+        with pytest.raises(Exception, match="killed between bronze and tables"):
+            run(topic)
+    folder = run(topic)  # goes on from its checkpoint, with the same micro-batch
     arrived = [r for r in records if r is not late] + [late._replace(append_ms=records[-1].append_ms, offset=10_000)]
     wanted = expected(shuffled(arrived, 5))
-    for table in ("rebalance", "move", "placement_current", "warmup", "restore", "gap"):
-        assert rows_of(spark.read.parquet(str(folder / table))) == wanted[table], table
+    check_tables(spark, folder, wanted, "rebalance", "move", "placement_current", "warmup", "restore", "gap")
+    assert spark.read.parquet(str(folder / "bronze")).count() == len(records)
+
+
+def killed_between(*arguments: object) -> None:
+    raise RuntimeError("killed between bronze and tables")
 
 
 def test_folder_of_another_group_is_refused(run: Callable[..., Path], cluster: Cluster, tmp_path: Path) -> None:
     topic = cluster.topic(1)
     run(topic, folder="mine")
-    assert json.loads((tmp_path / "mine" / "telemetry.json").read_text()) == {"format": 1, "group": GROUP}
+    assert json.loads((tmp_path / "mine" / "telemetry.json").read_text()) == {"format": 2, "group": GROUP}
     with pytest.raises(ConfigError, match=r"has the tables of group 'app' .*, not of 'other'"):
         run(topic, folder="mine", group="other")
     (tmp_path / "full").mkdir()

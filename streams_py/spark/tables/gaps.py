@@ -2,7 +2,8 @@
 
 The two times come from two clocks, corrected by :mod:`streams_py.spark.tables.clocks`; ``skew_bound_ms`` says how far
 the result may be off. A negative gap stays negative: hiding it would hide the bound. On one process the monotonic
-clock is used, and the bound is 0.
+clock is used, and the bound is 0. A task that stayed where it was has a gap, too (``kind`` is ``untouched``): from the
+last record before the rebalance was over to the first one after.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Gaps:
     def first_record(
         self, envelope: Envelope, event: TaskEvent, clocks: Clocks, rebalance_id: str | None
     ) -> Row | None:
-        """Processing began somewhere; the gap, if its other end is known."""
+        """Processing began somewhere, or went on; the gap, if its other end is known."""
+        if event.last_mono_us is not None:
+            return _untouched(envelope, event, clocks, rebalance_id)
         last = self._waiting.pop(str(event.task), None)
         if last is None:
             return None
@@ -65,3 +68,21 @@ class Gaps:
             "skew_bound_ms": bound_ms,
             "kind": "moved",
         }
+
+
+def _untouched(envelope: Envelope, event: TaskEvent, clocks: Clocks, rebalance_id: str | None) -> Row:
+    assert event.last_mono_us is not None
+    skew_ms, _ = clocks.skew_ms(envelope.process)
+    first_ms = envelope.at_ms + skew_ms
+    gap_ms = (envelope.mono_us - event.last_mono_us) // 1000
+    return {
+        "rebalance_id": rebalance_id,
+        "task": str(event.task),
+        "from_process": envelope.process,
+        "to_process": envelope.process,
+        "last_at": first_ms - gap_ms,
+        "first_at": first_ms,
+        "gap_ms": gap_ms,
+        "skew_bound_ms": 0,
+        "kind": "untouched",
+    }

@@ -32,5 +32,5 @@ class Poison(Checker):
                 self.report(seen.at_ms, f"{member} is honest, but is sent error {code}")
 
     def ended(self, seen: Ending) -> None:
-        if seen.hostile and (seen.idle or not (seen.quiet or seen.assignor == "fallback")):
+        if seen.hostile and not seen.circles and (seen.idle or not (seen.quiet or seen.assignor == "fallback")):
             self.report(seen.at_ms, "the group does not recover while a poisonous member stays", liveness=True)

@@ -158,6 +158,8 @@ class Ending:
     """Threads that failed although the faults had stopped."""
     hostile: bool = False
     """A poisonous member stayed until the end."""
+    circles: bool = False
+    """The group does not come to rest because its assignor goes round in circles, and this one is known to do so."""
 
 
 class Checker:

@@ -53,6 +53,8 @@ class Campaign:
     faults: Counter[Fault] = field(default_factory=Counter)
     checked: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
+    circles: int = 0
+    """Schedules in which a sticky assignor went round in circles."""
     repeated: int = 0
     """Schedules that were run twice, with other hash seeds."""
 
@@ -89,6 +91,7 @@ def _run_piece(seeds: tuple[int, ...], assignor: str | None, canary: str | None,
         campaign.virtual_ms += result.virtual_ms
         campaign.faults += result.faults
         campaign.checked += result.checked
+        campaign.circles += result.circles
         piece.fingerprints[seed] = result.fingerprint
         if result.violations:
             campaign.findings.append(Finding(seed, tuple(result.violations)))
@@ -136,6 +139,7 @@ def run_campaign(
             total.virtual_ms += part.virtual_ms
             total.faults += part.faults
             total.checked += part.checked
+            total.circles += part.circles
             total.findings += part.findings
         total.seconds = time.perf_counter() - started
         progress(total)

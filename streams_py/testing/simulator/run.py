@@ -29,6 +29,10 @@ from streams_py.testing.simulator.world import World
 
 __all__ = ["RunResult", "run_schedule"]
 
+_MAY_CIRCLE = frozenset({"legacy_sticky", "sticky", "custom"})  # the last places as "sticky" does
+_CIRCLE_LOOKED_AT = 24
+_CIRCLE_PLACEMENTS_MAX = 8
+"""So many different placements at most, in the last so many assignments, are a circle."""
 _STEPS_MAX = 20_000
 _CHAOS_REBALANCES_MAX = 150
 """Events of either part of a run, and rebalances of its first, at most: a group that needs more is spinning."""
@@ -47,6 +51,8 @@ class RunResult:
     checked: Counter[str] = field(default_factory=Counter)
     """How often each promise was looked at."""
     fingerprint: str = ""
+    circles: bool = False
+    """The assignor went round in circles, which a sticky one may."""
     history: list[str] = field(default_factory=list)
     """What happened, in sentences; only when asked for."""
 
@@ -61,10 +67,12 @@ def run_schedule(schedule: Schedule, *, checkers: Iterable[Checker] | None = Non
     watching = list(checkers) if checkers is not None else all_checkers()
     run = _Run(World(schedule, watching))
     crash: Violation | None = None
+    circles = False
     try:
         with _quiet_logs():
             run.chaos()
             ending = run.quiet()
+        circles = ending.circles
     except Exception as error:  # whatever leaves the code under test is a finding, not a failure of the simulator
         where = _where(error)
         crash = Violation("I1", run.now_ms, f"crash: {type(error).__name__}: {error} ({where})")
@@ -85,6 +93,7 @@ def run_schedule(schedule: Schedule, *, checkers: Iterable[Checker] | None = Non
         world.happened + world.spells.struck,
         Counter({checker.promise: checker.looked for checker in watching}),
         run.fingerprint,
+        circles,
         [f"{at_ms / 1000:9.3f} s  {_told(text, args)}" for at_ms, text, args in world.history] if history else [],
     )
 
@@ -131,6 +140,15 @@ class _Run:
     def now_ms(self) -> int:
         """Virtual time since the start."""
         return self.world.timeline.now_ms - START_MS
+
+    @property
+    def circles(self) -> bool:
+        """Whether a sticky assignor has come back to the same placements again and again; see A5."""
+        if self.world.shape.assignor not in _MAY_CIRCLE:
+            return False
+        placements = [tuple(sorted(seen.placement.items())) for seen in self._published[self._quiet_from :]]
+        last = placements[-_CIRCLE_LOOKED_AT:]
+        return len(last) == _CIRCLE_LOOKED_AT and 1 < len(set(last)) <= _CIRCLE_PLACEMENTS_MAX
 
     @property
     def fingerprint(self) -> str:
@@ -274,7 +292,7 @@ class _Run:
             return ending  # older versions do not tell lags: the assignor cannot know that nothing is new
         self.world.timeline.now_ms += self._catch_up_ms()
         if not self._rebalance_once_more():
-            return replace(ending, quiet=False, rebalances=self._bound())
+            return replace(ending, quiet=False, rebalances=self._bound(), circles=self.circles)
         before = self._placement()
         self.world.nothing_new = True
         self._rebalance_once_more()
@@ -332,6 +350,7 @@ class _Run:
                 if at_ms > self._ended_ms + world.shape.max_poll_interval_ms  # earlier ones may have been on their way
             ),
             hostile=stays,
+            circles=not quiet and self.circles,
         )
 
 

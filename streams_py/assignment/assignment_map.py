@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import KafkaStreamsAssignment, KafkaStreamsState, TaskInfo, TaskType
 from streams_py.assignment.assignors.cluster import Cluster
-from streams_py.assignment.problem import Note
+from streams_py.assignment.problem import Note, sentences
 from streams_py.errors import IllegalStateError
 
 __all__ = ["Assignments", "add_missing", "cluster_of", "has_changelog", "log_notes"]
@@ -57,12 +57,6 @@ def has_changelog(info: TaskInfo) -> bool:
 
 
 def log_notes(notes: Iterable[Note]) -> None:
-    """Write what the operator should know to the log, as warnings: one line for each kind, however many tasks."""
-    first: dict[str, Note] = {}
-    count: dict[str, int] = {}
-    for note in notes:
-        first.setdefault(note.kind, note)
-        count[note.kind] = count.get(note.kind, 0) + 1
-    for kind, note in first.items():
-        more = count[kind] - 1
-        _log.warning("%s%s", note.text, f" (likewise for {more} more)" if more else "")
+    """Write what the operator should know to the log, as warnings."""
+    for text in sentences(notes):
+        _log.warning("%s", text)

@@ -11,7 +11,7 @@ reported, and the shared sums stand in ``end_offset_sums``, whose keys are at th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
@@ -38,7 +38,10 @@ __all__ = [
     "RackOptimiserFactory",
     "Tags",
     "lag_from_offsets",
+    "sentences",
 ]
+
+_NAMED_MAX: Final = 5  # tasks named in one warning
 
 LATEST_OFFSET: Final = -2
 """In place of an offset sum or a lag: the task is running as active here."""
@@ -180,6 +183,22 @@ class Note(NamedTuple):
     kind: str
     task: TaskId | None
     text: str
+
+
+def sentences(notes: Iterable[Note]) -> list[str]:
+    """The notes for a log: one sentence for each kind, however many tasks it is about."""
+    by_kind: dict[str, list[Note]] = {}
+    for note in notes:
+        by_kind.setdefault(note.kind, []).append(note)
+    found = []
+    for first, *others in by_kind.values():
+        more = ""
+        if others:
+            named = ", ".join(str(note.task) for note in others[:_NAMED_MAX] if note.task is not None)
+            dots = ", ..." if len(others) > _NAMED_MAX else ""
+            more = f" (likewise for {len(others)} more{f': {named}{dots}' if named else ''})"
+        found.append(first.text + more)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 A typical assignor starts from :func:`identity_assignment`, or places actives by its own rule, and then lets
 :func:`default_standby_task_assignment` and the rack optimisers refine the map ``process id -> assignment`` in place.
 
-Where we differ from Apache Kafka Streams: rack optimisation runs with overridden costs even when no cost is configured;
+Where we differ from Apache Kafka Streams: standbys are spread over tags wherever that is possible at all;
+rack optimisation runs with overridden costs even when no cost is configured;
 the standby optimiser respects the chosen tasks (skipping those without a standby) and really honours client tags;
 clients are taken in ascending order; "stateful" means *with changelog*.
 """
@@ -72,11 +73,16 @@ def identity_assignment(application_state: ApplicationState) -> dict[ProcessId, 
 # -- standbys ------------------------------------------------------------------------------------------------
 
 
-def default_standby_task_assignment(application_state: ApplicationState, assignments: Assignments) -> None:
+def default_standby_task_assignment(
+    application_state: ApplicationState, assignments: Assignments, *, reference_behaviour: bool = False
+) -> None:
     """Add standbys in place: over client tags when tags are configured, else by load.
 
     Tasks with a changelog get ``num.standby.replicas`` more standbys, whatever they have already; a client holding a
     task in any role is not eligible. With tags and 0 replicas, each task still gets one, as in Kafka Streams.
+
+    One warning in the log tells which task could not be spread over which tags, or for which task there are too few
+    clients, and what to do about it. ``reference_behaviour``: no better spread than Kafka Streams finds.
     """
     states = application_state.kafka_streams_states(False)
     add_missing(states, assignments)
@@ -89,7 +95,7 @@ def default_standby_task_assignment(application_state: ApplicationState, assignm
     configs = application_state.assignment_configs()
     if configs.rack_aware_assignment_tags:
         tags = [states[process_id].client_tags for process_id in cluster.process_ids]
-        tag_aware = TagAwareStandbys(cluster, tags, configs.rack_aware_assignment_tags)
+        tag_aware = TagAwareStandbys(cluster, tags, configs.rack_aware_assignment_tags, one_by_one=reference_behaviour)
         notes = tag_aware.assign(order, configs.num_standby_replicas)
     else:
         notes = assign_default_standbys(cluster, order, configs.num_standby_replicas)

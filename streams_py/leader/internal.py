@@ -29,7 +29,7 @@ def internal_assignor(settings: LeaderSettings, *, lags_known: bool) -> BuiltInA
     if not lags_known and not isinstance(assignor, LegacyStickyAssignor):
         assignor = FallbackPriorAssignor()
     elif isinstance(assignor, HighAvailabilityAssignor) and settings.reference_behaviour:
-        assignor = HighAvailabilityAssignor(racks_as_tags=False)
+        assignor = HighAvailabilityAssignor(reference_behaviour=True)
     return assignor
 
 

@@ -28,7 +28,7 @@ from streams_protocol import EARLIEST_PROBEABLE_VERSION, DecodeError, ErrorCode
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import AssignmentError, GroupAssignment, GroupSubscription
 from streams_py.assignment.assignors.registry import assignor_name
-from streams_py.assignment.problem import Placement, RackOptimiser
+from streams_py.assignment.problem import Placement, RackOptimiser, sentences
 from streams_py.errors import (
     AssignorError,
     ConfigError,
@@ -268,8 +268,8 @@ class GroupLeader:
         problem = replace(step.problem, racks=racks)
         decision = assignor.decide(problem)
         self.stories.keep(self._now_ms, problem, assignor)
-        for note in decision.notes:
-            self._say(_WARNING, note.text)
+        for text in sentences(decision.notes):
+            self._say(_WARNING, text)
         deadlines = {}
         if decision.probing:
             deadlines = probing_deadlines(

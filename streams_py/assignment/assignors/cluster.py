@@ -87,6 +87,11 @@ class Cluster:
         self.standby[task] += (client,)
         self.count[client] += 1
 
+    def remove_standby(self, task: int, client: int) -> None:
+        """Remove a standby."""
+        self.standby[task] = tuple(host for host in self.standby[task] if host != client)
+        self.count[client] -= 1
+
     def active_lists(self) -> list[list[int]]:
         """Active tasks of each client, ascending."""
         lists: list[list[int]] = [[] for _ in self.process_ids]

@@ -9,9 +9,10 @@ after each placement step.
 Decisions are those of Kafka Streams' ``HighAvailabilityTaskAssignor``, found without its tasks-times-clients tables:
 the work grows with the copies of tasks that exist.
 
-One deviation, on purpose: with a rack strategy configured, racks on all clients and no tags configured, the racks
-themselves act as the tag that standbys are spread over. Kafka documents that for ``client.rack`` and then does not
-pass the racks on.
+Two deviations, on purpose. With a rack strategy configured, racks on all clients and no tags configured, the racks
+themselves act as the tag that standbys are spread over; Kafka documents that for ``client.rack`` and then does not
+pass the racks on. And where the placement over tags one standby after the other ends in a dead end, we look for hosts
+that fit together (:mod:`~streams_py.assignment.standby.tag_aware`).
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _NON_OVERLAP_COST: Final = 1
 class HighAvailabilityAssignor:
     """Decides one rebalance; see the module."""
 
-    def __init__(self, *, racks_as_tags: bool = True) -> None:
-        """``racks_as_tags=False`` turns the deviation off."""
-        self._racks_as_tags = racks_as_tags
+    def __init__(self, *, reference_behaviour: bool = False) -> None:
+        """``reference_behaviour=True`` turns the deviations off."""
+        self._reference_behaviour = reference_behaviour
 
     def decide(self, problem: AssignmentProblem, *, tell_story: bool = False) -> Decision:
         """Place all tasks. The order of clients and tasks in the problem does not matter."""
@@ -91,13 +92,13 @@ class HighAvailabilityAssignor:
         tasks = range(len(cluster.tasks))
         tags = [client.tags for client in clients]
         keys = configs.rack_aware_assignment_tags
-        if not keys and self._racks_as_tags and configs.rack_aware_assignment_strategy != STRATEGY_NONE:
+        if not keys and not self._reference_behaviour and configs.rack_aware_assignment_strategy != STRATEGY_NONE:
             racks = [client.rack for client in clients]
             if all(racks):
                 keys, tags = ("rack",), [{"rack": rack or ""} for rack in racks]
         keep_apart: Sequence[Tags] | None = None
         if keys:
-            tag_aware = TagAwareStandbys(cluster, tags, keys)
+            tag_aware = TagAwareStandbys(cluster, tags, keys, one_by_one=self._reference_behaviour)
             notes = tag_aware.assign(tasks, replicas)
             balance_standby(cluster, tag_aware.may_move)
             keep_apart = tag_aware.pairs

@@ -5,6 +5,11 @@ are placed one by one on the least loaded client that shares no configured (key,
 key whose distinct values are all used up stops counting. Whatever does not fit waits until every task had its
 first attempt, and then goes to the least loaded clients, tags ignored, in the order of a Java hash map of task ids.
 
+One by one can fail where another choice would have worked: the least loaded client for the first standby may be the
+only one that the second could have taken. So when a task is left with standbys we look for a set of clients that fits
+as a whole (:mod:`~streams_py.assignment.standby.ideal_spread`). If there is none, each standby goes to the client that
+adds most values, not just to the least loaded one. Kafka does neither: ``one_by_one`` asks for its decisions.
+
 Clients fall into classes that block alike, one heap for each class and one over the heaps' minima, so that a zone
 that is idle and blocked is stepped over as a whole. A (key, value) that only one client carries makes no class of its
 own: it can only block a client that has the task anyway.
@@ -21,6 +26,7 @@ from streams_py.assignment.assignors.cluster import Cluster
 from streams_py.assignment.java_order import in_hash_order, task_hash
 from streams_py.assignment.problem import Note, NoteKind
 from streams_py.assignment.standby.default import fill_by_load
+from streams_py.assignment.standby.ideal_spread import fits, spread_as_a_whole
 
 __all__ = ["TagAwareStandbys"]
 
@@ -30,7 +36,9 @@ _FIRST_HOSTS: Final = 1  # the active
 class TagAwareStandbys:
     """Places standbys in one cluster, and tells which later movements keep them spread."""
 
-    def __init__(self, cluster: Cluster, tags: Sequence[Mapping[str, str]], keys: Sequence[str]) -> None:
+    def __init__(
+        self, cluster: Cluster, tags: Sequence[Mapping[str, str]], keys: Sequence[str], *, one_by_one: bool = False
+    ) -> None:
         """``tags[c]`` are all tags of client c; ``keys`` the configured ones."""
         self._cluster = cluster
         self._tags = tags
@@ -40,6 +48,10 @@ class TagAwareStandbys:
         self._distinct = [len({v for v in column if v is not None}) for column in _columns(self._values, self._keys)]
         self._notes: list[Note] = []
         self._noted_keys: set[str] = set()
+        self._one_by_one = one_by_one
+        self._gaps = any(None in row for row in self._values)
+        self._hopeless: set[int] = set()
+        """Classes of active hosts for which no set of clients fits."""
 
     # -- placement -------------------------------------------------------------------------------------------
 
@@ -55,8 +67,6 @@ class TagAwareStandbys:
             left = replicas
             if cluster.active[task] >= 0:
                 left = self._spread(task, replicas, classes)
-                if left > 0:
-                    self._notes.append(self._relaxed(task, left, replicas))
             if left > 0:
                 remaining[task] = left
         if remaining:
@@ -70,6 +80,7 @@ class TagAwareStandbys:
         cluster = self._cluster
         blocked: list[set[str]] = [set() for _ in self._keys]
         used, left, last = _FIRST_HOSTS, replicas, cluster.active[task]
+        placed: list[int] = []
         while True:
             for position, value in enumerate(self._values[last]):
                 if value is None:
@@ -85,10 +96,56 @@ class TagAwareStandbys:
             used += 1
             left -= 1
             cluster.place_standby(task, client)
+            placed.append(client)
             last = client
             if left <= 0:
                 break
+        # Where a client lacks a tag, Kafka's rule may forget a value that is taken.
+        better = left > 0 or (self._gaps and not fits(self._values, self._distinct, [cluster.active[task], *placed]))
+        if better and not self._one_by_one and self._spread_as_a_whole(task, placed, replicas, classes):
+            left = 0
         classes.put_back()
+        if left > 0:
+            self._notes.append(self._relaxed(task, left, replicas, blocked))
+            if not self._one_by_one:
+                left = self._spread_as_far_as_possible(task, left, classes)
+        return left
+
+    def _spread_as_a_whole(self, task: int, placed: Sequence[int], replicas: int, classes: _ClientClasses) -> bool:
+        """Replace the standbys placed so far by a set of clients that fits, if there is one."""
+        cluster = self._cluster
+        active = cluster.active[task]
+        if classes.class_of[active] in self._hopeless:
+            return False
+        for client in placed:
+            cluster.remove_standby(task, client)
+        classes.put_back()
+        candidates = [client for client in classes.least_of_each(replicas + 1) if not cluster.holds(client, task)]
+        chosen = spread_as_a_whole(self._values, self._distinct, active, candidates, replicas)
+        if chosen is None:
+            self._hopeless.add(classes.class_of[active])
+        for client in chosen or placed:
+            classes.take(client)
+            cluster.place_standby(task, client)
+        return chosen is not None
+
+    def _spread_as_far_as_possible(self, task: int, left: int, classes: _ClientClasses) -> int:
+        """Place standbys where they add most tag values; the number left for lack of clients."""
+        cluster = self._cluster
+        copies = [cluster.active[task], *cluster.standby[task]]
+        seen = [{self._values[client][position] for client in copies} | {None} for position in range(len(self._keys))]
+        while left > 0:
+            candidates = [c for c in classes.least_of_each(len(copies) + 1) if not cluster.holds(c, task)]
+            if not candidates:
+                break
+            chosen = max(candidates, key=lambda c: sum(v not in old for v, old in zip(self._values[c], seen)))
+            classes.take(chosen)
+            cluster.place_standby(task, chosen)
+            classes.put_back()
+            copies.append(chosen)
+            for value, old in zip(self._values[chosen], seen):
+                old.add(value)
+            left -= 1
         return left
 
     # -- movement rules --------------------------------------------------------------------------------------
@@ -99,16 +156,16 @@ class TagAwareStandbys:
 
     # -- notes -----------------------------------------------------------------------------------------------
 
-    def _relaxed(self, task: int, left: int, replicas: int) -> Note:
-        cluster = self._cluster
-        name = cluster.tasks[task]
-        return Note(
-            NoteKind.TAGS_RELAXED,
-            name,
-            f"cannot place {left} of {replicas} standby replicas of task {name} on clients that differ in the tags "
-            f"{list(self._keys)} from its active client (tags {dict(self._tags[cluster.active[task]])}); "
-            f"they go to the least loaded clients",
-        )
+    def _relaxed(self, task: int, left: int, replicas: int, blocked: Sequence[set[str]]) -> Note:
+        name = self._cluster.tasks[task]
+        taken = {key: sorted(values) for key, values in zip(self._keys, blocked) if values}
+        text = f"{left} of {replicas} standby replicas of task {name} cannot differ from its other copies in "
+        if taken:
+            wanted = " and ".join(f"{key} other than {', '.join(values)}" for key, values in taken.items())
+            text += f"{', '.join(taken)}; start an instance with {wanted}, or take a key off rack.aware.assignment.tags"
+        else:
+            text += f"{', '.join(self._keys)}: every client has the task already"
+        return Note(NoteKind.TAGS_RELAXED, name, text)
 
     def _note_unconfigured(self, client: int) -> None:
         for key in self._tags[client]:
@@ -129,14 +186,14 @@ class _ClientClasses:
         self._cluster = cluster
         carriers = Counter((position, v) for row in values for position, v in enumerate(row))
         numbers: dict[tuple[str | None, ...], int] = {}
-        self._class_of: list[int] = []
+        self.class_of: list[int] = []
         for row in values:
             shared = tuple(v if v is not None and carriers[position, v] > 1 else None for position, v in enumerate(row))
-            self._class_of.append(numbers.setdefault(shared, len(numbers)))
+            self.class_of.append(numbers.setdefault(shared, len(numbers)))
         self._values = list(numbers)
         self._heaps: list[list[int]] = [[] for _ in numbers]
         for client, key in enumerate(cluster.keys()):
-            self._heaps[self._class_of[client]].append(key)
+            self._heaps[self.class_of[client]].append(key)
         for heap in self._heaps:
             heapify(heap)
         # Minima of the heaps; entries that are no longer a minimum are dropped when seen.
@@ -169,10 +226,27 @@ class _ClientClasses:
             heappush(tops, top)
         return winner
 
+    def least_of_each(self, count: int) -> list[int]:
+        """The least loaded clients of each class, so many of each, least loaded first of all. Everybody must be in."""
+        keys: list[int] = []
+        for heap in self._heaps:
+            keys += sorted(heap[: 2**count - 1])[:count]  # the k least keys of a heap are on its first k levels
+        return [self._cluster.client_of(key) for key in sorted(keys)]
+
+    def take(self, client: int) -> None:
+        """Take out a client, before its load changes."""
+        number = self.class_of[client]
+        heap = self._heaps[number]
+        heap.remove(self._cluster.key(client))
+        heapify(heap)
+        if heap:
+            heappush(self._tops, (heap[0], number))
+        self._out.append(client)
+
     def put_back(self) -> None:
         """Return everybody taken out, with their loads of now."""
         for client in self._out:
-            key, number = self._cluster.key(client), self._class_of[client]
+            key, number = self._cluster.key(client), self.class_of[client]
             heap = self._heaps[number]
             heappush(heap, key)
             if heap[0] == key:

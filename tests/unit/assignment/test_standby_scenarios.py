@@ -81,7 +81,8 @@ class Scenario:
         numbers = [number_of[task] for task in order]
         keys = self.keys or (["rack"] if self.named[0].tags.get("rack") else [])
         if keys:
-            notes = TagAwareStandbys(cluster, [row.tags for row in self.named], keys).assign(numbers, self.replicas)
+            tags = [row.tags for row in self.named]
+            notes = TagAwareStandbys(cluster, tags, keys, one_by_one=True).assign(numbers, self.replicas)
         else:
             notes = assign_default_standbys(cluster, numbers, self.replicas)
         standby = cluster.standby_lists()
@@ -244,5 +245,5 @@ def test_racks_act_as_tag_when_a_strategy_is_set_and_no_tags_are() -> None:
     for task in ids:
         hosts = {rack_of[p] for p, place in spread.items() if task in place.active or task in place.standby}
         assert hosts == {"r1", "r2"}
-    kafka = HighAvailabilityAssignor(racks_as_tags=False).decide(problem).placements
+    kafka = HighAvailabilityAssignor(reference_behaviour=True).decide(problem).placements
     assert kafka != spread

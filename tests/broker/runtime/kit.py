@@ -24,6 +24,7 @@ from streams_py.ports import BEGINNING, RawRecord
 from streams_py.testing.broker import Broker, EmbeddedBroker
 
 PATIENCE_S = 60.0
+PYTHON = (sys.executable, "-m", "tests.broker.runtime.worker")
 _numbers = itertools.count()
 
 
@@ -39,7 +40,7 @@ def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float =
 class Instance:
     """One application process, its last report and its log."""
 
-    def __init__(self, name: str, order: Mapping[str, Any], log: Path) -> None:
+    def __init__(self, name: str, order: Mapping[str, Any], log: Path, command: Sequence[str] = PYTHON) -> None:
         self.name = name
         self.log = log
         self.status: dict[str, Any] = {}
@@ -48,11 +49,7 @@ class Instance:
         self._answered = threading.Condition()
         self._log_file = log.open("a")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.broker.runtime.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log_file,
-            text=True,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log_file, text=True
         )
         self._send(order)
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -171,7 +168,9 @@ class Application:
 
     # -- instances -------------------------------------------------------------------------------------------
 
-    def start(self, name: str, *, config: Mapping[str, Any] | None = None, **order: Any) -> Instance:
+    def start(
+        self, name: str, *, config: Mapping[str, Any] | None = None, command: Sequence[str] = PYTHON, **order: Any
+    ) -> Instance:
         """A new process; the state directory belongs to the name."""
         full = {
             "app": self.app,
@@ -181,7 +180,7 @@ class Application:
             "config": {**self.config, "state.dir": str(self.folder / name), **(config or {})},
             **order,
         }
-        instance = Instance(name, full, self.folder / f"{name}.log")
+        instance = Instance(name, full, self.folder / f"{name}.log", command)
         self.instances.append(instance)
         return instance
 

@@ -98,6 +98,14 @@ class ProcessId(_ProcessIdFields):
         return uuid.UUID(int=(self.high % _TWO_64) << 64 | (self.low % _TWO_64))
 
     @classmethod
+    def random_process_id(cls) -> ProcessId:
+        """A new random id, as KIP-924 has it: for the start of an instance, and for tests of task assignors.
+
+        Not for use in an assignor, which places tasks on the clients that it is given.
+        """
+        return cls(uuid.uuid4())
+
+    @classmethod
     def parse(cls, text: str) -> ProcessId:
         """The process id written as a UUID; ValueError for anything else."""
         return cls(uuid.UUID(text))

@@ -3,6 +3,7 @@
 Start with :class:`TaskAssignor`; :mod:`streams_py.assignment.task_assignment_utils` has building blocks for it.
 """
 
+from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import (
     ApplicationState,
     AssignedTask,
@@ -29,8 +30,10 @@ __all__ = [
     "GroupSubscription",
     "KafkaStreamsAssignment",
     "KafkaStreamsState",
+    "ProcessId",
     "TaskAssignment",
     "TaskAssignor",
+    "TaskId",
     "TaskInfo",
     "TaskTopicPartition",
     "TaskType",

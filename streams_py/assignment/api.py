@@ -126,7 +126,10 @@ class KafkaStreamsAssignment:
 
 
 class TaskTopicPartition(Protocol):
-    """A partition that a task reads or writes as its changelog; a source topic used as changelog is both."""
+    """A partition that a task reads or writes as its changelog; a source topic used as changelog is both.
+
+    Equal when the partition and both flags are.
+    """
 
     @property
     def topic_partition(self) -> TopicPartition: ...
@@ -136,7 +139,10 @@ class TaskTopicPartition(Protocol):
     def is_changelog(self) -> bool: ...
 
     def rack_ids(self) -> frozenset[str] | None:
-        """Racks of the replicas, or None when unknown. The first call for any partition looks all of them up."""
+        """Racks of the replicas that have one (``broker.rack``); None when the partition's replicas are not known.
+
+        The first call for any partition looks all of them up, which may take a request to the cluster.
+        """
 
 
 class TaskInfo(Protocol):
@@ -255,7 +261,17 @@ class TaskAssignor(abc.ABC):
 
     @abc.abstractmethod
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
-        """Place every task. Raise TaskAssignmentError to refuse: all members then get an error assignment."""
+        """Place every task; each client of ``application_state`` gets an entry, also one without tasks.
+
+        To refuse, raise ``streams_py.errors.TaskAssignmentError`` with the reason. Then, as after any other exception,
+        after an answer that breaks a rule of :class:`AssignmentError`, and when this does not return in time, every
+        member keeps the tasks that it has, the error is logged and kept with the leader's thread, and the leader asks
+        again after a while. (Kafka Streams sends everybody an error assignment, which ends all threads.)
+        ``on_assignment_computed`` is not called after an exception.
+
+        Called on the leader in a thread that does nothing else meanwhile. Decide by ids and numbers alone, never by
+        the clock, chance or the order of a set: otherwise tasks move for no reason whenever the group rebalances.
+        """
 
     def on_assignment_computed(  # noqa: B027  # optional hook, empty on purpose
         self, assignment: GroupAssignment, subscription: GroupSubscription, error: AssignmentError

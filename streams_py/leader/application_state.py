@@ -16,6 +16,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.assignment.application_state import ProblemState, RackLookup, TaskDescription
 from streams_py.assignment.problem import AssignmentProblem
 from streams_py.leader.effects import DescribeNow
+from streams_py.leader.racks import named_racks
 from streams_py.leader.tasks import TaskTable
 from streams_py.ports import AdminError, PartitionInfo
 
@@ -60,7 +61,7 @@ def _racks(
         answers = describe(tuple(sorted(wanted)))
         known |= {name: answer for name, answer in answers.items() if not isinstance(answer, AdminError)}
     return {
-        TopicPartition(info.topic, info.partition): info.racks
+        TopicPartition(info.topic, info.partition): named_racks(info)
         for infos in known.values()
         for info in infos
         if info.replicas

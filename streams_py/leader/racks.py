@@ -21,7 +21,7 @@ from streams_py.leader.decode import Group
 from streams_py.leader.tasks import TaskTable
 from streams_py.ports import AdminError, PartitionInfo
 
-__all__ = ["RackQuestion", "client_racks", "rack_question"]
+__all__ = ["RackQuestion", "client_racks", "named_racks", "rack_question"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class RackQuestion:
         """(optimiser, ""), or (None, why racks cannot be used). ``factory`` makes the optimiser; None for ours."""
         known: dict[TopicPartition, frozenset[str]] = {}
         for name, infos in self.metadata.items():
-            known |= {TopicPartition(name, info.partition): info.racks for info in infos}
+            known |= {TopicPartition(name, info.partition): named_racks(info) for info in infos}
         for name in self.topics:
             found = described.get(name)
             if found is None or isinstance(found, AdminError):
                 return None, f"topic {name} cannot be described"
-            known |= {TopicPartition(name, info.partition): info.racks for info in found}
+            known |= {TopicPartition(name, info.partition): named_racks(info) for info in found}
         active: dict[TaskId, list[frozenset[str]]] = {}
         standby: dict[TaskId, list[frozenset[str]]] = {}
         for task, inputs in self.table.inputs.items():
@@ -66,6 +66,11 @@ class RackQuestion:
             strategy=self.configs.rack_aware_assignment_strategy,
         )
         return optimiser, ""
+
+
+def named_racks(info: PartitionInfo) -> frozenset[str]:
+    """Racks of a partition's replicas; an empty name is none, as for clients."""
+    return info.racks - {""}
 
 
 def client_racks(group: Group) -> tuple[Mapping[ProcessId, str], str]:

@@ -274,3 +274,9 @@ def test_racks_are_looked_up_once_for_all_partitions() -> None:
 def test_a_problem_with_one_process_twice_is_refused() -> None:
     with pytest.raises(IllegalStateError, match="same process id"):
         AssignmentProblem([ClientInput(P1), ClientInput(P1)], [], {})
+
+
+def test_random_process_ids_differ_and_are_random_uuids() -> None:
+    made = {ProcessId.random_process_id() for _ in range(20)}
+    assert len(made) == 20
+    assert {process_id.id.version for process_id in made} == {4}

@@ -130,7 +130,8 @@ def test_racks_are_not_used_when_a_topic_cannot_be_described(recorder: Recorder)
 
 def test_racks_are_not_used_when_brokers_have_none(recorder: Recorder) -> None:
     outcome = run(cluster=FakeCluster({"in": 2}, racks=("",)))
-    assert len(recorder.made) == 1  # "" is a rack as good as any other in this fake
+    assert recorder.made == []
+    assert "set broker.rack on every broker" in outcome.cluster.logged
     assert set(outcome.codes.values()) == {0}
 
 

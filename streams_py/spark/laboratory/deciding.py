@@ -223,7 +223,7 @@ def _by_name(
 ) -> dict[str, Placed]:
     placed = {}
     for process, of in placements.items():
-        warm = warmups.get(process, frozenset())
+        warm = warmups.get(process, set())
         standby = sorted(of.standby)
         placed[situation.names[process]] = Placed(
             tuple(sorted(of.active)),

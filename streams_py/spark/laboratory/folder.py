@@ -130,8 +130,8 @@ class RunFolder:
             found = json.loads(self.files.read(self.path(_MARKER)))
             if found != _marked(fingerprint):
                 raise ConfigError(
-                    f"{self.root} has a run with other candidates, what-ifs, inputs or options; repeat them exactly to go "
-                    "on with it, or use a new folder"
+                    f"{self.root} has a run with other candidates, what-ifs, inputs or options; repeat them exactly to "
+                    "go on with it, or use a new folder"
                 )
             return
         elif names:

@@ -1,7 +1,7 @@
 """Synthetic histories: a group that lives through joins, losses and restarts, without a cluster.
 
-The group begins cold. Whenever it is at rest, something happens to it: an instance joins, one is gone, one restarts with
-its state, copies fall behind. Then it rebalances until it is at rest again, as
+The group begins cold. When it is at rest, and now and then before that, something happens to it: an instance joins, one
+is gone, one restarts with its state, copies fall behind. Then it rebalances until it is at rest again, as
 :mod:`~streams_py.spark.laboratory.rounds` has it, under the high-availability assignor; each of its situations, with
 that decision, is a line. The same numbers and seed give the same bytes.
 """
@@ -17,7 +17,7 @@ from typing import Final
 from streams_py.errors import ConfigError
 from streams_py.journal.model import Assignor, Consumer, OffsetSums, Racks, SubtopologySlice
 from streams_py.spark.laboratory.candidates import CONFIG_KEYS, Candidate, choose
-from streams_py.spark.laboratory.deciding import Answer, ask
+from streams_py.spark.laboratory.deciding import Answer, Followup, ask
 from streams_py.spark.laboratory.inputs import ClientDecision, RecordedDecision, ReplayClient, ReplayInput
 from streams_py.spark.laboratory.rounds import Pace, advance
 from streams_py.spark.laboratory.situation import Plan, Situation
@@ -28,6 +28,7 @@ __all__ = ["History", "generate"]
 _VERSION: Final = 11
 _SUBS_MAX: Final = 4
 _REPLICAS: Final = 2
+_HASTE: Final = 0.1
 _BYTES_PER_RECORD: Final = 120.0
 _ASSIGNOR: Final = Assignor("streams_py.spark.laboratory.generate:History", None, custom=False)
 
@@ -43,7 +44,7 @@ class History:
     threads: int = 2
     zones: Sequence[str] = ("a", "b", "c")
     standbys: int = 1
-    warmups: int = 2
+    warmups: int = 8
     records: int = 1_000_000
     acceptable_lag: int = 10_000
     seed: int = 0
@@ -67,7 +68,8 @@ def generate(history: History, count: int) -> Iterator[str]:
         yield replace(replay, decision=_recorded(answer)).canonical()
         step = advance(situation, answer, pace)
         replay = step.replay
-        if not step.withheld:
+        is_at_rest = not step.withheld and answer.followup == Followup.NONE
+        if is_at_rest or (not step.withheld and source.random() < _HASTE):
             replay = apply_what_if(replay, _event(history, len(replay.clients), source), seed=number)
             replay = _renamed(replay, number, source)
 

@@ -9,6 +9,7 @@ thread owns counts as reported by that thread, any other as reported by the clie
 threads (the client's counts for all of them).
 """
 
+# ruff: noqa: RUF009  # `form` is `dataclasses.field` with one more argument, not a shared default value
 from __future__ import annotations
 
 import hashlib

@@ -64,6 +64,7 @@ COLUMNS: Final[dict[str, str]] = {
     "rounds": "int",
     "stable": "boolean",
     "cycle": "int",
+    "endless": "boolean",
     "ns_wall": "bigint",
     "ns_cpu": "bigint",
     "decision": "string",
@@ -201,6 +202,7 @@ class Bench:
         orders = self._orders
         settled = settle(chosen, situation, answer, seed=seed, limit_s=orders.limit_s, pace=orders.pace)
         row: Row = {"rounds": settled.rounds, "stable": settled.stable, "cycle": settled.cycle}
+        row["endless"] = settled.endless
         if settled.problem is not None and settled.problem.failure is not None:
             kind, text = settled.problem.failure
             row |= {"valid": kind, "error": f"in round {settled.rounds}: {text}"}

@@ -10,8 +10,14 @@ A decision is seldom carried out at once. A task that another thread owns is wit
 * a copy that its client is not to have any more is still on its disk, until ``state.cleanup.delay.ms`` has gone by.
 
 The group is at rest when nothing is withheld, nobody wants another look, and the decision is the one before it (for the
-first round: what the clients had). A candidate that is not at rest after 50 rounds has been seen going round in circles,
-if its last decisions repeat: the length of the smallest circle is reported.
+first round: what the clients had). When a candidate is not at rest after 50 rounds and its last decisions repeat, it is
+going round in circles, and the length of the smallest one is reported. A length of 1 is a candidate that has decided,
+but asks for another rebalance for ever. Without a circle it is still on its way: the high-availability assignor with a
+small ``max.warmup.replicas`` needs a rebalance for every few tasks.
+
+There are two kinds of circles. Most candidates that have one change their mind whenever they are asked, but leave the
+group alone in between: such a group rests until something happens. A circle in which every decision leads to the next
+rebalance is *endless*: the group never works in peace again.
 """
 
 from __future__ import annotations
@@ -44,11 +50,13 @@ class Pace(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """``cycle`` is the length of the circle, None when there is none; ``failure`` of a later round ends it."""
+    """``cycle`` is the length of the circle, None when there is none; ``endless`` whether the group is never left
+    alone. ``problem`` is the answer of a later round with which nothing could be done."""
 
     rounds: int
     stable: bool
     cycle: int | None = None
+    endless: bool = False
     problem: Answer | None = None
 
 
@@ -63,6 +71,7 @@ def settle(
 ) -> Settled:
     """Carry the first decision out, ask again, and so on."""
     history: list[Mapping[str, Placed]] = []
+    goes_on: list[bool] = []
     previous: Mapping[str, Placed] = {
         name: Placed(tuple(client.prev_active), tuple(client.prev_standby))
         for name, client in situation.clients.items()
@@ -73,6 +82,7 @@ def settle(
         if not step.withheld and answer.followup == Followup.NONE and _same(answer.placed, previous):
             return Settled(number, stable=True)
         history.append(answer.placed)
+        goes_on.append(bool(step.withheld) or answer.followup != Followup.NONE)
         previous = answer.placed
         if number == pace.rounds_max:
             break
@@ -80,7 +90,9 @@ def settle(
         answer = ask(chosen, situation, seed=seed + number, limit_s=limit_s, once=True)
         if answer.failure is not None:
             return Settled(number + 1, stable=False, problem=answer)
-    return Settled(pace.rounds_max, stable=False, cycle=_cycle(history))
+    cycle = _cycle(history)
+    endless = cycle is not None and all(goes_on[len(goes_on) // 2 :])
+    return Settled(pace.rounds_max, stable=False, cycle=cycle, endless=endless)
 
 
 def _same(now: Mapping[str, Placed], before: Mapping[str, Placed]) -> bool:
@@ -98,7 +110,7 @@ def _cycle(history: Sequence[Mapping[str, Placed]]) -> int | None:
     tail = history[len(history) // 2 :]
     for length in range(1, len(tail) // 2 + 1):
         if all(tail[at] == tail[at - length] for at in range(length, len(tail))):
-            return length if length > 1 else None
+            return length
     return None
 
 

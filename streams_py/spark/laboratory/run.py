@@ -13,7 +13,7 @@ from streams_py.spark.laboratory.kernel import Orders, Row
 from streams_py.spark.laboratory.local import SCHEMA, Tick, run_local
 from streams_py.spark.laboratory.summary import Summary, summarise
 
-__all__ = ["evaluate_locally", "finish", "fingerprint_of", "read_scores"]
+__all__ = ["evaluate_locally", "fingerprint_of", "finish", "read_scores", "score_digest"]
 
 
 def fingerprint_of(orders: Orders, inputs: str) -> str:

@@ -49,7 +49,8 @@ def situations_in(path: str | Path, skipped: Skipped) -> Iterator[str]:
     if place.is_file():
         return inputs_in_file(place, skipped)
     raise ConfigError(
-        f"there are no recorded inputs at {place}; give a folder that `telemetry run --tables` has filled, or a JSONL file"
+        f"there are no recorded inputs at {place}; give a folder that `telemetry run --tables` has filled, or a JSONL "
+        "file"
     )
 
 

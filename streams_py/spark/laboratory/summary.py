@@ -22,14 +22,18 @@ from streams_py.spark.laboratory.deciding import OK
 from streams_py.spark.laboratory.kernel import METRICS, NOBODYS_FAULT, Row
 
 __all__ = [
+    "ASKS_FOR_EVER",
     "CHANCE",
+    "FICKLE",
     "FLAPS",
+    "FREQUENT",
     "RESTLESS",
     "SAME",
     "Comparison",
     "Distribution",
     "Finding",
     "Key",
+    "Noted",
     "Summary",
     "base_of",
     "findings_of",
@@ -41,8 +45,13 @@ CHANCE: Final = 0.01
 """A difference less probable than this is taken to be one."""
 SAME: Final = 1e-9
 """Figures closer than this are equal."""
+FICKLE: Final = "fickle"
 FLAPS: Final = "flaps"
+FREQUENT: Final = 0.1
+"""Who is fickle in more than this share of situations cannot be used."""
+ASKS_FOR_EVER: Final = "asks_for_ever"
 RESTLESS: Final = "restless"
+_HARMLESS: Final = (*NOBODYS_FAULT, ASKS_FOR_EVER, RESTLESS)
 _EXACT_MAX: Final = 100_000
 
 
@@ -57,7 +66,7 @@ class Distribution(NamedTuple):
     """Of the figures of one candidate. ``median`` and ``p90`` are figures that occurred, the smallest that are not below
     so large a share."""
 
-    count: int
+    number: int
     median: float
     p90: float
     worst: float
@@ -83,19 +92,16 @@ class Comparison(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Something is wrong with a candidate. ``kind``: what a row's ``valid`` says, ``flaps`` or ``restless``."""
+    """Something is wrong with a candidate, or with what it was to decide. ``kind``: what a row's ``valid`` says, or
+    ``flaps``, ``fickle``, ``asks_for_ever``, ``restless``. With an error a candidate cannot be used."""
 
     candidate: str
     scenario: str
     kind: str
-    count: int
+    times: int
     example: str
     text: str
-
-    @property
-    def is_error(self) -> bool:
-        """Whether such a candidate cannot be used; what is no candidate's fault, or merely restless, is none."""
-        return self.kind not in (*NOBODYS_FAULT, RESTLESS)
+    is_error: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +151,10 @@ def base_of(candidates: Sequence[str], scenarios: Sequence[str], wanted: str | N
     """Whom the others are compared with: ``recorded``, unless nothing is recorded because of what-ifs."""
     if wanted is not None:
         return wanted
-    return RECORDED if RECORDED in candidates and list(scenarios) == [""] else next(
-        (name for name in candidates if name != RECORDED), candidates[0]
+    return (
+        RECORDED
+        if RECORDED in candidates and list(scenarios) == [""]
+        else next((name for name in candidates if name != RECORDED), candidates[0])
     )
 
 
@@ -191,7 +199,7 @@ def summarise(
         {key: len(of) for key, of in by_key.items()},
         figures,
         against,
-        findings_of(_noted(by_key), candidates, scenarios),
+        findings_of(_noted(by_key), {key: len(of) for key, of in by_key.items()}, candidates, scenarios),
     )
 
 
@@ -225,7 +233,7 @@ class Noted(NamedTuple):
 
     key: Key
     kind: str
-    count: int
+    times: int
     example: str
     error: str | None
     cycle: int | None
@@ -240,7 +248,10 @@ def _noted(by_key: Mapping[Key, Mapping[str, Row]]) -> list[Noted]:
             row = rows[name]
             kind = row["valid"]
             if kind == OK and row["stable"] is False:
-                kind = FLAPS if row["cycle"] is not None else RESTLESS
+                cycle = row["cycle"]
+                kind = (
+                    RESTLESS if cycle is None else ASKS_FOR_EVER if cycle == 1 else FLAPS if row["endless"] else FICKLE
+                )
             if kind != OK:
                 kinds[kind] += 1
                 first.setdefault(kind, row)
@@ -251,7 +262,9 @@ def _noted(by_key: Mapping[Key, Mapping[str, Row]]) -> list[Noted]:
     return noted
 
 
-def findings_of(noted: Iterable[Noted], candidates: Sequence[str], scenarios: Sequence[str]) -> list[Finding]:
+def findings_of(
+    noted: Iterable[Noted], rows: Mapping[Key, int], candidates: Sequence[str], scenarios: Sequence[str]
+) -> list[Finding]:
     """Sentences, errors first, then by candidate. What nobody is to blame for is said once, not for each candidate."""
     findings: list[Finding] = []
     said: set[tuple[str, str]] = set()
@@ -262,7 +275,10 @@ def findings_of(noted: Iterable[Noted], candidates: Sequence[str], scenarios: Se
             if (of.key.scenario, of.kind) in said:
                 continue
             said.add((of.key.scenario, of.kind))
-        findings.append(Finding(of.key.candidate, of.key.scenario, of.kind, of.count, of.example, _sentence(of)))
+        harmless = of.kind in _HARMLESS or (of.kind == FICKLE and of.times <= FREQUENT * rows[of.key])
+        findings.append(
+            Finding(of.key.candidate, of.key.scenario, of.kind, of.times, of.example, _sentence(of), not harmless)
+        )
     places = {name: number for number, name in enumerate(candidates)}
     orders = {name: number for number, name in enumerate(scenarios)}
     return sorted(findings, key=lambda f: (not f.is_error, places[f.candidate], orders[f.scenario], f.kind))
@@ -271,8 +287,14 @@ def findings_of(noted: Iterable[Noted], candidates: Sequence[str], scenarios: Se
 def _sentence(of: Noted) -> str:
     match of.kind:
         case "flaps":
-            return f"never comes to rest: it goes round in circles of {of.cycle} decisions"
+            return (
+                f"never comes to rest: it goes round in circles of {of.cycle} decisions, each rebalance causes the next"
+            )
+        case "fickle":
+            return f"changes its mind at every rebalance, between {of.cycle} decisions: tasks move for nothing"
         case "restless":
-            return "is not at rest after the last round: it still moves tasks, or always asks for another rebalance"
+            return "is still on its way after the last round: it needs many rebalances (see max.warmup.replicas)"
+        case "asks_for_ever":
+            return "has decided, but asks for another rebalance for ever"
         case _:
             return of.error or of.kind

@@ -28,12 +28,13 @@ def sweep(candidates: Sequence[Candidate], settings: Sequence[str]) -> list[Cand
             "out some values"
         )
     made: list[Candidate] = []
+    combinations = [list(values) for values in product(*(of for _, of in axes))]
     for candidate in candidates:
         if candidate.spec == RECORDED or not axes:
             made.append(candidate)
             continue
-        for values in product(*(of for _, of in axes)):
-            chosen = {key: value for (key, _), value in zip(axes, values, strict=True)}
+        for combination in combinations:
+            chosen = {key: value for (key, _), value in zip(axes, combination, strict=True)}
             name = " ".join([candidate.name, *(f"{key}={value}" for key, value in chosen.items())])
             made.append(Candidate(name, candidate.assignor, {**candidate.overrides, **chosen}))
     return made

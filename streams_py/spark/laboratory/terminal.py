@@ -77,7 +77,7 @@ def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
         colour = "red" if finding.is_error else "yellow"
         where = f" under {finding.scenario}" if finding.scenario else ""
         console.print(
-            f"[{colour}]{escape(finding.candidate)}[/{colour}]{escape(where)}, {finding.count:,} times: "
+            f"[{colour}]{escape(finding.candidate)}[/{colour}]{escape(where)}, {finding.times:,} times: "
             f"{escape(finding.text)} (e.g. {finding.example[:12]})"
         )
     if len(findings) > _FINDINGS_MAX:

@@ -1,6 +1,6 @@
 """Which candidate to choose, and why, in a few sentences that can be checked against the table.
 
-There is no overall score. Candidates that fail, flap or do not come to rest are out; the rest is compared, score by
+There is no overall score. Candidates that fail, flap or never stop asking are out; the rest is compared, score by
 score, in the order in which it hurts: records that users wait for, copies that share a zone, state moved cold, the
 busiest thread, records restored in all, tasks moved. The first score in which a candidate is clearly better (by more
 than 5 %) decides.
@@ -14,7 +14,7 @@ from functools import cmp_to_key
 from typing import Final
 
 from streams_py.spark.laboratory.candidates import RECORDED
-from streams_py.spark.laboratory.summary import FLAPS, RESTLESS, Key, Summary
+from streams_py.spark.laboratory.summary import ASKS_FOR_EVER, FICKLE, FLAPS, Key, Summary
 
 __all__ = ["ORDER", "Verdict", "verdict_of"]
 
@@ -27,8 +27,9 @@ ORDER: Final = (
     ("moved_active", "tasks moved"),
     ("moved_standby", "standbys moved"),
 )
+_BAD: Final = {FLAPS: "flaps", FICKLE: "changes its mind at every rebalance"}
 _CLEAR: Final = 0.05
-_RESTLESS_SHARE: Final = 0.5
+_FOR_EVER_SHARE: Final = 0.5
 _REASONS_MAX: Final = 3
 
 
@@ -50,7 +51,11 @@ def verdict_of(summary: Summary) -> Verdict:
         if name != RECORDED and (reason := _why_out(summary, name)) is not None
     ]
     left = [name for name in summary.candidates if name != RECORDED and name not in dict(out)]
-    ranking = sorted(left, key=cmp_to_key(lambda a, b: _compare(summary, a, b)))
+
+    def compare(one: str, other: str) -> int:
+        return _compare(summary, one, other)
+
+    ranking = sorted(left, key=cmp_to_key(compare))
     if not ranking:
         return Verdict((), out, "No candidate can be used.", [f"{name} {reason}" for name, reason in out])
     best = ranking[0]
@@ -70,12 +75,12 @@ def _why_out(summary: Summary, name: str) -> str | None:
     mine = [finding for finding in summary.findings if finding.candidate == name]
     for finding in mine:
         if finding.is_error:
-            what = "flaps" if finding.kind == FLAPS else f"fails ({finding.kind.replace('_', ' ')})"
-            return f"{what} in {finding.count:,} of {summary.situations:,} situations"
+            what = _BAD.get(finding.kind, f"fails ({finding.kind.replace('_', ' ')})")
+            return f"{what} in {finding.times:,} of {summary.situations:,} situations"
     rows = sum(summary.rows.get(Key(scenario, name), 0) for scenario in summary.scenarios)
-    restless = sum(finding.count for finding in mine if finding.kind == RESTLESS)
-    if rows and restless > rows * _RESTLESS_SHARE:
-        return f"does not come to rest in {restless:,} of {rows:,} cases"
+    asking = sum(finding.times for finding in mine if finding.kind == ASKS_FOR_EVER)
+    if rows and asking > rows * _FOR_EVER_SHARE:
+        return f"asks for another rebalance for ever in {asking:,} of {rows:,} cases"
     if not any(summary.figures.get(Key(scenario, name)) for scenario in summary.scenarios):
         return "decided nothing"
     return None
@@ -84,12 +89,10 @@ def _why_out(summary: Summary, name: str) -> str | None:
 def _total(summary: Summary, name: str, metric: str) -> float | None:
     """Mean over all situations and scenarios."""
     found = [
-        of[metric]
-        for scenario in summary.scenarios
-        if metric in (of := summary.figures.get(Key(scenario, name), {}))
+        of[metric] for scenario in summary.scenarios if metric in (of := summary.figures.get(Key(scenario, name), {}))
     ]
-    count = sum(of.count for of in found)
-    return sum(of.mean * of.count for of in found) / count if count else None
+    count = sum(of.number for of in found)
+    return sum(of.mean * of.number for of in found) / count if count else None
 
 
 def _compare(summary: Summary, one: str, other: str) -> int:

@@ -5,8 +5,8 @@ pure function from a situation to another; what it chooses, it chooses by a seed
 ever decided the new situation.
 
 ==============================  ========================================================================================
-``add_clients(n,like=NAME)``    n new instances without state, with the tags, rack and threads of NAME (a client's name or
-                                its beginning; without it, of each client in turn)
+``add_clients(n,like=NAME)``    n new instances without state, with the tags, rack and threads of NAME (the beginning of
+                                a client's name; without it, of each client in turn)
 ``remove_clients(n)``           n instances are gone, chosen by chance
 ``lose_zone(TAG=VALUE)``        every instance with that tag (or ``rack=VALUE``) is gone
 ``restart_all(keep_state=B)``   all instances come back at once, with their state directories (true) or without

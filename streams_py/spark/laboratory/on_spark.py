@@ -1,0 +1,354 @@
+"""The engine on Spark: the same kernel, spread over cores or machines.
+
+Situations are dealt to Spark partitions by their size, largest first, there and back again (0 1 2 2 1 0 ...), so that
+no partition gets all the giants. Repetitions of a situation land in one partition, where the second one is dropped. The
+driver sees counts and aggregates only: what it collects is bounded by candidates, scenarios and scores.
+
+A large run is made in waves, each of a range of hashes and with a folder of its own; a finished wave is marked, so that
+an interrupted run can go on behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streams_py.assignment.assignors.registry import assignor_name
+from streams_py.errors import ConfigError
+from streams_py.spark.laboratory.candidates import Candidate, choose
+from streams_py.spark.laboratory.deciding import OK
+from streams_py.spark.laboratory.folder import PREFIXES, SCORES, HadoopFiles, LocalFiles, RunFolder
+from streams_py.spark.laboratory.kernel import COLUMNS, METRICS, Bench, Orders
+from streams_py.spark.laboratory.local import SCHEMA, Tick
+from streams_py.spark.laboratory.run import fingerprint_of
+from streams_py.spark.laboratory.sources import INPUT_TABLE, Skipped, inputs_in_file
+from streams_py.spark.laboratory.summary import (
+    ASKS_FOR_EVER,
+    FICKLE,
+    FLAPS,
+    RESTLESS,
+    SAME,
+    Comparison,
+    Distribution,
+    Key,
+    Noted,
+    Summary,
+    base_of,
+    findings_of,
+)
+from streams_py.spark.version import check_same_version, library_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+__all__ = ["evaluate_on_spark", "kernel_for", "summarise_on_spark"]
+
+_DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+_ROWS_PER_PARTITION: Final = 500
+_ROWS_PER_WAVE: Final = 4_000
+_WAVES_MAX: Final = 16
+_SITUATIONS_PER_BATCH: Final = 32
+_SPOOL_ROWS: Final = 256
+_BATCH_KEY: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+def evaluate_on_spark(
+    spark: SparkSession,
+    orders: Orders,
+    source: str,
+    out: str,
+    *,
+    resume: bool = False,
+    base: str | None = None,
+    py_files: Sequence[str] = (),
+    tick: Tick = lambda _done, _all: None,
+) -> Summary:
+    """Evaluate the situations in ``source`` (a folder of tables on any file system, or a JSONL file of this machine).
+
+    ConfigError when the folder ``out`` is not empty, or a candidate is not to be found here or on the workers.
+    """
+    for candidate in orders.candidates:
+        choose(candidate)
+    shipped = _ship(spark, orders, py_files)
+    _check_workers(spark, shipped)
+    folder = RunFolder(out, HadoopFiles(spark) if "://" in out else LocalFiles())
+    folder.claim(fingerprint_of(orders, source), resume=resume)
+    batch_before = spark.conf.get(_BATCH_KEY)
+    spark.conf.set(_BATCH_KEY, str(_SITUATIONS_PER_BATCH))  # a situation can have megabytes
+    try:
+        _waves(spark, shipped, _situations(spark, source, folder), folder, tick)
+    finally:
+        spark.conf.set(_BATCH_KEY, str(batch_before))
+        folder.files.remove(folder.path("_inputs"))
+    names = [candidate.name for candidate in orders.candidates]
+    return summarise_on_spark(spark, folder, names, orders.scenarios, base=base)
+
+
+# -- code to the workers -----------------------------------------------------------------------------------------------
+
+
+def _ship(spark: SparkSession, orders: Orders, py_files: Sequence[str]) -> Orders:
+    """Files go along; a class that can be imported goes by name, any other (of a notebook, of a test) by value."""
+    for path in dict.fromkeys([*py_files, *(str(c.file) for c in orders.candidates if c.file is not None)]):
+        spark.sparkContext.addPyFile(path)
+    return replace(orders, candidates=[_by_name(candidate) for candidate in orders.candidates])
+
+
+def _by_name(candidate: Candidate) -> Candidate:
+    made = candidate.assignor
+    if isinstance(made, str) or made.__module__ == "__main__" or "<locals>" in made.__qualname__:
+        return candidate
+    return replace(candidate, assignor=assignor_name(made))
+
+
+def _check_workers(spark: SparkSession, orders: Orders) -> None:
+    """One tiny job: can a worker find the code of the candidates?"""
+
+    def probe(batches: Iterator[Any]) -> Iterator[Any]:
+        for _ in batches:
+            pass
+        problem = ""
+        try:
+            Bench(orders)
+        except ConfigError as error:
+            problem = str(error)
+        yield pa.RecordBatch.from_pydict({"problem": [problem]})
+
+    try:
+        row: Any = spark.range(1).mapInArrow(probe, "problem string").first()
+    except Exception as error:
+        by_value = ", ".join(c.name for c in orders.candidates if not isinstance(c.assignor, str))
+        if by_value and "pickle" in str(error).lower():
+            raise ConfigError(
+                f"the class of candidate {by_value} cannot be sent to the workers ({type(error).__name__}); put it into "
+                "a module and name it as module:Class"
+            ) from error
+        raise
+    if row.problem:
+        raise ConfigError(f"{row.problem}; it is here, but not on the workers: pass --py-files or install it there")
+
+
+# -- the work ----------------------------------------------------------------------------------------------------------
+
+
+def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFrame:
+    """One column ``input``."""
+    if "://" in source or Path(source).is_dir():
+        return spark.read.parquet(f"{source.rstrip('/')}/{INPUT_TABLE}").select("input")
+    if not Path(source).is_file():
+        raise ConfigError(
+            f"there are no recorded inputs at {source}; give a folder that `telemetry run --tables` has filled, or a "
+            "JSONL file"
+        )
+    if "://" in folder.root:
+        raise ConfigError(f"{source} is a file of this machine, {folder.root} is not; take --tables, or another --out")
+    spool = Path(folder.path("_inputs"))
+    folder.files.remove(str(spool))
+    spool.mkdir(parents=True)
+    schema: Any = pa.schema([("input", pa.string())])
+    with pq.ParquetWriter(spool / "inputs.parquet", schema) as writer:
+        texts: list[str] = []
+        for text in inputs_in_file(Path(source), Skipped()):
+            texts.append(text)
+            if len(texts) >= _SPOOL_ROWS:
+                writer.write_table(pa.table({"input": texts}, schema=schema))
+                texts.clear()
+        writer.write_table(pa.table({"input": texts}, schema=schema))
+    return spark.read.parquet(str(spool))
+
+
+def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFolder, tick: Tick) -> None:
+    from pyspark.sql import functions as f
+
+    hashed = inputs.select("input", f.sha2("input", 256).alias("input_hash"))
+    each = len(orders.candidates) * len(orders.scenarios)
+    narrow = hashed.groupBy("input_hash").agg(
+        f.count("*").cast("int").alias("seen"), f.max(f.length("input")).alias("cost")
+    )
+    done = folder.done()
+    narrow = narrow.where(~f.substring("input_hash", 1, 2).isin([*done])).persist()
+    try:
+        total = narrow.count()
+        waves = _ranges(total * each, done)
+        finished = 0
+        for first, last in waves:
+            mine = narrow.where(f.substring("input_hash", 1, 2).between(first, last))
+            count = mine.count()
+            if count:
+                target = folder.path(SCORES, f"prefix={first}-{last}")
+                dealt = _dealt(spark, hashed, mine, count * each)
+                dealt.mapInArrow(kernel_for(orders), _DDL).write.mode("overwrite").parquet(target)
+            folder.mark_done(first, last)
+            finished += count
+            tick(finished, total)
+    finally:
+        narrow.unpersist()
+
+
+def _ranges(rows: int, done: frozenset[str]) -> list[tuple[str, str]]:
+    """Ranges of prefixes that are not done, as many as the work is worth, each without a done one inside."""
+    count = min(_WAVES_MAX, max(1, rows // _ROWS_PER_WAVE))
+    size = -(-len(PREFIXES) // count)
+    ranges: list[tuple[str, str]] = []
+    for start in range(0, len(PREFIXES), size):
+        run: list[str] = []
+        for prefix in [*PREFIXES[start : start + size], ""]:
+            if prefix and prefix not in done:
+                run.append(prefix)
+            elif run:
+                ranges.append((run[0], run[-1]))
+                run = []
+    return ranges
+
+
+def _dealt(spark: SparkSession, hashed: DataFrame, narrow: DataFrame, rows: int) -> DataFrame:
+    """``input, input_hash, seen`` in Spark partitions of about equal work."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.window import Window
+
+    partitions = max(2 * spark.sparkContext.defaultParallelism, rows // _ROWS_PER_PARTITION)
+    rank = f.row_number().over(Window.orderBy(f.desc("cost"), "input_hash")) - 1
+    place = f.pmod(rank, f.lit(2 * partitions))
+    slot = f.when(place < partitions, place).otherwise(2 * partitions - 1 - place)
+    slots = narrow.select("input_hash", "seen", slot.cast("int").alias("slot"))
+    joined = hashed.join(slots, "input_hash")
+    return joined.repartitionById(partitions, "slot").select("input", "input_hash", "seen")
+
+
+def kernel_for(orders: Orders) -> Any:
+    """What a Spark task does: Arrow batches of ``input, input_hash, seen`` in, score rows out."""
+    on_driver = library_version()
+
+    def kernel(batches: Iterator[Any]) -> Iterator[Any]:
+        check_same_version(on_driver)
+        bench = Bench(orders)
+        met: set[str] = set()
+        for batch in batches:
+            columns = (batch.column(name).to_pylist() for name in ("input", "input_hash", "seen"))
+            for text, input_hash, seen in zip(*columns, strict=True):
+                if input_hash in met:
+                    continue
+                met.add(input_hash)
+                rows = list(bench.rows(text, input_hash=input_hash, seen=seen))
+                yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+    return kernel
+
+
+# -- aggregates --------------------------------------------------------------------------------------------------------
+
+
+def summarise_on_spark(
+    spark: SparkSession,
+    folder: RunFolder,
+    candidates: Sequence[str],
+    scenarios: Sequence[str],
+    *,
+    base: str | None = None,
+) -> Summary:
+    """The same as :func:`~streams_py.spark.laboratory.summary.summarise` makes of rows in memory."""
+    from pyspark.sql import functions as f
+
+    base = base_of(candidates, scenarios, base)
+    if not folder.files.names(folder.path(SCORES)):
+        return Summary(candidates, scenarios, base, 0, 0, {}, {}, {}, ())
+    scores = spark.read.schema(_DDL).parquet(folder.path(SCORES)).select(*COLUMNS)
+    first = (f.col("candidate") == candidates[0]) & (f.col("scenario") == scenarios[0])
+    counted: Any = scores.where(first).agg(f.count("*").alias("n"), f.sum("seen").alias("seen")).first()
+    figures, rows = _figures(scores)
+    noted = [
+        Noted(Key(row.scenario, row.candidate), row.kind, row.times, row.example, row.error, row.cycle)
+        for row in _noted(scores).collect()
+    ]
+    return Summary(
+        candidates,
+        scenarios,
+        base,
+        counted.n,
+        counted.seen or 0,
+        rows,
+        figures,
+        _against(scores, base),
+        findings_of(noted, rows, candidates, scenarios),
+    )
+
+
+def _figures(scores: DataFrame) -> tuple[dict[Key, dict[str, Distribution]], dict[Key, int]]:
+    from pyspark.sql import functions as f
+
+    aggregates: list[Column] = [f.count("*").alias("rows")]
+    for metric in METRICS:
+        value = f"CASE WHEN valid = '{OK}' THEN {metric} END"
+        aggregates += [
+            f.expr(f"count({value})").alias(f"{metric}__number"),
+            f.expr(f"percentile_disc(0.5) WITHIN GROUP (ORDER BY {value})").alias(f"{metric}__median"),
+            f.expr(f"percentile_disc(0.9) WITHIN GROUP (ORDER BY {value})").alias(f"{metric}__p90"),
+            f.expr(f"max({value})").alias(f"{metric}__worst"),
+            f.expr(f"avg({value})").alias(f"{metric}__mean"),
+        ]
+    figures: dict[Key, dict[str, Distribution]] = {}
+    rows: dict[Key, int] = {}
+    for row in scores.groupBy("scenario", "candidate").agg(*aggregates).collect():
+        key = Key(row["scenario"], row["candidate"])
+        rows[key] = row["rows"]
+        figures[key] = {
+            metric: Distribution(*(row[f"{metric}__{part}"] for part in Distribution._fields))
+            for metric in METRICS
+            if row[f"{metric}__number"]
+        }
+    return figures, rows
+
+
+def _against(scores: DataFrame, base: str) -> dict[Key, dict[str, Comparison]]:
+    from pyspark.sql import functions as f
+
+    good = scores.where(f.col("valid") == OK)
+    theirs = good.where(f.col("candidate") == base).select(
+        "input_hash", "scenario", *(f.col(metric).alias(f"base__{metric}") for metric in METRICS)
+    )
+    pairs = good.where(f.col("candidate") != base).join(theirs, ["input_hash", "scenario"])
+    aggregates: list[Column] = []
+    for metric in METRICS:
+        difference = f.col(metric) - f.col(f"base__{metric}")
+        for name, which in (
+            ("wins", difference < -SAME),
+            ("ties", f.abs(difference) <= SAME),
+            ("losses", difference > SAME),
+        ):
+            aggregates.append(f.count(f.when(which, 1)).alias(f"{metric}__{name}"))
+    found: dict[Key, dict[str, Comparison]] = {}
+    for row in pairs.groupBy("scenario", "candidate").agg(*aggregates).collect():
+        compared = {
+            metric: Comparison(*(row[f"{metric}__{name}"] for name in Comparison._fields)) for metric in METRICS
+        }
+        found[Key(row["scenario"], row["candidate"])] = {m: of for m, of in compared.items() if any(of)}
+    return found
+
+
+def _noted(scores: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    valid, cycle = f.col("valid"), f.col("cycle")
+    kind = (
+        f.when(valid != OK, valid)
+        .when(f.col("stable") == f.lit(False), f.when(cycle.isNull(), RESTLESS)
+              .when(cycle == 1, ASKS_FOR_EVER)
+              .when(f.col("endless"), FLAPS)
+              .otherwise(FICKLE))
+    )  # fmt: skip
+    return (
+        scores.withColumn("kind", kind)
+        .where(f.col("kind").isNotNull())
+        .groupBy("scenario", "candidate", "kind")
+        .agg(
+            f.count("*").alias("times"),
+            f.min("input_hash").alias("example"),
+            f.min_by("error", "input_hash").alias("error"),
+            f.min_by("cycle", "input_hash").alias("cycle"),
+        )
+    )

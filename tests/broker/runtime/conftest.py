@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from streams_py.testing.broker import Broker
+from streams_py.testing.broker import Broker, NoBroker
+from streams_py.testing.broker.jars import java_path, kafka_jars
 
 from .kit import Application
 
@@ -25,3 +27,16 @@ def application(kafka_broker: Broker, tmp_path: Path) -> Iterator[Callable[..., 
     yield make
     for one in made:
         one.close()
+
+
+@pytest.fixture(scope="session")
+def java() -> tuple[str, ...]:
+    """The command that runs the Java worker from its source."""
+    try:
+        runtime, jars = java_path(), kafka_jars()
+    except NoBroker as error:  # an address in STREAMS_PY_BOOTSTRAP, or Docker, on a machine without Java
+        pytest.skip(f"a Java member needs Java and Kafka's jars: {error}")
+    if shutil.which("javac") is None:
+        pytest.skip("a Java member is compiled from source: install a JDK, not only a JRE")
+    source = Path(__file__).with_name("JavaWorker.java")
+    return (runtime, "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{jars}/*", str(source))

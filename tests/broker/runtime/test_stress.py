@@ -9,24 +9,28 @@ from collections.abc import Callable
 
 import pytest
 
-from .kit import Application, Instance, text, true_counts
+from .kit import PYTHON, Application, Instance, text, true_counts
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NAMES = ("a", "b", "c")
+JAVA = "c"
 SECONDS = float(os.environ.get("STREAMS_PY_STRESS_S", "90"))
 
 
 class Chaos:
     """Acts on the instances of one application; every act is logged, and repeatable from the seed."""
 
-    def __init__(self, app: Application, seed: int, *, threads: int, bounces: bool) -> None:
+    def __init__(
+        self, app: Application, seed: int, *, threads: int, bounces: bool, java: tuple[str, ...] | None = None
+    ) -> None:
         self.app = app
         self.random = random.Random(seed)
         self.live: dict[str, Instance] = {}
         self.log: list[str] = []
         self._threads = threads
         self._bounces = bounces
+        self._commands = {JAVA: java} if java else {}
 
     def act(self) -> None:
         """Start, close or kill somebody; at least one instance is left. Or let the broker go away for a while."""
@@ -37,12 +41,14 @@ class Chaos:
         instance = self.live.get(name)
         if instance is None:
             self.note(f"start {name}")
-            self.live[name] = self.app.start(name, config={"num.stream.threads": self.random.randint(1, self._threads)})
+            config = {"num.stream.threads": self.random.randint(1, self._threads)}
+            self.live[name] = self.app.start(name, config=config, command=self._commands.get(name, PYTHON))
             return
         if len(self.live) == 1:
             return
         del self.live[name]
-        how = self.random.choice(("kill", "close", "close and leave", "terminate"))
+        ways = ("kill", "close") if name in self._commands else ("kill", "close", "close and leave", "terminate")
+        how = self.random.choice(ways)
         self.note(f"{how} {name}")
         match how:
             case "kill":
@@ -78,13 +84,27 @@ class Chaos:
 def test_every_word_is_counted_while_instances_come_and_go(
     application: Callable[..., Application], seed: int, bounces: bool
 ) -> None:
+    every_word_is_counted(application, seed, bounces=bounces)
+
+
+@pytest.mark.parametrize("seed", [5, 6])
+def test_every_word_is_counted_while_java_and_python_instances_come_and_go(
+    application: Callable[..., Application], java: tuple[str, ...], seed: int
+) -> None:
+    every_word_is_counted(application, seed, bounces=False, java=java)
+
+
+def every_word_is_counted(
+    application: Callable[..., Application], seed: int, *, bounces: bool, java: tuple[str, ...] | None = None
+) -> None:
+    """Let chaos reign for a while; then nothing is missing, and the stores say what the output topic says."""
     app = application(
         partitions=4,
         num_standby_replicas=seed % 2,
         session_timeout_ms=3000,
         acceptable_recovery_lag=(0, 10_000)[seed % 2],
     )
-    chaos = Chaos(app, seed, threads=2, bounces=bounces)
+    chaos = Chaos(app, seed, threads=2, bounces=bounces, java=java)
     lines: list[str] = []
     chaos.live["a"] = app.start("a")
     limit = time.monotonic() + SECONDS

@@ -27,6 +27,8 @@ def read_config_file(path: Path) -> dict[str, Any]:
                 return dict(_flatten(tomllib.loads(text)))
             except tomllib.TOMLDecodeError as error:
                 raise ConfigError(f"{path} is no valid TOML: {error}") from None
+            except RecursionError:
+                raise ConfigError(f"{path} is no configuration: its tables are nested too deeply") from None
         case ".properties":
             return dict(_properties(text, path))
     raise ConfigError(f"{path}: a configuration file ends in .toml or .properties")

@@ -164,7 +164,7 @@ class StateDirectory:
                 return ProcessId.parse(json.loads(file.read(_PROCESS_FILE_MAX))["processId"])
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             _logger.warning("%s cannot be used (%s); this instance gets a new process id", path, error)
         process_id = ProcessId(uuid.uuid4())
         beside = path + ".tmp"

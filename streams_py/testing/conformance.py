@@ -108,7 +108,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Case | Exception]]:
                 try:
                     case = json.loads(line)
                     yield number, case if isinstance(case, dict) else ValueError("not a JSON object")
-                except ValueError as error:
+                except (ValueError, RecursionError) as error:
                     yield number, error
         except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
             yield number + 1, error

@@ -1,0 +1,110 @@
+"""Good bytes, and what becomes of them.
+
+An input is a good one left whole, cut, mutated, spliced with another, blown up, or replaced by noise; lengths in it are
+overwritten with the numbers that hurt.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+__all__ = ["find_vectors", "inputs_for", "recorded"]
+
+_GROWN_ONE_IN: Final = 400
+"""One input in so many is blown up (it is slow)."""
+
+_HURTFUL: Final = (
+    b"\x7f\xff\xff\xff",
+    b"\xff\xff\xff\xff",
+    b"\x80\x00\x00\x00",
+    b"\x00\x01\x86\xa1",
+    b"\xff\xff\xff\xfe",
+    b"\x7f\xff",
+    b"\xff\xff",
+    b"\x00\x00\x00\x00",
+    b"\x00\x00\x00\x0c",
+)
+
+_NESTING: Final = (b"[", b'{"a":', b"((", b"<a>")
+
+
+def inputs_for(
+    corpus: Sequence[bytes], rng: random.Random, *, bytes_max: int = 1 << 20
+) -> Iterator[tuple[bytes, bool]]:
+    """(bytes, whether their size or a length in them was made to hurt), without end, of ``bytes_max`` bytes at most."""
+    while True:
+        base = rng.choice(corpus)
+        if rng.randrange(_GROWN_ONE_IN) == 0:
+            yield _grown(base, rng, bytes_max), True
+            continue
+        match rng.randrange(8):
+            case 0:
+                yield base, False
+            case 1:
+                yield base[: rng.randrange(len(base) + 1)], False
+            case 2 | 3:
+                yield _mutated(base, rng), False
+            case 4:
+                other = rng.choice(corpus)
+                yield base[: rng.randrange(len(base) + 1)] + other[rng.randrange(len(other) + 1) :], False
+            case 5 | 6:
+                at = rng.randrange(len(base) + 1)
+                number = rng.choice(_HURTFUL)
+                yield base[:at] + number + base[at + len(number) :], True
+            case _:
+                yield rng.randbytes(rng.choice((0, 1, 3, 8, 40, 400))), False
+
+
+def _mutated(base: bytes, rng: random.Random) -> bytes:
+    data = bytearray(base)
+    for _ in range(rng.choice((1, 1, 2, 5, 20))):
+        if not data:
+            break
+        at = rng.randrange(len(data))
+        match rng.randrange(4):
+            case 0:
+                data[at] ^= 1 << rng.randrange(8)
+            case 1:
+                data[at] = rng.randrange(256)
+            case 2:
+                del data[at : at + rng.randrange(1, 9)]
+            case _:
+                data[at:at] = data[at : at + rng.randrange(1, 60)]
+    return bytes(data)
+
+
+def _grown(base: bytes, rng: random.Random, bytes_max: int) -> bytes:
+    """A piece of it, over and over again."""
+    start = rng.randrange(len(base) + 1)
+    piece = rng.choice((base[start : start + rng.choice((1, 4, 40, 400))], rng.choice(_NESTING)))
+    size = min(bytes_max, rng.choice((10_000, 100_000, bytes_max)))
+    times = (size - len(base)) // max(1, len(piece))
+    return base[:start] + piece * max(0, times) + base[start:]
+
+
+def find_vectors() -> Path | None:
+    """The folder of recorded vectors in the checkout that this package is run from; None without one."""
+    for parent in Path(__file__).resolve().parents:
+        folder = parent / "protocol" / "vectors"
+        if folder.is_dir():
+            return folder
+    return None
+
+
+def recorded(folder: Path | None, wanted: tuple[str, str] | None) -> list[bytes]:
+    """Bytes of the cases of a kind (empty: all) in a file of recorded vectors; none without a folder."""
+    if folder is None or wanted is None:
+        return []
+    name, kind = wanted
+    found = []
+    for path in sorted(folder.glob(f"{name}*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            case: Mapping[str, object] = json.loads(line)
+            text = case.get("hex")
+            if isinstance(text, str) and (not kind or case.get("kind") == kind):
+                found.append(bytes.fromhex(text))
+    return found

@@ -1,0 +1,103 @@
+"""Records: serdes, what Kafka Streams adds to values and to committed offsets, events of the journal."""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+from streams_protocol import DecodeError
+from streams_protocol.types import TaskId
+from streams_py.errors import SerializationError
+from streams_py.journal.codec import decode_event, encode_value
+from streams_py.journal.model import Envelope, Event, Sample, TaskEvent
+from streams_py.runtime.offset_metadata import OffsetMetadata, decode_offset_metadata, encode_offset_metadata
+from streams_py.serdes import Serde
+from streams_py.serdes.basic import BOOL, FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, UUID, VOID
+from streams_py.serdes.json import JSON
+from streams_py.serdes.lists import list_of
+from streams_py.testing.fuzz.target import Target, from_bytes, from_text
+from streams_py.topology.change_serde import ChangeSerde
+from streams_py.topology.nodes import Change
+
+__all__ = ["RECORD_TARGETS"]
+
+_TOPIC: Final = "fuzz"
+_REFUSALS: Final = (ValueError, struct.error, RecursionError, SerializationError)
+"""What our serdes raise for bytes that do not fit; the runtime wraps it, with topic and offset."""
+_WIDE_BYTES: Final = 64 << 20
+"""Text with one character beyond the usual planes takes four bytes for each, and a value of JSON many times its text."""
+_MANY_TASKS_BYTES: Final = 64 << 20
+"""A few characters may name a hundred thousand tasks, which is the limit for one record."""
+
+
+def _serde(serde: Serde[Any], *values: object, memory_bytes_max: int = 0) -> Target:
+    encode = serde.serializer(_TOPIC, is_key=False)
+    return Target(
+        from_bytes(serde.deserializer(_TOPIC, is_key=False)),
+        _REFUSALS,
+        lambda folder: [encode(value) for value in values] or [b"\x00"],
+        write=encode,
+        same=_alike,
+        memory_bytes_max=memory_bytes_max,
+    )
+
+
+def _alike(a: object, b: object) -> bool:
+    return a == b or str(a) == str(b)  # not a number is not equal to itself
+
+
+def _text(value: object) -> bytes | None:
+    assert isinstance(value, OffsetMetadata)
+    return encode_offset_metadata(value).encode()
+
+
+def _event_bytes(value: object) -> bytes | None:
+    return encode_value(value) if isinstance(value, Event) else None  # other versions are put aside as they came
+
+
+def _events() -> list[bytes]:
+    envelope = Envelope(group="app", process=str(uuid.UUID(int=7)), run="01", seq=4, at_ms=17, mono_us=23, dropped=0)
+    two, one = (TaskId(0, 0), TaskId(0, 1)), (1, None)
+    bodies = (
+        Sample(tasks=two, input_lag=one, records=one, busy_us=one, commit_age_ms=one, store_bytes=one),
+        TaskEvent(task=TaskId(1, 2), role="active", member="m", generation=3, event="running", took_us=5),
+    )
+    found = [encode_value(Event(envelope, body)) for body in bodies]
+    return [*found, json.dumps({**json.loads(found[0]), "more": [1, {"x": "\u20ac"}]}).encode()]
+
+
+RECORD_TARGETS: Final[Mapping[str, Target]] = {
+    "serde_int16": _serde(INT16, 0, -1, 32_767),
+    "serde_int32": _serde(INT32, 0, -1, 2**31 - 1),
+    "serde_int64": _serde(INT64, 0, -1, 2**63 - 1),
+    "serde_float32": _serde(FLOAT32, 0.0, -1.5),
+    "serde_float64": _serde(FLOAT64, 0.0, 1e300),
+    "serde_bool": _serde(BOOL, True, False),
+    "serde_uuid": _serde(UUID, uuid.UUID(int=0x1234567890ABCDEF1234567890ABCDEF)),
+    "serde_string": _serde(STRING, "", "orders", "Gr\u00f6\u00dfe \U0001f600", memory_bytes_max=_WIDE_BYTES),
+    "serde_void": _serde(VOID),
+    "serde_json": _serde(JSON, {"a": [1, 2.5, None, "x"]}, [], 17, memory_bytes_max=_WIDE_BYTES),
+    "serde_list_fixed": _serde(list_of(INT32), [], [1, None, 3], [None]),
+    "serde_list_variable": _serde(list_of(STRING), [], ["a", None, "bcd"]),
+    "serde_change": _serde(ChangeSerde(INT64), Change(1, 2), Change(1, None), Change(None, 2)),
+    "offset_metadata": Target(
+        from_text(decode_offset_metadata),
+        (UnicodeDecodeError,),
+        lambda folder: [
+            encode_offset_metadata(OffsetMetadata(17)).encode(),
+            encode_offset_metadata(OffsetMetadata(-1, {"windows": 5, "s": -7})).encode(),
+        ],
+        write=_text,
+    ),
+    "event": Target(
+        from_bytes(decode_event),
+        (DecodeError,),
+        lambda folder: _events(),
+        write=_event_bytes,
+        memory_bytes_max=_MANY_TASKS_BYTES,
+    ),
+}
+"""Everything that stands in records, and beside committed offsets."""

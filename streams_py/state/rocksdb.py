@@ -14,6 +14,7 @@ hundred tasks that have seen one record each do not hold a hundred megabytes.
 
 from __future__ import annotations
 
+import errno
 import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -76,11 +77,11 @@ class TaskDatabase:
             families |= {"default", *stores}
             self._database = rocksdict.Rdict(self.path, self._options, dict.fromkeys(sorted(families), self._options))
         except Exception as error:
-            raise StateError(
-                f"cannot open the state store files in {self.path}: {error}. If another process uses this state.dir, "
-                f"give this one its own; if files are damaged, delete {task_directory} and the state is restored "
-                f"from the changelog topics"
-            ) from error
+            remedy = _remedy(error) or (
+                f"If another process uses this state.dir, give this one its own; if files are damaged, delete "
+                f"{task_directory} and the state is restored from the changelog topics"
+            )
+            raise StateError(f"cannot open the state store files in {self.path}: {error}. {remedy}") from error
 
     def store(self, name: str) -> RocksBytes:
         """The bytes of one store; the same object every time."""
@@ -130,6 +131,7 @@ class TaskDatabase:
         self._database.write(batch, _without_log())
 
 
+_OPEN_FILES_PER_TASK: Final = "7 to 9"
 _MISSING: Final = object()
 
 
@@ -291,7 +293,8 @@ class RocksBytes:
         except rocksdict.DbClosedError as error:
             raise InvalidStateStoreError(f"store {self._name!r} is closed") from error
         except Exception as error:
-            raise StateError(f"store {self._name!r} in {self._database.path} failed: {error}") from error
+            remedy = _remedy(error) or "What was committed before is safe in the changelog topic"
+            raise StateError(f"store {self._name!r} in {self._database.path} failed: {error}. {remedy}") from error
 
 
 class _Scan:
@@ -342,6 +345,21 @@ class _Scan:
 
 
 _NOTHING: Iterator[tuple[bytes, bytes]] = iter(())
+
+
+def _remedy(error: Exception) -> str | None:
+    """What to do about an error that comes from the machine, not from the files."""
+    text = str(error)
+    if os.strerror(errno.EMFILE) in text or os.strerror(errno.ENFILE) in text:
+        return (
+            f"Each task with a persistent store keeps {_OPEN_FILES_PER_TASK} files open: raise the limit of open files "
+            "(ulimit -n, or LimitNOFILE= of a service) and start again"
+        )
+    if os.strerror(errno.ENOSPC) in text:
+        return (
+            "Make room on that disk, or set state.dir to another one: the state is restored from the changelog topics"
+        )
+    return None
 
 
 def _options(memory: RocksMemory) -> Any:

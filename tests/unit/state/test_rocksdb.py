@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -72,6 +74,26 @@ def test_error_names_the_path_when_the_database_is_open_already(tmp_path: Path) 
     with pytest.raises(StateError, match=r"lock.*state\.dir"):
         TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
     database.close()
+
+
+_FEW_FILES = """
+import resource, sys
+from streams_py.state.rocksdb import RocksMemory, TaskDatabase
+memory = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
+TaskDatabase(sys.argv[1] + "/first", ["s"], memory=memory).close()  # whatever is loaded late is loaded
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+kept = [TaskDatabase(f"{sys.argv[1]}/{number}", ["s"], memory=memory) for number in range(20)]
+"""
+
+
+def test_error_says_which_limit_to_raise_when_there_are_too_many_open_files(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FEW_FILES, str(tmp_path)], capture_output=True, text=True, check=False, timeout=60
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert "StateError" in last
+    assert "ulimit -n" in last
+    assert "delete" not in last
 
 
 def test_scan_ends_with_an_error_when_the_store_is_closed_meanwhile(tmp_path: Path) -> None:

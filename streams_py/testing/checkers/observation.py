@@ -7,6 +7,7 @@ nothing says nothing.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -69,8 +70,8 @@ class Published:
     """Version in which each readable or future member spoke."""
     written: Mapping[str, int] = field(default_factory=dict)
     """Version in which each member was answered, as its bytes say."""
-    again: Callable[[bool], Mapping[str, MemberAssignment] | None] | None = None
-    """Runs the same step once more, with the members in another order if asked; None when it cannot be repeated."""
+    again: Callable[[random.Random], Mapping[str, MemberAssignment] | None] | None = None
+    """Runs the same step once more, with members and topics in another order; None when it cannot be repeated."""
 
     @property
     def normal(self) -> bool:

@@ -28,7 +28,7 @@ _TOPIC: Final = "fuzz"
 _REFUSALS: Final = (ValueError, struct.error, RecursionError, SerializationError)
 """What our serdes raise for bytes that do not fit; the runtime wraps it, with topic and offset."""
 _WIDE_BYTES: Final = 64 << 20
-"""Text with one character beyond the usual planes takes four bytes for each, and a value of JSON many times its text."""
+"""A text with one rare character takes four bytes for each, and a value of JSON takes many times its text."""
 _MANY_TASKS_BYTES: Final = 64 << 20
 """A few characters may name a hundred thousand tasks, which is the limit for one record."""
 

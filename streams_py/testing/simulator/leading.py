@@ -6,6 +6,7 @@ together with a way to run the same step again.
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -76,16 +77,13 @@ class Step:
     error_code: int = 0
     """What everybody is sent instead of tasks; 0 when there are tasks."""
 
-    def again(self, shuffled: bool) -> Mapping[str, MemberAssignment] | None:
-        """The assignments that a fresh leader sends, given the same answers; None when it cannot be asked again."""
-        request = self.request
-        if shuffled:
-            request = AssignRequested(
-                request.now_ms,
-                dict(sorted(request.members.items(), reverse=True)),
-                dict(reversed(list(request.topics.items()))),
-                request.topology,
-            )
+    def again(self, rng: random.Random) -> Mapping[str, MemberAssignment] | None:
+        """The assignments that a fresh leader sends, shown everything in another order, but given the same answers;
+        None when it cannot be asked again."""
+        members, topics = list(self.request.members.items()), list(self.request.topics.items())
+        rng.shuffle(members)
+        rng.shuffle(topics)
+        request = AssignRequested(self.request.now_ms, dict(members), dict(topics), self.request.topology)
         leader = GroupLeader(self.settings)
         effects = leader.handle(request)
         for answer in self.answers:

@@ -7,7 +7,7 @@ run with every checker, so they say more than the original tests did.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from streams_py.assignment.configs import AssignmentConfigs
@@ -15,7 +15,7 @@ from streams_py.testing.simulator.faults import Fault
 from streams_py.testing.simulator.schedule import Action, Schedule
 from streams_py.testing.simulator.shape import GroupShape, ProcessShape
 
-__all__ = ["MUSEUM", "Exhibit"]
+__all__ = ["ELSEWHERE", "MUSEUM", "Exhibit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,25 @@ def _offsets_not_known() -> tuple[GroupShape, tuple[Action, ...]]:
     )
 
 
+def _zombies_commit() -> tuple[GroupShape, tuple[Action, ...]]:
+    """Threads hang past their sessions while others come, and commit what they had when they wake up."""
+    shape = GroupShape(topology="two stores", partitions={"in": 6}, processes=_processes(11, 11, threads=2))
+    hangs = tuple(Action(15_000 + 25_000 * n, Fault.FREEZE, n, lasts_ms=16_000 + 3_000 * n) for n in range(4))
+    slow = tuple(Action(130_000 + 30_000 * n, Fault.SLOW, 16 * n, lasts_ms=24_000) for n in range(3))
+    return shape, (*hangs, Action(40_000, Fault.JOIN, amount=1), *slow)
+
+
+def _offset_fetch_fails() -> tuple[GroupShape, tuple[Action, ...]]:
+    """Committed offsets cannot be fetched during a rebalance; afterwards everybody must work, not merely be there."""
+    shape = GroupShape(topology="table", partitions={"table": 4, "in": 2}, processes=_processes(11, 11))
+    return shape, (
+        Action(10_000, Fault.COMMITTED_FAIL, amount=1, lasts_ms=45_000),
+        Action(12_000, Fault.JOIN, amount=1),
+        Action(30_000, Fault.RESTART, 0, 1_000),
+        Action(50_000, Fault.COORDINATOR_MOVES),
+    )
+
+
 def _leave_is_lost() -> tuple[GroupShape, tuple[Action, ...]]:
     shape = GroupShape(partitions={"in": 4}, processes=_processes(11, 11, 11))
     return shape, (
@@ -178,8 +197,6 @@ def _thread_restores_while_records_arrive() -> tuple[GroupShape, tuple[Action, .
 
 
 def _with(shape: GroupShape, **changes: object) -> GroupShape:
-    from dataclasses import replace
-
     return replace(shape, **changes)  # type: ignore[arg-type]  # its own fields
 
 
@@ -198,6 +215,8 @@ _STORIES: Final[Mapping[str, tuple[str, _Make]]] = {
     "KAFKA-15106": ("a wrong test of balance led to 200 rebalances in 10 minutes", _too_many_rebalances),
     "KAFKA-5037": ("unknown source topics made the group spin", _source_topic_missing),
     "KAFKA-9841": ("a returning member with an old assignment duplicated work", _returning_with_an_old_assignment),
+    "KIP-429 (zombies)": ("a thread that has lost its tasks commits for them", _zombies_commit),
+    "franz-go (offset fetch)": ("a failed fetch of offsets left members healthy and idle", _offset_fetch_fails),
     "KIP-441 (offsets)": ("unknown end offsets must move nothing", _offsets_not_known),
     "KIP-429 (lost leave)": ("a LeaveGroup that never arrives", _leave_is_lost),
     "KIP-441 (threads)": ("a restoring task changed threads for ever", _thread_restores_while_records_arrive),
@@ -214,3 +233,13 @@ def _exhibits() -> dict[str, Exhibit]:
 
 MUSEUM: Final[Mapping[str, Exhibit]] = _exhibits()
 """Exhibits by ticket, or by the KIP whose rule they test."""
+
+ELSEWHERE: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("KAFKA-8755", "KAFKA-9169", "KAFKA-10010", "KAFKA-14299"),
+        "restoring and standby tasks: there is no store in the simulator",
+    ),
+    **dict.fromkeys(("KAFKA-9727", "KAFKA-9734", "KAFKA-9891"), "dirty state under exactly-once, which is not offered"),
+    "KAFKA-15059": "Connect's way of fencing out tasks before it restarts them",
+}
+"""Known bugs that this museum cannot show, and why."""

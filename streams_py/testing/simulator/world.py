@@ -286,8 +286,8 @@ class World:
             checker.published(seen)
         self.on_published(seen)
 
-    def _again(self, step: Step, shuffled: bool) -> Mapping[str, MemberAssignment] | None:
-        repeated = step.again(shuffled)
+    def _again(self, step: Step, rng: random.Random) -> Mapping[str, MemberAssignment] | None:
+        repeated = step.again(rng)
         if repeated is None:
             return None
         planted = self.plant(repeated, step)

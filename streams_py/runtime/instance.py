@@ -359,6 +359,7 @@ def _loop_settings(config: StreamsConfig) -> LoopSettings:
         max_poll_records=number("max.poll.records", _MAX_POLL_RECORDS),
         max_poll_interval_ms=number("max.poll.interval.ms", _MAX_POLL_INTERVAL_MS),
         commit_interval_ms=config.commit_interval_ms,
+        log_summary_interval_ms=config.log_summary_interval_ms,
         repartition_purge_interval_ms=config.repartition_purge_interval_ms,
         task_timeout_ms=config.task_timeout_ms,
     )

@@ -28,6 +28,7 @@ from streams_py.runtime.pacing import Pace
 from streams_py.runtime.revocation import Revocation
 from streams_py.runtime.starting import Starter
 from streams_py.runtime.states import ThreadState, thread_may_go
+from streams_py.runtime.summary import Summary
 from streams_py.runtime.task_table import TaskTable
 from streams_py.runtime.thread_parts import LoopSettings, ThreadParts
 
@@ -78,6 +79,7 @@ class StreamThread:
         self._revocation: Revocation
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._pace = Pace(settings.max_poll_interval_ms)
+        self._summary = Summary(name, interval_ms=settings.log_summary_interval_ms, now_ms=clock.monotonic_ms())
         self._shutdown = threading.Event()
         self._shutdown_deadline_ms: int | None = None
         self._leave_group = False
@@ -218,7 +220,10 @@ class StreamThread:
             self._advance_tasks()
             processed, punctuated = (0, 0) if self._paused else self._work()
             committed = self._commit_if_due()
-            since_poll_ms = self._clock.monotonic_ms() - polled_ms
+            now_ms = self._clock.monotonic_ms()
+            since_poll_ms = now_ms - polled_ms
+            self._summary.add(processed=processed, punctuated=punctuated, committed=committed)
+            self._summary.log_if_due(now_ms)
             if not self._pace.goes_on(
                 processed=processed, punctuated=punctuated, committed=committed, since_poll_ms=since_poll_ms
             ):

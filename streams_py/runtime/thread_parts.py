@@ -24,6 +24,7 @@ class LoopSettings:
     max_poll_records: int
     max_poll_interval_ms: int
     commit_interval_ms: int
+    log_summary_interval_ms: int
     repartition_purge_interval_ms: int
     task_timeout_ms: int
 

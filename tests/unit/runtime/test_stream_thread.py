@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,30 @@ def test_paused_thread_neither_processes_nor_punctuates_but_stays_a_member(world
     world.clock.advance(2000)
     steps.turn()
     assert len(outputs(world)) == 1
+
+
+@pytest.mark.parametrize("interval_ms", [60_000, 0])
+def test_log_says_now_and_then_what_was_done(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture, interval_ms: int
+) -> None:
+    caplog.set_level(logging.INFO, logger="streams_py.runtime.summary")
+    steps = Steps(world, copying(), tmp_path, log_summary_interval_ms=interval_ms)
+    steps.run(BOTH)
+    world.write("in", b"a", b"b")
+    steps.turn()
+    world.clock.advance(60_001)
+    steps.turn(3)
+    world.clock.advance(60_001)
+    steps.turn()
+    said = [record.getMessage() for record in caplog.records]
+    if not interval_ms:
+        assert said == []
+        return
+    name = steps.thread.name
+    assert said == [
+        f"{name}: processed 2 records, ran 0 punctuators, and committed 1 tasks in the last 60 s",
+        f"{name}: processed 0 records, ran 0 punctuators, and committed 0 tasks in the last 60 s",
+    ]
 
 
 def test_position_is_reset_when_its_offset_is_gone(

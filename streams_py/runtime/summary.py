@@ -1,0 +1,39 @@
+"""One line in the log now and then, so that whoever reads it at night sees that a stream thread lives and works.
+
+As Kafka Streams': ``log.summary.interval.ms``, 0 or less for none.
+"""
+
+from __future__ import annotations
+
+import logging
+
+__all__ = ["Summary"]
+
+_log = logging.getLogger(__name__)
+
+
+class Summary:
+    """Counts what one stream thread did since it last said so."""
+
+    def __init__(self, name: str, *, interval_ms: int, now_ms: int) -> None:
+        self._name = name
+        self._interval_ms = interval_ms
+        self._last_ms = now_ms
+        self._processed = self._punctuated = self._committed = 0
+
+    def add(self, *, processed: int, punctuated: int, committed: int) -> None:
+        """Records processed, punctuators run, tasks committed (less than 0: nothing was)."""
+        self._processed += processed
+        self._punctuated += punctuated
+        self._committed += max(committed, 0)
+
+    def log_if_due(self, now_ms: int) -> None:
+        """Write the line when the interval is over."""
+        if self._interval_ms <= 0 or now_ms - self._last_ms <= self._interval_ms:
+            return
+        _log.info(
+            "%s: processed %d records, ran %d punctuators, and committed %d tasks in the last %d s",
+            self._name, self._processed, self._punctuated, self._committed, (now_ms - self._last_ms) // 1000,
+        )  # fmt: skip
+        self._last_ms = now_ms
+        self._processed = self._punctuated = self._committed = 0

@@ -26,7 +26,7 @@ from streams_py.spark.laboratory.folder import PREFIXES, SCORES, HadoopFiles, Lo
 from streams_py.spark.laboratory.kernel import COLUMNS, METRICS, Bench, Orders
 from streams_py.spark.laboratory.local import SCHEMA, Tick
 from streams_py.spark.laboratory.run import fingerprint_of
-from streams_py.spark.laboratory.sources import INPUT_TABLE, Skipped, inputs_in_file
+from streams_py.spark.laboratory.sources import INPUT_TABLE, Skipped, inputs_in_file, no_inputs
 from streams_py.spark.laboratory.summary import (
     ASKS_FOR_EVER,
     FICKLE,
@@ -125,8 +125,8 @@ def _check_workers(spark: SparkSession, orders: Orders) -> None:
         by_value = ", ".join(c.name for c in orders.candidates if not isinstance(c.assignor, str))
         if by_value and "pickle" in str(error).lower():
             raise ConfigError(
-                f"the class of candidate {by_value} cannot be sent to the workers ({type(error).__name__}); put it into "
-                "a module and name it as module:Class"
+                f"the class of candidate {by_value} cannot be sent to the workers ({type(error).__name__}); put it "
+                "into a module and name it as module:Class"
             ) from error
         raise
     if row.problem:
@@ -139,12 +139,14 @@ def _check_workers(spark: SparkSession, orders: Orders) -> None:
 def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFrame:
     """One column ``input``."""
     if "://" in source or Path(source).is_dir():
-        return spark.read.parquet(f"{source.rstrip('/')}/{INPUT_TABLE}").select("input")
+        from pyspark.errors import AnalysisException
+
+        try:
+            return spark.read.parquet(f"{source.rstrip('/')}/{INPUT_TABLE}").select("input")
+        except AnalysisException as error:
+            raise no_inputs(source) from error
     if not Path(source).is_file():
-        raise ConfigError(
-            f"there are no recorded inputs at {source}; give a folder that `telemetry run --tables` has filled, or a "
-            "JSONL file"
-        )
+        raise no_inputs(source)
     if "://" in folder.root:
         raise ConfigError(f"{source} is a file of this machine, {folder.root} is not; take --tables, or another --out")
     spool = Path(folder.path("_inputs"))

@@ -20,7 +20,7 @@ from streams_py.journal.model import ClientPart, Event, RebalanceHeader, TasksPa
 from streams_py.journal.parts import join_rebalance
 from streams_py.spark.tables.replay import canonical_input
 
-__all__ = ["INPUT_TABLE", "Skipped", "inputs_in_file", "inputs_in_tables", "situations_in"]
+__all__ = ["INPUT_TABLE", "Skipped", "inputs_in_file", "inputs_in_tables", "no_inputs", "situations_in"]
 
 INPUT_TABLE: Final = "rebalance_input"
 _WAITING_MAX: Final = 1_000
@@ -48,8 +48,13 @@ def situations_in(path: str | Path, skipped: Skipped) -> Iterator[str]:
         return inputs_in_tables(place)
     if place.is_file():
         return inputs_in_file(place, skipped)
-    raise ConfigError(
-        f"there are no recorded inputs at {place}; give a folder that `telemetry run --tables` has filled, or a JSONL "
+    raise no_inputs(place)
+
+
+def no_inputs(where: object) -> ConfigError:
+    """The error for a place without recorded inputs."""
+    return ConfigError(
+        f"there are no recorded inputs at {where}; give a folder that `telemetry run --tables` has filled, or a JSONL "
         "file"
     )
 
@@ -58,7 +63,7 @@ def inputs_in_tables(folder: Path) -> Iterator[str]:
     """The rows of ``rebalance_input``, a few at a time."""
     table = folder / INPUT_TABLE
     if not table.is_dir():
-        raise ConfigError(f"{folder} has no table {INPUT_TABLE}; make it with `telemetry run --tables {folder}` first")
+        raise no_inputs(folder)
     try:
         import pyarrow.dataset as ds
     except ModuleNotFoundError as error:

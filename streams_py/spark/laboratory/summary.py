@@ -63,8 +63,8 @@ class Key(NamedTuple):
 
 
 class Distribution(NamedTuple):
-    """Of the figures of one candidate. ``median`` and ``p90`` are figures that occurred, the smallest that are not below
-    so large a share."""
+    """Of the figures of one candidate. ``median`` and ``p90`` are figures that occurred: the smallest that at least so
+    large a share does not exceed."""
 
     number: int
     median: float

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +19,10 @@ from streams_py import KafkaStreams, Topology
 from streams_py.assignment import AssignmentError, validate_task_assignment
 
 _ROOT = Path(__file__).resolve().parents[2]
-_PAGES = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "protocol/README.md")
+_PAGES = (
+    *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "protocol/README.md"),
+    *sorted(f"docs/{page.name}" for page in (_ROOT / "docs").glob("*.md")),
+)
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -133,3 +138,14 @@ def test_conformance_command_of_the_page_finds_the_vectors() -> None:
 def _block_of_conformance() -> str:
     (block,) = [block for block in _blocks(_README, "") if "conformance" in block]
     return block
+
+
+def test_messages_that_the_operations_page_explains_are_messages_of_ours() -> None:
+    page = (_ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    rows = page[page.index("## When something is wrong") :].split("\n\n")[1].splitlines()[2:]
+    quoted = [text for row in rows for text in re.findall(r"`([^`]*)`", row.split("|")[1])]
+    pieces = [piece.strip() for text in quoted for piece in text.split("...") if piece.strip()]
+    ours = "\n".join(module.read_text(encoding="utf-8") for module in (_ROOT / "streams_py").rglob("*.py"))
+    theirs = {os.strerror(errno.EMFILE)}
+    assert len(pieces) >= 8
+    assert [piece for piece in pieces if piece not in ours and piece not in theirs] == []

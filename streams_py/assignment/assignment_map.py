@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 
 from streams_protocol.types import ProcessId, TaskId
-from streams_py.assignment.api import KafkaStreamsAssignment, KafkaStreamsState, TaskInfo, TaskType
+from streams_py.assignment.api import ApplicationState, KafkaStreamsAssignment, KafkaStreamsState, TaskInfo, TaskType
 from streams_py.assignment.assignors.cluster import Cluster
 from streams_py.assignment.problem import Note, sentences
+from streams_py.assignment.story import Host, Limits, Rule, TaskStory
 from streams_py.errors import IllegalStateError
 
-__all__ = ["Assignments", "add_missing", "cluster_of", "has_changelog", "log_notes"]
+__all__ = ["Assignments", "add_missing", "cluster_of", "has_changelog", "log_notes", "stories_of"]
 
 Assignments = MutableMapping[ProcessId, KafkaStreamsAssignment]
 _log = logging.getLogger("streams_py.assignment")
@@ -60,3 +61,33 @@ def log_notes(notes: Iterable[Note]) -> None:
     """Write what the operator should know to the log, as warnings."""
     for text in sentences(notes):
         _log.warning("%s", text)
+
+
+def stories_of(
+    application_state: ApplicationState,
+    entries: Iterable[KafkaStreamsAssignment],
+    rule_of: Callable[[TaskId, ProcessId], Rule],
+    desired: Mapping[TaskId, ProcessId],
+) -> dict[TaskId, TaskStory]:
+    """Why each task is where the entries say. ``desired``: who is to run a task in the end, if not who runs it now."""
+    states, configs = application_state.kafka_streams_states(True), application_state.assignment_configs()
+    logged = {task for task, info in application_state.all_tasks().items() if has_changelog(info)}
+    hosts: dict[TaskId, dict[TaskType, list[Host]]] = {}
+    for entry in sorted(entries, key=lambda entry: entry.process_id):
+        state = states[entry.process_id]
+        load = len(entry.tasks) / state.num_processing_threads
+        for task, assigned in entry.tasks.items():
+            lag = state.lag_for(task) if task in logged else None
+            host = Host(entry.process_id, rule_of(task, entry.process_id), lag, load)
+            hosts.setdefault(task, {TaskType.ACTIVE: [], TaskType.STANDBY: []})[assigned.type].append(host)
+    warmups = sum(host.rule is Rule.WARMING_UP for roles in hosts.values() for host in roles[TaskType.STANDBY])
+    limits = Limits(configs.acceptable_recovery_lag, configs.max_warmup_replicas, warmups, configs.num_standby_replicas)
+    found = {}
+    for task, roles in sorted(hosts.items(), key=lambda item: item[0]):
+        if roles[TaskType.ACTIVE]:
+            active, standbys = roles[TaskType.ACTIVE][0], tuple(roles[TaskType.STANDBY])
+            wanted = desired.get(task, active.process_id)
+            with_copy = {host.process_id for host in (active, *standbys)}
+            waiting = () if wanted in with_copy else (wanted,)
+            found[task] = TaskStory(task, active, wanted, limits, standbys, waiting)
+    return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from streams_protocol.types import ProcessId, TaskId
 
@@ -15,6 +16,7 @@ __all__ = ["Host", "Limits", "Rule", "TaskStory"]
 
 _RUNNING = -2
 _UNKNOWN = -3
+_LAGS_SHOWN: Final = 10
 
 
 class Rule(Enum):
@@ -28,6 +30,13 @@ class Rule(Enum):
     PREVIOUS_OWNER = "it ran the task before"
     FORMER_STANDBY = "it was a standby of the task before"
     LEAST_LOADED = "it is the least loaded client, or the least loaded one with tasks this one shares no client with"
+    LISTED_OWNER = "it lists the task and ran it before"
+    LISTED_STANDBY = "it lists the task and was a standby of it before"
+    LISTED = "of the clients that list the task it had the fewest active tasks per thread"
+    LISTED_LATER = "it ran the task before, and keeps it until the client that lists it has caught up"
+    UNLISTED_OWNER = "no client lists the task, and this one ran it before and is within its fair share"
+    UNLISTED = "no client lists the task, and this one was below its fair share"
+    BACKUP = "it lists the task or is free to have any, and is the backup"
     RACKS = "the rack optimiser put it there"
     STANDBY_PLACED = "the standby placement chose it"
     STANDBY_MOVED = "it is nearer to caught up than the client that the standby is meant for"
@@ -77,16 +86,27 @@ class TaskStory:
         if self.desired != self.active.process_id:
             lines.append(f"  it is meant for {self.desired}, which has to catch up first")
         lines += [f"  standby on {_host(host)}" for host in self.standbys]
+        limits = self.limits
+        lasting = sum(host.rule is not Rule.WARMING_UP for host in self.standbys)
+        if self.active.lag is not None and lasting < limits.num_standby_replicas:
+            lines.append(
+                f"  {lasting} of {limits.num_standby_replicas} standby replicas (num.standby.replicas): "
+                "no other client may have one now"
+            )
         if self.waiting:
             lines.append(
-                f"  no copy yet on {', '.join(map(str, self.waiting))}: {self.limits.warmups_placed} of "
-                f"{self.limits.max_warmup_replicas} warm-up replicas are in use"
+                f"  no copy yet on {', '.join(map(str, self.waiting))}: {limits.warmups_placed} of "
+                f"{limits.max_warmup_replicas} warm-up replicas (max.warmup.replicas) are in use; "
+                "it gets its turn in a later rebalance"
             )
         if self.reported is not None:
-            known = ", ".join(f"{process_id} {_lag(lag)}" for process_id, lag in self.reported) or "none"
+            shown = [f"{process_id} {_lag(lag)}" for process_id, lag in self.reported[:_LAGS_SHOWN]]
+            if len(self.reported) > _LAGS_SHOWN:
+                shown.append(f"{len(self.reported) - _LAGS_SHOWN} more")
+            known = ", ".join(shown) or "none"
             lines.append(
-                f"  lags reported: {known}; every other client {_lag(self.other_lag)}; "
-                f"caught up means a lag of at most {self.limits.acceptable_recovery_lag}"
+                f"  lags reported, in records: {known}; every other client {_lag(self.other_lag)}; "
+                f"caught up means at most {limits.acceptable_recovery_lag} (acceptable.recovery.lag)"
             )
         return "\n".join(lines)
 

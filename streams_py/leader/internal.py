@@ -7,15 +7,27 @@ is used all the same. Kafka Streams' ``StreamsPartitionAssignor.assignTasksToCli
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.application_state import ProblemState
 from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
-from streams_py.assignment.assignors.registry import built_in_assignor, choose_assignor
-from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
-from streams_py.assignment.problem import BuiltInAssignor
+from streams_py.assignment.assignors.registry import (
+    built_in_assignor,
+    choose_assignor,
+    new_task_assignor,
+    public_built_in,
+)
+from streams_py.assignment.assignors.static import StaticTaskAssignor
+from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyTaskAssignor
+from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, Decision, Placement
+from streams_py.assignment.story import Host, Rule, TaskStory
 from streams_py.errors import AssignorError, ConfigError
 from streams_py.leader.settings import LeaderSettings
 
-__all__ = ["internal_assignor", "uses_custom_assignor"]
+__all__ = ["PublicAssignorAgain", "internal_assignor", "uses_custom_assignor"]
 
 
 def uses_custom_assignor(settings: LeaderSettings) -> bool:
@@ -49,3 +61,65 @@ def _built_in(configured: object) -> BuiltInAssignor | None:
     except AssignorError:
         return None  # whoever runs it will say so
     return made() if made is not None else None
+
+
+@dataclass(frozen=True, slots=True)
+class PublicAssignorAgain:
+    """A public assignor of ours, to be asked again why it placed tasks as it did: for the leader's stories."""
+
+    configured: object
+    configs: Mapping[str, object]
+    state_of: Callable[[AssignmentProblem], ProblemState]
+    placements: Mapping[ProcessId, Placement]
+    """What it decided. It knew the racks of internal topics, which nobody looks up again only to tell a story."""
+
+    @classmethod
+    def if_ours(
+        cls,
+        settings: LeaderSettings,
+        state_of: Callable[[AssignmentProblem], ProblemState],
+        placements: Mapping[ProcessId, Placement],
+    ) -> PublicAssignorAgain | None:
+        """None for an assignor of the application's own: it alone knows its reasons."""
+        if public_built_in(settings.task_assignor) is None:
+            return None
+        return cls(settings.task_assignor, settings.original_configs, state_of, placements)
+
+    def decide(self, problem: AssignmentProblem, *, tell_story: bool = False) -> Decision:
+        """The decision as it was."""
+        if not tell_story:
+            return Decision(self.placements)
+        found = public_built_in(self.configured)
+        assert found is not None
+        assignor = new_task_assignor(found, self.configs)
+        assert isinstance(assignor, StickyTaskAssignor | StaticTaskAssignor)
+        return Decision(
+            self.placements, story=_as_placed(assignor.stories(self.state_of(problem)), problem, self.placements)
+        )
+
+
+def _as_placed(
+    told: Mapping[TaskId, TaskStory], problem: AssignmentProblem, placements: Mapping[ProcessId, Placement]
+) -> dict[TaskId, TaskStory]:
+    """Where the decision differs from the one told, it was the racks."""
+    clients = {client.process_id: client for client in problem.clients}
+
+    def moved(task: TaskId, process_id: ProcessId) -> Host:
+        client, place = clients[process_id], placements[process_id]
+        lag = problem.lag(client, task) if task in problem.end_offset_sums else None
+        return Host(process_id, Rule.RACKS, lag, (len(place.active) + len(place.standby)) / client.capacity)
+
+    owner = {task: process_id for process_id, place in placements.items() for task in place.active}
+    hosts: dict[TaskId, list[ProcessId]] = {}
+    for process_id, place in sorted(placements.items(), key=lambda item: item[0]):
+        for task in place.standby:
+            hosts.setdefault(task, []).append(process_id)
+    found = {}
+    for task, story in told.items():
+        known = {host.process_id: host for host in (story.active, *story.standbys)}
+        copies = [owner.get(task, story.active.process_id), *hosts.get(task, ())]
+        if set(copies) != set(known) or copies[0] != story.active.process_id:
+            first, *others = [known.get(client) or moved(task, client) for client in copies]
+            story = replace(story, active=first, desired=first.process_id, standbys=tuple(others))
+        found[task] = story
+    return found

@@ -64,7 +64,7 @@ from streams_py.leader.events import (
     TopicsDescribed,
     WaitEnded,
 )
-from streams_py.leader.internal import internal_assignor, uses_custom_assignor
+from streams_py.leader.internal import PublicAssignorAgain, internal_assignor, uses_custom_assignor
 from streams_py.leader.internal_topics import TopicSetup
 from streams_py.leader.keep_previous import keep_previous
 from streams_py.leader.observation import NOBODY, AssignObserver, AssignStep, Decided, Gathered
@@ -328,6 +328,11 @@ class GroupLeader:
         self._said.append(NotifyAssignor(GroupAssignment(everybody), subscription, answer.error))
         if answer.error is not AssignmentError.NONE:
             return self._assignor_failed(step, answer.as_error(name))
+        again = PublicAssignorAgain.if_ours(
+            settings, partial(application_state, table=step.table, topics=step.topics), answer.placements
+        )
+        if again is not None:
+            self.stories.keep(self._now_ms, step.problem, again)
         return self._publish(step, assignments, stable=stable)
 
     def _assignor_failed(self, step: Gathered, error: StreamsError) -> _Effects:

@@ -37,6 +37,7 @@ __all__ = [
     "call_assignor",
     "choose_assignor",
     "new_task_assignor",
+    "public_built_in",
 ]
 
 TASK_ASSIGNOR_CLASS: Final = "task.assignor.class"
@@ -101,6 +102,13 @@ def choose_assignor(value: object) -> AssignorChoice:
         missing = ", ".join(sorted(value.__abstractmethods__))
         raise AssignorError(f"{TASK_ASSIGNOR_CLASS}: {name} does not implement {missing}")
     return AssignorChoice(name, task_assignor=value)
+
+
+def public_built_in(value: object) -> type[TaskAssignor] | None:
+    """The public assignor of ours that ``task.assignor.class`` names, if it does; imports nothing."""
+    if isinstance(value, str):
+        return _PUBLIC_CLASSES.get(value.strip())
+    return next((made for made in _PUBLIC_CLASSES.values() if made is value), None)
 
 
 def built_in_assignor(value: object = None) -> BuiltInAssignor:

@@ -31,8 +31,9 @@ from streams_py.assignment.api import (
     TaskAssignor,
     TaskType,
 )
-from streams_py.assignment.assignment_map import has_changelog
+from streams_py.assignment.assignment_map import has_changelog, stories_of
 from streams_py.assignment.assignors.static_rules import StaticClient, StaticPlacement, WarmUps, place_static
+from streams_py.assignment.story import TaskStory
 from streams_py.errors import ConfigError
 
 __all__ = ["STATIC_TASKS_SPILL", "STATIC_TASKS_WARMUP", "StaticTaskAssignor"]
@@ -60,6 +61,28 @@ class StaticTaskAssignor(TaskAssignor):
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
         """Place all tasks; one entry for each client."""
+        ids, placed = self._place(application_state)
+        _warn(placed)
+        result = _entries(ids, placed)
+        if placed.followup:
+            delay_ms = application_state.assignment_configs().probing_rebalance_interval_ms
+            result[0] = result[0].with_followup_rebalance(self._now() + timedelta(milliseconds=delay_ms))
+        return TaskAssignment(result)
+
+    def stories(self, application_state: ApplicationState) -> Mapping[TaskId, TaskStory]:
+        """Why :meth:`assign` places each task where it does."""
+        ids, placed = self._place(application_state, tell=True)
+        number_of, rules = {process_id: number for number, process_id in enumerate(ids)}, placed.rules or {}
+        return stories_of(
+            application_state,
+            _entries(ids, placed),
+            lambda task, client: rules[task, number_of[client]],
+            {task: ids[client] for task, client in placed.desired.items()},
+        )
+
+    def _place(
+        self, application_state: ApplicationState, *, tell: bool = False
+    ) -> tuple[list[ProcessId], StaticPlacement]:
         configs = application_state.assignment_configs()
         infos = application_state.all_tasks()
         tasks = sorted(infos)
@@ -76,13 +99,9 @@ class StaticTaskAssignor(TaskAssignor):
             standbys=configs.num_standby_replicas,
             spill=self._spill,
             warmups=WarmUps(configs.acceptable_recovery_lag, configs.max_warmup_replicas) if self._warmup else None,
+            tell=tell,
         )
-        _warn(placed)
-        result = _entries(ids, placed)
-        if placed.followup:
-            delay = timedelta(milliseconds=configs.probing_rebalance_interval_ms)
-            result[0] = result[0].with_followup_rebalance(self._now() + delay)
-        return TaskAssignment(result)
+        return ids, placed
 
 
 def _client(state: KafkaStreamsState, tasks: Mapping[int, Sequence[TaskId]]) -> StaticClient:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
 from streams_protocol.types import TaskId
+from streams_py.assignment.story import Rule
 
 __all__ = ["StaticClient", "StaticPlacement", "WarmUps", "place_static"]
 
@@ -48,13 +49,18 @@ class WarmUps:
 
 @dataclass(slots=True)
 class StaticPlacement:
-    """Client numbers by task. ``followup``: tasks are not where they are to be in the end."""
+    """Client numbers by task. ``followup``: tasks are not where they are to be in the end.
+
+    ``desired``: the lister of a task that waits for it to warm up. ``rules``: why, for each (task, client), if wanted.
+    """
 
     active: dict[TaskId, int] = field(default_factory=dict)
     standby: dict[TaskId, list[int]] = field(default_factory=dict)
     unassigned: list[TaskId] = field(default_factory=list)
     standbys_missing: list[TaskId] = field(default_factory=list)
     followup: bool = False
+    desired: dict[TaskId, int] = field(default_factory=dict)
+    rules: dict[tuple[TaskId, int], Rule] | None = None
 
 
 def place_static(
@@ -65,9 +71,16 @@ def place_static(
     standbys: int,
     spill: bool = False,
     warmups: WarmUps | None = None,
+    tell: bool = False,
 ) -> StaticPlacement:
-    """Place ascending ``tasks``; ``logged`` are those with changelog. Clients in order of their process ids."""
-    return _Placing(clients, tasks, logged, standbys, spill, warmups).run()
+    """Place ascending ``tasks``; ``logged`` are those with changelog. Clients in order of their process ids.
+
+    ``tell``: with rules.
+    """
+    placing = _Placing(clients, tasks, logged, standbys, spill, warmups)
+    if tell:
+        placing.result.rules = {}
+    return placing.run()
 
 
 class _Placing:
@@ -88,13 +101,14 @@ class _Placing:
         self._holders = _by_task(clients, lambda client: client.previous_standby)
         self._actives = [0] * len(clients)
         self._copies = [0] * len(clients)
-        self._result = StaticPlacement()
+        self.result = StaticPlacement()
 
     def run(self) -> StaticPlacement:
         static = [task for task in self._tasks if task in self._listers]
         wildcard = [task for task in self._tasks if task not in self._listers]
         for task in sorted(static, key=lambda task: (len(self._listers[task]), task)):
-            self._run(task, self._lister(task))
+            client = self._lister(task)
+            self._run(task, client, self._rule(task, client, Rule.LISTED_OWNER, Rule.LISTED_STANDBY, Rule.LISTED))
         if self._warmups is not None:
             self._wait_for_warmups(static, self._warmups)
         if self._wild:
@@ -102,15 +116,26 @@ class _Placing:
         elif self._spill and self._clients:
             self._place_spilled(wildcard)
         else:
-            self._result.unassigned = wildcard
+            self.result.unassigned = wildcard
         if self._standbys:
             self._place_standbys()
-        return self._result
+        return self.result
 
-    def _run(self, task: TaskId, client: int) -> None:
-        self._result.active[task] = client
+    def _run(self, task: TaskId, client: int, rule: Rule) -> None:
+        self.result.active[task] = client
+        self._note(task, client, rule)
         self._actives[client] += 1
         self._copies[client] += 1
+
+    def _note(self, task: TaskId, client: int, rule: Rule) -> None:
+        if self.result.rules is not None:
+            self.result.rules[task, client] = rule
+
+    def _rule(self, task: TaskId, client: int, owner: Rule, standby: Rule, other: Rule) -> Rule:
+        """By what the client had of the task before."""
+        if client in self._owners.get(task, ()):
+            return owner
+        return standby if client in self._holders.get(task, ()) else other
 
     def _load(self, client: int) -> tuple[float, int]:
         return self._actives[client] / self._clients[client].threads, client
@@ -131,7 +156,7 @@ class _Placing:
     def _wait_for_warmups(self, static: Sequence[TaskId], warmups: WarmUps) -> None:
         left = warmups.at_most
         for task in static:
-            chosen = self._result.active[task]
+            chosen = self.result.active[task]
             if task not in self._logged or self._caught_up(chosen, task, warmups):
                 continue
             owner = next((c for c in self._owners.get(task, ()) if self._caught_up(c, task, warmups)), None)
@@ -139,11 +164,12 @@ class _Placing:
                 continue
             self._actives[chosen] -= 1
             self._copies[chosen] -= 1
-            self._run(task, owner)
-            self._result.followup = True
+            self._run(task, owner, Rule.LISTED_LATER)
+            self.result.followup = True
+            self.result.desired[task] = chosen
             if left > 0:
                 left -= 1
-                self._add_standby(task, chosen)
+                self._add_standby(task, chosen, Rule.WARMING_UP)
 
     def _caught_up(self, client: int, task: TaskId, warmups: WarmUps) -> bool:
         lag = self._clients[client].lag(task)
@@ -186,7 +212,7 @@ class _Placing:
                 without_extra.append(client)
             released += own[share[client] :]
             for task in own[: share[client]]:
-                self._run(task, client)
+                self._run(task, client, Rule.UNLISTED_OWNER)
         room = {client: share[client] - len(own) for client, own in owned.items() if share[client] > len(own)}
         heap = [self._load(client) for client in room]
         heapify(heap)
@@ -197,7 +223,7 @@ class _Placing:
                 if more is None:
                     more = sorted((self._load(other) for other in without_extra), reverse=True)
                 chosen = more.pop()[1]
-            self._run(task, chosen)
+            self._run(task, chosen, self._rule(task, chosen, Rule.UNLISTED, Rule.FORMER_STANDBY, Rule.UNLISTED))
 
     def _with_room(self, task: TaskId, room: dict[int, int], heap: list[tuple[float, int]]) -> int | None:
         """A client below its share: with the task's standby if possible, else the least loaded. Takes the place."""
@@ -220,7 +246,7 @@ class _Placing:
         heap = [self._full_load(client) for client in self._wild]
         heapify(heap)
         for task in self._tasks:
-            if task in self._logged and task in self._result.active:
+            if task in self._logged and task in self.result.active:
                 self._place_standbys_of(task, heap)
 
     def _place_standbys_of(self, task: TaskId, heap: list[tuple[float, int]]) -> None:
@@ -229,9 +255,11 @@ class _Placing:
             free = [client for client in self._listers.get(task, ()) if not self._has(client, task)]
             least = min(free, key=self._full_load) if free else self._least_wild(task, heap, aside)
             if least is None:
-                self._result.standbys_missing.append(task)
+                self.result.standbys_missing.append(task)
                 break
-            self._add_standby(task, self._holder(task, free or self._wild, least))
+            chosen = self._holder(task, free or self._wild, least)
+            rule = self._rule(task, chosen, Rule.PREVIOUS_OWNER, Rule.FORMER_STANDBY, Rule.BACKUP)
+            self._add_standby(task, chosen, rule)
         for client in aside:
             heappush(heap, self._full_load(client))
 
@@ -263,10 +291,11 @@ class _Placing:
         )
 
     def _has(self, client: int, task: TaskId) -> bool:
-        return self._result.active.get(task) == client or client in self._result.standby.get(task, ())
+        return self.result.active.get(task) == client or client in self.result.standby.get(task, ())
 
-    def _add_standby(self, task: TaskId, client: int) -> None:
-        self._result.standby.setdefault(task, []).append(client)
+    def _add_standby(self, task: TaskId, client: int, rule: Rule) -> None:
+        self._note(task, client, rule)
+        self.result.standby.setdefault(task, []).append(client)
         self._copies[client] += 1
 
 

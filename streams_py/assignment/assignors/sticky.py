@@ -19,7 +19,7 @@ from streams_py.assignment.api import (
     TaskAssignor,
     TaskType,
 )
-from streams_py.assignment.assignment_map import log_notes
+from streams_py.assignment.assignment_map import log_notes, stories_of
 from streams_py.assignment.assignors.sticky_placement import StickyClient, StickyPlacement
 from streams_py.assignment.java_order import HashSizing, in_hash_order, process_hash, task_hash
 from streams_py.assignment.problem import AssignmentProblem, Decision, Placement
@@ -177,10 +177,22 @@ class StickyTaskAssignor(TaskAssignor):
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
         """Place all tasks."""
+        return TaskAssignment(self._place(application_state, None))
+
+    def stories(self, application_state: ApplicationState) -> Mapping[TaskId, TaskStory]:
+        """Why :meth:`assign` places each task where it does."""
+        rules: dict[tuple[TaskId, ProcessId], Rule] = {}
+        entries = self._place(application_state, rules)
+        return stories_of(application_state, entries, lambda task, client: rules.get((task, client), Rule.RACKS), {})
+
+    def _place(
+        self, application_state: ApplicationState, rules: dict[tuple[TaskId, ProcessId], Rule] | None
+    ) -> list[KafkaStreamsAssignment]:
+        """One entry for each client; why goes to ``rules`` if wanted."""
         states = application_state.kafka_streams_states(False)
         tasks = application_state.all_tasks()
         if not states:
-            return TaskAssignment([])
+            return []
         placement = StickyPlacement(
             [
                 StickyClient(
@@ -197,6 +209,8 @@ class StickyTaskAssignor(TaskAssignor):
             active_order_hashed=True,
             sizing=self._sizing,
         )
+        if rules is not None:
+            placement.rules = {}
         placement.place_actives()
         replicas = application_state.assignment_configs().num_standby_replicas
         assignments = {process_id: KafkaStreamsAssignment.of(process_id) for process_id in states}
@@ -213,11 +227,14 @@ class StickyTaskAssignor(TaskAssignor):
                     assignments[placement.clients[host].process_id].assign_task(assigned)
             if not self._preserve and rack_strategy_set(application_state):
                 optimize_rack_aware_standby_tasks(self._params(application_state), assignments)
-        log_notes(placement.notes)
+        if rules is None:
+            log_notes(placement.notes)
+        else:
+            rules |= {(t, placement.clients[n].process_id): rule for (t, n), rule in (placement.rules or {}).items()}
         if self._preserve:
             first = in_hash_order(assignments, process_hash)[0]
             assignments[first] = assignments[first].with_followup_rebalance(_AT_ONCE)
-        return TaskAssignment(list(assignments.values()))
+        return list(assignments.values())
 
     def _optimise_actives(
         self,

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from streams_protocol.types import TaskId
+from streams_py.assignment.api import TaskAssignment, TaskType
 from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
-from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
+from streams_py.assignment.assignors.static import StaticTaskAssignor
+from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyTaskAssignor
+from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, ClientInput
-from streams_py.assignment.story import Rule
+from streams_py.assignment.story import Rule, TaskStory
 from tests.unit.assignment.scenario_language import clients, process_id, rows
 from tests.unit.assignment.test_high_availability_scenarios import problem
 from tests.unit.assignment.test_sticky_scenarios import problem as sticky_problem
+from tests.unit.assignment.test_sticky_scenarios import state as sticky_state
 
 HA = {row[0]: row for row in rows("high_availability.txt")}
 ONE = TaskId(0, 0)
@@ -60,9 +66,9 @@ def test_story_says_who_waits_when_warmups_are_used_up() -> None:
     waiting = [task for task in story if story[task].waiting]
     assert waiting == [TaskId(0, 3)]
     text = str(story[TaskId(0, 3)])
-    assert f"no copy yet on {process_id(2)}: 1 of 1 warm-up replicas are in use" in text
+    assert f"no copy yet on {process_id(2)}: 1 of 1 warm-up replicas (max.warmup.replicas) are in use" in text
     assert f"it is meant for {process_id(2)}" in text
-    assert f"lags reported: {process_id(1)} 0" in text
+    assert f"lags reported, in records: {process_id(1)} 0" in text
 
 
 def test_story_costs_nothing_when_not_asked_for() -> None:
@@ -101,3 +107,66 @@ def test_story_shows_special_lags_in_words() -> None:
     text = str(told.story[ONE])
     assert f"{process_id(1)} running it" in text
     assert f"{process_id(2)} unknown" in text
+
+
+def test_story_names_few_lags_when_many_clients_reported() -> None:
+    clients = [ClientInput(process_id(n), lags={ONE: 0}) for n in range(1, 31)]
+    told = HighAvailabilityAssignor().decide(AssignmentProblem(clients, [ONE], {ONE: 9}), tell_story=True).story[ONE]
+    assert told.reported is not None
+    assert len(told.reported) == 30
+    assert "20 more; every other client" in str(told)
+
+
+def test_story_says_when_standbys_are_missing() -> None:
+    configs = AssignmentConfigs(num_standby_replicas=2)
+    lonely = AssignmentProblem([ClientInput(process_id(1))], [ONE], {ONE: 9}, configs)
+    told = HighAvailabilityAssignor().decide(lonely, tell_story=True)
+    assert "0 of 2 standby replicas (num.standby.replicas)" in str(told.story[ONE])
+
+
+# -- the public ones -----------------------------------------------------------------------------------------
+
+
+def test_public_sticky_tells_why_and_agrees_with_its_answer() -> None:
+    _, given_problem = sticky_problem("P1 A{0_0} S{0_1}; P2 A{0_1} S{0_0}; P3 new", "0_0..2, r=1")
+    state = sticky_state(given_problem)
+    told = StickyTaskAssignor().stories(state)
+    assert told[ONE].active.rule is Rule.PREVIOUS_OWNER
+    assert {host.rule for host in told[ONE].standbys} == {Rule.FORMER_STANDBY}
+    assert told[TaskId(0, 2)].active.rule is Rule.LEAST_LOADED
+    assert_told_as_placed(told, StickyTaskAssignor().assign(state))
+
+
+def test_static_tells_who_lists_a_task_and_who_waits() -> None:
+    two, three = TaskId(0, 1), TaskId(0, 2)
+    static = {"static.tasks": "0_0-1"}
+    problem_ = AssignmentProblem(
+        [
+            ClientInput(process_id(1), tags=static, previous_active=[ONE], lags={ONE: -2}),
+            ClientInput(process_id(2), previous_active=[three, two], lags={two: -2, three: -2}),
+            ClientInput(process_id(3)),
+        ],
+        [ONE, two, three],
+        dict.fromkeys([ONE, two, three], 100_000),
+        AssignmentConfigs(num_standby_replicas=1),
+    )
+    state = sticky_state(problem_)
+    assignor = StaticTaskAssignor()
+    told = assignor.stories(state)
+    assert told[ONE].active.rule is Rule.LISTED_OWNER
+    assert told[two].active.rule is Rule.LISTED
+    assert told[three].active.rule is Rule.UNLISTED_OWNER
+    assert [host.rule for host in told[two].standbys] == [Rule.PREVIOUS_OWNER]
+    assert_told_as_placed(told, assignor.assign(state))
+    assignor.configure({"static.tasks.warmup": "true"})
+    waiting = assignor.stories(state)[two]
+    assert (waiting.active.rule, waiting.desired) == (Rule.LISTED_LATER, process_id(1))
+    assert {host.rule for host in waiting.standbys if host.process_id == process_id(1)} == {Rule.WARMING_UP}
+    assert f"it is meant for {process_id(1)}" in str(waiting)
+
+
+def assert_told_as_placed(told: Mapping[TaskId, TaskStory], answer: TaskAssignment) -> None:
+    for entry in answer.assignment:
+        for task, assigned in entry.tasks.items():
+            hosts = [told[task].active] if assigned.type is TaskType.ACTIVE else told[task].standbys
+            assert entry.process_id in {host.process_id for host in hosts}

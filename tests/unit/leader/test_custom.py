@@ -19,9 +19,14 @@ from streams_py.assignment.api import (
     TaskType,
 )
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
+from streams_py.assignment.assignors.static import StaticTaskAssignor
+from streams_py.assignment.assignors.sticky import StickyTaskAssignor
+from streams_py.assignment.story import Rule
 from streams_py.errors import AssignorError, StreamsError, TaskAssignmentError
+from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import DescribeTopics, ListEndOffsets, RunAssignor
-from streams_py.leader.events import EndOffsetsListed
+from streams_py.leader.events import AssignRequested, EndOffsetsListed
+from streams_py.leader.leader import GroupLeader
 from streams_py.ports import MemberSubscription
 from streams_py.topology.metadata import TopologyMetadata
 from tests.unit.leader.kit import (
@@ -35,6 +40,7 @@ from tests.unit.leader.kit import (
     assign,
     member,
     pid,
+    settings,
     sub,
     task,
     tasks,
@@ -295,3 +301,45 @@ def test_everybody_gets_code_3_when_it_refuses_and_we_do_as_kafka_does() -> None
 def test_error_leaves_the_assign_step_when_it_fails_and_we_do_as_kafka_does(fault: str) -> None:
     outcome = run(FAULTY[fault][0], RUNNING_GROUP, reference_behaviour=True)
     assert isinstance(outcome.error, StreamsError)
+
+
+# -- stories -----------------------------------------------------------------------------------------------------
+
+
+def leader_with(configured: object, answer: Assign) -> GroupLeader:
+    """A leader that has decided once."""
+    cluster = FakeCluster()
+    cluster.assignor = answer
+    leader = GroupLeader(settings(task_assignor=configured))
+    members = {"a": member(1), "b": member(2)}
+    request = AssignRequested(cluster.now_ms, members, cluster.metadata(COUNT.source_topics), COUNT)
+    run_assign(leader, request, cluster.execute)
+    return leader
+
+
+@pytest.mark.parametrize(("name", "made"), [("sticky", StickyTaskAssignor), ("static", StaticTaskAssignor)])
+def test_story_is_told_when_a_public_assignor_of_ours_decided(name: str, made: type[TaskAssignor]) -> None:
+    placed: list[TaskAssignment] = []
+
+    def answer(state: ApplicationState) -> TaskAssignment:
+        placed.append(made().assign(state))
+        return placed[-1]
+
+    stories = leader_with(name, answer).stories
+    for given in placed[0].assignment:
+        for task_id in given.tasks:
+            [told] = stories.story(task_id)
+            assert told.story.active.process_id == given.process_id
+            assert "because" in str(told)
+
+
+def test_story_names_the_racks_when_the_decision_was_another_one_without_them() -> None:
+    stories = leader_with("sticky", ALL_TO_B).stories
+    [told] = stories.story(task("0_0"))
+    assert told.story.active.process_id == pid(2)
+    assert told.story.active.rule is Rule.RACKS
+    assert told.story.active.load == 4.0
+
+
+def test_nothing_is_remembered_when_the_applications_own_assignor_decided() -> None:
+    assert len(leader_with(Mine, ALL_TO_B).stories) == 0

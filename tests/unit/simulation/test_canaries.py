@@ -1,0 +1,62 @@
+"""Planted bugs are found, and by whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from streams_py.testing.checkers import ALL_CHECKERS
+from streams_py.testing.simulator import CANARIES
+from streams_py.testing.simulator.campaign import run_campaign, schedule_of
+from streams_py.testing.simulator.run import run_schedule
+
+SEEDS = range(1, 41)
+
+FOUND_BY_ONE = {
+    "lose a task",
+    "standby forgotten",
+    "hand over at once",
+    "accept every commit",
+    "never at rest",
+    "chance decides",
+    "move for nothing",
+    "wrong version",
+    "half an assignment",
+    "late to rejoin",
+    "punish the neighbour",
+    "give up for nothing",
+}
+"""Canaries that some schedule shows to one checker alone: without it they would get away."""
+
+
+def runs(canary: str) -> Iterator[set[str]]:
+    """Promises that are broken, schedule by schedule."""
+    for seed in SEEDS:
+        yield {violation.promise for violation in run_schedule(schedule_of(seed, canary=canary)).violations}
+
+
+@pytest.mark.parametrize("canary", CANARIES)
+def test_planted_bug_is_found_by_the_checker_of_its_promise(canary: str) -> None:
+    promise = CANARIES[canary].promise
+    if canary in FOUND_BY_ONE:
+        assert any(broken == {promise} for broken in runs(canary))
+    else:
+        assert any(promise in broken for broken in runs(canary))
+
+
+def test_every_checker_has_a_planted_bug_that_it_alone_finds() -> None:
+    assert {CANARIES[name].promise for name in FOUND_BY_ONE} == {make().promise for make in ALL_CHECKERS}
+
+
+def test_campaign_with_a_planted_bug_fails_and_tells_safety_from_liveness() -> None:
+    unsafe = run_campaign(range(1, 5), canary="lose a task", processes=1)
+    assert (unsafe.exit_code, unsafe.findings[0].safe) == (1, False)
+    late = run_campaign(range(1, 5), canary="never at rest", processes=1)
+    assert (late.exit_code, late.findings[0].safe) == (4, True)
+
+
+def test_campaign_stops_early_when_it_has_found_enough() -> None:
+    campaign = run_campaign(range(1, 100), canary="lose a task", processes=1, findings_max=3)
+    assert len(campaign.findings) >= 3
+    assert campaign.schedules < 99

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from html import escape
 from typing import Any, Final
 
 from streams_protocol.types import TaskId
-from streams_py.spark.report.drawing import Bar, Cell, Point, grid, lines, stacked_bars, timeline
+from streams_py.spark.report.drawing import Bar, Cell, Point, grid, stacked_bars, steps, timeline
 from streams_py.spark.report.style import STYLE
 from streams_py.spark.report.tables import Row, Tables
 
@@ -20,13 +21,18 @@ GRID_TASKS_MAX: Final = 500
 
 _BARS_MAX: Final = 60
 _OFFENDERS_MAX: Final = 25
+_CLIENTS_MAX: Final = 10
+_GRID_CLIENTS_MAX: Final = 200
+_MOMENTS: Final = 5
+_HISTOGRAM_MIN: Final = 20
+_BUCKETS_MS: Final = tuple(factor * 10**power for power in range(7) for factor in (1, 2, 5))
 _VIOLATIONS_MAX: Final = 10
 _TRIGGERS: Final = (
     "first", "member_joined", "member_left", "metadata_changed", "subscription_changed", "followup", "revocation_done",
     "unknown",
 )  # fmt: skip
-_MOVES: Final = ("move_free", "move_warm", "move_cold", "standby_add", "warmup_add", "lost_owner")
-_TASK_MOVES: Final = ("move_free", "move_warm", "move_cold")
+_TASK_MOVES: Final = ("move_free", "move_warm", "move_cold", "lost_owner")
+_COPY_MOVES: Final = ("standby_add", "warmup_add")
 _ROLES: Final = ("active", "target", "standby", "warmup")
 _LETTERS: Final = {"active": "A", "target": "T", "standby": "S", "warmup": "W"}
 
@@ -36,10 +42,10 @@ def report_page(tables: Tables) -> str:
     sections: list[tuple[str, str, Callable[[Tables], str]]] = [
         ("Rebalances", "One mark for each, by what caused it.", _timeline),
         ("Where everything is", "", _placement),
-        ("What moved", "Tasks and copies by rebalance. Cold moves restore their state before they run.", _moves),
-        ("Balance", "Active tasks of the busiest thread over the mean of all threads: 1 is perfect.", _balance),
+        ("What moved", "Cold moves restore their state before they run.", _moves),
+        ("Balance", "Active tasks of the busiest thread, over the mean of all threads. 1 is perfect.", _balance),
         ("Spread over tags", "Tasks whose copies share a tag value although they need not.", _spread),
-        ("Time without processing", "How long a task that moved was processed by nobody.", _gaps),
+        ("Time without processing", "From the last record before a rebalance to the first one after it.", _gaps),
         ("Restorations", "", _restores),
         ("Warm-ups", "", _warmups),
         ("Tasks that cost more than their share", "", _offenders),
@@ -66,9 +72,15 @@ def _headline(tables: Tables) -> str:
     last = max(ok, key=lambda row: row["at"], default=None)
     moved = Counter(row["kind"] for row in tables["move"])
     cold = sum(row["restore_records"] or 0 for row in tables["move"] if row["kind"] == "move_cold")
-    gaps = [row["gap_ms"] for row in tables["gap"]]
+    gaps = [row["gap_ms"] for row in tables["gap"] if row["kind"] == "moved"]
+    older = tables.rebalances - len(rebalances)
+    failed = f"{len(rebalances) - len(ok):,} failed"
     figures = [
-        (f"{len(rebalances):,}", "rebalances", f"{len(rebalances) - len(ok):,} failed"),
+        (
+            f"{len(rebalances):,}",
+            "rebalances",
+            failed if older <= 0 else f"the last ones; {older:,} are older; {failed}",
+        ),
         (
             f"{moved['move_free'] + moved['move_warm'] + moved['move_cold']:,}",
             "tasks moved",
@@ -124,7 +136,7 @@ def _timeline(tables: Tables) -> str:
         )
         marks.append(((row["at"] - first).total_seconds() / span, series, title))
     legend = [name for name in (*_TRIGGERS, "failed") if name in used]
-    return _legend(legend, "s") + timeline(marks, (_time(first), _time(last)), "rebalances over time")
+    return _legend(legend, "s") + timeline(marks, _moments(first, last), "rebalances over time")
 
 
 def _trigger(row: Row) -> str:
@@ -136,18 +148,27 @@ def _moves(tables: Tables) -> str:
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for row in tables["move"]:
         counts[row["rebalance_id"]][row["kind"]] += 1
-    shown = [row for row in rebalances if any(counts[row["rebalance_id"]][kind] for kind in _MOVES)]
-    if not shown:
+    if not any(of[kind] for of in counts.values() for kind in (*_TASK_MOVES, *_COPY_MOVES)):
         return _none("moves")
+    charts = (("Tasks that changed their client", _TASK_MOVES), ("New copies", _COPY_MOVES))
+    return "".join(f"<h3>{title}</h3>{_moves_of(rebalances, counts, kinds)}" for title, kinds in charts)
+
+
+def _moves_of(rebalances: Sequence[Row], counts: Mapping[str, Counter[str]], kinds: Sequence[str]) -> str:
+    shown = [row for row in rebalances if any(counts[row["rebalance_id"]][kind] for kind in kinds)]
+    if not shown:
+        return "<p class=note>None.</p>"
     bars = []
     for row in shown[-_BARS_MAX:]:
         of = counts[row["rebalance_id"]]
-        parts = [(kind, float(of[kind])) for kind in _MOVES if of[kind]]
-        what = ", ".join(f"{of[kind]} {kind.replace('_', ' ')}" for kind in _MOVES if of[kind])
+        parts = [(kind, float(of[kind])) for kind in kinds if of[kind]]
+        what = ", ".join(f"{of[kind]:,} {kind.replace('_', ' ')}" for kind in kinds if of[kind])
         bars.append(Bar(parts, f"{_time(row['at'])}  generation {row['generation']}: {what}", str(row["generation"])))
-    note = f"<p class=note>The last {len(bars)} of {len(shown)} rebalances that moved something, by generation.</p>"
-    used = {kind for of in counts.values() for kind in of}
-    return note + _legend([kind for kind in _MOVES if kind in used], "s") + stacked_bars(bars, "moves by rebalance")
+    among = f"{len(shown):,} of {len(rebalances):,} rebalances"
+    last = f"the last {len(bars)} of them, " if len(bars) < len(shown) else ""
+    used = [kind for kind in kinds if any(counts[row["rebalance_id"]][kind] for row in shown[-_BARS_MAX:])]
+    chart = stacked_bars(bars, "moves by rebalance", height=130)
+    return f"<p class=note>{among}; {last}by generation.</p>{_legend(used, 's')}{chart}"
 
 
 def _balance(tables: Tables) -> str:
@@ -167,7 +188,27 @@ def _balance(tables: Tables) -> str:
         )
         for row in rows
     ]
-    return lines({"balance": points}, (_time(first), _time(last)), "balance over time")
+    return steps(points, _moments(first, last), "balance over time") + _by_client(tables)
+
+
+def _by_client(tables: Tables) -> str:
+    """The clients after the last rebalance, busiest first."""
+    rows = sorted(tables["balance"], key=lambda row: (-(row["active_per_thread"] or 0), row["client"]))
+    if not rows:
+        return ""
+    cells = [
+        (
+            _short(row["client"]),
+            row["capacity"],
+            f"{row['active']:,}",
+            "-" if row["active_per_thread"] is None else f"{row['active_per_thread']:,.1f}",
+            f"{row['standby']:,}",
+        )
+        for row in rows[:_CLIENTS_MAX]
+    ]
+    more = f", the busiest {_CLIENTS_MAX} of {len(rows):,}" if len(rows) > _CLIENTS_MAX else ""
+    head = ("client", "threads", "active", "active per thread", "standby")
+    return f"<h3>Clients after the last rebalance{more}</h3>{_table(head, cells)}"
 
 
 # -- now ---------------------------------------------------------------------------------------------------------------
@@ -178,7 +219,7 @@ def _placement(tables: Tables) -> str:
     if not rows:
         return _none("the current placement")
     tasks = sorted({TaskId.parse(row["task"]) for row in rows})
-    clients = sorted({row["client"] for row in rows})
+    clients = sorted({row["client"] for row in (*rows, *tables["balance"])})
     states = {(row["task"], row["client"]): row["state"] for row in tables["placement_current"]}
     if len(tasks) > GRID_TASKS_MAX:
         return _by_subtopology(rows, clients, len(tasks))
@@ -190,8 +231,12 @@ def _placement(tables: Tables) -> str:
         cells[row["client"], row["task"]] = Cell(
             row["role"], _LETTERS[row["role"]], title + (f", {state}" if state else "")
         )
-    made = [(_short(c), [cells.get((c, str(t)), Cell("", "", "")) for t in tasks]) for c in clients]
-    note = f"<p class=note>{len(tasks)} tasks across, {len(clients)} clients down, after the last rebalance.</p>"
+    nothing = Cell("", "", "")
+    made = [(_short(c), [cells.get((c, str(t)), nothing) for t in tasks]) for c in clients[:_GRID_CLIENTS_MAX]]
+    note = (
+        f"<p class=note>{len(tasks)} tasks across, {len(clients)} clients down, after the last "
+        f"rebalance.{_only(clients)}</p>"
+    )
     used = {row["role"] for row in rows}
     legend = _legend([role for role in _ROLES if role in used], "c")
     return note + legend + f'<div class="wide">{grid([str(t) for t in tasks], made, "placement")}</div>'
@@ -206,25 +251,27 @@ def _by_subtopology(rows: Sequence[Row], clients: Sequence[str], tasks: int) -> 
         subs.add((task.name, task.subtopology, sub))
         counts[row["client"], sub][row["role"]] += 1
     names = [sub for _, _, sub in sorted(subs)]
+    most = max(of["active"] for of in counts.values()) or 1
     made = []
-    for client in clients:
+    for client in clients[:_GRID_CLIENTS_MAX]:
         cells = []
         for sub in names:
             of = counts[client, sub]
-            what = ", ".join(f"{of[role]} {role}" for role in _ROLES if of[role])
-            cells.append(
-                Cell(
-                    "active" if of["active"] else "standby" if of else "",
-                    str(of["active"]),
-                    f"{sub} on {client}: {what}",
-                )
-            )
+            what = ", ".join(f"{of[role]:,} {role}" for role in _ROLES if of[role]) or "nothing"
+            copies = of["standby"] + of["warmup"]
+            text = f"{of['active']}+{copies}" if copies else str(of["active"]) if of["active"] else ""
+            cells.append(Cell("active" if of else "", text, f"{sub} on {client}: {what}", of["active"] / most))
         made.append((_short(client), cells))
     note = (
-        f"<p class=note>{tasks:,} tasks are too many for one column each: sub-topologies across, clients down, with "
-        "the number of active tasks.</p>"
+        f"<p class=note>{tasks:,} tasks are too many for one column each: sub-topologies across, clients down; active "
+        f"tasks, and copies after the plus sign.{_only(clients)}</p>"
     )
     return note + f'<div class="wide">{grid(names, made, "placement by sub-topology")}</div>'
+
+
+def _only(clients: Sequence[str]) -> str:
+    left = len(clients) - _GRID_CLIENTS_MAX
+    return f" The first {_GRID_CLIENTS_MAX} of {len(clients):,} clients." if left > 0 else ""
 
 
 def _spread(tables: Tables) -> str:
@@ -248,10 +295,15 @@ def _spread(tables: Tables) -> str:
 def _gaps(tables: Tables) -> str:
     if not tables["gap"]:
         return _none("pauses: assignment.events.level must be tasks on every instance")
-    gaps = [row["gap_ms"] for row in tables["gap"]]
+    moved = [row["gap_ms"] for row in tables["gap"] if row["kind"] == "moved"]
+    stayed = [row["gap_ms"] for row in tables["gap"] if row["kind"] != "moved"]
     bound = max(row["skew_bound_ms"] for row in tables["gap"])
-    note = f"<p class=note>Clocks of two machines are compared; the figures may be off by up to {_ms(bound)}.</p>"
-    return note + _distribution([("pause", gaps, _ms)])
+    note = f"<p class=note>A move compares the clocks of two machines and may be off by up to {_ms(bound)}.</p>"
+    return (
+        note
+        + _distribution([("tasks that moved", moved, _ms), ("tasks that stayed", stayed, _ms)])
+        + _histograms(("Tasks that moved", moved), ("Tasks that stayed", stayed))
+    )
 
 
 def _restores(tables: Tables) -> str:
@@ -264,7 +316,8 @@ def _restores(tables: Tables) -> str:
     note = f"<p class=note>{len(done)} done, {len(interrupted)} interrupted, {len(running)} running.</p>"
     took = [row["took_ms"] for row in done if row["took_ms"] is not None]
     records = [row["records"] for row in done if row["records"] is not None]
-    return note + _distribution([("time", took, _ms), ("records", records, "{:,.0f}".format)])
+    of = [("time", took, _ms), ("records", records, "{:,.0f}".format)]
+    return note + _distribution(of) + _histograms(("Time", took))
 
 
 def _warmups(tables: Tables) -> str:
@@ -306,6 +359,21 @@ def _distribution(of: Sequence[tuple[str, Sequence[float], Callable[[float], str
     return _table(("", "median", "90 %", "99 %", "longest or largest", "number"), cells)
 
 
+def _histograms(*of: tuple[str, Sequence[float]]) -> str:
+    """Side by side: how many took how long, in steps of a factor of two and a half or so."""
+    charts = []
+    for name, values in of:
+        if len(values) < _HISTOGRAM_MIN:
+            continue
+        counts = Counter(bisect_left(_BUCKETS_MS, value) for value in values)
+        bars = []
+        for bucket in range(min(counts), max(counts) + 1):
+            label = f"≤ {_ms(_BUCKETS_MS[bucket])}".replace(".0 ", " ") if bucket < len(_BUCKETS_MS) else "more"
+            bars.append(Bar([("count", float(counts[bucket]))], f"{label}: {counts[bucket]:,}", label))
+        charts.append(f"<div><h3>{escape(name)}</h3>{stacked_bars(bars, name, height=90, width=460)}</div>")
+    return f'<div class="pair">{"".join(charts)}</div>' if charts else ""
+
+
 def _quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
 
@@ -314,6 +382,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     top = "".join(f"<th>{escape(name)}</th>" for name in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _moments(first: datetime, last: datetime) -> list[str]:
+    """Labels of a time axis."""
+    if last <= first:
+        return [_time(first)]
+    step = (last - first) / (_MOMENTS - 1)
+    return [_time(first + step * number)[: 19 if step < timedelta(minutes=2) else 16] for number in range(_MOMENTS)]
 
 
 def _time(value: datetime) -> str:

@@ -24,8 +24,11 @@ section{background:var(--card);border:1px solid var(--rule);border-radius:10px;p
 .card b{display:block;font-size:24px;line-height:1.2}.card span{display:block}.card small{font-size:13px}
 svg{display:block;width:100%;height:auto}.wide{overflow-x:auto}.wide svg{max-width:none}
 text{fill:var(--ink);font-size:12px}.tick{fill:var(--soft);font-size:11px}.name{font-size:12px}
-.incell{fill:var(--on);font-size:11px;pointer-events:none}
-.rule{stroke:var(--rule)}.axis{stroke:var(--axis)}.line{fill:none;stroke-width:2;stroke:var(--blue)}
+.incell{fill:var(--on);font-size:11px;pointer-events:none}.onpale{font-size:11px;pointer-events:none}
+.mark{opacity:.85}.lane{fill:var(--rule);opacity:.4}
+.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:8px 28px}
+h3{font-size:14px;margin:14px 0 6px;font-weight:600}
+.rule{stroke:var(--rule)}.axis{stroke:var(--axis)}.line{fill:none;stroke-width:1.5;stroke:var(--teal)}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:4px 16px;padding:0;margin:0 0 8px;
 color:var(--soft);font-size:13px}
 .legend i{display:inline-block;width:11px;height:11px;border-radius:3px;margin-right:6px}
@@ -33,7 +36,7 @@ table{border-collapse:collapse;width:100%;font-size:14px}
 th,td{text-align:left;padding:6px 14px 6px 0;white-space:nowrap}
 th{color:var(--soft);font-weight:500;border-bottom:1px solid var(--rule)}tr+tr td{border-top:1px solid var(--rule)}
 td{font-variant-numeric:tabular-nums}
-.s-first,.s-move_free,.s-balance{fill:var(--teal);background:var(--teal)}
+.s-first,.s-start,.s-move_free,.s-balance{fill:var(--teal);background:var(--teal)}
 .s-member_joined,.s-standby_add{fill:var(--blue);background:var(--blue)}
 .s-member_left,.s-move_warm{fill:var(--amber);background:var(--amber)}
 .s-metadata_changed,.s-warmup_add{fill:var(--violet);background:var(--violet)}
@@ -41,7 +44,7 @@ td{font-variant-numeric:tabular-nums}
 .s-followup{fill:var(--green);background:var(--green)}
 .s-revocation_done,.s-unknown{fill:var(--grey);background:var(--grey)}
 .s-failed,.s-move_cold,.s-lost_owner{fill:var(--red);background:var(--red)}
-.l-balance{stroke:var(--teal)}
+.s-count{fill:var(--blue);background:var(--blue)}
 .c-active{fill:var(--blue);background:var(--blue)}.c-target{fill:var(--amber);background:var(--amber)}
 .c-standby{fill:var(--grey);background:var(--grey)}.c-warmup{fill:var(--violet);background:var(--violet)}
 """

@@ -15,25 +15,32 @@ import pyarrow.dataset as ds
 from streams_py.errors import ConfigError
 from streams_py.spark.tables.schemas import TABLES
 
-__all__ = ["Row", "Tables", "read_tables"]
+__all__ = ["REBALANCES_MAX", "Row", "Tables", "read_tables"]
 
 Row = Mapping[str, Any]
+
+REBALANCES_MAX: Final = 400
+"""So many of the last rebalances are read, and what else happened since the first day of them."""
 
 _MARKER: Final = "telemetry.json"
 _ATTEMPTS: Final = 2
 _UNREAD: Final = ("rebalance_input",)
 """Large, and for the laboratory."""
-_ALL_DAYS: Final = ("rebalance", "balance_summary", "move", "restore", "gap", "warmup", "offender")
+_OF_REBALANCES: Final = ("rebalance", "balance_summary", "move")
+_OF_DAYS: Final = ("restore", "gap", "warmup", "offender")
 _ONE_REBALANCE: Final = ("placement", "balance", "spread")
 """Of these only the last rebalance is shown."""
+_ORDER: Final = ["at", "epoch", "generation", "rebalance_id", "day", "outcome"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """``rows`` by table; every table is there, perhaps empty. Instants are datetimes in UTC."""
+    """``rows`` by table; every table is there, perhaps empty. Instants are datetimes in UTC. ``rebalances`` is how many
+    there are in all, also those that were not read."""
 
     group: str
     rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    rebalances: int = 0
 
     def __getitem__(self, table: str) -> Sequence[Row]:
         return self.rows.get(table, ())
@@ -53,45 +60,53 @@ def read_tables(folder: str | Path) -> Tables:
         ) from None
     for attempt in range(_ATTEMPTS):
         try:
-            return Tables(str(group), _all_rows(root))
+            return _read(root, str(group))
         except FileNotFoundError:
             if attempt == _ATTEMPTS - 1:
                 raise
     raise AssertionError
 
 
-def _all_rows(root: Path) -> dict[str, list[Row]]:
-    rows = {table: _rows(root / table) for table in _ALL_DAYS}
-    ok = [(row["at"], row["rebalance_id"]) for row in rows["rebalance"] if row["outcome"] == "ok"]
-    last = max(ok, default=None)
+def _read(root: Path, group: str) -> Tables:
+    of_group = ds.field("group") == group
+    order = _dataset(root / "rebalance")
+    known = [] if order is None else order.to_table(columns=_ORDER, filter=of_group).to_pylist()
+    known.sort(key=lambda row: tuple(row[name] for name in _ORDER))
+    shown = known[-REBALANCES_MAX:]
+    since = of_group & (ds.field("day") >= min((row["day"] for row in shown), default=date.min))
+    of_shown = since & ds.field("rebalance_id").isin([row["rebalance_id"] for row in shown])
+    rows = {table: _rows(root / table, of_shown) for table in _OF_REBALANCES}
+    rows |= {table: _rows(root / table, since) for table in _OF_DAYS}
+    last = next((row["rebalance_id"] for row in reversed(shown) if row["outcome"] == "ok"), None)
+    of_last = since & (ds.field("rebalance_id") == last)
     for table in _ONE_REBALANCE:
-        rows[table] = [] if last is None else _rows(root / table, ds.field("rebalance_id") == last[1])
-    rows["placement_current"] = _latest_day(root / "placement_current")
-    return rows
+        rows[table] = [] if last is None else _rows(root / table, of_last)
+    rows["placement_current"] = _latest_day(root / "placement_current", of_group)
+    return Tables(group, rows, len(known))
 
 
-def _rows(folder: Path, where: Any = None) -> list[Row]:
-    if not folder.is_dir():
+def _dataset(folder: Path) -> Any:
+    return ds.dataset(str(folder), format="parquet", partitioning=_partitioning()) if folder.is_dir() else None
+
+
+def _rows(folder: Path, where: Any) -> list[Row]:
+    dataset = _dataset(folder)
+    if dataset is None:
         return []
-    dataset = ds.dataset(str(folder), format="parquet", partitioning=_partitioning())
-    table = dataset.to_table(filter=where)
-    found: list[Row] = table.to_pylist(maps_as_pydicts="lossy")
+    found: list[Row] = dataset.to_table(filter=where).to_pylist(maps_as_pydicts="lossy")
     return found
 
 
-def _latest_day(folder: Path) -> list[Row]:
-    if not folder.is_dir():
+def _latest_day(folder: Path, of_group: Any) -> list[Row]:
+    dataset = _dataset(folder)
+    if dataset is None:
         return []
-    dataset = ds.dataset(str(folder), format="parquet", partitioning=_partitioning())
-    days = [day for day in dataset.to_table(columns=["day"]).column("day").to_pylist() if isinstance(day, date)]
-    if not days:
-        return []
-    found: list[Row] = dataset.to_table(filter=ds.field("day") == max(days)).to_pylist()
-    return found
+    days = dataset.to_table(columns=["day"], filter=of_group).column("day").unique().to_pylist()
+    return _rows(folder, of_group & (ds.field("day") == max(days))) if days else []
 
 
 def _partitioning() -> Any:
     return ds.HivePartitioning(pa.schema([("group", pa.string()), ("day", pa.date32())]))
 
 
-assert set(_ALL_DAYS) | set(_ONE_REBALANCE) | set(_UNREAD) | {"placement_current"} == TABLES.keys()
+assert {*_OF_REBALANCES, *_OF_DAYS, *_ONE_REBALANCE, *_UNREAD, "placement_current"} == TABLES.keys()

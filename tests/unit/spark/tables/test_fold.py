@@ -354,6 +354,20 @@ def test_gap_on_one_process_is_exact() -> None:
     assert (row["gap_ms"], row["skew_bound_ms"]) == (150, 0)
 
 
+def test_task_that_stayed_has_a_gap_on_its_own_clock() -> None:
+    history = grown()
+    history.clock_off_ms[P1] = 300_000
+    envelope = history.envelope(1)
+    history.seqs[P1] -= 1
+    history.later(70)
+    history.task(1, "0_0", "first_record", last_mono_us=envelope.mono_us - 30_000)
+    (row,) = rows(fold(history.records), "gap")
+    assert (row["gap_ms"], row["skew_bound_ms"], row["kind"]) == (100, 0, "untouched")
+    assert (row["from_process"], row["to_process"]) == (P1, P1)
+    assert row["first_at"] - row["last_at"] == 100
+    assert row["rebalance_id"] == rows(fold(history.records), "rebalance")[-1]["rebalance_id"]
+
+
 def test_warm_up_is_timed_from_first_copy_to_promotion() -> None:
     history = History(Recorder(acceptable_recovery_lag=50))
     two = cluster(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import defaultdict
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -48,7 +49,7 @@ def instant(value: Any, kind: str) -> Any:
 class Checked(HTMLParser):
     """Balanced tags, and everything the page loads."""
 
-    VOID = frozenset({"meta", "rect", "line", "circle", "polyline"})
+    VOID = frozenset({"meta", "rect", "line", "circle", "path"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,6 +83,17 @@ def test_report_of_golden_tables_shows_every_section() -> None:
     assert "no data for" not in page
     for figure in ("member_joined", "move_warm", "0_1", "longest pause"):
         assert figure in page
+
+
+def test_report_of_many_pauses_shows_how_they_are_spread() -> None:
+    made = tables(fold(stored()))
+    gaps = [
+        {**made["gap"][0], "gap_ms": ms, "kind": kind} for ms in range(3, 9_000, 300) for kind in ("moved", "untouched")
+    ]
+    page = report_page(Tables("app", {**made.rows, "gap": gaps}))
+    checked(page)
+    assert page.count("≤ 500 ms") >= 2
+    assert "tasks that stayed" in page
 
 
 def test_empty_tables_are_sentences_not_drawings() -> None:
@@ -150,6 +162,21 @@ def test_tables_are_read_from_their_folder(folder: Path) -> None:
     assert found["rebalance"][0]["duration_us"]["total"] > 0
     assert {row["rebalance_id"][-3:] for row in found["placement"]} == {"5-0"}
     assert report_page(found) == report_page(tables(fold(stored())))
+
+
+def test_only_the_last_rebalances_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streams_py.spark.report.tables.REBALANCES_MAX", 2)
+    found = read_tables(folder)
+    assert found.rebalances == 5
+    assert [row["generation"] for row in found["rebalance"]] == [4, 5]
+    assert {row["rebalance_id"] for row in found["move"]} <= {row["rebalance_id"] for row in found["rebalance"]}
+    assert "3 are older" in report_page(found)
+
+
+def test_tables_of_another_group_in_the_folder_are_left_alone(folder: Path) -> None:
+    for table in TABLES:
+        shutil.copytree(folder / table / "group=app", folder / table / "group=other")
+    assert report_page(read_tables(folder)) == report_page(tables(fold(stored())))
 
 
 def test_folder_without_tables_is_explained(tmp_path: Path) -> None:

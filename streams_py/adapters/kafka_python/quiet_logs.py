@@ -3,6 +3,9 @@
 kafka-python logs every failed attempt to connect, once a second and more. While a broker is away that buries what
 matters, so equal lines of the library's connection loggers pass at most once in a while. Our own warning says for how
 long there has been no contact, at growing intervals.
+
+And it calls a topic that does not exist an error. A member subscribes to internal topics before the leader has created
+them, so that is everyday life; a source topic that is missing is reported by the leader, by name.
 """
 
 from __future__ import annotations
@@ -26,13 +29,14 @@ _LIBRARY_LOGGERS: Final = (
     "kafka.coordinator.consumer",
     "kafka.coordinator.heartbeat",
 )
+_EVERYDAY: Final = frozenset({"Topic %s not found in cluster metadata"})
 _REPEAT_S: Final = 30.0
 _TEMPLATES_MAX: Final = 1_000
 """A library has a few hundred log lines; the limit only keeps a surprise from growing without end."""
 
 
 class _RepeatFilter(logging.Filter):
-    """Lets a warning or error of one template pass once in 30 s. Lower levels are left alone."""
+    """Lets a warning or error of one template pass once in 30 s, an everyday one never. Lower levels are left alone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,6 +45,8 @@ class _RepeatFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING:
             return True
+        if record.msg in _EVERYDAY:
+            return False
         # The place in the source, not the text: the text has varying numbers in it.
         place, now = (record.pathname, record.lineno), time.monotonic()
         if now - self._passed_at.get(place, -_REPEAT_S) < _REPEAT_S:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 
+import kafka.cluster
 import pytest
 
 from streams_py.adapters.kafka_python import quiet_logs
@@ -33,6 +35,16 @@ def test_library_warning_of_one_place_passes_once_in_half_a_minute(clock, caplog
         clock.now = 10_000.0 + second
         library.warning("connection failed, attempt %d", second)
     assert [record.args for record in caplog.records] == [(0,), (30,), (60,)]
+
+
+def test_everyday_lines_of_the_library_do_not_pass(clock, caplog):
+    """The lines are the library's own: one that it no longer has would be dead wood here."""
+    limit_library_logs()
+    source = inspect.getsource(kafka.cluster)
+    for line in quiet_logs._EVERYDAY:
+        assert f'log.error("{line}"' in source
+        logging.getLogger("kafka.cluster").error(line, "app-counts-changelog")
+    assert caplog.records == []
 
 
 def test_library_info_always_passes(clock, caplog):

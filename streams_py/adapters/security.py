@@ -7,8 +7,8 @@ author believes. So this module keeps one table of every security key that Apach
 either understood for *both* libraries or refused with a :class:`ConfigError` that names the key and what to use
 instead. A key with a security prefix that is in no table is refused too.
 
-:func:`parse_security` reads dotted keys into :class:`SecuritySettings`; ``client_security`` writes them for one library.
-No client library is imported here. Secrets never appear in ``repr``, in logs, or in error messages.
+:func:`parse_security` reads dotted keys into :class:`SecuritySettings`; ``client_security`` writes them for each
+library. No client library is imported here. Secrets never appear in ``repr``, in logs, or in error messages.
 
 Trust and key material is PEM, in files or inline (KIP-651). Java's JKS and PKCS#12 stores cannot be read by Python's
 TLS; the error says how to convert them.

@@ -1,25 +1,42 @@
 """The commands ``telemetry run | report | placement | moves``.
 
-``app()`` is a Typer application; ``python -m streams_py.spark.commands`` runs it by itself. Only ``run`` starts Spark.
+``app`` is a Typer application; ``python -m streams_py.spark.commands`` runs it by itself. Only ``run`` starts Spark.
 """
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from streams_py.errors import StreamsError
+from streams_py.errors import ConfigError, StreamsError
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["app"]
 
+app = typer.Typer(
+    name="telemetry",
+    help="What the rebalances of a group did and cost.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
 _Folder = Annotated[str, typer.Option("--tables", help="Folder of the group's tables.")]
+_CHECK_TIMEOUT_MS: Final = "15000"
+_LOOK_S: Final = 1
 
 
+@app.command()
 def run(
     group: Annotated[str, typer.Option(help="The application's application.id.")],
     tables: _Folder,
@@ -30,6 +47,9 @@ def run(
         list[str] | None,
         typer.Option(help="Option of streams-kafka as KEY=VALUE, e.g. kafka.sasl.password=env:PASSWORD; repeatable."),
     ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(help="Setting of Spark as KEY=VALUE, e.g. spark.executor.memory=1g; repeatable.")
+    ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")] = None,
 ) -> None:
     """Keep the tables of a group current from its events topic.
@@ -37,21 +57,19 @@ def run(
     Needs Java 17 or later and the extra `spark`. The application must run with assignment.events.level=rebalances or
     tasks.
     """
-    given = {"kafka.bootstrap.servers": bootstrap}
-    for text in option or ():
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--option")
-        given[key.strip()] = value
+    given = {"kafka.bootstrap.servers": bootstrap} | _pairs(option, "--option")
+    settings = _pairs(conf, "--conf")
     with _explained():
-        from streams_py.spark.session import spark_session
+        from streams_py.spark.session import check_platform, spark_session
+
+        check_platform()
         from streams_py.spark.telemetry import start_telemetry
 
-        session = spark_session(f"telemetry of {group}", master=master)
-        session.sparkContext.setLogLevel("ERROR")
+        _check_topic(group, given)
+        session = spark_session(f"telemetry of {group}", master=master, **settings)
+        session.sparkContext.setLogLevel("OFF")  # what fails is said below, in one sentence
         try:
-            query = start_telemetry(session, group, tables, given, once=once, interval_s=interval_s)
-            query.awaitTermination()
+            _follow(start_telemetry(session, group, tables, given, once=once, interval_s=interval_s))
         except KeyboardInterrupt:
             _console().print("stopped; the tables are complete up to the last look")
         finally:
@@ -60,20 +78,82 @@ def run(
         _console().print(f"tables of {group} are in {tables}; see `telemetry report --tables {tables}`")
 
 
+def _pairs(texts: list[str] | None, name: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=name)
+        pairs[key.strip()] = value
+    return pairs
+
+
+def _check_topic(group: str, given: Mapping[str, str]) -> None:
+    """Ask the cluster for the topic before a JVM is started; the same question, with less patience."""
+    from streams_py.spark.source import StreamsKafkaSource
+    from streams_py.spark.telemetry import events_topic
+
+    asked = {"topics": events_topic(group), "on.gone": "skip", **given}
+    asked.setdefault("poll.timeout.ms", _CHECK_TIMEOUT_MS)
+    reader = StreamsKafkaSource(asked).streamReader(schema=None)  # type: ignore[arg-type]  # not looked at
+    try:
+        reader.initialOffset()
+    except ConfigError as error:
+        if error.key != "topics":
+            raise
+        raise ConfigError(
+            f"{error}; the application writes events when it runs with assignment.events.level=rebalances or tasks"
+        ) from None
+    finally:
+        reader.stop()
+
+
+def _follow(query: StreamingQuery) -> None:
+    """Until the query ends; a line for each micro-batch."""
+    seen = -1
+    ended = False
+    while not ended:
+        ended = bool(query.awaitTermination(_LOOK_S))
+        for progress in query.recentProgress:
+            if progress["batchId"] > seen and progress["numInputRows"]:
+                seen = progress["batchId"]
+                _console().print(_progress_line(progress))
+
+
+def _progress_line(progress: Any) -> str:
+    (source,) = progress["sources"]
+    left = sum(_offsets(source["latestOffset"]).values()) - sum(_offsets(source["endOffset"]).values())
+    rows, rate = progress["numInputRows"], progress["processedRowsPerSecond"]
+    more = f", {left:,} left, about {left / rate:,.0f} s" if left > 0 and rate else ""
+    return f"{time.strftime('%H:%M:%S')}  {rows:,} records, {rate:,.0f} records/s{more}"
+
+
+def _offsets(given: Any) -> dict[str, int]:
+    import json
+
+    found = json.loads(given) if isinstance(given, str) else given
+    return dict(found) if isinstance(found, dict) else {}
+
+
+@app.command()
 def report(
-    tables: _Folder, out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("telemetry.html")
+    tables: _Folder,
+    out: Annotated[Path, typer.Option(help="The HTML file to write, or a folder for it.")] = Path("telemetry.html"),
 ) -> None:
     """Write the report: one HTML file, light and dark, without a network."""
     with _explained():
         from streams_py.spark.report.page import report_page
-        from streams_py.spark.report.tables import read_tables
 
-        page = report_page(read_tables(tables))
+        page = report_page(_read(tables))
         target = out / "telemetry.html" if out.is_dir() else out
-        target.write_text(page, encoding="utf-8")
+        try:
+            target.write_text(page, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{target} cannot be written: {error.strerror}; choose another --out") from None
     _console().print(f"wrote {target}")
 
 
+@app.command()
 def placement(tables: _Folder) -> None:
     """Who has what after the last rebalance."""
     found = _read(tables)
@@ -89,6 +169,7 @@ def placement(tables: _Folder) -> None:
     _console().print(shown if by_client else f"no placement of {found.group} is recorded yet")
 
 
+@app.command()
 def moves(
     tables: _Folder, last: Annotated[int, typer.Option(min=1, help="How many rebalances, newest first.")] = 10
 ) -> None:
@@ -128,36 +209,31 @@ def _read(tables: str) -> Any:
         return read_tables(tables)
 
 
-class _explained:  # noqa: N801  # reads as a word: `with _explained():`
-    """Our own errors end the command with one sentence and status 1."""
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """What goes wrong ends the command with one sentence and status 1."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        _fail(f"{error}; install kafka-streams-py[spark]", error)
+    except StreamsError as error:
+        _fail(str(error), error)
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise
+        from streams_py.spark.failures import sentence_of
 
-    def __enter__(self) -> None:
-        pass
+        _fail(sentence_of(error), error)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, StreamsError | ModuleNotFoundError):
-            remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
-            Console(stderr=True).print(f"error: {error}{remedy}", style="red", highlight=False)
-            raise typer.Exit(1) from error
+
+def _fail(sentence: str, error: Exception) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"error: {sentence}", style="red", highlight=False, markup=False)
+    raise typer.Exit(1) from error
 
 
 def _console() -> Console:
     return Console(highlight=False)
 
 
-def app() -> typer.Typer:
-    """The commands under one name."""
-    made = typer.Typer(
-        name="telemetry",
-        help="What the rebalances of a group did and cost.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-    )
-    for command in (run, report, placement, moves):
-        made.command()(command)
-    return made
-
-
 if __name__ == "__main__":
-    app()()
+    app()

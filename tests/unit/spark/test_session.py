@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -84,6 +85,42 @@ def test_cores_of_a_local_master(master: str, cores: int) -> None:
 def test_cluster_keeps_its_own_addresses_and_sizes() -> None:
     settings = session._settings("spark://host:7077")
     assert not {"spark.driver.host", "spark.sql.shuffle.partitions", "spark.driver.memory"} & settings.keys()
+
+
+class Workers:
+    """A session on a cluster whose workers answer the probe with a row, or not at all."""
+
+    def __init__(self, **row: str) -> None:
+        self.row = row
+
+    def range(self, rows: int) -> Workers:
+        return self
+
+    def mapInArrow(self, probe: object, schema: str) -> Workers:  # noqa: N802  # PySpark's name
+        return self
+
+    def first(self) -> SimpleNamespace:
+        if not self.row:
+            raise RuntimeError("ModuleNotFoundError: No module named 'streams_py'")
+        return SimpleNamespace(**self.row)
+
+
+GOOD = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}", "library": version.library_version(), "problem": ""}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({}, "the workers cannot run Python with this library .*; install kafka-streams-py"),
+        (GOOD | {"python": "3.9"}, r"the workers run Python 3\.9, the driver .*; use the same minor version"),
+        (GOOD | {"library": "0.0.1"}, r"the workers have kafka-streams-py 0\.0\.1, the driver .*; install the same"),
+        (GOOD | {"problem": "there is no confluent_kafka"}, "no confluent_kafka; install kafka-streams-py"),
+    ],
+)
+def test_workers_that_cannot_work_are_refused_before_the_job(row: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        session._check_workers(Workers(**row))
+    session._check_workers(Workers(**GOOD))
 
 
 def test_library_does_not_import_pyspark() -> None:

@@ -186,19 +186,19 @@ def test_folder_without_tables_is_explained(tmp_path: Path) -> None:
 
 def test_commands_show_and_write(folder: Path, tmp_path: Path) -> None:
     runner = CliRunner(env={"COLUMNS": "200"})
-    done = runner.invoke(app(), ["moves", "--tables", str(folder), "--last", "2"])
+    done = runner.invoke(app, ["moves", "--tables", str(folder), "--last", "2"])
     assert done.exit_code == 0
     assert "member_joined" in done.stdout
     assert len([line for line in done.stdout.splitlines() if "2023-11-15" in line]) == 2
-    done = runner.invoke(app(), ["placement", "--tables", str(folder)])
+    done = runner.invoke(app, ["placement", "--tables", str(folder)])
     assert done.exit_code == 0
     assert "00000000-0000-0000-0000-000000000003" in done.stdout
     target = tmp_path / "report.html"
-    assert runner.invoke(app(), ["report", "--tables", str(folder), "--out", str(target)]).exit_code == 0
+    assert runner.invoke(app, ["report", "--tables", str(folder), "--out", str(target)]).exit_code == 0
     checked(target.read_text(encoding="utf-8"))
 
 
 def test_command_explains_a_folder_that_is_none(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app(), ["report", "--tables", str(tmp_path / "nothing")])
+    done = CliRunner().invoke(app, ["report", "--tables", str(tmp_path / "nothing")])
     assert done.exit_code == 1
     assert "holds no telemetry tables" in done.output.replace("\n", " ")

@@ -1,0 +1,35 @@
+"""What a failed Spark job or query says in one sentence.
+
+An error of ours that was raised in a worker, in the process that plans a data source, or in a micro-batch comes back as
+Spark's exception with pages of stack traces of two languages. Somewhere in there stands our sentence.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from streams_py.errors import StreamsError
+
+__all__ = ["sentence_of"]
+
+_OURS: Final = re.compile(r"^(?:[\w.]*\.)?(?:%s): (.+)$" % "|".join(  # noqa: UP031  # braces all around
+    ("StreamsError", "ConfigError", "BrokerUnavailable", "OffsetOutOfRange", "_GoneOffset", "DecodeError")
+), re.MULTILINE)  # fmt: skip
+_WORKER_LOST: Final = re.compile(r"Python worker exited unexpectedly|No module named '?([\w.]+)'?")
+
+
+def sentence_of(error: BaseException) -> str:
+    """Our own sentence if one is in there, else the first line of what Spark says."""
+    if isinstance(error, StreamsError):
+        return str(error)
+    text = str(error)
+    ours = _OURS.findall(text)
+    if ours:
+        return str(ours[-1])
+    lost = _WORKER_LOST.search(text)
+    if lost is not None:
+        what = f"has no module {lost[1]}" if lost[1] else "ended unexpectedly"
+        return f"a Python worker {what}; install kafka-streams-py[spark] where the workers run, and set PYSPARK_PYTHON"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"

@@ -15,12 +15,12 @@ from typing import Any, TypeAlias
 from streams_py.errors import ConfigError, ProductionError, SerializationError, StreamsError, TopologyError
 from streams_py.runtime.collector import NO_DIRECT_SEND, RecordCollector, as_list
 from streams_py.runtime.handlers import Answer, ErrorContext, Origin, OutgoingRecord, ask
-from streams_py.runtime.task_settings import TaskSettings
 from streams_py.serdes import Serde
 from streams_py.topology.change_serde import with_default
+from streams_py.topology.names import topic_on_broker
 from streams_py.topology.nodes import Partitioner, Process, RecordContext, SinkNode, TopicChooser
 
-__all__ = ["ContextOf", "RecordNotSerializable", "bind_sink", "full_topic", "serde_or_default"]
+__all__ = ["ContextOf", "RecordNotSerializable", "bind_sink", "serde_or_default"]
 
 ContextOf: TypeAlias = Callable[[str], ErrorContext]
 """The error context of a node (by name) for the record in process."""
@@ -31,11 +31,6 @@ _Encode: TypeAlias = Callable[[Any], bytes]
 class RecordNotSerializable(SerializationError):
     """A sink could not serialize a record and the production handler answered FAIL, or the value has a type that the
     serde does not take. Names topic, node, input record, serde and Python type."""
-
-
-def full_topic(settings: TaskSettings, name: str, *, is_internal: bool) -> str:
-    """A topic's name on the broker: internal ones carry the application id."""
-    return f"{settings.application_id}-{name}" if is_internal else name
 
 
 def serde_or_default(given: Serde[Any] | None, default: Serde[Any] | None, node: str, part: str) -> Serde[Any]:
@@ -62,7 +57,7 @@ def bind_sink(
         return sink.choosing(node.chooser)
     if node.topic is None:
         raise TopologyError(f"sink {node.name} has neither a topic nor a topic chooser")
-    return sink.writer(full_topic(collector.settings, node.topic, is_internal=node.is_internal))
+    return sink.writer(topic_on_broker(collector.settings.application_id, node.topic, is_internal=node.is_internal))
 
 
 class _Sink:

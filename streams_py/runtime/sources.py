@@ -7,9 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from streams_py.errors import TopologyError
 from streams_py.runtime.binding import Node
 from streams_py.runtime.record_queue import SourceReader
-from streams_py.runtime.sinks import full_topic, serde_or_default
+from streams_py.runtime.sinks import serde_or_default
 from streams_py.runtime.task_settings import TaskSettings
 from streams_py.runtime.timestamps import fail_on_invalid_timestamp
+from streams_py.topology.names import topic_on_broker
 from streams_py.topology.nodes import Process, SourceNode
 
 __all__ = ["source_readers"]
@@ -21,7 +22,7 @@ def source_readers(
     """The reader of each of ``topics`` (full names); ``functions``: what each source node feeds."""
     sources = [node for node in nodes if isinstance(node, SourceNode)]
     exact = {
-        full_topic(settings, topic, is_internal=source.is_internal): source
+        topic_on_broker(settings.application_id, topic, is_internal=source.is_internal): source
         for source in sources
         for topic in source.topics
     }

@@ -14,6 +14,7 @@ from streams_py.state.cached_plain import CachedPlainStore
 from streams_py.state.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
+from streams_py.topology import names
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
@@ -37,7 +38,7 @@ class StoreDefaults:
 
 def changelog_topic(builder: StoreBuilder, application_id: str) -> str:
     """Full name of the store's changelog topic; also the topic name its serdes see when it has none."""
-    return builder.source_topic or f"{application_id}-{builder.name}-changelog"
+    return builder.source_topic or names.full_topic_name(application_id, names.changelog_topic(builder.name))
 
 
 def is_persistent(builder: StoreBuilder, defaults: StoreDefaults) -> bool:

@@ -17,7 +17,6 @@ from streams_py.errors import UnknownStateStoreError
 from streams_py.runtime.active_task import ActiveTask
 from streams_py.runtime.binding import Node
 from streams_py.runtime.collector import RecordCollector
-from streams_py.runtime.sinks import full_topic
 from streams_py.runtime.task import TaskNodes
 from streams_py.runtime.task_settings import TaskSettings
 from streams_py.state.cache import RecordCache
@@ -25,6 +24,7 @@ from streams_py.state.directory import StateDirectory
 from streams_py.state.open import Store, StoreDefaults, changelog_topic
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
+from streams_py.topology.names import topic_on_broker
 from streams_py.topology.nodes import SourceNode
 from streams_py.topology.stores import StoreBuilder
 
@@ -131,7 +131,7 @@ class InProcessTasks:
 
     def _exact_topics(self, nodes: TaskNodes) -> list[str]:
         return [
-            full_topic(self.settings, topic, is_internal=node.is_internal)
+            topic_on_broker(self.settings.application_id, topic, is_internal=node.is_internal)
             for node in nodes.nodes
             if isinstance(node, SourceNode)
             for topic in node.topics

@@ -11,7 +11,7 @@ from typing import Final
 
 from streams_py.topology.assembly import TopologyAssembly
 from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
-from streams_py.topology.names import changelog_topic, full_topic_name
+from streams_py.topology.names import changelog_topic, full_topic_name, topic_on_broker
 from streams_py.topology.nodes import SourceNode
 from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.subtopologies import Subtopology
@@ -57,7 +57,7 @@ def topology_metadata(
         return SubtopologyTopics(
             source_topics=frozenset(topic for source in sub.sources for topic in topics_of[source.name]),
             sink_topics=frozenset(
-                full_topic_name(application_id, sink.topic) if sink.is_internal else sink.topic
+                topic_on_broker(application_id, sink.topic, is_internal=sink.is_internal)
                 for sink in sub.sinks
                 if sink.topic is not None
             ),
@@ -92,10 +92,8 @@ def _topics_by_source(
     topics = matched_topics(assembly, available_topics)
     for name, node in assembly.nodes.items():
         if isinstance(node, SourceNode) and node.pattern is None:
-            topics[name] = (
-                tuple(full_topic_name(application_id, topic) for topic in node.topics)
-                if node.is_internal
-                else node.topics
+            topics[name] = tuple(
+                topic_on_broker(application_id, topic, is_internal=node.is_internal) for topic in node.topics
             )
     return topics
 

@@ -13,7 +13,18 @@ from typing import Final
 
 from streams_py.errors import TopologyError
 
-__all__ = ["NameIndex", "Named", "Prefix", "RepartitionNames", "check_name", "name_or_generate", "suffixed_or_generate"]
+__all__ = [
+    "NameIndex",
+    "Named",
+    "Prefix",
+    "RepartitionNames",
+    "changelog_topic",
+    "check_name",
+    "full_topic_name",
+    "name_or_generate",
+    "suffixed_or_generate",
+    "topic_on_broker",
+]
 
 _MAX_NAME_LENGTH: Final = 249  # the longest legal topic name (Kafka's Topic.MAX_NAME_LENGTH)
 _LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
@@ -133,3 +144,8 @@ def changelog_topic(store: str) -> str:
 def full_topic_name(application_id: str, short_name: str) -> str:
     """Name on the broker of an internal topic. The only place that puts application id and name together."""
     return f"{application_id}-{short_name}"
+
+
+def topic_on_broker(application_id: str, name: str, *, is_internal: bool) -> str:
+    """A node's topic under its name on the broker: internal ones carry the application id."""
+    return full_topic_name(application_id, name) if is_internal else name

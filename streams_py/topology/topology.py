@@ -18,7 +18,7 @@ from streams_py.topology.assembly import Node, TopologyAssembly
 from streams_py.topology.describe import describe
 from streams_py.topology.internal_topics import matched_topics, topology_metadata
 from streams_py.topology.metadata import TopologyMetadata
-from streams_py.topology.names import changelog_topic, full_topic_name
+from streams_py.topology.names import changelog_topic, full_topic_name, topic_on_broker
 from streams_py.topology.nodes import (
     Partitioner,
     ProcessorNode,
@@ -170,7 +170,7 @@ class Topology:
             if isinstance(node, SourceNode):
                 own = matched[node.name] if node.pattern is not None else node.topics
                 topics[node.name] = tuple(
-                    full_topic_name(application_id, topic) if node.is_internal else topic for topic in own
+                    topic_on_broker(application_id, topic, is_internal=node.is_internal) for topic in own
                 )
         return topics
 

@@ -36,6 +36,7 @@ _DEPTH_MAX: Final = 24
 _BODIES: Final[Mapping[str, type[Body]]] = {
     kind.KIND: kind for kind in (RebalanceHeader, TasksPart, ClientPart, TaskEvent, Sample, ClientEvent)
 }
+_KNOWN: Final = {kind: keys_of(Envelope) | keys_of(body) | {"v", "kind"} for kind, body in _BODIES.items()}
 
 
 class EventRecord(NamedTuple):
@@ -99,7 +100,7 @@ def decode_event(value: bytes | None) -> Event | OtherVersion:
         return OtherVersion(version, kind)
     envelope = read_record(Envelope, fields, kind)
     body = read_record(body_class, fields, kind)
-    known = keys_of(Envelope) | keys_of(body_class) | {"v", "kind"}
+    known = _KNOWN[kind]
     unknown = {key: item for key, item in fields.items() if key not in known}
     return Event(envelope, body, _json(unknown) if unknown else "")
 

@@ -10,7 +10,7 @@ something arrives late, the days from there on are simply done again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
@@ -163,11 +163,8 @@ class GroupFold:
         tasks = sum(piece.count for piece in whole.slices)
         row: Row = {"rebalance_id": header.rebalance_id, "input": text, "tasks": tasks, "clients": len(whole.clients)}
         yield Output("rebalance_input", day, row)
-        for table, rows in (
-            ("placement", placements(now, facts)),
-            ("balance", balance(facts)),
-            ("spread", spread(facts)),
-        ):
+        placed = list(placements(now, facts))
+        for table, rows in (("placement", placed), ("balance", balance(facts)), ("spread", spread(facts))):
             for row in rows:
                 yield Output(table, day, row)
         yield Output("balance_summary", day, balance_summary(facts))
@@ -181,7 +178,7 @@ class GroupFold:
             yield Output("move", day, unknown_base(header.rebalance_id))
         for row in self._warmups.advance(now, facts, at_ms):
             yield Output("warmup", day, row)
-        self._remember(now, facts, at_ms)
+        self._remember(now, placed, at_ms)
 
     def _rebalance_row(self, whole: WholeRebalance, at_ms: int) -> Row:
         header = whole.header
@@ -204,15 +201,13 @@ class GroupFold:
             "stable": header.outcome == _OK and not header.followups and not header.counts.get("withheld", 0),
         }
 
-    def _remember(self, now: Standing, facts: Facts, at_ms: int) -> None:
+    def _remember(self, now: Standing, placed: Iterable[Row], at_ms: int) -> None:
         since: dict[str, int] = {}
         self._current = []
-        for row in placements(now, facts):
+        for row in placed:
             key = f"{row['task']} {row['client']} {row['role']}"
             since[key] = self._since.get(key, at_ms)
-            self._current.append(
-                {name: row[name] for name in ("task", "client", "role", "rebalance_id", "member", "lag")}
-            )
+            self._current.append({name: row[name] for name in _CURRENT})
         self._since = since
         self._previous = now
 

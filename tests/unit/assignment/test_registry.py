@@ -123,12 +123,12 @@ def test_unusable_assignor_is_named(value: object, complaint: str) -> None:
     assert (value if isinstance(value, str) else assignor_name(value)) in str(caught.value)
 
 
-def test_new_instance_is_configured_with_the_users_map() -> None:
+def test_new_instance_is_configured_with_the_users_map() -> None:  # LC-05
     configs = {"my.key": object()}
     assignor = new_task_assignor(Everything, configs)
     assert isinstance(assignor, Everything)
     assert assignor.configs is configs
-    assert new_task_assignor(Everything, configs) is not assignor  # LC-05
+    assert new_task_assignor(Everything, configs) is not assignor
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_internal_sticky_refuses_when_there_are_no_clients() -> None:  # ST-42
         LegacyStickyAssignor().decide(AssignmentProblem([], tasks("0_0"), {}))
 
 
-def test_a_client_without_threads_is_refused() -> None:  # ST-41
+def test_a_client_without_threads_is_refused() -> None:  # ST-41, CS-17
     with pytest.raises(IllegalStateError, match="capacity 0"):
         ClientInput(process_id(1), capacity=0)
 

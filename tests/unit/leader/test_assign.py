@@ -44,6 +44,26 @@ def test_task_has_one_partition_of_each_source_topic_that_is_long_enough() -> No
     assert outcome.active("a") == ["0_0", "0_1", "0_2"]
 
 
+def test_l3_no_partition_is_given_to_two_members() -> None:
+    members = {name: member(process) for name, process in zip("abcde", (1, 1, 2, 3, 3), strict=True)}
+    outcome = assign(members, REPARTITIONED, with_state(7))
+    given = [tp for partitions in outcome.partitions.values() for tp in partitions]
+    assert len(given) == len(set(given)) == 14
+
+
+def test_l4_every_task_is_assigned_or_withheld() -> None:
+    members = {"a": member(1, owned="in-0 in-1 in-2 in-3"), "b": member(2), "c": member(3)}
+    outcome = assign(members, STATELESS)
+    assigned = {task for name in members for task in outcome.active(name)}
+    claimed = {f"0_{tp.partition}" for tp in tps("in-0 in-1 in-2 in-3")} - set(outcome.active("a"))
+    assert assigned | claimed == {"0_0", "0_1", "0_2", "0_3"}
+    assert assigned.isdisjoint(claimed)
+    again = assign(
+        {"a": member(1, owned=" ".join(map(str, outcome.partitions["a"]))), "b": member(2), "c": member(3)}, STATELESS
+    )
+    assert {task for name in members for task in again.active(name)} == {"0_0", "0_1", "0_2", "0_3"}
+
+
 def test_l7_nothing_is_withheld_when_nobody_claims_anything() -> None:
     outcome = assign({"a": member(1), "b": member(2)})
     assert outcome.active("a") + outcome.active("b") == ["0_0", "0_2", "0_1", "0_3"]

@@ -99,7 +99,7 @@ def test_run_assignor_carries_class_and_original_configs() -> None:
     assert (effect.assignor, effect.configs) == (Mine, {"app.mine": 7})
 
 
-def test_assignor_is_told_the_final_assignment() -> None:
+def test_assignor_is_told_the_final_assignment() -> None:  # LC-03
     outcome = run(ALL_TO_B)
     [(told, error)] = outcome.cluster.notified
     assert error is AssignmentError.NONE
@@ -254,8 +254,8 @@ def test_application_hears_of_it_and_the_group_tries_again_when_the_assignor_fai
 @pytest.mark.parametrize(
     ("fault", "told", "filled"),
     [
-        ("unknown task", AssignmentError.UNKNOWN_TASK_ID, False),
-        ("missing client", AssignmentError.MISSING_PROCESS_ID, True),
+        pytest.param("unknown task", AssignmentError.UNKNOWN_TASK_ID, False, id="LC-01"),
+        pytest.param("missing client", AssignmentError.MISSING_PROCESS_ID, True, id="LC-02"),
     ],
 )
 def test_assignor_is_told_what_is_wrong(fault: str, told: AssignmentError, filled: bool) -> None:

@@ -54,7 +54,7 @@ CASES = [pytest.param(*row[1:2], strategy, *row[3:], id=f"{row[0]}-{strategy}") 
 @pytest.mark.parametrize(("before", "strategy", "costs", "cost_before", "cost_after", "result"), CASES)
 def test_cost_and_placement_are_the_best(
     before: str, strategy: str, costs: tuple[int, int], cost_before: int, cost_after: int, result: str | None
-) -> None:
+) -> None:  # A17
     start = placement(before)
     assert costs[0] * traffic(start) == cost_before
     after = optimise(start, costs, strategy)
@@ -62,7 +62,7 @@ def test_cost_and_placement_are_the_best(
     assert sizes(after) == sizes(start)
     if result is not None:
         assert after == placement(result)
-    assert optimise(after, costs, strategy) == after  # A17
+    assert optimise(after, costs, strategy) == after
 
 
 @pytest.mark.parametrize(("before", "number"), [(A1, 4), ("P1: 0_1; P2: 1_0 1_1; P3: 0_0", 3)])
@@ -92,8 +92,9 @@ def test_only_the_chosen_tasks_move_and_count() -> None:  # A10
 
 @pytest.mark.parametrize("costs", [(10, 1), (1, 0), (0, 1)])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_large_random_group_gets_cheaper_and_stays_balanced(strategy: str, costs: tuple[int, int]) -> None:
-    # A15 and, with costs 0/1, A16
+def test_large_random_group_gets_cheaper_and_stays_balanced(
+    strategy: str, costs: tuple[int, int]
+) -> None:  # A15 and, with costs 0/1, A16
     chance = random.Random(15)
     count = 20 if costs[0] == 0 else 30
     names = [f"rack{number}" for number in range(count)]

@@ -69,7 +69,7 @@ def test_choice_does_not_depend_on_the_order_of_arcs() -> None:  # F3
         pytest.param([[1, 9], [2, 9], [3, 9]], 6, id="F6"),
     ],
 )
-def test_everything_that_fits_is_shipped_and_no_more(capacities: list[list[int]], most: int) -> None:
+def test_everything_that_fits_is_shipped_and_no_more(capacities: list[list[int]], most: int) -> None:  # F8
     arcs, nodes = [], 2  # from node 0 to node 1 along chains
     for chain in capacities:
         stops = [0, *range(nodes, nodes + len(chain) - 1), 1]
@@ -77,7 +77,7 @@ def test_everything_that_fits_is_shipped_and_no_more(capacities: list[list[int]]
         arcs += [Arc(tail, head, 0, room) for tail, head, room in zip(stops, stops[1:], chain)]
     flow = min_cost_flow([most, -most] + [0] * (nodes - 2), arcs)
     assert flow_cost([most, -most] + [0] * (nodes - 2), arcs, flow) == 0
-    with pytest.raises(ValueError, match="cannot be shipped"):  # F8
+    with pytest.raises(ValueError, match="cannot be shipped"):
         min_cost_flow([most + 1, -most - 1] + [0] * (nodes - 2), arcs)
 
 

@@ -1,0 +1,69 @@
+"""Counts, at the end of a run, how many rows of the scenario tables its tests played (see ``tests/scenarios.py``)."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios import TABLES, rows_played
+
+_Row = tuple[int, str]
+"""(Number of the table, id)."""
+
+
+class RowCounter:
+    """A row ran if one of its tests ran and none of them failed."""
+
+    def __init__(self) -> None:
+        self.rows_of: dict[str, list[_Row]] = {}
+        self.passed: set[_Row] = set()
+        self.failed: set[_Row] = set()
+
+    @pytest.hookimpl(trylast=True)  # after -m and -k: count only what was asked for
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            path, said = item.nodeid.partition("::")[0], _said(item)
+            rows = [(number, row) for number, table in enumerate(TABLES) for row in rows_played(table, path, said)]
+            if rows:
+                self.rows_of[item.nodeid] = rows
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        rows = self.rows_of.get(report.nodeid, ())
+        if report.failed:
+            self.failed.update(rows)
+        elif report.when == "call" and report.passed:
+            self.passed.update(rows)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        chosen: dict[int, set[str]] = defaultdict(set)
+        for number, row in {row for rows in self.rows_of.values() for row in rows}:
+            chosen[number].add(row)
+        counts = []
+        for number in sorted(chosen):
+            table = TABLES[number]
+            ran = {row for of, row in self.passed - self.failed if of == number}
+            counts.append(f"{table.title} {len(ran)} of {len(table.playable)}")
+        if counts:
+            terminalreporter.write_line("rows of scenario tables that ran: " + "; ".join(counts))
+
+
+@cache
+def _comments(path: str) -> dict[str, str]:
+    """Of each test function of a file: the comment at the end of its ``def`` line."""
+    text = Path(path).read_text(encoding="utf-8")
+    pattern = r"^ *def (test_\w+)\((?:[^#]*?)\) -> None:(.*)$"
+    return {match[1]: match[2] for match in re.finditer(pattern, text, re.MULTILINE)}
+
+
+def _said(item: pytest.Item) -> str:
+    """Everything by which a test names rows."""
+    comment = _comments(str(item.path)).get(getattr(item, "originalname", item.name), "")
+    return f"{item.name} {comment}"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(RowCounter(), "scenario-rows")

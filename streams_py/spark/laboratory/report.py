@@ -30,7 +30,8 @@ td small{display:block;font-size:12px}.good b{color:var(--green)}.bad b{color:va
 .wtl i{display:block}.w{background:var(--green)}.t{background:var(--rule)}.l{background:var(--red)}
 .glance{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:18px 34px}
 .glance h3{font-size:14px;font-weight:500;margin:0 0 6px}.bar{display:grid;
-grid-template-columns:120px 1fr 84px;gap:10px;align-items:center;font-size:13px;margin:3px 0}.bar span{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+grid-template-columns:120px 1fr 84px;gap:10px;
+align-items:center;font-size:13px;margin:3px 0}.bar span{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
 .bar em{font-style:normal;text-align:right;font-variant-numeric:tabular-nums}
 .bar div{height:11px;border-radius:3px;background:var(--rule)}.bar div i{display:block;height:100%;border-radius:3px;
 background:var(--grey)}.bar.best div i{background:var(--teal)}.bar.gone{opacity:.55}
@@ -165,7 +166,8 @@ def _scores(summary: Summary, scenario: str, shown: Sequence[str]) -> str:
     if not rows:
         return '<p class="none">no data: no candidate gave a valid answer</p>'
     head = "".join(
-        f'<th class="num">{escape(name)}{"<br>(base)" if name == summary.base else ""}</th>' for name in shown
+        f'<th class="num">{escape(name)}{" <small>(base)</small>" if name == summary.base else ""}</th>'
+        for name in shown
     )
     note = (
         "<p class=note>Median, below it the value that 90 % do not exceed, and the worst. The line shows in how many "

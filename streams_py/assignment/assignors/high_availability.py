@@ -53,18 +53,18 @@ class HighAvailabilityAssignor:
         stateful = sorted(ends)
         stateless = sorted(task for task in problem.tasks if task not in ends)
         cluster = Cluster([c.process_id for c in clients], [c.capacity for c in clients], stateful)
-        place_actives(cluster)
-        story = HighAvailabilityStory(cluster, problem.configs) if tell_story else None
-        optimise_actives(problem, cluster, stateful)
-        notes = self._place_standbys(problem, clients, cluster)
-        if story is not None:
-            story.desired_placement_done()
         lags = LagTable(
             reported_lags(problem, clients, {task: number for number, task in enumerate(stateful)}),
             [ends[task] for task in stateful],
             clients=len(clients),
             acceptable=problem.configs.acceptable_recovery_lag,
         )
+        place_actives(cluster)
+        story = HighAvailabilityStory(cluster, problem.configs) if tell_story else None
+        optimise_actives(problem, cluster, stateful)
+        notes = self._place_standbys(problem, clients, cluster, lags)
+        if story is not None:
+            story.desired_placement_done()
         plan = MovementPlan(cluster, lags, max_warmup_replicas=problem.configs.max_warmup_replicas, record=tell_story)
         movements = plan.run()
         owners = place_stateless(cluster, stateless)
@@ -83,7 +83,7 @@ class HighAvailabilityAssignor:
         )
 
     def _place_standbys(
-        self, problem: AssignmentProblem, clients: Sequence[ClientInput], cluster: Cluster
+        self, problem: AssignmentProblem, clients: Sequence[ClientInput], cluster: Cluster, lags: LagTable
     ) -> list[Note]:
         configs = problem.configs
         replicas = configs.num_standby_replicas
@@ -98,7 +98,9 @@ class HighAvailabilityAssignor:
                 keys, tags = ("rack",), [{"rack": rack or ""} for rack in racks]
         keep_apart: Sequence[Tags] | None = None
         if keys:
-            tag_aware = TagAwareStandbys(cluster, tags, keys, one_by_one=self._reference_behaviour)
+            tag_aware = TagAwareStandbys(
+                cluster, tags, keys, one_by_one=self._reference_behaviour, with_state=lags.with_state
+            )
             notes = tag_aware.assign(tasks, replicas)
             balance_standby(cluster, tag_aware.may_move)
             keep_apart = tag_aware.pairs

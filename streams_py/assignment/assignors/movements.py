@@ -72,6 +72,12 @@ class LagTable:
                         found.append((len(near), task, client, near))
         return found
 
+    def with_state(self, task: int) -> list[int]:
+        """Clients that have at least some of the task's state."""
+        limit = max(self.end[task], self.acceptable + 1)
+        lags = self.reported[task] or {}
+        return [client for client, lag in lags.items() if lag == LATEST_OFFSET or 0 <= lag < limit]
+
     def caught_up(self, task: int) -> list[int]:
         """The caught-up clients."""
         lags, acceptable = self.reported[task] or {}, self.acceptable

@@ -18,7 +18,7 @@ own: it can only block a client that has the task anyway.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
@@ -37,9 +37,16 @@ class TagAwareStandbys:
     """Places standbys in one cluster, and tells which later movements keep them spread."""
 
     def __init__(
-        self, cluster: Cluster, tags: Sequence[Mapping[str, str]], keys: Sequence[str], *, one_by_one: bool = False
+        self,
+        cluster: Cluster,
+        tags: Sequence[Mapping[str, str]],
+        keys: Sequence[str],
+        *,
+        one_by_one: bool = False,
+        with_state: Callable[[int], Collection[int]] = lambda _task: (),
     ) -> None:
-        """``tags[c]`` are all tags of client c; ``keys`` the configured ones."""
+        """``tags[c]`` are all tags of client c; ``keys`` the configured ones. ``with_state(t)``: clients that have the
+        state of task t already, which are chosen rather than others where we do not follow Kafka."""
         self._cluster = cluster
         self._tags = tags
         self._keys = tuple(keys)
@@ -49,6 +56,7 @@ class TagAwareStandbys:
         self._notes: list[Note] = []
         self._noted_keys: set[str] = set()
         self._one_by_one = one_by_one
+        self._with_state = with_state
         self._gaps = any(None in row for row in self._values)
         self._hopeless: set[int] = set()
         """Classes of active hosts for which no set of clients fits."""
@@ -120,7 +128,7 @@ class TagAwareStandbys:
         for client in placed:
             cluster.remove_standby(task, client)
         classes.put_back()
-        candidates = [client for client in classes.least_of_each(replicas + 1) if not cluster.holds(client, task)]
+        candidates = self._candidates(task, replicas + 1, classes)
         chosen = spread_as_a_whole(self._values, self._distinct, active, candidates, replicas)
         if chosen is None:
             self._hopeless.add(classes.class_of[active])
@@ -129,13 +137,20 @@ class TagAwareStandbys:
             cluster.place_standby(task, client)
         return chosen is not None
 
+    def _candidates(self, task: int, of_each_class: int, classes: _ClientClasses) -> list[int]:
+        """Clients without the task: those that have its state, then the least loaded of each class."""
+        cluster = self._cluster
+        first = sorted(self._with_state(task), key=cluster.key)
+        found = dict.fromkeys((*first, *classes.least_of_each(of_each_class)))
+        return [client for client in found if not cluster.holds(client, task)]
+
     def _spread_as_far_as_possible(self, task: int, left: int, classes: _ClientClasses) -> int:
         """Place standbys where they add most tag values; the number left for lack of clients."""
         cluster = self._cluster
         copies = [cluster.active[task], *cluster.standby[task]]
         seen = [{self._values[client][position] for client in copies} | {None} for position in range(len(self._keys))]
         while left > 0:
-            candidates = [c for c in classes.least_of_each(len(copies) + 1) if not cluster.holds(c, task)]
+            candidates = self._candidates(task, len(copies) + 1, classes)
             if not candidates:
                 break
             chosen = max(candidates, key=lambda c: sum(v not in old for v, old in zip(self._values[c], seen)))

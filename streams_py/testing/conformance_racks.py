@@ -304,7 +304,9 @@ def run_optimiser_case(
         partitions = {task: list(dict([*inputs[task], *tps]).items()) for task, tps in partitions.items()}
     before = _roles(case["assignments"], role)
     params = _params(case, state)
-    found = None
+    found = _check_recorded_map(case, role)
+    if found:
+        return found
     if recorded["error"] is None:
         found = _check_optimiser_numbers(
             case, params, before, _roles(recorded["assignment"], role), partitions, standby=standby
@@ -333,6 +335,26 @@ def run_optimiser_case(
     if not standby and _cap_may_differ(case) and cost > recorded["cost"]:
         return None
     return difference("cost", cost, recorded["cost"])
+
+
+def _check_recorded_map(case: Case, role: str) -> str | None:
+    """The recorded map goes with the given one: an optimiser moves tasks of one role, and nothing else."""
+    given, recorded = case["assignments"], case["result"]["assignment"]
+    if (recorded is None) != (case["result"]["error"] is not None):
+        return "assignment: recorded together with an error, or neither"
+    if recorded is None:
+        return None
+    other = "active" if role == "standby" else "standby"
+
+    def held(places: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
+        return {client: sorted(tasks) for client, tasks in _roles(places, other).items() if tasks}
+
+    def all_tasks(places: Mapping[str, Mapping[str, list[str]]]) -> list[str]:
+        return sorted(task for tasks in _roles(places, role).values() for task in tasks)
+
+    return difference(f"tasks of role {other}", held(given), held(recorded)) or difference(
+        f"tasks of role {role}", all_tasks(given), all_tasks(recorded)
+    )
 
 
 def _check_optimiser_numbers(

@@ -1,0 +1,62 @@
+"""Telemetry on a Spark cluster of three workers, one of which dies on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.conftest import Cluster
+from tests.spark.standalone import Standalone, wait_until
+from tests.spark.test_telemetry import append, comparable, expected
+from tests.unit.spark.tables.golden import stored
+
+pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1_200)]
+
+SMALL = ("spark.executor.memory=512m", "spark.sql.shuffle.partitions=3", "spark.task.maxFailures=8")
+
+
+def telemetry(standalone: Standalone, cluster: Cluster, topic: str, tables: Path) -> list[str]:
+    command = ["-m", "streams_py.spark.commands", "run", "--group", "app", "--tables", str(tables), "--once"]
+    command += ["--bootstrap", cluster.bootstrap, "--master", standalone.master]
+    for option in (f"topics={topic}", "rows.per.trigger=12"):
+        command += ["--option", option]
+    for setting in SMALL:
+        command += ["--conf", setting]
+    return command
+
+
+def test_tables_are_right_when_a_worker_dies(standalone: Standalone, cluster: Cluster, tmp_path: Path) -> None:
+    import pyarrow.dataset as ds
+
+    topic = cluster.topic(1)
+    records = stored()
+    append(cluster, topic, records)
+    tables = tmp_path / "tables"
+    driver = standalone.run(*telemetry(standalone, cluster, topic, tables))
+    wait_until("the first micro-batch is in bronze", lambda: (tables / "bronze").exists() or not driver.is_running, 600)
+    standalone.kill_worker()
+    driver.wait(900)
+    assert standalone.workers == 2
+    wanted = expected(records)
+    for table in ("rebalance", "move", "placement", "placement_current", "gap", "restore"):
+        dataset = ds.dataset(str(tables / table))
+        columns = sorted(dataset.schema.names)
+        rows = dataset.to_table().to_pylist(maps_as_pydicts="lossy")
+        found = sorted(repr([comparable(row[name]) for name in columns]) for row in rows)
+        assert found == sorted(repr(list(row)) for row in wanted[table].elements()), table
+
+
+def test_worker_without_our_package_is_refused(standalone: Standalone) -> None:
+    code = (
+        "import os, sys; os.environ['PYSPARK_PYTHON'] = '/usr/bin/python3'\n"
+        "from streams_py.errors import ConfigError\n"
+        "from streams_py.spark.session import spark_session\n"
+        "try:\n"
+        "    spark_session('x', master=sys.argv[1], **{'spark.executor.memory': '512m', 'spark.task.maxFailures': 1})\n"
+        "except ConfigError as error:\n"
+        "    print('refused:', error)\n"
+    )
+    said = standalone.run("-c", code, standalone.master).wait(600)
+    assert "refused: the workers" in said
+    assert "kafka-streams-py[spark]" in said

@@ -75,8 +75,8 @@ def owners(assignments: dict[object, KafkaStreamsAssignment], role: TaskType = T
     }
 
 
-@pytest.mark.parametrize("racks", [{}, {TaskId(0, 0): [frozenset()]}])
-def test_partition_without_racks_is_an_error(racks: dict[TaskId, list[frozenset[str]]]) -> None:  # E1
+@pytest.mark.parametrize("racks", [pytest.param({TaskId(0, 0): [frozenset()]}, id="E1"), pytest.param({}, id="E7")])
+def test_task_without_known_racks_is_an_error(racks: dict[TaskId, list[frozenset[str]]]) -> None:
     with pytest.raises(IllegalStateError, match="task 0_0 has a partition without rack information"):
         optimise(placement("P1: 0_0"), (10, 1), partitions=racks)
 

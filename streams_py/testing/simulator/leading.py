@@ -124,7 +124,7 @@ class SimulatedLeading:
             future_process_id=process.future_process_id,
             assignment=world.shape.configs,
             internal_assignor=world.internal_assignor,
-            task_assignor=world.task_assignor,
+            task_assignor=world.task_assignor_of(process.newest),
             original_configs={"simulated.assignor.mood": world.assignor_mood},
             topic_setup_timeout_ms=world.shape.max_poll_interval_ms // 2,
             reference_behaviour=world.canary == CRASH_ON_GARBAGE,

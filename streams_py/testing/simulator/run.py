@@ -330,7 +330,7 @@ class _Run:
         healthy = [thread for process in world.processes for thread in process.healthy_threads]
         return Ending(
             at_ms=self.now_ms,
-            assignor=world.shape.assignor,
+            assignor=world.last.assignor if world.last is not None else world.shape.assignor,
             configs=world.shape.configs,
             stateful=sum(world.is_stateful(task) for task in world.tasks()),
             tasks=len(world.tasks()),

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from streams_protocol import SubscriptionInfo
+from streams_protocol import LATEST_SUPPORTED_VERSION, SubscriptionInfo
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import MemberAssignment
 from streams_py.testing.checkers import Checker, Committed, Gained, Published
@@ -35,6 +35,7 @@ __all__ = ["World"]
 _THREADS_MAX = 12
 _PROCESSES_MAX = 8
 _LATE_MS = 150_000
+_INTERNAL = ("high_availability", "legacy_sticky", "fallback")
 
 
 class World:
@@ -77,14 +78,19 @@ class World:
     def internal_assignor(self) -> str | None:
         """What ``internal.task.assignor.class`` says."""
         name = self.shape.assignor
-        return name if name in ("high_availability", "legacy_sticky", "fallback") else None
+        return name if name in _INTERNAL else None
 
-    @property
-    def task_assignor(self) -> object:
-        """What ``task.assignor.class`` says."""
-        if self.shape.assignor == "custom":
+    def assignor_of(self, newest: int) -> str:
+        """Who decides when a leader of that release leads: older ones do not know ``task.assignor.class`` (KIP-924)."""
+        name = self.shape.assignor
+        return name if newest >= LATEST_SUPPORTED_VERSION or name in _INTERNAL else "high_availability"
+
+    def task_assignor_of(self, newest: int) -> object:
+        """What ``task.assignor.class`` says to a leader of that release."""
+        name = self.assignor_of(newest)
+        if name == "custom":
             return SimulatedAssignor
-        return "sticky" if self.shape.assignor == "sticky" else None
+        return "sticky" if name == "sticky" else None
 
     # -- what is there ---------------------------------------------------------------------------------------
 
@@ -251,7 +257,7 @@ class World:
             at_ms=self.timeline.now_ms - START_MS,
             generation=step.generation,
             leader=thread.name,
-            leader_newest=thread.process.newest,
+            leader_newest=newest,
             members=step.members,
             subscriptions={
                 name: None if info is None or info.is_future else info for name, info in understandings.items()
@@ -263,7 +269,7 @@ class World:
             tasks=tasks,
             stateful=frozenset(task for task in tasks if self.is_stateful(task)),
             configs=self.shape.configs,
-            assignor=self.shape.assignor,
+            assignor=self.assignor_of(newest),
             failure=failure,
             disturbed=self.cluster.struck > step.struck_before,
             assignor_error=step.assignor_error,

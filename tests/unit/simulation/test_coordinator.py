@@ -1,0 +1,142 @@
+"""The model of the group coordinator does what the broker's does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from streams_protocol.types import TopicPartition
+from streams_py.testing.simulator.coordinator import GroupCoordinator, GroupState, JoinReply, Reply, SyncReply
+from streams_py.testing.simulator.timeline import Timeline
+
+SESSION_MS = 10_000
+REBALANCE_MS = 20_000
+
+
+@dataclass
+class FakeClient:
+    """Answers as they come; joins and syncs when told to."""
+
+    coordinator: GroupCoordinator
+    instance_id: str | None = None
+    member_id: str = ""
+    responsive: bool = True
+    told: int = 0
+    joins: list[JoinReply] = field(default_factory=list)
+    syncs: list[SyncReply] = field(default_factory=list)
+
+    def told_to_rejoin(self) -> None:
+        self.told += 1
+
+    def join(self, metadata: bytes = b"m") -> None:
+        self.coordinator.join(
+            self,
+            "client",
+            self.member_id,
+            self.instance_id,
+            metadata,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            reply=self.joins.append,
+        )
+        if self.joins and self.joins[-1].error is Reply.MEMBER_ID_REQUIRED:
+            self.member_id = self.joins.pop().member_id
+            self.join(metadata)
+
+    def sync(self, assignments: dict[str, bytes] | None = None) -> None:
+        self.member_id = self.joins[-1].member_id
+        self.coordinator.sync(self.member_id, self.joins[-1].generation, assignments or {}, self.syncs.append)
+
+
+def settled(*instance_ids: str | None) -> tuple[Timeline, GroupCoordinator, list[FakeClient]]:
+    """A stable group of so many members; the first leads."""
+    timeline = Timeline()
+    coordinator = GroupCoordinator(timeline)
+    clients = [FakeClient(coordinator, instance_id) for instance_id in instance_ids]
+    for client in clients:
+        client.join()
+    while coordinator.state is not GroupState.COMPLETING:
+        assert timeline.step()
+    assignments = {id: id.encode() for id, _ in clients[0].joins[-1].members}
+    for client in reversed(clients):  # the leader last, so that the others wait for it
+        client.sync(assignments if client is clients[0] else None)
+    assert coordinator.state is GroupState.STABLE
+    return timeline, coordinator, clients
+
+
+def test_members_get_an_id_wait_for_each_other_and_one_of_them_leads() -> None:
+    _, coordinator, clients = settled(None, None, None)
+    assert coordinator.generation == coordinator.rebalances == 1
+    assert [len(client.joins[-1].members) for client in clients] == [3, 0, 0]
+    assert len({client.member_id for client in clients}) == 3
+    assert [client.syncs[-1].assignment for client in clients] == [client.member_id.encode() for client in clients]
+
+
+def test_follower_that_rejoins_with_the_same_bytes_starts_no_rebalance_and_the_leader_does() -> None:
+    _, coordinator, (leader, follower) = settled(None, None)
+    follower.join(b"m")
+    assert (coordinator.state, follower.joins[-1].generation) == (GroupState.STABLE, 1)
+    follower.join(b"changed")
+    assert coordinator.state is GroupState.PREPARING
+    assert leader.told == 1
+    leader.join()
+    assert (leader.joins[-1].generation, coordinator.generation) == (2, 2)
+    _, coordinator, (leader, _) = settled(None, None)
+    leader.join(b"m")
+    assert coordinator.state is GroupState.PREPARING
+
+
+def test_commits_are_accepted_in_the_current_generation_only() -> None:
+    _, coordinator, (leader, follower) = settled(None, None)
+    partition = frozenset({TopicPartition("in", 0)})
+    assert coordinator.commit(follower.member_id, 1, partition) is Reply.NONE
+    assert coordinator.commit(follower.member_id, 0, partition) is Reply.ILLEGAL_GENERATION
+    assert coordinator.commit("stranger", 1, partition) is Reply.UNKNOWN_MEMBER_ID
+    leader.join(b"changed")
+    assert coordinator.commit(follower.member_id, 1, partition) is Reply.NONE  # it has time to revoke
+    follower.join()
+    assert coordinator.commit(follower.member_id, 2, partition) is Reply.REBALANCE_IN_PROGRESS
+
+
+def test_silent_member_is_removed_when_its_session_ends_and_the_others_rebalance() -> None:
+    timeline, coordinator, (leader, follower) = settled(None, None)
+    began_ms = timeline.now_ms
+    follower.responsive = False
+    coordinator.silent(follower.member_id, since_ms=1_000)
+    while follower.member_id in coordinator.members:
+        assert timeline.step()
+    assert timeline.now_ms - began_ms == SESSION_MS - 1_000
+    assert (coordinator.state, leader.told) == (GroupState.PREPARING, 1)
+    assert coordinator.heartbeat(follower.member_id, 1) is Reply.UNKNOWN_MEMBER_ID
+    assert coordinator.heartbeat(leader.member_id, 1) is Reply.REBALANCE_IN_PROGRESS
+
+
+def test_static_member_comes_back_without_a_rebalance_and_fences_its_predecessor() -> None:
+    _, coordinator, (_, follower) = settled("a", "b")
+    again = FakeClient(coordinator, "b")
+    again.join(b"other bytes")
+    assert (coordinator.state, coordinator.generation, again.joins[-1].generation) == (GroupState.STABLE, 1, 1)
+    again.sync()
+    assert again.syncs[-1].assignment == follower.member_id.encode()
+    assert coordinator.heartbeat(follower.member_id, 1) is Reply.FENCED_INSTANCE_ID
+
+
+def test_member_that_does_not_sync_in_time_is_removed() -> None:
+    timeline, coordinator, (leader, follower) = settled(None, None)
+    leader.join(b"changed")
+    follower.join()
+    leader.sync({})
+    assert coordinator.state is GroupState.STABLE
+    while follower.member_id in coordinator.members:
+        assert timeline.step()
+    assert coordinator.state is GroupState.PREPARING
+
+
+def test_coordinator_that_moves_falls_back_to_the_generation_that_was_written() -> None:
+    _, coordinator, (leader, follower) = settled(None, None)
+    leader.join(b"changed")
+    follower.join()
+    assert coordinator.generation == 2
+    coordinator.move()
+    assert (coordinator.generation, coordinator.state) == (1, GroupState.STABLE)
+    assert coordinator.heartbeat(follower.member_id, 2) is Reply.ILLEGAL_GENERATION
+    assert coordinator.heartbeat(follower.member_id, 1) is Reply.NONE

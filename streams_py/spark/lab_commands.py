@@ -68,6 +68,9 @@ def backtest(
     base: Annotated[str | None, typer.Option(help="Candidate that the others are compared with.")] = None,
     engine: Annotated[Engine, typer.Option(help="auto takes Spark from 10,000 rows on.")] = Engine.AUTO,
     master: Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(help="Spark setting as KEY=VALUE, e.g. spark.driver.memory=2g; repeatable.")
+    ] = None,
     py_files: Annotated[list[Path] | None, typer.Option(help="Python files for Spark's workers; repeatable.")] = None,
     seed: Annotated[int, typer.Option(help="For candidates and what-ifs that use chance.")] = 0,
     limit_s: Annotated[float, typer.Option("--limit-s", help="Longest time for one decision.")] = 60.0,
@@ -96,6 +99,7 @@ def backtest(
 
         if "" not in sys.path and os.getcwd() not in sys.path:
             sys.path.append(os.getcwd())  # as `python -m` has it; the command itself does not
+        sys.path.extend(str(path.parent.resolve()) for path in py_files or ())
         given = candidate or ["recorded", "high_availability=builtin:high_availability", "sticky=builtin:sticky"]
         candidates = sweep([parse_candidate(text) for text in given], settings or [])
         for one in candidates:
@@ -116,7 +120,8 @@ def backtest(
             raise ConfigError(f"--base {base!r} is no candidate; use one of {', '.join(names[:20])}")
         source = tables if tables is not None else str(inputs)
         run = _Run(orders, source, out, resume=resume, base=base)
-        summary = run.on_spark(master, py_files or []) if run.chooses_spark(engine) else run.locally()
+        session = dict(_setting(text) for text in conf or ())
+        summary = run.on_spark(master, py_files or [], session) if run.chooses_spark(engine) else run.locally()
         report = run.finish(summary)
     _console().print(f"report: {report}", soft_wrap=True)
     raise typer.Exit(_UNUSABLE if summary.has_errors else 0)
@@ -197,12 +202,12 @@ class _Run:
             _console().print(f"[yellow]{skipped.lines:,} lines could not be read[/yellow] ({skipped.reason})")
         return summary
 
-    def on_spark(self, master: str | None, py_files: list[Path]) -> Summary:
+    def on_spark(self, master: str | None, py_files: list[Path], conf: dict[str, str]) -> Summary:
         """In a session of our own."""
         from streams_py.spark.laboratory.on_spark import evaluate_on_spark
         from streams_py.spark.session import spark_session
 
-        session = spark_session("backtest", master=master)
+        session = spark_session("backtest", master=master, **conf)
         session.sparkContext.setLogLevel("ERROR")
         try:
             with _progress() as tick:
@@ -235,6 +240,13 @@ class _Run:
         print_summary(_console(), summary, verdict)
         page = report_page(summary, verdict, title=Path(self._source).name or self._source)
         return finish(RunFolder(str(self._out)), summary, page)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key.startswith("spark."):
+        raise ConfigError(f"--conf {text!r} is no Spark setting; write spark.KEY=VALUE")
+    return key, value
 
 
 @contextmanager

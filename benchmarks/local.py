@@ -13,6 +13,9 @@ from pathlib import Path
 
 from benchmarks.assignors.rows import assignor_rows
 from benchmarks.cluster import BenchmarkError
+from benchmarks.spark_events import event_rows
+from benchmarks.spark_read import read_rows
+from benchmarks.spark_telemetry import telemetry_rows
 from benchmarks.table import Goal, Row
 from streams_protocol import ProcessId, SubscriptionInfo, TaskId, decode_subscription_info, encode_subscription_info
 
@@ -145,4 +148,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "imports": imports,
     "memory": memory,
     "assignors": assignor_rows,
+    "events": event_rows,
+    "spark-read": read_rows,
+    "telemetry": telemetry_rows,
 }

@@ -1,39 +1,101 @@
-"""Reading a topic in Spark beside a bare loop. Needs the extra `spark` and a real broker; not part of the other table,
-because a session and two million records take minutes:
+"""Reading a topic in Spark beside a bare loop, on a real broker.
 
-    python -m benchmarks.spark_read BOOTSTRAP [RECORDS] [RUNS]
+Both count records by key. The loop is one confluent-kafka consumer in one process; Spark has ``local[2]`` and reads
+through ``streams-kafka``. The first read of a session pays for workers and compilation, so there is one, of a tenth of
+the topic, before the first that counts. Then both take turns.
 
-Both count records by key. The loop is one confluent-kafka consumer in one process; Spark has `local[2]` and reads
-through `streams-kafka`. The first run of a session pays for workers and compilation, so runs alternate and the best of
-each counts.
+Spark runs in a process of its own, which prints one line per turn:
+
+    python -m benchmarks.spark_read BOOTSTRAP TOPIC RECORDS RUNS
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-_PARTITIONS = 4
-_KEYS = 10_000
+from benchmarks.cluster import BenchmarkError
+from benchmarks.table import Goal, Row
+from streams_py.testing.broker import JvmBroker, NoBroker
+
+__all__ = ["read_rows"]
+
+Tick = Callable[[str], None]
+
+_PARTITIONS: Final = 4
+_KEYS: Final = 10_000
+_RECORDS: Final = 2_000_000
+_RECORDS_VARIABLE: Final = "STREAMS_PY_BENCH_SPARK_RECORDS"
+_RUNS_MAX: Final = 3
+_TIMEOUT_S: Final = 900
+_ROOT: Final = Path(__file__).resolve().parent.parent
+
+
+def read_rows(runs: int, tick: Tick) -> Iterator[Row]:
+    """One row. ``$STREAMS_PY_BENCH_SPARK_RECORDS`` makes the topic smaller."""
+    records = int(os.environ.get(_RECORDS_VARIABLE, _RECORDS))
+    try:
+        broker = JvmBroker()
+    except NoBroker as error:
+        raise BenchmarkError(str(error)) from None
+    try:
+        tick(f"writing {records:,} records")
+        topic = _fill(broker.bootstrap, records)
+        bare, ours = [], []
+        for rate_of_loop, rate in _turns(broker.bootstrap, topic, records, min(runs, _RUNS_MAX), tick):
+            bare.append(rate_of_loop)
+            ours.append(rate)
+    finally:
+        broker.close()
+    work = f"streams-kafka, batch of {records:,} x 100 B, {_PARTITIONS} partitions, local[2]"
+    goal = Goal(">= 1.3", ratio_min=1.3)
+    yield Row(work, "confluent-kafka loop, one process", "records/s", tuple(ours), tuple(bare), goal)
+
+
+def _turns(bootstrap: str, topic: str, records: int, runs: int, tick: Tick) -> Iterator[tuple[float, float]]:
+    command = [sys.executable, "-m", "benchmarks.spark_read", bootstrap, topic, str(records), str(runs)]
+    done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=_ROOT)
+    try:
+        assert done.stdout is not None
+        tick("streams-kafka and a loop: warming up")
+        for run, line in enumerate(done.stdout, 1):
+            loop, spark = map(float, line.split())
+            tick(f"streams-kafka and a loop, {run} of {runs}")
+            yield loop, spark
+        _, said = done.communicate(timeout=_TIMEOUT_S)
+        if done.returncode:
+            raise BenchmarkError(f"Spark ended with {done.returncode}: {said.strip()[-600:]}")
+    finally:
+        done.kill()
+        done.wait()
 
 
 def _fill(bootstrap: str, records: int) -> str:
     topic = f"spark-read-{records}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    if topic in admin.list_topics(timeout=30).topics:
-        return topic
     admin.create_topics([NewTopic(topic, _PARTITIONS, 1, config={"retention.ms": "-1"})])[topic].result(30)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
     value = b"x" * 100
     for number in range(records):
-        producer.produce(topic, value, b"key-%d" % (number % _KEYS), number % _PARTITIONS)
+        while True:
+            try:
+                producer.produce(topic, value, b"key-%d" % (number % _KEYS), number % _PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
         if number % 10_000 == 0:
-            producer.poll(0.1)
-    producer.flush()
+            producer.poll(0)
+    if producer.flush(120):
+        raise BenchmarkError(f"{topic} could not be filled")
     return topic
 
 
@@ -49,35 +111,37 @@ def _loop(bootstrap: str, topic: str, records: int) -> float:
             counts[message.key()] += 1
         read += len(messages)
     consumer.close()
-    assert len(counts) == _KEYS
+    assert len(counts) == min(_KEYS, records)
     return time.perf_counter() - began
 
 
-def main() -> None:
-    """Print one line per run and the ratio."""
+def _measure(bootstrap: str, topic: str, records: int, runs: int) -> None:
+    """Print records per second of the loop and of Spark, one line per run."""
     from streams_py.spark.session import spark_session
     from streams_py.spark.source import register
 
-    bootstrap = sys.argv[1]
-    records = int(sys.argv[2]) if len(sys.argv) > 2 else 2_000_000
-    runs = int(sys.argv[3]) if len(sys.argv) > 3 else 3
-    topic = _fill(bootstrap, records)
     spark = spark_session("benchmark", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")
     register(spark)
     frame = spark.read.format("streams-kafka").option("kafka.bootstrap.servers", bootstrap).option("topics", topic)
-    bare, ours = [], []
+
+    def read(ending: str) -> tuple[int, int]:
+        counted = frame.option("ending", ending).load().groupBy("key").count().agg({"count": "sum", "*": "count"})
+        row = counted.first()
+        assert row is not None
+        keys, total = sorted(row)
+        return keys, total
+
+    tenth = ",".join(f'"{number}":{records // _PARTITIONS // 10}' for number in range(_PARTITIONS))
+    read(f'{{"{topic}":{{{tenth}}}}}')
     for _ in range(runs):
-        bare.append(_loop(bootstrap, topic, records))
+        loop_s = _loop(bootstrap, topic, records)
         began = time.perf_counter()
-        counted = frame.load().groupBy("key").count().agg({"count": "sum", "*": "count"}).first()
-        assert counted is not None
-        assert sorted(counted) == [_KEYS, records]
-        ours.append(time.perf_counter() - began)
-        print(f"loop {records / bare[-1]:>9,.0f} records/s   streams-kafka {records / ours[-1]:>9,.0f} records/s")
-    print(f"streams-kafka / loop: {min(bare) / min(ours):.2f}")
+        found = read("latest")
+        assert found == (min(_KEYS, records), records), found
+        print(records / loop_s, records / (time.perf_counter() - began), flush=True)
     spark.stop()
 
 
 if __name__ == "__main__":
-    main()
+    _measure(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

@@ -1,0 +1,28 @@
+"""The history that telemetry's benchmark is made of is one that telemetry understands."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from benchmarks.spark_telemetry import _GROUPS, _history, _merged
+from streams_py.journal.codec import decode_event
+from streams_py.journal.model import Event
+from streams_py.spark.tables.fold import GroupFold
+from streams_py.spark.tables.schemas import TABLES
+
+
+def test_every_table_gets_rows() -> None:
+    fold = GroupFold()
+    filled = set()
+    for append_ms, value in islice(_history("group"), 3_000):
+        filled |= {made.table for made in fold.feed(value, append_ms, append_ms)}
+    filled |= {made.table for made in fold.finish()}
+    assert TABLES.keys() - filled <= {"warmup", "offender"}
+
+
+def test_groups_take_turns_in_order_of_time() -> None:
+    records = list(islice(_merged(1_000), 1_000))
+    times = [append_ms for append_ms, _ in records]
+    assert times == sorted(times)
+    groups = {event.envelope.group for _, value in records if isinstance(event := decode_event(value), Event)}
+    assert len(groups) == _GROUPS

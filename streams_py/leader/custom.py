@@ -32,20 +32,32 @@ class CustomAnswer:
     placements: Mapping[ProcessId, Placement]
     deadlines: Mapping[ProcessId, int]
     error: AssignmentError
+    culprit: str = ""
 
     def as_error(self, name: str) -> AssignorError:
-        """The broken rule as an error that names the class."""
+        """The broken rule as an error that names the class, the task and the client."""
         return AssignorError(
-            f"task assignor {name} returned an assignment that cannot be used: {self.error.value} ({self.error.name}); "
-            "correct its assign method"
+            f"task assignor {name} returned an assignment that cannot be used: {self.error.value}: {self.culprit} "
+            f"({self.error.name}); correct its assign method"
         )
 
 
-def read_assignment(returned: TaskAssignment, state: ApplicationState, name: str) -> CustomAnswer:
-    """The placements in ``returned``. AssignorError, naming the class, when a deadline is no instant."""
-    placements = {}
+def read_assignment(
+    returned: TaskAssignment, state: ApplicationState, name: str, *, reference_behaviour: bool = False
+) -> CustomAnswer:
+    """The placements in ``returned``.
+
+    AssignorError, naming the class, when a deadline is no instant, or when a client has two entries: one of them would
+    be lost, and with it its tasks. With ``reference_behaviour`` the later one counts, as in Kafka Streams.
+    """
+    placements: dict[ProcessId, Placement] = {}
     deadlines = {}
-    for entry in returned.assignment:  # of two entries for one client the later counts, as in Kafka
+    for entry in returned.assignment:
+        if entry.process_id in placements and not reference_behaviour:
+            raise AssignorError(
+                f"task assignor {name} returned two entries for client {entry.process_id}; "
+                "put all of its tasks into one"
+            )
         placements[entry.process_id] = Placement(_of(entry, TaskType.ACTIVE), _of(entry, TaskType.STANDBY))
         deadline = entry.followup_rebalance_deadline
         if deadline is not None:
@@ -53,7 +65,31 @@ def read_assignment(returned: TaskAssignment, state: ApplicationState, name: str
                 deadlines[entry.process_id] = epoch_millis(deadline)
             except ValueError as error:
                 raise AssignorError(f"task assignor {name}, client {entry.process_id}: {error}") from error
-    return CustomAnswer(placements, deadlines, validate_task_assignment(state, returned))
+    broken = validate_task_assignment(state, returned)
+    return CustomAnswer(placements, deadlines, broken, _culprit(broken, returned, state))
+
+
+def _culprit(error: AssignmentError, returned: TaskAssignment, state: ApplicationState) -> str:
+    """The first task or client that breaks the rule."""
+    if error is AssignmentError.NONE:
+        return ""
+    tasks, clients = state.all_tasks(), state.kafka_streams_states(False)
+    given = {entry.process_id for entry in returned.assignment}
+    owners: dict[TaskId, ProcessId] = {}
+    for entry in returned.assignment:
+        for task in sorted(entry.tasks):
+            active = entry.tasks[task].type is TaskType.ACTIVE
+            where = f"{task} on client {entry.process_id}"
+            if error is AssignmentError.UNKNOWN_TASK_ID and task not in tasks:
+                return where
+            if error is AssignmentError.INVALID_STANDBY_TASK and not active and not tasks[task].is_stateful:
+                return where
+            if error is AssignmentError.ACTIVE_TASK_ASSIGNED_MULTIPLE_TIMES and active and task in owners:
+                return f"{task} on clients {owners[task]} and {entry.process_id}"
+            if active:
+                owners[task] = entry.process_id
+    missing = given - clients.keys() if error is AssignmentError.UNKNOWN_PROCESS_ID else clients.keys() - given
+    return f"client {min(missing)}" if missing else ""
 
 
 def _of(entry: KafkaStreamsAssignment, role: TaskType) -> list[TaskId]:

@@ -316,7 +316,7 @@ class GroupLeader:
             raise _unexpected(event, AssignorReturned, AssignorFailed)
         state = application_state(step.problem, step.table, step.topics)
         try:
-            answer = read_assignment(event.assignment, state, name)
+            answer = read_assignment(event.assignment, state, name, reference_behaviour=settings.reference_behaviour)
         except AssignorError as error:
             return self._assignor_failed(step, error)
         subscription = GroupSubscription(step.request.members)

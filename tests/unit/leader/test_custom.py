@@ -65,6 +65,10 @@ def entry(process: ProcessId, active: str = "", standby: str = "") -> KafkaStrea
     return KafkaStreamsAssignment.of(process, given + [AssignedTask(t, TaskType.STANDBY) for t in tasks(standby)])
 
 
+def standby_entry(process_id: ProcessId, tasks: str) -> KafkaStreamsAssignment:
+    return KafkaStreamsAssignment.of(process_id, [AssignedTask(task(name), TaskType.STANDBY) for name in tasks.split()])
+
+
 def fixed(*entries: KafkaStreamsAssignment) -> Assign:
     return lambda state: TaskAssignment(list(entries))
 
@@ -214,15 +218,33 @@ def breaks(state: ApplicationState) -> TaskAssignment:
 FAULTY: dict[str, tuple[Assign, str]] = {
     "raises": (breaks, "mine:Broken failed in assign"),
     "refuses": (refuses, "not now"),
-    "unknown task": (fixed(entry(pid(1), "9_9"), entry(pid(2))), f"{NAME} returned an assignment .*UNKNOWN_TASK_ID"),
-    "unknown client": (fixed(entry(pid(1)), entry(pid(2)), entry(pid(3))), "UNKNOWN_PROCESS_ID"),
-    "missing client": (fixed(entry(pid(1))), "MISSING_PROCESS_ID"),
-    "active twice": (fixed(entry(pid(1), "0_0"), entry(pid(2), "0_0")), "ACTIVE_TASK_ASSIGNED_MULTIPLE_TIMES"),
+    "unknown task": (
+        fixed(entry(pid(1), "9_9"), entry(pid(2))),
+        f"{NAME} returned an assignment .*: 9_9 on client {pid(1)} \\(UNKNOWN_TASK_ID\\)",
+    ),
+    "unknown client": (
+        fixed(entry(pid(1)), entry(pid(2)), entry(pid(3))),
+        f": client {pid(3)} \\(UNKNOWN_PROCESS_ID\\)",
+    ),
+    "missing client": (fixed(entry(pid(1))), f": client {pid(2)} \\(MISSING_PROCESS_ID\\)"),
+    "active twice": (
+        fixed(entry(pid(1), "0_0"), entry(pid(2), "0_0")),
+        f": 0_0 on clients {pid(1)} and {pid(2)} \\(ACTIVE_TASK_ASSIGNED_MULTIPLE_TIMES\\)",
+    ),
+    "two entries": (
+        fixed(entry(pid(1), "0_0"), entry(pid(1), "0_1"), entry(pid(2))),
+        f"{NAME} returned two entries for client {pid(1)}",
+    ),
+    "standby beside its active": (
+        fixed(entry(pid(1), "0_0"), standby_entry(pid(1), "0_0"), entry(pid(2))),
+        f"{NAME} returned two entries for client {pid(1)}",
+    ),
     "no time zone": (
         fixed(entry(pid(1)), entry(pid(2)).with_followup_rebalance(datetime(2030, 1, 1))),  # on purpose
         "has no time zone",
     ),
 }
+ACCEPTED_BY_KAFKA = ("refuses", "two entries", "standby beside its active")  # or answered in another way
 RUNNING_GROUP = {
     "a": member(1, owned="in-0 in-1", sums={"0_0": -2, "0_1": -2, "0_2": 50}),
     "b": member(2, owned="in-2", sums={"0_2": -2, "0_0": 10}),
@@ -265,6 +287,18 @@ def test_assignor_is_told_what_is_wrong(fault: str, told: AssignmentError, fille
     assert bool(assignment.group_assignment) is filled
 
 
+def test_standby_of_a_stateless_task_is_refused_by_name() -> None:
+    outcome = run(fixed(entry(pid(1)), standby_entry(pid(2), "0_1")), topology=STATELESS)
+    [error] = outcome.cluster.reported
+    assert f": 0_1 on client {pid(2)} (INVALID_STANDBY_TASK)" in str(error)
+
+
+def test_later_entry_of_a_client_counts_when_we_do_as_kafka_does() -> None:
+    answer = fixed(entry(pid(1), "0_0 0_1"), entry(pid(1), "0_2"), entry(pid(2), "0_3"))
+    outcome = run(answer, reference_behaviour=True)
+    assert outcome.active("a") == ["0_2"]
+
+
 def test_tasks_without_owner_wait_when_the_assignor_fails() -> None:
     outcome = run(breaks)
     assert outcome.partitions == {"a": (), "b": ()}
@@ -297,7 +331,7 @@ def test_everybody_gets_code_3_when_it_refuses_and_we_do_as_kafka_does() -> None
     assert set(outcome.codes.values()) == {3}
 
 
-@pytest.mark.parametrize("fault", [name for name in FAULTY if name != "refuses"])
+@pytest.mark.parametrize("fault", [name for name in FAULTY if name not in ACCEPTED_BY_KAFKA])
 def test_error_leaves_the_assign_step_when_it_fails_and_we_do_as_kafka_does(fault: str) -> None:
     outcome = run(FAULTY[fault][0], RUNNING_GROUP, reference_behaviour=True)
     assert isinstance(outcome.error, StreamsError)

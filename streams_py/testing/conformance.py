@@ -146,6 +146,15 @@ def _unknown_format(case: Case) -> str:
     return f"unknown format; its keys are {', '.join(sorted(case))}"
 
 
+def _report(path: Path, *, verbose: bool) -> FileResult:
+    result = check_file(path)
+    print(result, flush=True)
+    if verbose:
+        for case_id, difference in result.different.items():
+            print(f"    {case_id}: {difference}")
+    return result
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command. Returns the exit status."""
     parser = argparse.ArgumentParser(
@@ -156,21 +165,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="vector file, or folder of vector files")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what differs in each case")
     options = parser.parse_args(arguments)
-    logging.disable(logging.CRITICAL)  # the cases are full of situations that deserve a warning
     try:
         files = vector_files(options.paths)
     except FileNotFoundError as error:
         parser.error(str(error))
     if not files:
         parser.error("no .jsonl or .jsonl.gz file found")
-    results = []
-    for path in files:
-        result = check_file(path)
-        results.append(result)
-        print(result, flush=True)
-        if options.verbose:
-            for case_id, difference in result.different.items():
-                print(f"    {case_id}: {difference}")
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # the cases are full of situations that deserve a warning
+    try:
+        results = [_report(path, verbose=options.verbose) for path in files]
+    finally:
+        logging.disable(disabled)
     passed = sum(result.equal for result in results)
     failed = sum(len(result.different) for result in results)
     unsupported = sum(len(result.not_supported) for result in results)

@@ -24,6 +24,7 @@ from streams_py.topology.processor import Processor, Record
 
 _REPORT_INTERVAL_S = 0.05
 _out = threading.Lock()
+_answering = threading.Lock()
 
 
 def say(message: dict[str, Any]) -> None:
@@ -190,10 +191,11 @@ def serve(streams: KafkaStreams, ended: threading.Event) -> None:
     """Answer commands until standard input ends."""
     for line in sys.stdin:
         command = json.loads(line)
-        try:
-            say({"answer": obey(streams, command), "to": command["number"]})
-        except Exception as error:
-            say({"answer": None, "to": command["number"], "problem": f"{type(error).__name__}: {error}"})
+        with _answering:
+            try:
+                say({"answer": obey(streams, command), "to": command["number"]})
+            except Exception as error:
+                say({"answer": None, "to": command["number"], "problem": f"{type(error).__name__}: {error}"})
     ended.set()
 
 
@@ -241,6 +243,7 @@ def main() -> int:
                 say(now)
                 last = now
             if streams.state.is_final and not order.get("stays"):
+                _answering.acquire()  # who asked for the end is to hear that it came
                 return 1 if now["state"] == "ERROR" else 0
         streams.close(order.get("close_timeout", 15))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,12 @@ def test_a_case_of_something_not_supported_gives_its_own_status(
     out = capsys.readouterr().out
     assert "2 not supported (telepathy)" in out
     assert out.splitlines()[-1].startswith("0 passed, 0 failed")
+
+
+def test_logging_is_as_before_when_the_command_has_ended(tmp_path: Path) -> None:
+    before = logging.root.manager.disable
+    main([str(write(tmp_path / "few.jsonl", cases("assignment_info.jsonl", 1)))])
+    assert logging.root.manager.disable == before
 
 
 def test_a_missing_path_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,19 +138,26 @@ def _offsets(given: Any) -> dict[str, int]:
 @app.command()
 def report(
     tables: _Folder,
-    out: Annotated[Path, typer.Option(help="The HTML file to write, or a folder for it.")] = Path("telemetry.html"),
+    out: Annotated[
+        Path, typer.Option(help="The HTML file to write, or an existing folder for it and for its charts as PNG files.")
+    ] = Path("telemetry.html"),
 ) -> None:
     """Write the report: one HTML file, light and dark, without a network."""
     with _explained():
         from streams_py.spark.report.page import report_page
 
-        page = report_page(_read(tables))
+        found = _read(tables)
         target = out / "telemetry.html" if out.is_dir() else out
+        images: list[Path] = []
         try:
-            target.write_text(page, encoding="utf-8")
+            target.write_text(report_page(found), encoding="utf-8")
+            if out.is_dir():
+                from streams_py.spark.report.images import write_images
+
+                images = write_images(found, out)
         except OSError as error:
             raise ConfigError(f"{target} cannot be written: {error.strerror}; choose another --out") from None
-    _console().print(f"wrote {target}")
+    _console().print(f"wrote {target}" + (f" and {len(images)} PNG files" if images else ""))
 
 
 @app.command()

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Producer
+from typer.testing import CliRunner
 
 from streams_py.errors import ConfigError
+from streams_py.spark.commands import app
 from streams_py.spark.tables.schemas import TABLES
 from tests.spark.conftest import Cluster
 from tests.unit.spark.tables.golden import stored
@@ -64,12 +66,12 @@ def run(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> Callable[..., 
     """Reads a topic to its end into a folder of tables."""
     from streams_py.spark.telemetry import start_telemetry
 
-    def once(topic: str, *, folder: str = "tables", group: str = GROUP, **options: Any) -> Path:
+    def once(topic: str, **options: Any) -> Path:
         given = {"kafka.bootstrap.servers": cluster.bootstrap, "topics": topic}
         given |= {key.replace("_", "."): str(value) for key, value in options.items()}
-        query = start_telemetry(spark, group, str(tmp_path / folder), given, once=True)
+        query = start_telemetry(spark, GROUP, str(tmp_path / "tables"), given, once=True)
         assert query.awaitTermination(600)
-        return tmp_path / folder
+        return tmp_path / "tables"
 
     return once
 
@@ -93,14 +95,19 @@ def check_batch(frame: DataFrame, records: list[Stored]) -> None:
     bronze.unpersist()
 
 
+@pytest.mark.parametrize("rows_per_trigger", [25, pytest.param(1, marks=pytest.mark.slow)])
 def test_ta2_stream_and_batch_make_the_same_tables(
-    spark: SparkSession, cluster: Cluster, run: Callable[..., Path], options: Callable[..., dict[str, str]]
+    rows_per_trigger: int,
+    spark: SparkSession,
+    cluster: Cluster,
+    run: Callable[..., Path],
+    options: Callable[..., dict[str, str]],
 ) -> None:
     topic = cluster.topic(1)
     records = stored()
     others = records[0].value.replace(b'"group":"app"', b'"group":"another"', 1)
     append(cluster, topic, records, b"garbage", records[0].value.replace(b'"v":1', b'"v":2', 1), others)
-    folder = run(topic, rows_per_trigger=25)
+    folder = run(topic, rows_per_trigger=rows_per_trigger)
     wanted = expected(records)
     check_tables(spark, folder, wanted, *TABLES)
     mine = json.dumps({topic: {"0": len(records)}})
@@ -119,6 +126,7 @@ def test_ta3_ta4_late_part_repairs_later_days_and_a_repeated_batch_changes_nothi
 ) -> None:
     from streams_py.spark.telemetry import TableFolder
 
+    monkeypatch.setattr("streams_py.spark.telemetry._FOLDERS_MAX", 1)
     topic = cluster.topic(1)
     day_ms = 86_400_000
     records = [
@@ -137,19 +145,32 @@ def test_ta3_ta4_late_part_repairs_later_days_and_a_repeated_batch_changes_nothi
     wanted = expected(shuffled(arrived, 5))
     check_tables(spark, folder, wanted, "rebalance", "move", "placement_current", "warmup", "restore", "gap")
     assert spark.read.parquet(str(folder / "bronze")).count() == len(records)
+    assert list(folder.glob("bronze/day=*/batch_id=before-1"))  # the last day's folders became one
 
 
 def killed_between(*arguments: object) -> None:
     raise RuntimeError("killed between bronze and tables")
 
 
-def test_folder_of_another_group_is_refused(run: Callable[..., Path], cluster: Cluster, tmp_path: Path) -> None:
-    topic = cluster.topic(1)
-    run(topic, folder="mine")
+def test_folder_of_another_group_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    from streams_py.spark.telemetry import TableFolder
+
+    mine = str(tmp_path / "mine")
+    for _ in range(2):
+        TableFolder(spark, mine, GROUP).claim()
     assert json.loads((tmp_path / "mine" / "telemetry.json").read_text()) == {"format": 2, "group": GROUP}
-    with pytest.raises(ConfigError, match=r"has the tables of group 'app' .*, not of 'other'"):
-        run(topic, folder="mine", group="other")
+    with pytest.raises(ConfigError, match=r"has the tables of group 'app' .*, not of 'other'.*another folder"):
+        TableFolder(spark, mine, "other").claim()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
-    with pytest.raises(ConfigError, match="is not empty and holds no telemetry tables"):
-        run(topic, folder="full")
+    with pytest.raises(ConfigError, match="is not empty and holds no telemetry tables; use an empty or new folder"):
+        TableFolder(spark, str(tmp_path / "full"), GROUP).claim()
+
+
+def test_group_that_has_written_no_events_is_told_how(cluster: Cluster, tmp_path: Path) -> None:
+    given = ["run", "--group", "nobody", "--tables", str(tmp_path / "t"), "--bootstrap", cluster.bootstrap, "--once"]
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(app, given)
+    assert done.exit_code == 1
+    assert "topic nobody-assignment-events not found on" in done.stderr
+    assert "assignment.events.level=rebalances or tasks" in done.stderr
+    assert not (tmp_path / "t").exists()

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from streams_py.errors import ConfigError
 from streams_py.spark.commands import app
+from streams_py.spark.report.images import write_images
 from streams_py.spark.report.page import GRID_TASKS_MAX, report_page
 from streams_py.spark.report.tables import Tables, read_tables
 from streams_py.spark.tables.fold import Output
@@ -196,6 +197,20 @@ def test_commands_show_and_write(folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "report.html"
     assert runner.invoke(app, ["report", "--tables", str(folder), "--out", str(target)]).exit_code == 0
     checked(target.read_text(encoding="utf-8"))
+
+
+def test_folder_gets_the_charts_as_images_too(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["report", "--tables", str(folder), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    names = ["balance", "moves", "pauses", "placement", "restores", "timeline"]
+    assert {path.name for path in out.iterdir()} == {*(f"{name}.png" for name in names), "telemetry.html"}
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in out.glob("*.png"))
+
+
+def test_images_of_nothing_are_none(tmp_path: Path) -> None:
+    assert write_images(Tables("app", {}), tmp_path) == []
 
 
 def test_command_explains_a_folder_that_is_none(tmp_path: Path) -> None:

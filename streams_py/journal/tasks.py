@@ -47,12 +47,51 @@ class _Stay:
     busy_us: int = 0
 
 
+class _Writer:
+    """Writes events of tasks on behalf of the member of the moment."""
+
+    def __init__(self, emit: Emit, who: Who) -> None:
+        self._emit = emit
+        self._who = who
+
+    def write(
+        self,
+        event: str,
+        task: TaskId,
+        *,
+        is_active: bool = True,
+        took_us: int | None = None,
+        since_assigned_us: int | None = None,
+        last_mono_us: int | None = None,
+        records_total: int | None = None,
+        records_done: int | None = None,
+        records: int | None = None,
+        stores: tuple[str, ...] | None = None,
+    ) -> None:
+        generation, member = self._who()
+        body = TaskEvent(
+            task=task,
+            role="active" if is_active else "standby",
+            member=member,
+            generation=generation,
+            event=event,
+            took_us=took_us,
+            since_assigned_us=since_assigned_us,
+            last_mono_us=last_mono_us,
+            records_total=records_total,
+            records_done=records_done,
+            records=records,
+            stores=stores,
+        )
+        self._emit(BodyDraft(body))
+
+
 class TaskJournal:
     """Belongs to one stream thread, which makes all calls."""
 
     def __init__(self, emit: Emit, *, who: Who, monotonic_us: Callable[[], int], sample_interval_ms: int) -> None:
         self._emit = emit
-        self._who = who
+        self._write = _Writer(emit, who).write
         self._monotonic_us = monotonic_us
         self._sample_interval_us = sample_interval_ms * 1000
         self._next_sample_us = monotonic_us() + self._sample_interval_us
@@ -143,36 +182,6 @@ class TaskJournal:
             if stay.has_processed:
                 stay.stayed_from_us = stay.last_record_us
 
-    def _write(
-        self,
-        event: str,
-        task: TaskId,
-        *,
-        is_active: bool,
-        took_us: int | None = None,
-        since_assigned_us: int | None = None,
-        last_mono_us: int | None = None,
-    ) -> None:
-        generation, member = self._who()
-        self._emit(
-            BodyDraft(
-                TaskEvent(
-                    task=task,
-                    role=_role(is_active),
-                    member=member,
-                    generation=generation,
-                    event=event,
-                    took_us=took_us,
-                    since_assigned_us=since_assigned_us,
-                    last_mono_us=last_mono_us,
-                )
-            )
-        )
-
-
-def _role(is_active: bool) -> str:
-    return "active" if is_active else "standby"
-
 
 def _sum_known(lags: Iterable[int | None]) -> int | None:
     total = 0
@@ -201,8 +210,7 @@ class RestoreJournal:
     def __init__(
         self, emit: Emit, *, who: Who, monotonic_us: Callable[[], int], subtopology_of: Mapping[str, int]
     ) -> None:
-        self._emit = emit
-        self._who = who
+        self._write = _Writer(emit, who).write
         self._monotonic_us = monotonic_us
         self._subtopology_of = subtopology_of
         self._restoring: dict[TaskId, _Restoring] = {}
@@ -257,32 +265,3 @@ class RestoreJournal:
     def _task(self, changelog: TopicPartition) -> TaskId | None:
         sub = self._subtopology_of.get(changelog.topic)
         return None if sub is None else TaskId(sub, changelog.partition)
-
-    def _write(
-        self,
-        event: str,
-        task: TaskId,
-        *,
-        records_total: int | None = None,
-        records_done: int | None = None,
-        records: int | None = None,
-        stores: tuple[str, ...] | None = None,
-        took_us: int | None = None,
-    ) -> None:
-        generation, member = self._who()
-        self._emit(
-            BodyDraft(
-                TaskEvent(
-                    task=task,
-                    role="active",
-                    member=member,
-                    generation=generation,
-                    event=event,
-                    took_us=took_us,
-                    records_total=records_total,
-                    records_done=records_done,
-                    records=records,
-                    stores=stores,
-                )
-            )
-        )

@@ -21,7 +21,9 @@ Parameter names follow :class:`pyspark.sql.datasource.DataSource`, which Spark c
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "StreamsKafkaSource", "register"]
 
 _CLIENT_ID: Final = "streams-kafka"
+_OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
 
 
 def register(spark: SparkSession) -> None:
@@ -138,13 +141,26 @@ class _RangeReader:
             options.batch_records, options.batch_bytes, options.poll_timeout_ms, skip_gone=options.skip_gone
         )
         where = partition.topic, partition.partition
-        for columns in read_range(settings, *where, partition.start, partition.end, limits):
-            yield record_batch(*where, columns)
+        with _rare_collections():
+            for columns in read_range(settings, *where, partition.start, partition.end, limits):
+                yield record_batch(*where, columns)
 
     def _log_admin(self) -> LogAdmin:
         options = self._options
         settings = bulk_admin_settings(options.resolved(), client_id=f"{_CLIENT_ID}-planner")
         return LogAdmin(settings, timeout_ms=options.poll_timeout_ms)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Every record is a few new objects without cycles. Looking for cycles among them, every 700 objects, takes longer
+    than reading them; a worker that reads does nothing else."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _partitions(ranges: Sequence[OffsetRange]) -> list[InputPartition]:

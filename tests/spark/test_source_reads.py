@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -124,9 +125,11 @@ def test_range_is_read_in_pieces_that_fit(cluster: Cluster, options: Options) ->
     given = options(topics=topic, batch_records=700, batch_bytes=300_000)
     reader = StreamsKafkaSource(CaseInsensitiveDict(given)).reader(schema=None)
     (partition,) = reader.partitions()
+    thresholds = gc.get_threshold()
     sizes = [batch.num_rows for batch in reader.read(partition)]
     assert sum(sizes) == 3_000
     assert max(sizes) <= 700
+    assert gc.get_threshold() == thresholds  # changed only while reading
     split = StreamsKafkaSource(CaseInsensitiveDict(options(topics=topic, split_records=1000))).reader(schema=None)
     assert len(split.partitions()) == 3
     assert offsets(read(options(topics=topic, split_records=1000))) == [(0, n) for n in range(3_000)]

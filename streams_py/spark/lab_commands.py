@@ -23,6 +23,7 @@ from streams_py.errors import ConfigError, StreamsError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streams_py.spark.laboratory.folder import RunFolder
     from streams_py.spark.laboratory.kernel import Orders
     from streams_py.spark.laboratory.summary import Summary
 
@@ -56,7 +57,7 @@ def backtest(
             "builtin:static, package.module:Class, path/to/file.py:Class; repeatable."
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for scores and report; new or empty.")] = Path("backtest"),
+    out: Annotated[str, typer.Option(help="Folder for scores and report; new or empty.")] = "backtest",
     what_if: Annotated[
         list[str] | None,
         typer.Option(help="Change the situations first, e.g. 'lose_zone(zone=b) add_standby(1)'; repeatable."),
@@ -122,8 +123,6 @@ def backtest(
         run = _Run(orders, source, out, resume=resume, base=base)
         session = dict(_setting(text) for text in conf or ())
         summary = run.on_spark(master, py_files or [], session) if run.chooses_spark(engine) else run.locally()
-        report = run.finish(summary)
-    _console().print(f"report: {report}", soft_wrap=True)
     raise typer.Exit(_UNUSABLE if summary.has_errors else 0)
 
 
@@ -155,7 +154,7 @@ def generate(
 class _Run:
     """One run, whichever engine it takes."""
 
-    def __init__(self, orders: Orders, source: str, out: Path, *, resume: bool, base: str | None) -> None:
+    def __init__(self, orders: Orders, source: str, out: str, *, resume: bool, base: str | None) -> None:
         self._orders = orders
         self._source = source
         self._out = out
@@ -183,6 +182,7 @@ class _Run:
 
     def locally(self) -> Summary:
         """In this process."""
+        from streams_py.spark.laboratory.folder import RunFolder
         from streams_py.spark.laboratory.run import evaluate_locally
         from streams_py.spark.laboratory.sources import Skipped, situations_in
 
@@ -200,33 +200,35 @@ class _Run:
             )
         if skipped.lines:
             _console().print(f"[yellow]{skipped.lines:,} lines could not be read[/yellow] ({skipped.reason})")
+        self._finish(summary, RunFolder(self._out))
         return summary
 
     def on_spark(self, master: str | None, py_files: list[Path], conf: dict[str, str]) -> Summary:
         """In a session of our own."""
-        from streams_py.spark.laboratory.on_spark import evaluate_on_spark
+        from streams_py.spark.laboratory.on_spark import evaluate_on_spark, folder_of
         from streams_py.spark.session import spark_session
 
         session = spark_session("backtest", master=master, **conf)
         session.sparkContext.setLogLevel("ERROR")
         try:
             with _progress() as tick:
-                return evaluate_on_spark(
+                summary = evaluate_on_spark(
                     session,
                     self._orders,
                     self._source,
-                    str(self._out),
+                    self._out,
                     resume=self._resume,
                     base=self._base,
                     py_files=[str(path) for path in py_files],
                     tick=tick,
                 )
+            self._finish(summary, folder_of(session, self._out))
+            return summary
         finally:
             session.stop()
 
-    def finish(self, summary: Summary) -> str:
-        """Print, write the report; its path."""
-        from streams_py.spark.laboratory.folder import RunFolder
+    def _finish(self, summary: Summary, folder: RunFolder) -> None:
+        """Print, and write the report."""
         from streams_py.spark.laboratory.report import report_page
         from streams_py.spark.laboratory.run import finish
         from streams_py.spark.laboratory.terminal import print_summary
@@ -239,7 +241,7 @@ class _Run:
         verdict = verdict_of(summary)
         print_summary(_console(), summary, verdict)
         page = report_page(summary, verdict, title=Path(self._source).name or self._source)
-        return finish(RunFolder(str(self._out)), summary, page)
+        _console().print(f"report: {finish(folder, summary, page)}", soft_wrap=True)
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -14,14 +14,11 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from streams_py.errors import ConfigError
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-__all__ = ["PREFIXES", "SCORES", "HadoopFiles", "LocalFiles", "RunFolder"]
+__all__ = ["PREFIXES", "SCORES", "LocalFiles", "RunFolder"]
 
 PREFIXES: Final = tuple(f"{number:02x}" for number in range(256))
 SCORES: Final = "scores"
@@ -30,104 +27,80 @@ _FORMAT: Final = 1
 
 
 class Files(Protocol):
-    """The little that is needed of a file system. Paths are texts."""
+    """A folder on some file system; everything is named by path components below it. Spark's are
+    :class:`~streams_py.spark.files.Folder`."""
 
-    def names(self, folder: str) -> list[str]:
+    def path(self, *names: str) -> str:
+        """A path below the folder."""
+
+    def children(self, *names: str) -> list[str]:
         """Names in a folder, sorted; none when it is not there."""
 
-    def read(self, path: str) -> str: ...
-    def write(self, path: str, text: str) -> None:
+    def read_text(self, *names: str) -> str: ...
+    def write_text(self, text: str, *names: str) -> None:
         """Make the file and its folders, or replace it."""
 
-    def remove(self, path: str) -> None:
+    def remove(self, *names: str) -> None:
         """A file or a whole folder, if it is there."""
 
 
 class LocalFiles:
-    """Files of this machine."""
+    """A folder of this machine, without Spark."""
 
-    def names(self, folder: str) -> list[str]:
-        """See :class:`Files`."""
-        return sorted(os.listdir(folder)) if Path(folder).is_dir() else []
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
 
-    def read(self, path: str) -> str:
+    def path(self, *names: str) -> str:
         """See :class:`Files`."""
-        return Path(path).read_text(encoding="utf-8")
+        return str(self._root.joinpath(*names))
 
-    def write(self, path: str, text: str) -> None:
+    def children(self, *names: str) -> list[str]:
         """See :class:`Files`."""
-        target = Path(path)
+        place = self._root.joinpath(*names)
+        return sorted(os.listdir(place)) if place.is_dir() else []
+
+    def read_text(self, *names: str) -> str:
+        """See :class:`Files`."""
+        return self._root.joinpath(*names).read_text(encoding="utf-8")
+
+    def write_text(self, text: str, *names: str) -> None:
+        """See :class:`Files`."""
+        target = self._root.joinpath(*names)
         target.parent.mkdir(parents=True, exist_ok=True)
         draft = target.with_name(f"{target.name}.draft")
         draft.write_text(text, encoding="utf-8")
         draft.replace(target)
 
-    def remove(self, path: str) -> None:
+    def remove(self, *names: str) -> None:
         """See :class:`Files`."""
-        if Path(path).is_dir():
-            shutil.rmtree(path)
+        place = self._root.joinpath(*names)
+        if place.is_dir():
+            shutil.rmtree(place)
         else:
-            Path(path).unlink(missing_ok=True)
-
-
-class HadoopFiles:
-    """Files of any system that Spark knows (``hdfs:``, ``s3a:``, ...)."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def _at(self, path: str) -> tuple[Any, Any]:
-        jvm: Any = self._spark.sparkContext._jvm
-        where = jvm.org.apache.hadoop.fs.Path(path)
-        configuration: Any = self._spark.sparkContext._jsc.hadoopConfiguration()
-        return where.getFileSystem(configuration), where
-
-    def names(self, folder: str) -> list[str]:
-        """See :class:`Files`."""
-        files, where = self._at(folder)
-        if not files.exists(where):
-            return []
-        return sorted(str(status.getPath().getName()) for status in files.listStatus(where))
-
-    def read(self, path: str) -> str:
-        """See :class:`Files`."""
-        found = self._spark.read.option("wholetext", True).text(path).first()
-        return "" if found is None else str(found[0])
-
-    def write(self, path: str, text: str) -> None:
-        """See :class:`Files`."""
-        files, where = self._at(path)
-        stream = files.create(where, True)
-        stream.write(bytearray(text.encode()))
-        stream.close()
-
-    def remove(self, path: str) -> None:
-        """See :class:`Files`."""
-        files, where = self._at(path)
-        files.delete(where, True)
+            place.unlink(missing_ok=True)
 
 
 class RunFolder:
-    """The folder of one run."""
+    """The folder of one run: on this machine, or wherever ``files`` is."""
 
     def __init__(self, root: str, files: Files | None = None) -> None:
-        self.root = root.rstrip("/") or "/"
-        self.files: Files = files if files is not None else LocalFiles()
+        self.root = root
+        self.files: Files = files if files is not None else LocalFiles(root)
 
     def path(self, *names: str) -> str:
         """A path below the folder."""
-        return "/".join([self.root, *names])
+        return self.files.path(*names)
 
     def claim(self, fingerprint: str, *, resume: bool) -> None:
         """Begin a run, or go on with it. ConfigError when the folder is not empty, or is that of another run."""
-        names = self.files.names(self.root)
+        names = self.files.children()
         if not resume:
             if names:
                 raise ConfigError(
                     f"{self.root} is not empty; use a new folder, or --resume to go on with the run that is in it"
                 )
         elif _MARKER in names:
-            found = json.loads(self.files.read(self.path(_MARKER)))
+            found = json.loads(self.files.read_text(_MARKER))
             if found != _marked(fingerprint):
                 raise ConfigError(
                     f"{self.root} has a run with other candidates, what-ifs, inputs or options; repeat them exactly to "
@@ -136,12 +109,12 @@ class RunFolder:
             return
         elif names:
             raise ConfigError(f"{self.root} is not empty and holds no run to resume; use a new folder")
-        self.files.write(self.path(_MARKER), json.dumps(_marked(fingerprint)) + "\n")
+        self.files.write_text(json.dumps(_marked(fingerprint)) + "\n", _MARKER)
 
     def done(self) -> frozenset[str]:
         """The prefixes that are complete."""
         found: set[str] = set()
-        for name in self.files.names(self.path("done")):
+        for name in self.files.children("done"):
             first, dash, last = name.partition("-")
             if dash:
                 found.update(prefix for prefix in PREFIXES if first <= prefix <= last)
@@ -149,7 +122,7 @@ class RunFolder:
 
     def mark_done(self, first: str, last: str) -> None:
         """The prefixes from ``first`` to ``last`` are complete."""
-        self.files.write(self.path("done", f"{first}-{last}"), "")
+        self.files.write_text("", "done", f"{first}-{last}")
 
 
 def _marked(fingerprint: str) -> dict[str, Any]:

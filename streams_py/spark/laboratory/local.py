@@ -40,7 +40,7 @@ def run_local(
     """Evaluate all situations; the number of different ones. ``tick`` hears how many are done, of how many."""
     bench = Bench(orders)
     spool = Path(folder.path("_inputs"))
-    folder.files.remove(str(spool))
+    folder.files.remove("_inputs")
     total = _deal(situations, spool)
     done = folder.done()
     finished = 0
@@ -57,7 +57,7 @@ def run_local(
         finished += sum(seen for _, seen in texts.values())
         if texts:
             tick(finished, total)
-    folder.files.remove(str(spool))
+    folder.files.remove("_inputs")
     return finished
 
 

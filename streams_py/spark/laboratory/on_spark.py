@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 
 from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.errors import ConfigError
+from streams_py.spark.files import Folder
 from streams_py.spark.laboratory.candidates import Candidate, choose
 from streams_py.spark.laboratory.deciding import OK
-from streams_py.spark.laboratory.folder import PREFIXES, SCORES, HadoopFiles, LocalFiles, RunFolder
+from streams_py.spark.laboratory.folder import PREFIXES, SCORES, RunFolder
 from streams_py.spark.laboratory.kernel import COLUMNS, METRICS, Bench, Orders
 from streams_py.spark.laboratory.local import SCHEMA, Tick
 from streams_py.spark.laboratory.run import fingerprint_of
@@ -46,7 +47,7 @@ from streams_py.spark.version import check_same_version, library_version
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["evaluate_on_spark", "kernel_for", "summarise_on_spark"]
+__all__ = ["evaluate_on_spark", "folder_of", "kernel_for", "summarise_on_spark"]
 
 _DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 _ROWS_PER_PARTITION: Final = 500
@@ -54,6 +55,7 @@ _ROWS_PER_WAVE: Final = 4_000
 _WAVES_MAX: Final = 16
 _SITUATIONS_PER_BATCH: Final = 32
 _SPOOL_ROWS: Final = 256
+_SCHEME: Final = "://"
 _BATCH_KEY: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
@@ -76,7 +78,7 @@ def evaluate_on_spark(
         choose(candidate)
     shipped = _ship(spark, orders, py_files)
     _check_workers(spark, shipped)
-    folder = RunFolder(out, HadoopFiles(spark) if "://" in out else LocalFiles())
+    folder = folder_of(spark, out)
     folder.claim(fingerprint_of(orders, source), resume=resume)
     batch_before = spark.conf.get(_BATCH_KEY)
     spark.conf.set(_BATCH_KEY, str(_SITUATIONS_PER_BATCH))  # a situation can have megabytes
@@ -84,9 +86,20 @@ def evaluate_on_spark(
         _waves(spark, shipped, _situations(spark, source, folder), folder, tick)
     finally:
         spark.conf.set(_BATCH_KEY, str(batch_before))
-        folder.files.remove(folder.path("_inputs"))
+        folder.files.remove("_inputs")
     names = [candidate.name for candidate in orders.candidates]
     return summarise_on_spark(spark, folder, names, orders.scenarios, base=base)
+
+
+def folder_of(spark: SparkSession, out: str) -> RunFolder:
+    """The folder of a run: of this machine, or on a file system that Spark knows (``hdfs://``, ``s3a://``)."""
+    return RunFolder(out, Folder(spark, out) if _SCHEME in out else None)
+
+
+def _uri(folder: RunFolder, *names: str) -> str:
+    """A path for Spark, whatever its default file system is."""
+    path = folder.path(*names)
+    return path if _SCHEME in path else Path(path).resolve().as_uri()
 
 
 # -- code to the workers -----------------------------------------------------------------------------------------------
@@ -138,19 +151,20 @@ def _check_workers(spark: SparkSession, orders: Orders) -> None:
 
 def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFrame:
     """One column ``input``."""
-    if "://" in source or Path(source).is_dir():
+    if _SCHEME in source or Path(source).is_dir():
         from pyspark.errors import AnalysisException
 
         try:
-            return spark.read.parquet(f"{source.rstrip('/')}/{INPUT_TABLE}").select("input")
+            root = source.rstrip("/") if _SCHEME in source else Path(source).resolve().as_uri()
+            return spark.read.parquet(f"{root}/{INPUT_TABLE}").select("input")
         except AnalysisException as error:
             raise no_inputs(source) from error
     if not Path(source).is_file():
         raise no_inputs(source)
-    if "://" in folder.root:
+    if _SCHEME in folder.root:
         raise ConfigError(f"{source} is a file of this machine, {folder.root} is not; take --tables, or another --out")
     spool = Path(folder.path("_inputs"))
-    folder.files.remove(str(spool))
+    folder.files.remove("_inputs")
     spool.mkdir(parents=True)
     schema: Any = pa.schema([("input", pa.string())])
     with pq.ParquetWriter(spool / "inputs.parquet", schema) as writer:
@@ -161,7 +175,7 @@ def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFram
                 writer.write_table(pa.table({"input": texts}, schema=schema))
                 texts.clear()
         writer.write_table(pa.table({"input": texts}, schema=schema))
-    return spark.read.parquet(str(spool))
+    return spark.read.parquet(spool.resolve().as_uri())
 
 
 def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFolder, tick: Tick) -> None:
@@ -182,7 +196,7 @@ def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFo
             mine = narrow.where(f.substring("input_hash", 1, 2).between(first, last))
             count = mine.count()
             if count:
-                target = folder.path(SCORES, f"prefix={first}-{last}")
+                target = _uri(folder, SCORES, f"prefix={first}-{last}")
                 dealt = _dealt(spark, hashed, mine, count * each)
                 dealt.mapInArrow(kernel_for(orders), _DDL).write.mode("overwrite").parquet(target)
             folder.mark_done(first, last)
@@ -257,9 +271,9 @@ def summarise_on_spark(
     from pyspark.sql import functions as f
 
     base = base_of(candidates, scenarios, base)
-    if not folder.files.names(folder.path(SCORES)):
+    if not folder.files.children(SCORES):
         return Summary(candidates, scenarios, base, 0, 0, {}, {}, {}, ())
-    scores = spark.read.schema(_DDL).parquet(folder.path(SCORES)).select(*COLUMNS)
+    scores = spark.read.schema(_DDL).parquet(_uri(folder, SCORES)).select(*COLUMNS)
     first = (f.col("candidate") == candidates[0]) & (f.col("scenario") == scenarios[0])
     counted: Any = scores.where(first).agg(f.count("*").alias("n"), f.sum("seen").alias("seen")).first()
     figures, rows = _figures(scores)

@@ -66,6 +66,6 @@ def score_digest(rows: Iterable[Row], without: Sequence[str] = ("ns_wall", "ns_c
 
 def finish(folder: RunFolder, summary: Summary, page: str) -> str:
     """Write summary and report; the report's path."""
-    folder.files.write(folder.path("summary.json"), summary.to_json())
-    folder.files.write(folder.path("report.html"), page)
+    folder.files.write_text(summary.to_json(), "summary.json")
+    folder.files.write_text(page, "report.html")
     return folder.path("report.html")

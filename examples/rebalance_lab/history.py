@@ -1,0 +1,202 @@
+"""A group with a past: three application processes that join, leave, are killed and come back.
+
+Every process runs the word count and is tagged (``zone``, ``size``); ``assignment.events.level=tasks`` makes the group
+write down every rebalance with everything the assignor was given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from examples.word_count.demo import DemoError, Worker
+from streams_protocol.types import TopicPartition
+from streams_py import StreamsConfig
+from streams_py.clients import KafkaClients
+from streams_py.ports import BEGINNING, AdminError, RawRecord, TopicSpec
+
+_PARTITIONS = 4
+_LINES = 4_000
+_WORDS = 5_000
+_STEP_TIMEOUT_S = 120
+
+_SETTINGS: dict[str, Any] = {
+    "commit.interval.ms": 200,
+    "num.standby.replicas": 1,
+    "acceptable.recovery.lag": 100,  # a copy that is further behind is not good enough to run the task at once
+    "probing.rebalance.interval.ms": 60_000,
+    "rack.aware.assignment.tags": "zone",
+    "assignment.events.level": "tasks",
+    "assignment.events.sample.interval.ms": 2_000,
+}
+_TAGS = {
+    "A": {"client.tag.zone": "a", "client.tag.size": "small"},
+    "B": {"client.tag.zone": "b", "client.tag.size": "large"},
+    "C": {"client.tag.zone": "a", "client.tag.size": "large"},
+}
+
+
+def _row(topic: str, record: RawRecord) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "partition": record.partition(),
+        "offset": record.offset(),
+        "timestamp_ms": record.timestamp()[1],
+        "value": record.value(),
+    }
+
+
+class LiveGroup:
+    """The processes, on the embedded cluster or a broker. Use it as a context."""
+
+    def __init__(self, bootstrap: str, folder: Path, say: Callable[[str], None]) -> None:
+        suffix = uuid.uuid4().hex[:6]
+        self.name = f"rebalance-lab-{suffix}"
+        self._say = say
+        self._folder = folder
+        self._input, self._output = f"{self.name}-lines", f"{self.name}-counts"
+        where = {
+            "application.id": self.name,
+            "bootstrap.servers": f"embedded://{self.name}" if bootstrap == "embedded" else bootstrap,
+        }
+        self._settings = _SETTINGS | where
+        if bootstrap != "embedded":  # sessions short enough to watch
+            self._settings |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
+        self._clients = KafkaClients(StreamsConfig.of(where))
+        self.address = self._clients.bootstrap
+        self.is_embedded = bootstrap == "embedded"
+        self._workers: dict[str, Worker] = {}
+        self._source = random.Random(7)
+        self._sent = 0
+
+    def __enter__(self) -> LiveGroup:
+        topics = [TopicSpec(name, _PARTITIONS) for name in (self._input, self._output)]
+        failed = {name: error for name, error in self._clients.admin().create_topics(topics).items() if error}
+        if failed:
+            raise DemoError(f"cannot create topics: {failed}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end_processes()
+        self._clients.close()
+
+    def play(self) -> None:
+        """The story: about ten rebalances."""
+        self._say("A starts, alone")
+        self._start("A")
+        self._await(lambda: len(self._active("A")) == 2 * _PARTITIONS, "A to run all tasks")
+        self._feed()
+        self._say("B joins, large and in another zone")
+        self._start("B")
+        self._await(lambda: self._is_busy("B"), "B to take over tasks")
+        self._feed()
+        self._say("C joins, large")
+        self._start("C")
+        self._await(lambda: self._is_busy("C"), "C to take over tasks")
+        self._feed()
+        self._say("C is killed (SIGKILL), and comes back with its state")
+        self._workers["C"].kill()
+        self._await(lambda: self._owned("A", "B") == 2 * _PARTITIONS, "A and B to take over")
+        self._feed()
+        self._start("C")
+        self._await(lambda: self._is_busy("C"), "C to take over tasks again")
+        self._say("A leaves")
+        self._workers["A"].close()
+        self._await(lambda: self._owned("B", "C") == 2 * _PARTITIONS, "B and C to take over")
+        self._feed()
+        self._say("A comes back")
+        self._start("A")
+        self._await(lambda: self._is_busy("A"), "A to take over tasks")
+
+    def end_processes(self) -> None:
+        """All processes end in order; their last events are out then."""
+        for worker in self._workers.values():
+            worker.close()
+        self._workers.clear()
+
+    def events(self) -> list[dict[str, Any]]:
+        """The records of the events topic, with the columns that telemetry reads."""
+        topic = f"{self.name}-assignment-events"
+        found = self._clients.admin().describe_topics([topic])[topic]
+        if isinstance(found, AdminError):
+            raise DemoError(f"no rebalance was recorded: {found.message}")
+        partitions = [TopicPartition(topic, info.partition) for info in found]
+        ends = self._clients.admin().list_offsets(partitions)
+        left = sum(end for end in ends.values() if isinstance(end, int))
+        rows: list[dict[str, Any]] = []
+        consumer = self._clients.restore_consumer("rebalance-lab")
+        try:
+            consumer.assign(dict.fromkeys(partitions, BEGINNING))
+            limit = time.monotonic() + _STEP_TIMEOUT_S
+            while len(rows) < left:
+                if time.monotonic() > limit:
+                    raise DemoError(f"{left - len(rows)} records of {topic} could not be read")
+                rows += [_row(topic, record) for record in consumer.poll(1_000, 200)]
+        finally:
+            consumer.close()
+        return rows
+
+    # -- processes -----------------------------------------------------------------------------------------------------
+
+    def _start(self, name: str) -> None:
+        if name in self._workers:
+            self._workers[name].close()
+        config = {**self._settings, **_TAGS[name], "state.dir": str(self._folder / name)}
+        log = (self._folder / f"{name}.log").open("w+", encoding="utf-8")
+        self._workers[name] = Worker(name, {"config": config, "input": self._input, "output": self._output}, log)
+
+    def _active(self, name: str) -> set[str]:
+        status = self._workers[name].status
+        return set(status["active"]) if status["state"] == "RUNNING" else set()
+
+    def _is_busy(self, name: str) -> bool:
+        """It runs something, and nobody waits for a task."""
+        return bool(self._active(name)) and self._owned(*self._workers) == 2 * _PARTITIONS
+
+    def _owned(self, *names: str) -> int:
+        return len(set().union(*(self._active(name) for name in names)))
+
+    def _await(self, condition: Callable[[], bool], what: str) -> None:
+        limit = time.monotonic() + _STEP_TIMEOUT_S
+        while not condition():
+            for worker in self._workers.values():
+                with contextlib.suppress(ValueError):  # its log is closed: it ended because it was told to
+                    worker.check()
+            if time.monotonic() > limit:
+                states = {name: worker.status for name, worker in self._workers.items()}
+                raise DemoError(f"waited {_STEP_TIMEOUT_S} s for {what}: {states}")
+            time.sleep(0.1)
+
+    # -- records -------------------------------------------------------------------------------------------------------
+
+    def _feed(self) -> None:
+        """Lines of random words, and wait until they are counted: copies and changelogs have something in them."""
+        producer = self._clients.producer("rebalance-lab")
+        try:
+            for number in range(_LINES):
+                line = " ".join(f"w{self._source.randrange(_WORDS)}" for _ in range(8))
+                producer.produce(self._input, line.encode(), None, number % _PARTITIONS, None, -1, None)
+                if number % 1_000 == 0:
+                    producer.poll(0)
+            if producer.flush(60_000):
+                raise DemoError("the input could not be written within 60 s")
+        finally:
+            producer.close()
+        self._sent += _LINES
+        self._await(self._is_counted, "the lines to be counted")
+
+    def _is_counted(self) -> bool:
+        admin = self._clients.admin()
+        for topic in (self._input, f"{self.name}-counts-repartition"):  # the second is fed by the first
+            partitions = [TopicPartition(topic, number) for number in range(_PARTITIONS)]
+            ends = admin.list_offsets(partitions)
+            committed = admin.committed_offsets(self.name, partitions)
+            for partition, end in ends.items():
+                if isinstance(end, AdminError) or committed.get(partition) != end:
+                    return False
+        return True

@@ -9,6 +9,9 @@ from typing import Annotated
 
 import typer
 
+from streams_py.spark.commands import app as telemetry_app
+from streams_py.spark.lab_commands import app as backtest_app
+
 __all__ = ["app"]
 
 app = typer.Typer(
@@ -23,7 +26,11 @@ app = typer.Typer(
 )
 topology_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 app.add_typer(topology_app, name="topology", help="Look at a topology.")
+# Neither imports Spark before it is needed: without the extra, they say so when they are used.
+app.add_typer(telemetry_app, name="telemetry")
+app.add_typer(backtest_app(), name="backtest")
 
+_USAGE = 2
 _PROCESSES = Annotated[int | None, typer.Option("--processes", min=1, help="Worker processes; default: one per core.")]
 _SEED = Annotated[int, typer.Option("--seed", help="First seed; the same seed always takes the same course.")]
 
@@ -92,11 +99,17 @@ def fuzz(
 ) -> None:
     """Everything that reads other people's bytes, fed with damaged ones.
 
-    Random, truncated, mutated and spliced bytes go into every decoder of the protocol, the checkpoint reader and the
-    configuration reader. Whatever comes in, the answer is a value or a documented error, within 50 ms and with no more
-    memory than four times the input and a megabyte.
+    Random, truncated, mutated, spliced and blown up bytes go into every decoder of the protocol, the serdes, the
+    events, the files of the state directory and of the user. Whatever comes in, the answer is a value or a documented
+    error, within 50 ms of processor time, and within four times the input and a megabyte of memory.
 
     Exit status: 0 nothing found; 1 something found; 2 wrong usage.
+
+    Examples:
+
+      streams-py fuzz -n 200000
+
+      streams-py fuzz --target subscription_info --target event --seed 7
     """
     from streams_py.cli.fuzzing import run_fuzz
 
@@ -107,9 +120,15 @@ def fuzz(
 def explain(
     task: Annotated[str | None, typer.Argument(help="Task id, such as 0_3; default: every task.")] = None,
     file: Annotated[
-        Path, typer.Option("--from", help="A description of the group (.json), or recorded assign steps (.jsonl).")
+        Path, typer.Option("--from", help="A description of the group (.json), or a recording (.jsonl).")
     ] = Path("group.json"),
-    case: Annotated[str | None, typer.Option(help="Which recorded assign step, by id; default: the first.")] = None,
+    case: Annotated[
+        str | None,
+        typer.Option(
+            help="Which of the recorded: the number of a rebalance (default: the last), or the id of an assign step "
+            "(default: the first)."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The facts as JSON instead of sentences.")] = False,
 ) -> None:
     """Why is a task where it is?
@@ -117,7 +136,14 @@ def explain(
     Decides for a group as its leader would, and says for each task which client has it and why: lags, loads, limits,
     racks. In a running application the same is [bold]streams.story("0_3")[/bold].
 
-    A description of a group is JSON; everything but tasks and clients may be left out:
+    Examples:
+
+      streams-py explain 0_1 --from group.json
+
+      streams-py explain --from events.jsonl --case 3 --json
+
+    A file that ends in .jsonl holds records of an events topic, one on each line, or recorded assign steps. Any other
+    one describes a group in JSON, of which everything but tasks and clients may be left out:
 
       {"assignor": "high_availability",
        "configs": {"num.standby.replicas": 1, "acceptable.recovery.lag": 100},
@@ -140,9 +166,19 @@ def conformance(
     """Does this library do what Apache Kafka Streams did? Runs recorded vectors and compares.
 
     Exit status: 0 all equal; 1 something differs; 3 nothing differs, but some cases are not supported; 2 wrong usage.
-    """
-    from streams_py.testing.conformance import main
 
+    Example: streams-py conformance protocol/vectors tests/vectors/leader
+    """
+    from streams_py.testing.conformance import main, vector_files
+
+    try:
+        found = vector_files(paths)
+    except FileNotFoundError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(_USAGE) from None
+    if not found:
+        typer.echo("there is no .jsonl or .jsonl.gz file in it", err=True)
+        raise typer.Exit(_USAGE)
     raise typer.Exit(main([*(["--verbose"] if verbose else []), *map(str, paths)]))
 
 
@@ -164,7 +200,10 @@ def describe(
 
 @app.command()
 def version() -> None:
-    """Versions of everything that matters in a bug report."""
+    """Versions of everything that matters in a bug report.
+
+    Example: streams-py version
+    """
     rows = [("python", platform.python_version()), ("platform", platform.platform())]
     for name in ("kafka-streams-py", "kafka-python", "confluent-kafka", "rocksdict", "pydantic"):
         try:

@@ -1,10 +1,10 @@
-"""``streams-py explain``: stories of tasks, from a described group or a recorded assign step."""
+"""``streams-py explain``: stories of tasks, of a group that is described here, or recorded (``recordings.py``)."""
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from streams_protocol.errors import ProtocolError
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.assignment.configs import AssignmentConfigs
@@ -23,10 +24,10 @@ from streams_py.assignment.problem import (
     lag_from_offsets,
 )
 from streams_py.assignment.story import TaskStory
+from streams_py.cli.recordings import recorded_stories
 from streams_py.errors import StreamsError
-from streams_py.leader import GroupLeader, run_assign
 
-__all__ = ["explain_tasks", "group_of", "stories_of_case", "stories_of_group"]
+__all__ = ["explain_tasks", "group_of", "stories_of_group"]
 
 Stories = dict[TaskId, TaskStory]
 _USAGE = 2
@@ -36,31 +37,39 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, as_json: bo
     """Print the story of one task, or of all; the exit status."""
     try:
         wanted = None if task is None else TaskId.parse(task)
-        names: Mapping[ProcessId, str] = {}
+    except ValueError as error:
+        return _refuse(str(error))
+    names: Mapping[ProcessId, str] = {}
+    try:
         if file.suffix == ".jsonl":
-            stories = stories_of_case(_case(file, case))
+            stories, names = recorded_stories(file, case)
         else:
             problem, assignor, names = group_of(json.loads(file.read_text(encoding="utf-8")))
             stories = stories_of_group(problem, assignor)
     except FileNotFoundError:
-        typer.echo(f"{file} does not exist; streams-py explain --help shows what to write into it", err=True)
-        return _USAGE
+        return _refuse(f"{file} does not exist; streams-py explain --help shows what to write into it")
+    except json.JSONDecodeError as error:
+        return _refuse(f"{file} is not JSON: {error}")
+    except OSError as error:
+        return _refuse(f"{file} cannot be read: {error.strerror}")
     except KeyError as error:
-        typer.echo(f"{file}: {error} is missing; streams-py explain --help shows an example", err=True)
-        return _USAGE
-    except (ValueError, TypeError, AttributeError, StreamsError) as error:
-        typer.echo(f"{file}: {error}", err=True)
-        return _USAGE
+        return _refuse(f"{file}: {error} is missing; streams-py explain --help shows an example")
+    except (ValueError, TypeError, AttributeError, RecursionError, StreamsError, ProtocolError) as error:
+        return _refuse(f"{file}: {error}")
     if wanted is not None and wanted not in stories:
         known = ", ".join(map(str, sorted(stories))) or "none"
-        typer.echo(f"there is no task {wanted}; there are: {known}", err=True)
-        return 1
+        return _refuse(f"there is no task {wanted}; there are: {known}")
     told = [stories[wanted]] if wanted is not None else [stories[each] for each in sorted(stories)]
     if as_json:
         typer.echo(json.dumps([_plain(story) for story in told], indent=2))
     else:
         typer.echo(_named("\n".join(map(str, told)), names))
     return 0
+
+
+def _refuse(why: str) -> int:
+    typer.echo(why, err=True)
+    return _USAGE
 
 
 def _named(text: str, names: Mapping[ProcessId, str]) -> str:
@@ -130,32 +139,3 @@ def _client(process_id: ProcessId, client: Mapping[str, Any], ends: Mapping[Task
         sorted(offsets.keys() - running),
         {task: lag_from_offsets(offset, ends[task]) for task, offset in offsets.items() if task in ends},
     )
-
-
-# -- a recorded assign step ----------------------------------------------------------------------------------
-
-
-def _case(file: Path, case_id: str | None) -> Mapping[str, Any]:
-    ids = []
-    for line in file.read_text(encoding="utf-8").splitlines():
-        case: Mapping[str, Any] = json.loads(line)
-        ids.append(str(case.get("id")))
-        if case_id is None or ids[-1] == case_id:
-            return case
-    raise ValueError(
-        f"there is no case {case_id!r}; there are: {', '.join(ids[:20])}{', ...' if len(ids) > 20 else ''}"
-    )
-
-
-def stories_of_case(case: Mapping[str, Any]) -> Stories:
-    """The story of every task of a recorded assign step, as the leader remembers it afterwards."""
-    from streams_py.testing.leader_cases import RecordedCluster, case_request, case_settings
-
-    leader = GroupLeader(case_settings(case))
-    request = case_request(case)
-    run_assign(leader, request, RecordedCluster(case).execute)
-    return {told[0].story.task: told[0].story for task in _tasks(leader) if (told := leader.stories.story(task))}
-
-
-def _tasks(leader: GroupLeader) -> Iterator[TaskId]:
-    yield from sorted(leader.stories.tasks())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -166,7 +167,8 @@ def _run_parallel(
     enough: Callable[[], bool],
 ) -> None:
     context = multiprocessing.get_context("spawn")  # a fork would copy the hash seed, and threads in mid-flight
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker) as pool:
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_prepare_worker)
+    try:
         running: set[Future[_Piece]] = set()
         for seeds, again in jobs:
             running.add(pool.submit(_run_piece, seeds, assignor, canary, again))
@@ -179,8 +181,12 @@ def _run_parallel(
                 break
         for future in running:
             add(future.result())
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _prepare_worker() -> None:
-    """A world is one large cycle of objects; looking for garbage inside of it again and again costs a tenth."""
+    """Ctrl-C is for the parent to handle. A world is one large cycle of objects; looking for garbage inside of it again
+    and again costs a tenth."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(50_000, 20, 50)

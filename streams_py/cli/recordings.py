@@ -1,0 +1,103 @@
+"""Recorded rebalances for ``streams-py explain``: records of an events topic, and recorded assign steps.
+
+Each line of a file is a JSON text. Which of the two a file holds shows in its first line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
+from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
+from streams_py.assignment.assignors.registry import assignor_name, choose_assignor
+from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
+from streams_py.assignment.problem import BuiltInAssignor
+from streams_py.assignment.story import TaskStory
+from streams_py.errors import StreamsError
+from streams_py.leader import GroupLeader, run_assign
+from streams_py.spark.laboratory.inputs import read_input
+from streams_py.spark.laboratory.situation import Situation
+from streams_py.spark.laboratory.sources import Skipped, inputs_in_file
+from streams_py.testing.leader_cases import RecordedCluster, case_request, case_settings
+
+__all__ = ["recorded_stories", "stories_of_case", "stories_of_rebalance"]
+
+Stories = dict[TaskId, TaskStory]
+Names = dict[ProcessId, str]
+
+_IDS_SHOWN_MAX: Final = 20
+_TELLING: Final[Mapping[str, Callable[[], BuiltInAssignor]]] = {
+    assignor_name(kind): kind for kind in (HighAvailabilityAssignor, LegacyStickyAssignor, FallbackPriorAssignor)
+}
+"""Assignors that tell stories, as records name them."""
+
+
+def recorded_stories(file: Path, which: str | None) -> tuple[Stories, Names]:
+    """The story of every task, and names for clients. ``which``: the id of an assign step (default: the first), or
+    the number of a rebalance, counted from 1 (default: the last). ValueError when there is no such thing."""
+    with file.open(encoding="utf-8") as lines:
+        first: Any = json.loads(next(lines, "null"))
+    if isinstance(first, Mapping) and "members" in first and "topology" in first:
+        return stories_of_case(_case(file, which)), {}
+    return stories_of_rebalance(_rebalance(file, which))
+
+
+# -- an events topic -----------------------------------------------------------------------------------------
+
+
+def _rebalance(file: Path, which: str | None) -> str:
+    skipped = Skipped()
+    texts = list(inputs_in_file(file, skipped))
+    if not texts:
+        why = f" ({skipped.lines} lines cannot be read; {skipped.reason})" if skipped.lines else ""
+        raise ValueError(f"no complete rebalance in it{why}; write one record of the events topic on each line")
+    if which is not None and not (which.isdigit() and 1 <= int(which) <= len(texts)):
+        raise ValueError(f"there is no rebalance {which!r}; --case takes a number from 1 to {len(texts)}")
+    return texts[int(which) - 1 if which is not None else -1]
+
+
+def stories_of_rebalance(text: str) -> tuple[Stories, Names]:
+    """(stories, names of clients) of a recorded situation, decided again by the assignor that decided it."""
+    situation = Situation(read_input(text))
+    decision = situation.replay.decision
+    assignor = _teller(decision.assignor.name) if decision is not None else HighAvailabilityAssignor()
+    return dict(assignor.decide(situation.problem, tell_story=True).story), situation.names
+
+
+def _teller(name: str) -> BuiltInAssignor:
+    """The assignor of that name, which is ``package.module:Class`` or what the application's configuration said."""
+    with suppress(StreamsError):
+        make = _TELLING.get(name) or choose_assignor(name).built_in
+        if make is not None:
+            return make()
+    raise ValueError(f"{name} decided, which tells no stories; those that do: {', '.join(_TELLING)}")
+
+
+# -- a recorded assign step ----------------------------------------------------------------------------------
+
+
+def _case(file: Path, case_id: str | None) -> Mapping[str, Any]:
+    ids = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        case: Mapping[str, Any] = json.loads(line)
+        ids.append(str(case.get("id")))
+        if case_id is None or ids[-1] == case_id:
+            return case
+    more = ", ..." if len(ids) > _IDS_SHOWN_MAX else ""
+    raise ValueError(f"there is no case {case_id!r}; there are: {', '.join(ids[:_IDS_SHOWN_MAX])}{more}")
+
+
+def stories_of_case(case: Mapping[str, Any]) -> Stories:
+    """The story of every task of a recorded assign step, as the leader remembers it afterwards."""
+    leader = GroupLeader(case_settings(case))
+    run_assign(leader, case_request(case), RecordedCluster(case).execute)
+    return {told[0].story.task: told[0].story for task in _tasks(leader) if (told := leader.stories.story(task))}
+
+
+def _tasks(leader: GroupLeader) -> Iterator[TaskId]:
+    yield from sorted(leader.stories.tasks())

@@ -3,7 +3,8 @@
 The bound on rebalances is that of Kafka's TaskAssignorConvergenceTest for random histories, twice the number of copies
 of stateful tasks. It assumes that a warm-up catches up within a probing interval; the simulator says how many
 intervals that takes at most (``catch_up_rounds``), and every round may be needed that often. The sticky assignors know
-no warm-ups, but what a thread gives up counts as new in the next rebalance and may be spread again: twice the tasks.
+no warm-ups, but what a thread gives up counts as new in the next rebalance and may be spread again, and that again:
+three times the tasks.
 
 That is also why they may go round in circles, about once in five hundred groups: a task that its owner has given up and
 its next owner has not got yet is nobody's, is placed anew, and drives another task out. Kafka Streams' sticky assignors
@@ -34,8 +35,8 @@ class Convergence(Checker):
             return
         copies = seen.stateful * (1 + seen.configs.num_standby_replicas)
         high_availability = seen.assignor == "high_availability"
-        rounds = copies * seen.catch_up_rounds if high_availability else seen.tasks
-        bound = 2 * rounds + _FOLLOW_UPS + seen.membership_changes
+        rounds = 2 * copies * seen.catch_up_rounds if high_availability else 3 * seen.tasks
+        bound = rounds + _FOLLOW_UPS + seen.membership_changes
         if seen.last_move_after > bound:
             self.report(
                 seen.at_ms,
@@ -46,6 +47,6 @@ class Convergence(Checker):
             self.report(
                 seen.at_ms, f"the group does not come to rest: {seen.rebalances} rebalances so far", liveness=True
             )
-        elif seen.idle:
+        elif seen.idle and not seen.retry_untold:
             idle = ", ".join(map(str, seen.idle))
             self.report(seen.at_ms, f"nobody runs {idle}, and nobody asks for a rebalance", liveness=True)

@@ -32,7 +32,7 @@ class Poison(Checker):
                 self.report(seen.at_ms, f"{member} is honest, but is sent error {code}")
 
     def ended(self, seen: Ending) -> None:
-        if not seen.hostile or seen.circles:
+        if not seen.hostile or seen.circles or seen.retry_untold:
             return
         if seen.quiet:
             recovered = not seen.idle

@@ -159,6 +159,9 @@ class Ending:
     """Threads that failed although the faults had stopped."""
     hostile: bool = False
     """A poisonous member stayed until the end."""
+    retry_untold: bool = False
+    """The application's assignor failed in the last rebalance, and nobody could be told when to try again: assignments
+    say that from version 7 on. Only groups on their way from releases before 2.6 are in that position."""
     circles: bool = False
     """The group does not come to rest because its assignor goes round in circles, and this one is known to do so."""
 

@@ -350,6 +350,11 @@ class _Run:
                 if at_ms > self._ended_ms + world.shape.max_poll_interval_ms  # earlier ones may have been on their way
             ),
             hostile=stays,
+            retry_untold=(
+                world.last is not None
+                and world.last.assignor_error is not None
+                and chain[-1].version < MIN_VERSION_OFFSET_SUMS  # KIP-441 brought both
+            ),
             circles=not quiet and self.circles,
         )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streams_py.spark.failures import sentence_of
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import Options, numbered, produce
 
@@ -72,6 +73,12 @@ def test_stream_goes_on_from_its_checkpoint_without_loss_or_repetition(
     places = [(partition, offset) for _, partition, offset in seen]
     assert len(places) == len(set(places)) == 97
     assert Counter(partition for partition, _ in places) == {0: 60, 1: 30, 2: 7}
+    cluster.delete(topic)
+    cluster.topic(3, name=topic)
+    with pytest.raises(Exception, match="created again") as stopped:
+        run()
+    assert sentence_of(stopped.value).endswith("deleted and created again? Start over with a new checkpoint folder")
+    assert len(seen) == 97
 
 
 def test_stream_writes_what_it_reads(spark: SparkSession, cluster: Cluster, options: Options, tmp_path: Path) -> None:
@@ -88,10 +95,12 @@ def test_stream_writes_what_it_reads(spark: SparkSession, cluster: Cluster, opti
 
 
 def test_mistake_is_explained_in_the_exception(load: Callable[..., DataFrame]) -> None:
-    with pytest.raises(Exception, match=r"topic nothing-here not found on .* create it"):
+    with pytest.raises(Exception, match=r"topic nothing-here not found on .* create it") as missing:
         load(topics="nothing-here").count()
-    with pytest.raises(Exception, match="unknown option topic: did you mean topics"):
+    assert sentence_of(missing.value).startswith("topic nothing-here not found on")
+    with pytest.raises(Exception, match="unknown option topic: did you mean topics") as mistaken:
         load(topic="x").count()
+    assert sentence_of(mistaken.value).startswith("unknown option topic: did you mean topics")
 
 
 def test_session_of_the_user_is_adopted_and_not_stopped(spark: SparkSession) -> None:

@@ -106,9 +106,10 @@ def choose_assignor(value: object) -> AssignorChoice:
 
 def public_built_in(value: object) -> type[TaskAssignor] | None:
     """The public assignor of ours that ``task.assignor.class`` names, if it does; imports nothing."""
-    if isinstance(value, str):
-        return _PUBLIC_CLASSES.get(value.strip())
-    return next((made for made in _PUBLIC_CLASSES.values() if made is value), None)
+    if isinstance(value, str) and value.strip() in _PUBLIC_CLASSES:
+        return _PUBLIC_CLASSES[value.strip()]
+    ours = set(_PUBLIC_CLASSES.values())
+    return next((made for made in ours if made is value or assignor_name(made) == value), None)
 
 
 def built_in_assignor(value: object = None) -> BuiltInAssignor:

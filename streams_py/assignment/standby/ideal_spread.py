@@ -5,8 +5,8 @@ values than copies a value may occur again once all of them are taken, as in Kaf
 (KIP-708). A client without a tag clashes with nobody.
 
 The search goes through sets of candidates, least loaded first, and gives up a beginning as soon as it cannot be
-completed. The number of beginnings is bounded: with more keys and values than anybody configures it could take very
-long to be certain that nothing fits.
+completed. The number of beginnings is bounded, for one task and for one assignment: with more keys and values than
+anybody configures it could take very long to be certain that nothing fits.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["fits", "spread_as_a_whole"]
+__all__ = ["BEGINNINGS_MAX", "fits", "spread_as_a_whole"]
 
-_BEGINNINGS_MAX: Final = 5_000
+BEGINNINGS_MAX: Final = 500_000
+"""For all searches of one assignment: about a second."""
+_BEGINNINGS_OF_TASK_MAX: Final = 5_000
 
 
 def spread_as_a_whole(
@@ -25,20 +27,23 @@ def spread_as_a_whole(
     active: int,
     candidates: Sequence[int],
     replicas: int,
-) -> list[int] | None:
-    """So many candidates that fit together with the active host, or None.
+    *,
+    beginnings_max: int = BEGINNINGS_MAX,
+) -> tuple[list[int] | None, int]:
+    """(So many candidates that fit together with the active host, or None; the number of beginnings that were tried).
 
     ``values[c]``: the client's value of each key; ``distinct``: number of values of each key in the group. The first
     set in the order of the candidates is taken.
     """
-    search = _Search(values, distinct, candidates)
+    search = _Search(values, distinct, candidates, min(beginnings_max, _BEGINNINGS_OF_TASK_MAX))
     search.add(active)
-    return search.chosen[1:] if search.complete(0, replicas) else None
+    found = search.complete(0, replicas)
+    return (search.chosen[1:] if found else None), search.beginnings
 
 
 def fits(values: Sequence[Sequence[str | None]], distinct: Sequence[int], clients: Sequence[int]) -> bool:
     """Whether these clients differ in every key, or have all its values."""
-    search = _Search(values, distinct, ())
+    search = _Search(values, distinct, (), 0)
     for client in clients:
         search.add(client)
     return search.may_fit(0)
@@ -46,14 +51,19 @@ def fits(values: Sequence[Sequence[str | None]], distinct: Sequence[int], client
 
 class _Search:
     def __init__(
-        self, values: Sequence[Sequence[str | None]], distinct: Sequence[int], candidates: Sequence[int]
+        self,
+        values: Sequence[Sequence[str | None]],
+        distinct: Sequence[int],
+        candidates: Sequence[int],
+        beginnings_max: int,
     ) -> None:
         self.chosen: list[int] = []
         self._values = values
         self._distinct = distinct
         self._candidates = candidates
         self._used: list[dict[str, int]] = [{} for _ in distinct]
-        self._beginnings = 0
+        self._beginnings_max = beginnings_max
+        self.beginnings = 0
 
     def add(self, client: int) -> None:
         self.chosen.append(client)
@@ -73,9 +83,9 @@ class _Search:
         if missing == 0:
             return True
         for position in range(start, len(self._candidates) - missing + 1):
-            if self._beginnings >= _BEGINNINGS_MAX:
+            if self.beginnings >= self._beginnings_max:
                 return False
-            self._beginnings += 1
+            self.beginnings += 1
             self.add(self._candidates[position])
             if self.may_fit(missing - 1) and self.complete(position + 1, missing - 1):
                 return True

@@ -26,7 +26,7 @@ from streams_py.assignment.assignors.cluster import Cluster
 from streams_py.assignment.java_order import in_hash_order, task_hash
 from streams_py.assignment.problem import Note, NoteKind
 from streams_py.assignment.standby.default import fill_by_load
-from streams_py.assignment.standby.ideal_spread import fits, spread_as_a_whole
+from streams_py.assignment.standby.ideal_spread import BEGINNINGS_MAX, fits, spread_as_a_whole
 
 __all__ = ["TagAwareStandbys"]
 
@@ -58,6 +58,7 @@ class TagAwareStandbys:
         self._one_by_one = one_by_one
         self._with_state = with_state
         self._gaps = any(None in row for row in self._values)
+        self._beginnings_left = BEGINNINGS_MAX
         self._hopeless: set[int] = set()
         """Classes of active hosts for which no set of clients fits."""
 
@@ -123,13 +124,16 @@ class TagAwareStandbys:
         """Replace the standbys placed so far by a set of clients that fits, if there is one."""
         cluster = self._cluster
         active = cluster.active[task]
-        if classes.class_of[active] in self._hopeless:
+        if classes.class_of[active] in self._hopeless or not self._beginnings_left:
             return False
         for client in placed:
             cluster.remove_standby(task, client)
         classes.put_back()
         candidates = self._candidates(task, replicas + 1, classes)
-        chosen = spread_as_a_whole(self._values, self._distinct, active, candidates, replicas)
+        chosen, tried = spread_as_a_whole(
+            self._values, self._distinct, active, candidates, replicas, beginnings_max=self._beginnings_left
+        )
+        self._beginnings_left -= tried
         if chosen is None:
             self._hopeless.add(classes.class_of[active])
         for client in chosen or placed:
@@ -223,6 +227,8 @@ class _ClientClasses:
         winner = None
         while tops and winner is None:
             top = heappop(tops)
+            if passed_over and top == passed_over[-1]:  # noted twice: it was taken out and came back
+                continue
             key, number = top
             heap = self._heaps[number]
             if not heap or heap[0] != key:
@@ -252,9 +258,11 @@ class _ClientClasses:
         """Take out a client, before its load changes."""
         number = self.class_of[client]
         heap = self._heaps[number]
-        heap.remove(self._cluster.key(client))
+        key = self._cluster.key(client)
+        was_least = heap[0] == key
+        heap.remove(key)
         heapify(heap)
-        if heap:
+        if was_least and heap:
             heappush(self._tops, (heap[0], number))
         self._out.append(client)
 

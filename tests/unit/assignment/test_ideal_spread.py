@@ -13,6 +13,7 @@ from streams_py.assignment.assignors.cluster import Cluster
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, NoteKind, sentences
+from streams_py.assignment.standby.ideal_spread import spread_as_a_whole
 from streams_py.assignment.standby.tag_aware import TagAwareStandbys
 from tests.unit.assignment.scenario_language import process_id
 
@@ -120,6 +121,15 @@ def test_no_warning_is_left_when_such_an_instance_has_started() -> None:
     cluster, warnings = placed([*NOTHING_FITS, {"zone": "c", "cluster": "z"}], 1)
     assert cluster.standby[0] == (3,)
     assert warnings == []
+
+
+def test_search_ends_when_it_may_not_go_on() -> None:
+    source = random.Random(1)
+    values = [[str(source.randrange(30)) for _ in range(4)] for _ in range(60)]
+    impossible = [[*row, "same"] for row in values]
+    distinct = [*(len({row[key] for row in values}) for key in range(4)), 9]
+    chosen, tried = spread_as_a_whole(impossible, distinct, 0, range(1, 60), 5, beginnings_max=40)
+    assert (chosen, tried) == (None, 40)
 
 
 def test_warning_is_one_when_it_is_about_ten_thousand_tasks() -> None:

@@ -26,7 +26,9 @@ from streams_py.assignment.assignors.registry import (
     call_assignor,
     choose_assignor,
     new_task_assignor,
+    public_built_in,
 )
+from streams_py.assignment.assignors.static import StaticTaskAssignor
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyTaskAssignor
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
 from streams_py.errors import AssignorError, ConfigError, TaskAssignmentError
@@ -213,3 +215,21 @@ def test_assignor_that_never_returns_is_named() -> None:
 
     with pytest.raises(AssignorError, match="Everything did not return in time \\(30 s\\)"):
         call_assignor(Everything(), STATE, run=give_up)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("sticky", StickyTaskAssignor),
+        (" static ", StaticTaskAssignor),
+        (StickyTaskAssignor, StickyTaskAssignor),
+        ("org.apache.kafka.streams.processor.assignment.assignors.StickyTaskAssignor", StickyTaskAssignor),
+        ("streams_py.assignment.assignors.sticky:StickyTaskAssignor", StickyTaskAssignor),
+        ("high_availability", None),
+        ("no_such_module:Class", None),
+        (Everything, None),
+        (None, None),
+    ],
+)
+def test_public_assignor_of_ours_is_known_without_an_import(value: object, found: type[TaskAssignor] | None) -> None:
+    assert public_built_in(value) is found

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from streams_py.cli.usage import refuse
 from streams_py.spark.commands import app as telemetry_app
 from streams_py.spark.lab_commands import app as backtest_app
 
@@ -30,7 +31,6 @@ app.add_typer(topology_app, name="topology", help="Look at a topology.")
 app.add_typer(telemetry_app, name="telemetry")
 app.add_typer(backtest_app(), name="backtest")
 
-_USAGE = 2
 _PROCESSES = Annotated[int | None, typer.Option("--processes", min=1, help="Worker processes; default: one per core.")]
 _SEED = Annotated[int, typer.Option("--seed", help="First seed; the same seed always takes the same course.")]
 
@@ -76,8 +76,13 @@ def simulate(
 
       streams-py simulate -n 50 --canary "hand over at once"
     """
-    from streams_py.cli.simulating import replay_schedule, run_schedules
+    from streams_py.cli.simulating import list_canaries, replay_schedule, run_schedules
 
+    if canary == "list":
+        list_canaries()
+        raise typer.Exit
+    if keep is not None and replay is None:
+        raise typer.Exit(refuse("--keep needs --replay"))
     if replay is not None:
         raise typer.Exit(replay_schedule(replay, keep=keep, assignor=assignor, canary=canary))
     raise typer.Exit(
@@ -120,7 +125,7 @@ def fuzz(
 def explain(
     task: Annotated[str | None, typer.Argument(help="Task id, such as 0_3; default: every task.")] = None,
     file: Annotated[
-        Path, typer.Option("--from", help="A description of the group (.json), or a recording (.jsonl).")
+        Path, typer.Option("--from", help="A description of the group (.json), or a recording (.jsonl, .jsonl.gz).")
     ] = Path("group.json"),
     case: Annotated[
         str | None,
@@ -128,6 +133,9 @@ def explain(
             help="Which of the recorded: the number of a rebalance (default: the last), or the id of an assign step "
             "(default: the first)."
         ),
+    ] = None,
+    assignor: Annotated[
+        str | None, typer.Option(help="Let this assignor decide: high_availability, legacy_sticky or fallback.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The facts as JSON instead of sentences.")] = False,
 ) -> None:
@@ -155,7 +163,7 @@ def explain(
     """
     from streams_py.cli.explaining import explain_tasks
 
-    raise typer.Exit(explain_tasks(task, file, case=case, as_json=as_json))
+    raise typer.Exit(explain_tasks(task, file, case=case, assignor=assignor, as_json=as_json))
 
 
 @app.command()
@@ -174,11 +182,9 @@ def conformance(
     try:
         found = vector_files(paths)
     except FileNotFoundError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(_USAGE) from None
+        raise typer.Exit(refuse(str(error))) from None
     if not found:
-        typer.echo("there is no .jsonl or .jsonl.gz file in it", err=True)
-        raise typer.Exit(_USAGE)
+        raise typer.Exit(refuse("there is no .jsonl or .jsonl.gz file in it"))
     raise typer.Exit(main([*(["--verbose"] if verbose else []), *map(str, paths)]))
 
 

@@ -25,51 +25,47 @@ from streams_py.assignment.problem import (
 )
 from streams_py.assignment.story import TaskStory
 from streams_py.cli.recordings import recorded_stories
+from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 
 __all__ = ["explain_tasks", "group_of", "stories_of_group"]
 
 Stories = dict[TaskId, TaskStory]
-_USAGE = 2
 
 
-def explain_tasks(task: str | None, file: Path, *, case: str | None, as_json: bool) -> int:
+def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: str | None, as_json: bool) -> int:
     """Print the story of one task, or of all; the exit status."""
     try:
         wanted = None if task is None else TaskId.parse(task)
     except ValueError as error:
-        return _refuse(str(error))
+        return refuse(str(error))
     names: Mapping[ProcessId, str] = {}
     try:
-        if file.suffix == ".jsonl":
-            stories, names = recorded_stories(file, case)
+        if file.name.endswith((".jsonl", ".jsonl.gz")):
+            stories, names = recorded_stories(file, case, assignor)
         else:
-            problem, assignor, names = group_of(json.loads(file.read_text(encoding="utf-8")))
-            stories = stories_of_group(problem, assignor)
+            described = json.loads(file.read_text(encoding="utf-8"))
+            problem, decider, names = group_of(described | {"assignor": assignor} if assignor else described)
+            stories = stories_of_group(problem, decider)
     except FileNotFoundError:
-        return _refuse(f"{file} does not exist; streams-py explain --help shows what to write into it")
+        return refuse(f"{file} does not exist; streams-py explain --help shows what to write into it")
     except json.JSONDecodeError as error:
-        return _refuse(f"{file} is not JSON: {error}")
+        return refuse(f"{file} is not JSON: {error}")
     except OSError as error:
-        return _refuse(f"{file} cannot be read: {error.strerror}")
+        return refuse(f"{file} cannot be read: {error.strerror}")
     except KeyError as error:
-        return _refuse(f"{file}: {error} is missing; streams-py explain --help shows an example")
+        return refuse(f"{file}: {error} is missing; streams-py explain --help shows an example")
     except (ValueError, TypeError, AttributeError, RecursionError, StreamsError, ProtocolError) as error:
-        return _refuse(f"{file}: {error}")
+        return refuse(f"{file}: {error}")
     if wanted is not None and wanted not in stories:
         known = ", ".join(map(str, sorted(stories))) or "none"
-        return _refuse(f"there is no task {wanted}; there are: {known}")
+        return refuse(f"there is no task {wanted}; there are: {known}")
     told = [stories[wanted]] if wanted is not None else [stories[each] for each in sorted(stories)]
     if as_json:
         typer.echo(json.dumps([_plain(story) for story in told], indent=2))
     else:
         typer.echo(_named("\n".join(map(str, told)), names))
     return 0
-
-
-def _refuse(why: str) -> int:
-    typer.echo(why, err=True)
-    return _USAGE
 
 
 def _named(text: str, names: Mapping[ProcessId, str]) -> str:
@@ -103,7 +99,7 @@ def group_of(described: Mapping[str, Any]) -> tuple[AssignmentProblem, BuiltInAs
     """(question, assignor, names of the clients) of a described group; ValueError or KeyError when it is not one."""
     choice = choose_assignor(described.get("assignor", "high_availability"))
     if choice.built_in is None:
-        raise ValueError(f"{choice.name} does not tell stories; use high_availability, legacy_sticky or fallback")
+        raise ValueError(f"{choice.name} tells no stories; use high_availability, legacy_sticky or fallback")
     tasks = {TaskId.parse(text): end for text, end in described["tasks"].items()}
     ends = {task: int(end) for task, end in tasks.items() if end is not None}
     names: dict[ProcessId, str] = {}

@@ -10,26 +10,24 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from streams_py.cli.usage import refuse
 from streams_py.testing.fuzz import TARGETS, FuzzResult, find_vectors, fuzz_target
 
 __all__ = ["run_fuzz"]
 
-_USAGE = 2
 _PIECE = 2_000
 _HEX_SHOWN_MAX = 400
 
 
 def run_fuzz(inputs: int, *, seed: int, targets: Sequence[str] | None, vectors: Path | None) -> int:
     """Feed the targets and report; the exit status."""
-    console = Console(highlight=False)
     chosen = list(targets or TARGETS)
     unknown = [name for name in chosen if name not in TARGETS]
     if unknown:
-        console.print(f"there is no target {unknown[0]!r}; there are: {', '.join(TARGETS)}")
-        return _USAGE
+        return refuse(f"there is no target {unknown[0]!r}; there are: {', '.join(TARGETS)}")
     if vectors is not None and not vectors.is_dir():
-        console.print(f"{vectors} is not a folder")
-        return _USAGE
+        return refuse(f"{vectors} is not a folder")
+    console = Console(highlight=False)
     folder = vectors if vectors is not None else find_vectors()
     console.print(
         f"inputs start from {folder if folder is not None else 'values made up for it (no recorded vectors)'}"

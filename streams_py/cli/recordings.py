@@ -5,8 +5,9 @@ Each line of a file is a JSON text. Which of the two a file holds shows in its f
 
 from __future__ import annotations
 
+import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -37,14 +38,19 @@ _TELLING: Final[Mapping[str, Callable[[], BuiltInAssignor]]] = {
 """Assignors that tell stories, as records name them."""
 
 
-def recorded_stories(file: Path, which: str | None) -> tuple[Stories, Names]:
+def recorded_stories(file: Path, which: str | None, assignor: str | None) -> tuple[Stories, Names]:
     """The story of every task, and names for clients. ``which``: the id of an assign step (default: the first), or
-    the number of a rebalance, counted from 1 (default: the last). ValueError when there is no such thing."""
-    with file.open(encoding="utf-8") as lines:
-        first: Any = json.loads(next(lines, "null"))
+    the number of a rebalance, counted from 1 (default: the last). ``assignor`` decides instead of the recorded one.
+    ValueError when there is no such thing."""
+    opener: Any = gzip.open if file.suffix == ".gz" else open
+    with opener(file, "rt", encoding="utf-8") as text:
+        lines = text.read().splitlines() or ["null"]
+    first = json.loads(lines[0])
     if isinstance(first, Mapping) and "members" in first and "topology" in first:
-        return stories_of_case(_case(file, which)), {}
-    return stories_of_rebalance(_rebalance(file, which))
+        if assignor is not None:
+            raise ValueError("recorded assign steps are decided by their own assignor; leave --assignor out")
+        return stories_of_case(_case(lines, which)), {}
+    return stories_of_rebalance(_rebalance(file, which), assignor)
 
 
 # -- an events topic -----------------------------------------------------------------------------------------
@@ -61,12 +67,12 @@ def _rebalance(file: Path, which: str | None) -> str:
     return texts[int(which) - 1 if which is not None else -1]
 
 
-def stories_of_rebalance(text: str) -> tuple[Stories, Names]:
-    """(stories, names of clients) of a recorded situation, decided again by the assignor that decided it."""
+def stories_of_rebalance(text: str, assignor: str | None) -> tuple[Stories, Names]:
+    """(stories, names of clients) of a recorded situation, decided again by ``assignor``, or by who did it then."""
     situation = Situation(read_input(text))
     decision = situation.replay.decision
-    assignor = _teller(decision.assignor.name) if decision is not None else HighAvailabilityAssignor()
-    return dict(assignor.decide(situation.problem, tell_story=True).story), situation.names
+    name = assignor or (decision.assignor.name if decision is not None else "high_availability")
+    return dict(_teller(name).decide(situation.problem, tell_story=True).story), situation.names
 
 
 def _teller(name: str) -> BuiltInAssignor:
@@ -75,15 +81,17 @@ def _teller(name: str) -> BuiltInAssignor:
         make = _TELLING.get(name) or choose_assignor(name).built_in
         if make is not None:
             return make()
-    raise ValueError(f"{name} decided, which tells no stories; those that do: {', '.join(_TELLING)}")
+    raise ValueError(
+        f"{name} decides, which tells no stories; use --assignor high_availability, legacy_sticky or fallback"
+    )
 
 
 # -- a recorded assign step ----------------------------------------------------------------------------------
 
 
-def _case(file: Path, case_id: str | None) -> Mapping[str, Any]:
+def _case(lines: Sequence[str], case_id: str | None) -> Mapping[str, Any]:
     ids = []
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in lines:
         case: Mapping[str, Any] = json.loads(line)
         ids.append(str(case.get("id")))
         if case_id is None or ids[-1] == case_id:

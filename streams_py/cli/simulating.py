@@ -6,35 +6,40 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from streams_py.cli.usage import refuse
 from streams_py.testing.simulator import ASSIGNORS, CANARIES, RunResult, run_schedule
 from streams_py.testing.simulator.campaign import Campaign, Finding, run_campaign, schedule_of
 from streams_py.testing.simulator.shrink import shrink
 
-__all__ = ["replay_schedule", "run_schedules"]
+__all__ = ["list_canaries", "replay_schedule", "run_schedules"]
 
 _SHOWN_MAX = 10
-_USAGE = 2
 
 
-def _refused(console: Console, *, assignor: str | None, canary: str | None) -> bool:
+def _refusal(assignor: str | None, canary: str | None) -> str | None:
+    """Why nothing can be run; None when it can."""
     if assignor is not None and assignor not in ASSIGNORS:
-        console.print(f"there is no assignor {assignor!r}; use one of {', '.join(ASSIGNORS)}")
-        return True
-    if canary == "list" or (canary is not None and canary not in CANARIES):
-        console.print("planted bugs, and the promise that each one breaks:")
-        for name, planted in CANARIES.items():
-            console.print(f"  {planted.promise:4} {name}")
-        return True
-    return False
+        return f"there is no assignor {assignor!r}; use one of {', '.join(ASSIGNORS)}"
+    if canary is not None and canary not in CANARIES:
+        return f"there is no planted bug {canary!r}; streams-py simulate --canary list names them all"
+    return None
+
+
+def list_canaries() -> None:
+    """Print the planted bugs."""
+    print("planted bugs, and the promise that each one breaks:")
+    for name, planted in CANARIES.items():
+        print(f"  {planted.promise:4} {name}")
 
 
 def run_schedules(
     seeds: range, *, assignor: str | None, canary: str | None, shorten: bool, processes: int | None
 ) -> int:
     """Run the schedules of these seeds and report; the exit status."""
+    refusal = _refusal(assignor, canary)
+    if refusal is not None:
+        return refuse(refusal)
     console = Console(highlight=False)
-    if _refused(console, assignor=assignor, canary=canary):
-        return _USAGE
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         shown = bar.add_task("schedules", total=len(seeds))
@@ -110,15 +115,15 @@ def _tell(console: Console, result: RunResult) -> None:
 
 def replay_schedule(seed: int, *, keep: str | None, assignor: str | None, canary: str | None) -> int:
     """Run one schedule and tell its history; the exit status."""
+    refusal = _refusal(assignor, canary)
+    if refusal is not None:
+        return refuse(refusal)
     console = Console(highlight=False, soft_wrap=True)
-    if _refused(console, assignor=assignor, canary=canary):
-        return _USAGE
     schedule = schedule_of(seed, assignor=assignor, canary=canary)
     if keep is not None:
         numbers = [part.strip() for part in keep.split(",") if part.strip() not in ("", "none")]
         if not all(number.isdigit() and int(number) < len(schedule.actions) for number in numbers):
-            console.print(f"--keep takes numbers from 0 to {len(schedule.actions) - 1}, separated by commas")
-            return _USAGE
+            return refuse(f"--keep takes numbers from 0 to {len(schedule.actions) - 1}, separated by commas")
         schedule = schedule.keeping(tuple(map(int, numbers)))
     for number, action in enumerate(schedule.actions):
         console.print(f"  {number:3}  {action}", markup=False)

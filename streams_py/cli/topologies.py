@@ -6,48 +6,41 @@ import importlib
 import sys
 from pathlib import Path
 
-import typer
-
 from streams_py import StreamsBuilder, Topology
+from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 
 __all__ = ["describe_topology"]
-
-_USAGE = 2
 
 
 def describe_topology(what: str, *, optimize: bool) -> int:
     """Print the description of ``module:name``; the exit status."""
     module_name, colon, name = what.partition(":")
     if not colon or not module_name or not name:
-        typer.echo(f"{what!r} is not of the form module:name, for example my_app.main:build_topology", err=True)
-        return _USAGE
+        return refuse(f"{what!r} is not of the form module:name, for example my_app.main:build_topology")
     sys.path.insert(0, str(Path.cwd()))
     try:
         found: object = importlib.import_module(module_name)
     except Exception as error:  # importing runs user code
-        typer.echo(f"module {module_name} cannot be imported: {type(error).__name__}: {error}", err=True)
-        return _USAGE
+        return refuse(f"module {module_name} cannot be imported: {type(error).__name__}: {error}")
     finally:
         sys.path.pop(0)
     for part in name.split("."):
         if not hasattr(found, part):
-            typer.echo(f"module {module_name} has no {name}", err=True)
-            return _USAGE
+            return refuse(f"module {module_name} has no {name}")
         found = getattr(found, part)
     try:
         topology = _topology(found, optimize=optimize)
     except StreamsError as error:
-        typer.echo(f"{what}: {error}", err=True)
-        return 1
+        return refuse(f"{what}: {error}")
+    except Exception as error:  # building runs user code
+        return refuse(f"{what} cannot be built: {type(error).__name__}: {error}")
     if topology is None:
-        typer.echo(
-            f"{what} is a {type(found).__name__}; give a StreamsBuilder, a Topology, or a function without arguments "
-            "that returns one",
-            err=True,
+        return refuse(
+            f"{what} is of type {type(found).__name__}; give a StreamsBuilder, a Topology, or a function without "
+            "arguments that returns one"
         )
-        return _USAGE
-    typer.echo(topology.describe())
+    print(topology.describe())
     return 0
 
 

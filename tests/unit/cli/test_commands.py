@@ -1,0 +1,305 @@
+"""The command ``streams-py``: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from streams_py.cli.commands import app
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMANDS = [["simulate"], ["fuzz"], ["explain"], ["conformance"], ["topology", "describe"], ["version"]]
+WIDE = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments), env=WIDE)
+
+
+def one_sentence(result: Result) -> str:
+    """The complaint of a command that was used wrongly."""
+    assert result.exit_code == 2, result.output
+    (line,) = result.stderr.strip().splitlines()
+    return line
+
+
+# -- help ----------------------------------------------------------------------------------------------------
+
+
+def test_help_names_all_commands_of_all_parts() -> None:
+    shown = run("--help").output
+    for name in ("simulate", "fuzz", "explain", "conformance", "topology", "version", "telemetry", "backtest"):
+        assert name in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_of_each_command_shows_an_example_that_begins_with_its_name(command: list[str]) -> None:
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert "Example" in result.output
+    assert f"streams-py {' '.join(command)}" in result.output.split("Example", 1)[1]
+
+
+def test_command_says_which_extra_is_missing_when_typer_is_not_installed() -> None:
+    program = "import sys; sys.modules['typer'] = None; from streams_py.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.strip().count("\n") == 0
+    assert "pip install 'kafka-streams-py[cli]'" in done.stderr
+
+
+def test_help_needs_no_spark() -> None:
+    program = (
+        "import sys\n"
+        "for name in ('pyspark', 'pyarrow', 'pandas', 'numpy', 'kafka', 'confluent_kafka'): sys.modules[name] = None\n"
+        "from streams_py.cli.main import main\n"
+        "sys.argv = ['streams-py', '--help']\n"
+        "main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "telemetry" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["--version"], ["no-such-command"], ["simulate", "--schedules", "many"]])
+def test_wrong_usage_ends_with_2_and_no_trace(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_ctrl_c_ends_quietly_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*arguments: object, **options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("streams_py.cli.simulating.run_schedules", interrupted)
+    result = run("simulate")
+    assert result.exit_code == 130
+    assert "Traceback" not in result.output + result.stderr
+
+
+# -- version, topology ---------------------------------------------------------------------------------------
+
+
+def test_version_tells_what_a_bug_report_needs() -> None:
+    shown = dict(line.split(maxsplit=1) for line in run("version").output.splitlines())
+    assert shown["kafka-streams-py"] == metadata.version("kafka-streams-py")
+    assert shown["python"].startswith("3.")
+    assert {"platform", "kafka-python", "confluent-kafka", "rocksdict", "pydantic"} <= shown.keys()
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    name = "an_application_of_these_tests"
+    (tmp_path / f"{name}.py").write_text(
+        "from streams_py import StreamsBuilder\n"
+        "def build():\n"
+        "    builder = StreamsBuilder()\n"
+        "    builder.stream('in').filter(lambda k, v: True).to('out')\n"
+        "    return builder\n"
+        "topology = build().build()\n"
+        "number = 17\n"
+        "def fails():\n"
+        "    raise OSError('no such thing')\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    yield name
+    sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("name", ["build", "topology"])
+def test_topology_is_described_from_a_function_or_an_object(module: str, name: str) -> None:
+    result = run("topology", "describe", f"{module}:{name}")
+    assert result.exit_code == 0, result.output
+    assert "Source: KSTREAM-SOURCE-0000000000 (topics: [in])" in result.output
+    assert "(topic: out)" in result.output
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        ("nonsense", "is not of the form module:name"),
+        ("no_such_module_here:x", "cannot be imported: ModuleNotFoundError"),
+        ("{module}:missing", "has no missing"),
+        ("{module}:number", "is of type int; give a StreamsBuilder"),
+        ("{module}:fails", "OSError: no such thing"),
+    ],
+)
+def test_topology_that_is_none_is_refused_in_one_sentence(module: str, what: str, why: str) -> None:
+    assert why in one_sentence(run("topology", "describe", what.format(module=module)))
+
+
+# -- explain -------------------------------------------------------------------------------------------------
+
+GROUP = {
+    "assignor": "high_availability",
+    "configs": {"num.standby.replicas": 1, "acceptable.recovery.lag": 100},
+    "tasks": {"0_0": 5000, "0_1": 5000, "1_0": None},
+    "clients": {
+        "A": {"threads": 2, "offsets": {"0_0": "running"}},
+        "B": {"offsets": {"0_1": 4990}, "rack": "r1", "tags": {"zone": "z1"}},
+    },
+}
+
+
+def test_example_of_the_help_is_explained(tmp_path: Path) -> None:
+    path = tmp_path / "group.json"
+    shown = run("explain", "--help").output
+    text = shown[shown.index('{"assignor"') : shown.index("}}}}") + 4]
+    assert json.loads(text) == GROUP
+    path.write_text(text)
+    result = run("explain", "0_1", "--from", str(path))
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("0_1 is active on B")
+    everything = run("explain", "--from", str(path)).output
+    assert [line.split()[0] for line in everything.splitlines() if not line.startswith(" ")] == ["0_0", "0_1", "1_0"]
+
+
+def test_story_can_be_had_as_data(tmp_path: Path) -> None:
+    path = tmp_path / "group.json"
+    path.write_text(json.dumps(GROUP))
+    (story,) = json.loads(run("explain", "0_0", "--from", str(path), "--json").output)
+    assert (story["task"], story["limits"]["num_standby_replicas"]) == ("0_0", 1)
+
+
+def test_recorded_assign_step_is_explained() -> None:
+    path = ROOT / "tests" / "vectors" / "leader" / "leader.jsonl.gz"
+    with gzip.open(path, "rt") as lines:
+        first = json.loads(next(lines))
+    result = run("explain", "--from", str(path), "--case", first["id"])
+    assert result.exit_code == 0, result.output
+    assert " is active on " in result.output
+    assert "there is no case 'nope'" in one_sentence(run("explain", "--from", str(path), "--case", "nope"))
+
+
+def test_recorded_situations_are_explained(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    made = run("backtest", "generate", "--out", str(path), "--count", "3", "--tasks", "8", "--clients", "2")
+    assert made.exit_code == 0, made.output
+    asked = ["explain", "0_1", "--from", str(path)]
+    assert "History decides, which tells no stories" in one_sentence(run(*asked))
+    result = run(*asked, "--case", "3", "--assignor", "high_availability")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("0_1 is active on ")
+    assert "takes a number from 1 to 3" in one_sentence(run(*asked, "--case", "4"))
+
+
+def test_records_of_an_events_topic_are_explained(tmp_path: Path) -> None:
+    folder = ROOT / "tests" / "vectors" / "events" / "v1"
+    records = "".join(file.read_text().strip() + "\n" for file in sorted(folder.glob("*.json")))
+    path = tmp_path / "events.jsonl"
+    path.write_text(records.replace("billing__1", "1"))
+    result = run("explain", "--from", str(path), "--assignor", "high_availability")
+    assert result.exit_code == 0, result.output
+    assert "0_0 is active on " in result.output
+    path.write_text('{"v": 1, "kind": "sample"}\n')
+    assert "no complete rebalance" in one_sentence(run("explain", "--from", str(path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "group.json: "),
+        ("{}", "'tasks' is missing"),
+        ('{"tasks": {"0": 1}, "clients": {}}', "group.json: "),
+        ('{"tasks": {"0_0": "many"}, "clients": {"A": {}}}', "group.json: "),
+        ('{"tasks": {}, "clients": {}, "assignor": "nobody"}', "nobody"),
+        ('{"tasks": {}, "clients": {}, "assignor": "sticky"}', "tells no stories"),
+        ('{"tasks": {}, "clients": {}, "configs": {"num.standby.replicas": -1}}', "num.standby.replicas"),
+        (None, "does not exist"),
+    ],
+)
+def test_description_that_is_none_is_refused_in_one_sentence(tmp_path: Path, text: str | None, why: str) -> None:
+    path = tmp_path / "group.json"
+    if text is not None:
+        path.write_text(text)
+    assert why in one_sentence(run("explain", "--from", str(path)))
+
+
+@pytest.mark.parametrize(("task", "why"), [("x", "'x'"), ("7_7", "there is no task 7_7; there are: 0_0, 0_1, 1_0")])
+def test_task_that_is_none_is_refused_in_one_sentence(tmp_path: Path, task: str, why: str) -> None:
+    path = tmp_path / "group.json"
+    path.write_text(json.dumps(GROUP))
+    assert why in one_sentence(run("explain", task, "--from", str(path)))
+
+
+# -- simulate, fuzz, conformance -----------------------------------------------------------------------------
+
+
+def test_simulation_reports_schedules_rebalances_faults_and_violations() -> None:
+    result = run("simulate", "-n", "6", "--seed", "3", "--processes", "1")
+    assert result.exit_code == 0, result.output
+    assert "6 schedules, " in result.output
+    assert "process joins" in result.output
+    assert "no violation" in result.output
+
+
+def test_simulation_shows_the_shortest_history_of_a_planted_bug_and_how_to_run_it_again() -> None:
+    result = run("simulate", "-n", "2", "--canary", "lose a task", "--processes", "1")
+    assert result.exit_code == 1
+    assert "shortest history of seed 1" in result.output
+    assert "A1 (safety)" in result.output
+    again = next(line for line in result.output.splitlines() if line.startswith("again: streams-py "))
+    arguments = again.removeprefix("again: streams-py ").replace(' --canary "lose a task"', "").split()
+    repeated = run(*arguments, "--canary", "lose a task")
+    assert repeated.exit_code == 1
+    assert "A1 (safety)" in repeated.output
+    assert run(*arguments).exit_code == 0, "without the planted bug"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--assignor", "best"], "there is no assignor 'best'"),
+        (["--canary", "bird"], "there is no planted bug 'bird'"),
+        (["--replay", "1", "--keep", "0,999999"], "--keep takes numbers from 0 to"),
+        (["--replay", "1", "--keep", "x"], "--keep takes numbers from 0 to"),
+        (["--keep", "1"], "--keep needs --replay"),
+    ],
+)
+def test_simulation_refuses_wrong_options_in_one_sentence(arguments: list[str], why: str) -> None:
+    assert why in one_sentence(run("simulate", *arguments))
+
+
+def test_planted_bugs_are_listed_with_the_promise_that_each_breaks() -> None:
+    result = run("simulate", "--canary", "list")
+    assert result.exit_code == 0
+    assert "A4   accept every commit" in result.output
+
+
+def test_fuzz_reports_each_target() -> None:
+    result = run("fuzz", "-n", "60", "--target", "task_list", "--target", "serde_bool")
+    assert result.exit_code == 0, result.output
+    assert "task_list" in result.output
+    assert "only documented errors" in result.output
+
+
+def test_fuzz_refuses_an_unknown_target_in_one_sentence() -> None:
+    assert "there is no target 'x'; there are: subscription_info, " in one_sentence(run("fuzz", "--target", "x"))
+    assert "is not a folder" in one_sentence(run("fuzz", "--vectors", "/no/such/folder"))
+
+
+def test_conformance_runs_vectors_and_refuses_what_is_none(tmp_path: Path) -> None:
+    result = run("conformance", str(ROOT / "protocol" / "vectors" / "subscription_info_bad.jsonl"))
+    assert result.exit_code == 0, result.output
+    assert " passed, 0 failed" in result.output
+    assert "does not exist" in one_sentence(run("conformance", str(tmp_path / "x")))
+    assert "no .jsonl" in one_sentence(run("conformance", str(tmp_path)))
+
+
+def test_installed_command_runs_schedules_on_several_processes() -> None:
+    command = [Path(sys.executable).parent / "streams-py", "simulate", "-n", "17", "--processes", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **WIDE})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "17 schedules, " in done.stdout
+    assert "1 schedules twice, under another hash seed" in done.stdout

@@ -253,3 +253,26 @@ def test_leader_takes_the_next_request_after_one_was_abandoned() -> None:
     outcome = assign({"a": member(1)})
     again = assign({"a": member(1)}, cluster=outcome.cluster)
     assert again.active("a") == outcome.active("a")
+
+
+def test_missing_standbys_are_one_warning_however_many_tasks_lack_them() -> None:
+    outcome = assign({"a": member(1)}, num_standby_replicas=1)
+    [text] = [line for line in outcome.cluster.logged.splitlines() if "cannot place" in line]
+    assert "task 0_0" in text
+    assert text.endswith("lower num.standby.replicas (likewise for 3 more: 0_1, 0_2, 0_3)")
+
+
+def test_tags_that_cannot_be_kept_apart_are_one_warning_with_a_remedy() -> None:
+    members = {"a": member(1, tags={"zone": "a"}), "b": member(2, tags={"zone": "a"}), "c": member(3)}
+    keys = ("zone", "cluster")
+    outcome = assign(members, num_standby_replicas=1, rack_aware_assignment_tags=keys)
+    assert "cannot differ" not in outcome.cluster.logged  # one zone, and a client without any
+    members = {
+        "a": member(1, tags={"zone": "a", "cluster": "x"}),
+        "b": member(2, tags={"zone": "b", "cluster": "x"}),
+        "c": member(3, tags={"zone": "a", "cluster": "y"}),
+    }
+    outcome = assign(members, num_standby_replicas=1, rack_aware_assignment_tags=keys)
+    [text] = [line for line in outcome.cluster.logged.splitlines() if "cannot differ" in line]
+    assert "task 0_0" in text
+    assert "start an instance with zone other than a and cluster other than x" in text

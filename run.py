@@ -5,6 +5,7 @@ Makes its own environment in .venv on first use (Python >= 3.11 and access to a 
 renews it when the lock file changes. Standard library only.
 
   demo [FILE|FOLDER]   count words with two processes; one is killed and comes back
+  lab [FOLDER]         record a group's rebalances, then find out which assignor would have suited it (Java 17+)
   test [PYTEST ARGS]   the test suite (broker tests too, when Java 17+ with Maven, or Docker, is there)
   coverage [ARGS]      the test suite with branch coverage
   check                lint, format and types
@@ -60,7 +61,7 @@ def ensure_environment() -> None:
 
 
 def ensure_spark() -> None:
-    """Add PySpark: only the tests and checks need it, and it is larger than everything else together."""
+    """Add PySpark: only few commands need it, and it is larger than everything else together."""
     stamp = hashlib.sha256(SPARK_LOCK.read_bytes()).hexdigest()
     if SPARK_STAMP.exists() and SPARK_STAMP.read_text() == stamp:
         return
@@ -90,17 +91,20 @@ def main() -> int:
     if name in ("help", "-h", "--help"):
         print(__doc__)
         return 0
-    commands = {"demo", "test", "coverage", "check", "bench", "python"}
+    commands = {"demo", "lab", "test", "coverage", "check", "bench", "python"}
     if name not in commands:
         fail(f"unknown command {name!r}; one of {', '.join(sorted(commands))}")
     # Paths are the user's: make them absolute before the working directory becomes the project's.
-    arguments = [str(Path(text).resolve()) if name == "demo" and Path(text).exists() else text for text in arguments]
+    if name == "lab" or (name == "demo" and arguments and Path(arguments[0]).exists()):
+        arguments = [str(Path(text).resolve()) for text in arguments]
     ensure_environment()
-    if name in ("test", "coverage", "check"):
+    if name in ("lab", "test", "coverage", "check", "bench"):
         ensure_spark()
     match name:
         case "demo":
             return run("python", "-m", "examples.word_count.demo", *arguments)
+        case "lab":
+            return run("python", "-m", "examples.rebalance_lab", *arguments)
         case "test":
             return run("python", "-m", "pytest", *arguments)
         case "coverage":

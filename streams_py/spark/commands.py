@@ -6,6 +6,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -13,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -34,6 +39,7 @@ app = typer.Typer(
 _Folder = Annotated[str, typer.Option("--tables", help="Folder of the group's tables.")]
 _CHECK_TIMEOUT_MS: Final = "15000"
 _LOOK_S: Final = 1
+_LONGEST_WORD: Final = len("subscription") + 1
 
 
 @app.command()
@@ -59,23 +65,25 @@ def run(
     """
     given = {"kafka.bootstrap.servers": bootstrap} | _pairs(option, "--option")
     settings = _pairs(conf, "--conf")
+    logging.getLogger("streams_py").setLevel(logging.ERROR)  # attempts to connect; how they end is said below
     with _explained():
-        from streams_py.spark.session import check_platform, spark_session
+        from streams_py.spark.session import QUIET, check_platform, spark_session
 
         check_platform()
         from streams_py.spark.telemetry import start_telemetry
 
         _check_topic(group, given)
-        session = spark_session(f"telemetry of {group}", master=master, **settings)
+        _console().print("starting Spark")
+        session = spark_session(f"telemetry of {group}", master=master, **{**QUIET, **settings})
         session.sparkContext.setLogLevel("OFF")  # what fails is said below, in one sentence
         try:
-            _follow(start_telemetry(session, group, tables, given, once=once, interval_s=interval_s))
-        except KeyboardInterrupt:
-            _console().print("stopped; the tables are complete up to the last look")
+            ended = _follow(start_telemetry(session, group, tables, given, once=once, interval_s=interval_s))
         finally:
             session.stop()
-    if once:
+    if ended:
         _console().print(f"tables of {group} are in {tables}; see `telemetry report --tables {tables}`")
+    else:
+        _console().print("stopped; the tables are complete up to the last look, and the next run goes on from there")
 
 
 def _pairs(texts: list[str] | None, name: str) -> dict[str, str]:
@@ -108,29 +116,38 @@ def _check_topic(group: str, given: Mapping[str, str]) -> None:
         reader.stop()
 
 
-def _follow(query: StreamingQuery) -> None:
-    """Until the query ends; a line for each micro-batch."""
+def _follow(query: StreamingQuery) -> bool:
+    """Until the query ends (True) or the process is told to (False); a line for each micro-batch.
+
+    PySpark's own way with Ctrl-C breaks off whatever it is just asking its JVM, and says so at length.
+    """
+    told = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: told.set())
     seen = -1
-    ended = False
-    while not ended:
-        ended = bool(query.awaitTermination(_LOOK_S))
+    while True:
+        is_over = not query.isActive
         for progress in query.recentProgress:
             if progress["batchId"] > seen and progress["numInputRows"]:
                 seen = progress["batchId"]
                 _console().print(_progress_line(progress))
+        if is_over:
+            query.awaitTermination()  # raises what it ended with
+            return True
+        if told.wait(_LOOK_S):
+            query.stop()
+            return False
 
 
 def _progress_line(progress: Any) -> str:
     (source,) = progress["sources"]
     left = sum(_offsets(source["latestOffset"]).values()) - sum(_offsets(source["endOffset"]).values())
-    rows, rate = progress["numInputRows"], progress["processedRowsPerSecond"]
-    more = f", {left:,} left, about {left / rate:,.0f} s" if left > 0 and rate else ""
-    return f"{time.strftime('%H:%M:%S')}  {rows:,} records, {rate:,.0f} records/s{more}"
+    rows, took_s = progress["numInputRows"], progress["durationMs"].get("triggerExecution", 0) / 1_000
+    more = f"; {left:,} left, about {left * took_s / rows:,.0f} s" if left > 0 else ""
+    return f"{time.strftime('%H:%M:%S')}  {rows:,} records in {took_s:,.1f} s{more}"
 
 
 def _offsets(given: Any) -> dict[str, int]:
-    import json
-
     found = json.loads(given) if isinstance(given, str) else given
     return dict(found) if isinstance(found, dict) else {}
 
@@ -162,11 +179,9 @@ def report(
 
 @app.command()
 def placement(tables: _Folder) -> None:
-    """Who has what after the last rebalance."""
+    """Who has what after the last rebalance. Waiting: tasks that a client gets when their old owner has let go."""
     found = _read(tables)
-    shown = Table(
-        "client", "active", "waiting for", "standby", "warm-up", title=f"{found.group}: placement", title_justify="left"
-    )
+    shown = _table(f"{found.group}: placement", "client", "active", "waiting", "standby", "warm-up")
     by_client: dict[str, Counter[str]] = {}
     for row in found["placement"]:
         by_client.setdefault(row["client"], Counter())[row["role"]] += 1
@@ -180,7 +195,7 @@ def placement(tables: _Folder) -> None:
 def moves(
     tables: _Folder, last: Annotated[int, typer.Option(min=1, help="How many rebalances, newest first.")] = 10
 ) -> None:
-    """What the last rebalances moved, and what that cost."""
+    """What the last rebalances moved, and what that cost: records to restore for cold moves."""
     found = _read(tables)
     rebalances = sorted(found["rebalance"], key=lambda row: row["at"], reverse=True)[:last]
     kinds: dict[str, Counter[str]] = {}
@@ -189,10 +204,8 @@ def moves(
         kinds.setdefault(row["rebalance_id"], Counter())[row["kind"]] += 1
         if row["kind"] == "move_cold":
             records[row["rebalance_id"]] += row["restore_records"] or 0
-    shown = Table(title=f"{found.group}: moves", title_justify="left")
-    shown.add_column("at (UTC)", no_wrap=True)
-    for name in ("generation", "because", "free", "warm", "cold", "to restore", "outcome"):
-        shown.add_column(name, overflow="fold")
+    head = ("at (UTC)", "gen.", "because", "free", "warm", "cold", "restore", "outcome")
+    shown = _table(f"{found.group}: moves", *head)
     for row in rebalances:
         of = kinds.get(row["rebalance_id"], Counter())
         figures = [str(of[kind]) for kind in ("move_free", "move_warm", "move_cold")]
@@ -201,7 +214,7 @@ def moves(
         shown.add_row(
             f"{row['at']:%Y-%m-%d %H:%M:%S}",
             str(row["generation"]),
-            ", ".join(row["trigger"]),
+            ", ".join(row["trigger"]).replace("_", " "),
             *figures,
             f"{records[row['rebalance_id']]:,}",
             row["outcome"],
@@ -239,7 +252,15 @@ def _fail(sentence: str, error: Exception) -> None:
 
 
 def _console() -> Console:
-    return Console(highlight=False)
+    return Console(highlight=False, soft_wrap=True)
+
+
+def _table(title: str, *columns: str) -> Table:
+    """Lines of one row each also where 80 columns are all there is; the first column is never cut."""
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
+    for number, name in enumerate(columns):
+        made.add_column(name, no_wrap=number == 0, min_width=_LONGEST_WORD if name == "because" else None)
+    return made
 
 
 if __name__ == "__main__":

@@ -27,11 +27,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["PYSPARK_MAX", "PYSPARK_MIN", "check_platform", "spark_session"]
+__all__ = ["PYSPARK_MAX", "PYSPARK_MIN", "QUIET", "check_platform", "spark_session"]
 
 PYSPARK_MIN: Final = (4, 2)
 PYSPARK_MAX: Final = (4, 4)
 """The first minor version that is not tested any more."""
+
+_LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
+QUIET: Final = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
+"""For ``spark_session``: nothing but errors on the terminal, from the first line on."""
 
 _JAVA_MIN: Final = 17
 _PYARROW_MIN: Final = 18
@@ -108,6 +112,7 @@ def _started(app: str, master: str | None, conf: dict[str, object]) -> SparkSess
         # Otherwise workers run whatever `python3` is on the path.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # or Spark looks for an address, and warns of it
     builder = SparkSession.builder.appName(app).master(master)
     for key, value in (_settings(master) | conf).items():
         builder = builder.config(key, str(value))

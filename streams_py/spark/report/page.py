@@ -45,7 +45,11 @@ def report_page(tables: Tables) -> str:
         ("What moved", "Cold moves restore their state before they run.", _moves),
         ("Balance", "Active tasks of the busiest thread, over the mean of all threads. 1 is perfect.", _balance),
         ("Spread over tags", "Tasks whose copies share a tag value although they need not.", _spread),
-        ("Time without processing", "From the last record before a rebalance to the first one after it.", _gaps),
+        (
+            "Time without processing",
+            "From the last record before a rebalance to the first one after it; time without any input counts, too.",
+            _gaps,
+        ),
         ("Restorations", "", _restores),
         ("Warm-ups", "", _warmups),
         ("Tasks that cost more than their share", "", _offenders),

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from streams_py.journal.codec import decode_event, encode_value
@@ -9,6 +15,8 @@ from streams_py.journal.model import Event
 from streams_py.spark.tables.schemas import TABLES
 from tests.unit.spark.tables.golden import FOLDER, stored, tables
 from tests.unit.spark.tables.history import fold, shuffled
+
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +31,27 @@ def test_ta1_table_follows_from_golden_events(table: str, found: dict[str, str])
 
 def test_golden_tables_have_rows() -> None:
     assert all((FOLDER / f"{table}.csv").stat().st_size for table in TABLES)
+
+
+def test_i1_tables_do_not_depend_on_the_hash_seed() -> None:
+    code = (
+        "import json; from tests.unit.spark.tables.golden import stored; "
+        "from tests.unit.spark.tables.history import fold; print(json.dumps(fold(stored())))"
+    )
+    seeds = ("1", "2")
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in seeds
+    }
+    assert len(printed) == 1
+    assert len(json.loads(printed.pop())) == len(fold(stored()))
 
 
 def test_golden_events_are_read_and_written_alike() -> None:

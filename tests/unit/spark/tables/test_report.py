@@ -189,7 +189,7 @@ def test_commands_show_and_write(folder: Path, tmp_path: Path) -> None:
     runner = CliRunner(env={"COLUMNS": "200"})
     done = runner.invoke(app, ["moves", "--tables", str(folder), "--last", "2"])
     assert done.exit_code == 0
-    assert "member_joined" in done.stdout
+    assert "member joined" in done.stdout
     assert len([line for line in done.stdout.splitlines() if "2023-11-15" in line]) == 2
     done = runner.invoke(app, ["placement", "--tables", str(folder)])
     assert done.exit_code == 0

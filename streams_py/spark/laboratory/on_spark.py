@@ -47,7 +47,7 @@ from streams_py.spark.version import check_same_version, library_version
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["evaluate_on_spark", "folder_of", "kernel_for", "summarise_on_spark"]
+__all__ = ["evaluate_on_spark", "folder_of", "kernel_for", "score_rows", "summarise_on_spark"]
 
 _DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 _ROWS_PER_PARTITION: Final = 500
@@ -98,8 +98,11 @@ def folder_of(spark: SparkSession, out: str) -> RunFolder:
 
 def _uri(folder: RunFolder, *names: str) -> str:
     """A path for Spark, whatever its default file system is."""
-    path = folder.path(*names)
-    return path if _SCHEME in path else Path(path).resolve().as_uri()
+    return _for_spark(folder.path(*names))
+
+
+def _for_spark(path: str) -> str:
+    return path if _SCHEME in path else f"file://{Path(path).resolve()}"  # Hadoop takes it as it is, unquoted
 
 
 # -- code to the workers -----------------------------------------------------------------------------------------------
@@ -155,8 +158,7 @@ def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFram
         from pyspark.errors import AnalysisException
 
         try:
-            root = source.rstrip("/") if _SCHEME in source else Path(source).resolve().as_uri()
-            return spark.read.parquet(f"{root}/{INPUT_TABLE}").select("input")
+            return spark.read.parquet(f"{_for_spark(source).rstrip('/')}/{INPUT_TABLE}").select("input")
         except AnalysisException as error:
             raise no_inputs(source) from error
     if not Path(source).is_file():
@@ -175,25 +177,44 @@ def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFram
                 writer.write_table(pa.table({"input": texts}, schema=schema))
                 texts.clear()
         writer.write_table(pa.table({"input": texts}, schema=schema))
-    return spark.read.parquet(spool.resolve().as_uri())
+    return spark.read.parquet(_for_spark(str(spool)))
+
+
+def score_rows(spark: SparkSession, orders: Orders, inputs: DataFrame) -> DataFrame:
+    """Score rows of the situations in a column ``input``, as a plan: nothing is written, nothing can be resumed."""
+    hashed = _hashed(inputs)
+    narrow = _narrow(hashed).persist()
+    each = len(orders.candidates) * len(orders.scenarios)
+    return _dealt(spark, hashed, narrow, narrow.count() * each).mapInArrow(kernel_for(orders), _DDL)
+
+
+def _hashed(inputs: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return inputs.select("input", f.sha2("input", 256).alias("input_hash"))
+
+
+def _narrow(hashed: DataFrame) -> DataFrame:
+    """What the dealing needs to know of each situation, without its text."""
+    from pyspark.sql import functions as f
+
+    aggregates = (f.count("*").cast("int").alias("seen"), f.max(f.length("input")).alias("cost"))
+    return hashed.groupBy("input_hash").agg(*aggregates)
 
 
 def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFolder, tick: Tick) -> None:
     from pyspark.sql import functions as f
 
-    hashed = inputs.select("input", f.sha2("input", 256).alias("input_hash"))
+    hashed = _hashed(inputs)
     each = len(orders.candidates) * len(orders.scenarios)
-    narrow = hashed.groupBy("input_hash").agg(
-        f.count("*").cast("int").alias("seen"), f.max(f.length("input")).alias("cost")
-    )
     done = folder.done()
-    narrow = narrow.where(~f.substring("input_hash", 1, 2).isin([*done])).persist()
+    prefix = f.substring("input_hash", 1, 2)
+    narrow = _narrow(hashed).where(~prefix.isin([*done])).persist()
     try:
         total = narrow.count()
-        waves = _ranges(total * each, done)
         finished = 0
-        for first, last in waves:
-            mine = narrow.where(f.substring("input_hash", 1, 2).between(first, last))
+        for first, last in _ranges(total * each, done):
+            mine = narrow.where(prefix.between(first, last))
             count = mine.count()
             if count:
                 target = _uri(folder, SCORES, f"prefix={first}-{last}")

@@ -81,7 +81,7 @@ def score(situation: Situation, placed: Mapping[str, Placed]) -> Scores:
         moved_cold=movement.cold,
         moved_standby=movement.standby,
         restore_records=None if movement.is_unknown else restore,
-        restore_bytes=None if movement.is_unknown or known < restore else round(size),
+        restore_bytes=None if movement.is_unknown or known < restore or not movement.knows_sizes else round(size),
         bytes_known_share=None if movement.is_unknown or not restore else known / restore,
         unavailable_records=None if movement.is_unknown_active else movement.unavailable,
         spread_violations=_spread_violations(situation, placed),
@@ -100,6 +100,7 @@ class _Movement:
         self.restored = self.unavailable = self.known_records = 0
         self.known_bytes = 0.0
         self.is_unknown = self.is_unknown_active = False
+        self.knows_sizes = any(size is not None for size in situation.plan.per_record.values())
 
     def count(self, placed: Mapping[str, Placed]) -> None:
         situation = self._situation

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import cache
 from typing import Final
 
 from .errors import (
@@ -229,10 +230,12 @@ class Reader:
         return self.raw(2 * units, field).decode("utf-16-be", "surrogatepass")
 
 
+@cache  # a handful of layouts
 def _row_bytes(codes: str) -> int:
     return sum(_WIDTH[code] for code in codes)
 
 
+@cache
 def _shifts(codes: str) -> list[tuple[int, str]]:
     shifts, shift = [], 0
     for code in codes:

@@ -23,7 +23,7 @@ from streams_py.testing.simulator.schedule import Schedule, draw_schedule
 
 __all__ = ["Campaign", "Finding", "run_campaign", "schedule_of"]
 
-_PIECE = 8
+_PIECE = 4
 """Schedules that a worker takes at a time."""
 _TWICE_ONE_IN = 50
 """One schedule in so many is run again by another worker."""

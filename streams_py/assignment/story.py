@@ -38,7 +38,10 @@ class Rule(Enum):
     UNLISTED = "no client lists the task, and this one was below its fair share"
     BACKUP = "it lists the task or is free to have any, and is the backup"
     RACKS = "the rack optimiser put it there"
-    STANDBY_PLACED = "the standby placement chose it"
+    STANDBY_BY_LOAD = "it was among the least loaded clients without a copy when standbys were placed"
+    STANDBY_BY_TAGS = (
+        "it was among the least loaded of the clients that differ most from the other copies in their tags"
+    )
     STANDBY_MOVED = "it is nearer to caught up than the client that the standby is meant for"
     WARMING_UP = "it is the desired client, is not caught up, and may build up the state now"
     CHANGED_ROLES = "it is the desired client, and its standby becomes the active when it is caught up"
@@ -80,6 +83,8 @@ class TaskStory:
     waiting: tuple[ProcessId, ...] = ()
     reported: tuple[tuple[ProcessId, int], ...] | None = None
     other_lag: int | None = None
+    remarks: tuple[str, ...] = ()
+    """What the operator was warned of in the log."""
 
     def __str__(self) -> str:
         lines = [f"{self.task} is active on {_host(self.active)}"]
@@ -93,6 +98,7 @@ class TaskStory:
                 f"  {lasting} of {limits.num_standby_replicas} standby replicas (num.standby.replicas): "
                 "no other client may have one now"
             )
+        lines += [f"  {remark}" for remark in self.remarks]
         if self.waiting:
             lines.append(
                 f"  no copy yet on {', '.join(map(str, self.waiting))}: {limits.warmups_placed} of "
@@ -112,7 +118,9 @@ class TaskStory:
 
 
 def _host(host: Host) -> str:
-    facts = f"{host.load:.2f} tasks per thread" + ("" if host.lag is None else f", lag {_lag(host.lag)}")
+    facts = f"{host.load:.2f} tasks per thread"
+    if host.lag is not None:
+        facts += "; running it" if host.lag == _RUNNING else f"; lag {_lag(host.lag)}"
     return f"{host.process_id} ({facts}), because {host.rule.value}"
 
 

@@ -17,7 +17,7 @@ that fit together (:mod:`~streams_py.assignment.standby.tag_aware`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heapreplace
 from typing import Final
 
@@ -26,7 +26,7 @@ from streams_py.assignment.assignors.balance import balance_active, balance_stan
 from streams_py.assignment.assignors.cluster import Cluster, reported_lags
 from streams_py.assignment.assignors.high_availability_story import HighAvailabilityStory
 from streams_py.assignment.assignors.movements import LagTable, MovementPlan
-from streams_py.assignment.configs import STRATEGY_NONE
+from streams_py.assignment.configs import STRATEGY_NONE, AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decision, Note, Placement, Tags
 from streams_py.assignment.standby.default import assign_default_standbys
 from streams_py.assignment.standby.tag_aware import TagAwareStandbys
@@ -62,9 +62,10 @@ class HighAvailabilityAssignor:
         place_actives(cluster)
         story = HighAvailabilityStory(cluster, problem.configs) if tell_story else None
         optimise_actives(problem, cluster, stateful)
-        notes = self._place_standbys(problem, clients, cluster, lags)
+        keys, tags = self._tags(problem.configs, clients)
+        notes = self._place_standbys(problem, cluster, lags, keys, tags)
         if story is not None:
-            story.desired_placement_done()
+            story.desired_placement_done(notes, by_tags=bool(keys))
         plan = MovementPlan(cluster, lags, max_warmup_replicas=problem.configs.max_warmup_replicas, record=tell_story)
         movements = plan.run()
         owners = place_stateless(cluster, stateless)
@@ -82,20 +83,28 @@ class HighAvailabilityAssignor:
             story=story.tell(lags, plan.movements, stateless, owners) if story is not None else {},
         )
 
+    def _tags(
+        self, configs: AssignmentConfigs, clients: Sequence[ClientInput]
+    ) -> tuple[Sequence[str], Sequence[Mapping[str, str]]]:
+        """(Keys over which standbys are spread, all tags of each client)."""
+        racks = [client.rack for client in clients]
+        strategy = STRATEGY_NONE if self._reference_behaviour else configs.rack_aware_assignment_strategy
+        if strategy != STRATEGY_NONE and not configs.rack_aware_assignment_tags and all(racks):
+            return ("rack",), [{"rack": rack or ""} for rack in racks]
+        return configs.rack_aware_assignment_tags, [client.tags for client in clients]
+
     def _place_standbys(
-        self, problem: AssignmentProblem, clients: Sequence[ClientInput], cluster: Cluster, lags: LagTable
+        self,
+        problem: AssignmentProblem,
+        cluster: Cluster,
+        lags: LagTable,
+        keys: Sequence[str],
+        tags: Sequence[Mapping[str, str]],
     ) -> list[Note]:
-        configs = problem.configs
-        replicas = configs.num_standby_replicas
+        replicas = problem.configs.num_standby_replicas
         if replicas == 0:
             return []
         tasks = range(len(cluster.tasks))
-        tags = [client.tags for client in clients]
-        keys = configs.rack_aware_assignment_tags
-        if not keys and not self._reference_behaviour and configs.rack_aware_assignment_strategy != STRATEGY_NONE:
-            racks = [client.rack for client in clients]
-            if all(racks):
-                keys, tags = ("rack",), [{"rack": rack or ""} for rack in racks]
         keep_apart: Sequence[Tags] | None = None
         if keys:
             tag_aware = TagAwareStandbys(

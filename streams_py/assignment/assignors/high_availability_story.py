@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from streams_protocol.types import TaskId
 from streams_py.assignment.assignors.cluster import Cluster
 from streams_py.assignment.assignors.movements import LagTable, Movement
 from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.assignment.problem import Note
 from streams_py.assignment.story import Host, Limits, Rule, TaskStory
 
 __all__ = ["HighAvailabilityStory"]
@@ -18,13 +19,19 @@ class HighAvailabilityStory:
 
     def __init__(self, cluster: Cluster, configs: AssignmentConfigs) -> None:
         """To be made when stateful actives have been placed, before racks."""
+        self._standby_rule = Rule.STANDBY_BY_LOAD
+        self._remarks: dict[TaskId, tuple[str, ...]] = {}
         self._cluster = cluster
         self._configs = configs
         self._even = list(cluster.active)
         self._desired = list(cluster.active)
 
-    def desired_placement_done(self) -> None:
-        """Actives and standbys are placed, nothing has moved yet."""
+    def desired_placement_done(self, notes: Iterable[Note], *, by_tags: bool) -> None:
+        """Actives and standbys are placed, nothing has moved yet. ``by_tags``: standbys were spread over tags."""
+        self._standby_rule = Rule.STANDBY_BY_TAGS if by_tags else Rule.STANDBY_BY_LOAD
+        for note in notes:
+            if note.task is not None:
+                self._remarks[note.task] = (*self._remarks.get(note.task, ()), note.text)
         self._desired = list(self._cluster.active)
 
     def tell(
@@ -79,10 +86,11 @@ class HighAvailabilityStory:
             host(active, self._active_rule(task, lags, movements)),
             ids[desired],
             limits,
-            tuple(host(c, rules.get(c, Rule.STANDBY_PLACED)) for c in sorted(cluster.standby[task])),
+            tuple(host(c, rules.get(c, self._standby_rule)) for c in sorted(cluster.standby[task])),
             tuple(ids[client] for client in sorted(waiting)),
             tuple((ids[client], lag) for lag, client in known),
             lags.end[task],
+            self._remarks.get(cluster.tasks[task], ()),
         )
 
     def _active_rule(self, task: int, lags: LagTable, movements: list[Movement]) -> Rule:

@@ -124,6 +124,17 @@ def test_story_says_when_standbys_are_missing() -> None:
     assert "0 of 2 standby replicas (num.standby.replicas)" in str(told.story[ONE])
 
 
+def test_story_says_which_tags_could_not_be_kept_apart() -> None:
+    nothing_fits = [{"zone": "a", "cluster": "x"}, {"zone": "b", "cluster": "x"}, {"zone": "a", "cluster": "y"}]
+    given_clients = [ClientInput(process_id(n), tags=tags) for n, tags in enumerate(nothing_fits, 1)]
+    configs = AssignmentConfigs(num_standby_replicas=1, rack_aware_assignment_tags=("zone", "cluster"))
+    told = HighAvailabilityAssignor().decide(
+        AssignmentProblem(given_clients, [ONE], {ONE: 9}, configs), tell_story=True
+    )
+    assert [host.rule for host in told.story[ONE].standbys] == [Rule.STANDBY_BY_TAGS]
+    assert "start an instance with zone other than a and cluster other than x" in str(told.story[ONE])
+
+
 # -- the public ones -----------------------------------------------------------------------------------------
 
 

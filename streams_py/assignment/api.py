@@ -72,7 +72,7 @@ class KafkaStreamsAssignment:
 
     @classmethod
     def of(cls, process_id: ProcessId, tasks: Iterable[AssignedTask] = ()) -> KafkaStreamsAssignment:
-        """A new assignment; IllegalStateError when a task id occurs twice, in whatever roles."""
+        """A new assignment; IllegalStateError when a task is given in both roles. Equal entries count once."""
         by_id: dict[TaskId, AssignedTask] = {}
         for task in tasks:
             if by_id.setdefault(task.id, task) is not task and by_id[task.id] != task:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import struct
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from streams_py.testing.fuzz.protocol_targets import PROTOCOL_TARGETS
 from streams_py.testing.fuzz.record_targets import RECORD_TARGETS
 from streams_py.testing.fuzz.target import Finding, FuzzResult, Target
 from streams_py.testing.fuzz.text_targets import TEXT_TARGETS
+from streams_py.testing.quiet import quiet_logs
 
 __all__ = ["TARGETS", "feed", "fuzz_target"]
 
@@ -55,7 +55,7 @@ def feed(
     """Feed any target; an input may take ``seconds_max`` seconds of processor time."""
     rng = random.Random(f"fuzz {name} {seed}")
     result = FuzzResult(name)
-    with tempfile.TemporaryDirectory(prefix="streams-py-fuzz-") as path, _quiet_logs():
+    with tempfile.TemporaryDirectory(prefix="streams-py-fuzz-") as path, quiet_logs():
         folder = Path(path)
         corpus = [*recorded(vectors, target.vectors), *target.samples(folder)]
         for sample in corpus[:_WARM_UP]:  # what is imported or cached at first use is not what an input costs
@@ -69,18 +69,6 @@ def feed(
             if len(result.findings) >= _FINDINGS_MAX:
                 break
     return result
-
-
-@contextmanager
-def _quiet_logs() -> Iterator[None]:
-    """Damage is reported in the log by some readers; here it is the point."""
-    log = logging.getLogger("streams_py")
-    before = log.level
-    log.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 def _feed(target: Target, data: bytes, folder: Path, result: FuzzResult, seconds_max: float, *, measure: bool) -> None:

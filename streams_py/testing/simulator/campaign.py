@@ -59,6 +59,17 @@ class Campaign:
     repeated: int = 0
     """Schedules that were run twice, with other hash seeds."""
 
+    def add(self, part: Campaign) -> None:
+        """Add another one's schedules; times and repetitions are not added."""
+        self.schedules += part.schedules
+        self.rebalances += part.rebalances
+        self.events += part.events
+        self.virtual_ms += part.virtual_ms
+        self.faults += part.faults
+        self.checked += part.checked
+        self.circles += part.circles
+        self.findings += part.findings
+
     @property
     def exit_code(self) -> int:
         """0: nothing found; 1: something happened that is never allowed; 4: only too late or never."""
@@ -86,13 +97,17 @@ def _run_piece(seeds: tuple[int, ...], assignor: str | None, canary: str | None,
     for seed in seeds:
         result = run_schedule(schedule_of(seed, assignor=assignor, canary=canary))
         campaign = piece.campaign
-        campaign.schedules += 1
-        campaign.rebalances += result.rebalances
-        campaign.events += result.steps
-        campaign.virtual_ms += result.virtual_ms
-        campaign.faults += result.faults
-        campaign.checked += result.checked
-        campaign.circles += result.circles
+        campaign.add(
+            Campaign(
+                1,
+                result.rebalances,
+                result.steps,
+                result.virtual_ms,
+                faults=result.faults,
+                checked=result.checked,
+                circles=int(result.circles),
+            )
+        )
         piece.fingerprints[seed] = result.fingerprint
         if result.violations:
             campaign.findings.append(Finding(seed, tuple(result.violations)))
@@ -134,14 +149,7 @@ def run_campaign(
                 total.findings.append(Finding(seed, (violation,)))
         fingerprints.update(piece.fingerprints)
         if not piece.again:
-            total.schedules += part.schedules
-            total.rebalances += part.rebalances
-            total.events += part.events
-            total.virtual_ms += part.virtual_ms
-            total.faults += part.faults
-            total.checked += part.checked
-            total.circles += part.circles
-            total.findings += part.findings
+            total.add(part)
         total.seconds = time.perf_counter() - started
         progress(total)
 

@@ -9,16 +9,15 @@ the group is at rest, one more rebalance in which nothing is new must move nothi
 from __future__ import annotations
 
 import hashlib
-import logging
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from streams_protocol import MIN_VERSION_OFFSET_SUMS
 from streams_protocol.types import TaskId
 from streams_py.testing.checkers import Checker, Ending, Placed, Published, Violation, all_checkers
+from streams_py.testing.quiet import quiet_logs
 from streams_py.testing.simulator.faults import Fault
 from streams_py.testing.simulator.process import SimulatedProcess
 from streams_py.testing.simulator.schedule import Schedule
@@ -69,7 +68,7 @@ def run_schedule(schedule: Schedule, *, checkers: Iterable[Checker] | None = Non
     crash: Violation | None = None
     circles = False
     try:
-        with _quiet_logs():
+        with quiet_logs():
             run.chaos()
             ending = run.quiet()
         circles = ending.circles
@@ -96,18 +95,6 @@ def run_schedule(schedule: Schedule, *, checkers: Iterable[Checker] | None = Non
         circles,
         [f"{at_ms / 1000:9.3f} s  {_told(text, args)}" for at_ms, text, args in world.history] if history else [],
     )
-
-
-@contextmanager
-def _quiet_logs() -> Iterator[None]:
-    """Garbage is sent on purpose here: what the library logs about it would be noise."""
-    log = logging.getLogger("streams_py")
-    before = log.level
-    log.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 def _told(text: str, args: tuple[object, ...]) -> str:

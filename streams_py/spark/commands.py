@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -42,6 +43,11 @@ _LOOK_S: Final = 1
 _LONGEST_WORD: Final = len("subscription") + 1
 
 
+class _Format(StrEnum):
+    PARQUET = "parquet"
+    DELTA = "delta"
+
+
 @app.command()
 def run(
     group: Annotated[str, typer.Option(help="The application's application.id.")],
@@ -57,6 +63,9 @@ def run(
         list[str] | None, typer.Option(help="Setting of Spark as KEY=VALUE, e.g. spark.executor.memory=1g; repeatable.")
     ] = None,
     master: Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")] = None,
+    table_format: Annotated[
+        _Format, typer.Option("--format", help="Of the tables; delta needs the package delta-spark.")
+    ] = _Format.PARQUET,
 ) -> None:
     """Keep the tables of a group current from its events topic.
 
@@ -70,14 +79,21 @@ def run(
         from streams_py.spark.session import QUIET, check_platform, spark_session
 
         check_platform()
+        from streams_py.spark.delta import delta_settings
         from streams_py.spark.telemetry import start_telemetry
+
+        if table_format is _Format.DELTA:
+            settings = delta_settings() | settings
 
         _check_topic(group, given)
         _console().print("starting Spark")
         session = spark_session(f"telemetry of {group}", master=master, **{**QUIET, **settings})
         session.sparkContext.setLogLevel("OFF")  # what fails is said below, in one sentence
         try:
-            ended = _follow(start_telemetry(session, group, tables, given, once=once, interval_s=interval_s))
+            query = start_telemetry(
+                session, group, tables, given, once=once, interval_s=interval_s, table_format=table_format.value
+            )
+            ended = _follow(query)
         finally:
             session.stop()
     if ended:

@@ -15,7 +15,8 @@ costs more, once, and leaves the same tables as if it had come in time.
     <tables>/<table>/group=G/day=D/
     <tables>/_staging, _checkpoint
 
-A reader may find a folder gone for the moment between its removal and its replacement: read again then.
+A reader may find a folder gone for the moment between its removal and its replacement: read again then. With Delta
+Lake's tables (``table_format="delta"``) it cannot; bronze and refused records are Parquet in any case.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from pyspark.sql import functions as f
 
 from streams_py.errors import ConfigError
 from streams_py.spark.build import bronze_of, fold_events, refused_of, tables_of
+from streams_py.spark.delta import check_delta
 from streams_py.spark.files import Folder
 from streams_py.spark.source import register
 from streams_py.spark.tables.bronze import BAD, BRONZE, OK, UNKNOWN
@@ -40,9 +42,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["TableFolder", "events_topic", "start_telemetry"]
+__all__ = ["DELTA", "PARQUET", "TableFolder", "events_topic", "start_telemetry"]
 
 _log = logging.getLogger(__name__)
+
+PARQUET: Final = "parquet"
+DELTA: Final = "delta"
 
 _MARKER: Final = "telemetry.json"
 _FORMAT: Final = 2
@@ -69,15 +74,17 @@ def start_telemetry(
     *,
     once: bool = False,
     interval_s: int = 60,
+    table_format: str = PARQUET,
 ) -> StreamingQuery:
     """Start keeping the tables of a group in the folder ``tables``.
 
     ``options`` are those of ``streams-kafka`` (``kafka.bootstrap.servers``, and ``topics`` when the topic has a name of
     its own; events of other groups in it are left out). With ``once`` the query ends when everything that is there now
-    has been read. ConfigError when the folder belongs to another group or holds something else.
+    has been read. ``table_format`` is ``parquet`` or ``delta``. ConfigError when the folder belongs to another group or
+    holds something else, or when the session has no Delta Lake.
     """
     register(spark)
-    folder = TableFolder(spark, tables, group)
+    folder = TableFolder(spark, tables, group, table_format)
     folder.claim()
     given = {"topics": events_topic(group), "on.gone": "skip", **options}
     records = spark.readStream.format("streams-kafka").options(**given).load()
@@ -91,25 +98,30 @@ def start_telemetry(
 class TableFolder:
     """The folder of one group's tables."""
 
-    def __init__(self, spark: SparkSession, root: str, group: str) -> None:
+    def __init__(self, spark: SparkSession, root: str, group: str, table_format: str = PARQUET) -> None:
         self._spark = spark
         self._group = group
+        self._table_format = table_format
         self.files = Folder(spark, root)
 
     def claim(self) -> None:
         """Make it this group's folder. ConfigError when it is another one's, or has other things in it."""
         files, group = self.files, self._group
+        mine = {"format": _FORMAT, "group": group, "tables": self._table_format}
+        if self._table_format == DELTA:
+            check_delta(self._spark, files.path(STATE_TABLE))
         if files.exists(_MARKER):
             found = json.loads(files.read_text(_MARKER))
-            if found.get("group") != group or found.get("format") != _FORMAT:
+            if found != mine:
                 raise ConfigError(
-                    f"{files.root} has the tables of group {found.get('group')!r} (format {found.get('format')}), not "
-                    f"of {group!r} (format {_FORMAT}); use another folder for each group"
+                    f"{files.root} has the tables of group {found.get('group')!r} ({found.get('tables')}, format "
+                    f"{found.get('format')}), not of {group!r} ({self._table_format}, format {_FORMAT}); use another "
+                    "folder for each group"
                 )
             return
         if files.children():
             raise ConfigError(f"{files.root} is not empty and holds no telemetry tables; use an empty or new folder")
-        files.write_text(json.dumps({"format": _FORMAT, "group": group}) + "\n", _MARKER)
+        files.write_text(json.dumps(mine) + "\n", _MARKER)
 
     # -- a micro-batch -------------------------------------------------------------------------------------------------
 
@@ -184,9 +196,12 @@ class TableFolder:
             tables = tables_of(folded)
             filled = sorted(row["table"] for row in folded.select("table").distinct().collect())  # a dozen names
             with ThreadPoolExecutor(_WRITERS) as writers:
-                list(writers.map(lambda name: self._stage(name, tables[name]), filled))
-            for name in tables:
-                self._replace(name, first_day)
+                if self._table_format == DELTA:
+                    list(writers.map(lambda name: self._commit(name, tables[name], first_day), tables))
+                else:
+                    list(writers.map(lambda name: self._stage(name, tables[name]), filled))
+                    for name in tables:
+                        self._replace(name, first_day)
         finally:
             folded.unpersist()
         _log.info("telemetry of %s: tables from %s on are new", self._group, _date(first_day))
@@ -195,8 +210,21 @@ class TableFolder:
         writer = table.coalesce(1).write.mode("overwrite").option("compression", "zstd")
         writer.partitionBy("group", "day").parquet(self.files.path(_STAGING, name))
 
+    def _commit(self, name: str, table: DataFrame, first_day: int) -> None:
+        """Replace the days of a Delta table in one commit."""
+        writer = table.coalesce(1).write.format("delta").mode("overwrite").partitionBy("group", "day")
+        if self.files.exists(name):
+            writer = writer.option("replaceWhere", f"day >= '{_date(first_day)}'")
+        writer.save(self.files.path(name))
+
     def _base(self, first_day: int) -> DataFrame | None:
         """Where the fold stood at the end of the last day before."""
+        if self._table_format == DELTA:
+            if not self.files.exists(STATE_TABLE):
+                return None
+            states = self._spark.read.format("delta").load(self.files.path(STATE_TABLE))
+            before = states.where(f.col("day") < _date(first_day)).orderBy(f.desc("day")).limit(1)
+            return before.select(f.lit(self._group).alias("group"), "state")
         days = [day for day in self._days(STATE_TABLE) if day < _date(first_day)]
         if not days:
             return None

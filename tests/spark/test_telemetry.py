@@ -158,13 +158,19 @@ def test_folder_of_another_group_is_refused(spark: SparkSession, tmp_path: Path)
     mine = str(tmp_path / "mine")
     for _ in range(2):
         TableFolder(spark, mine, GROUP).claim()
-    assert json.loads((tmp_path / "mine" / "telemetry.json").read_text()) == {"format": 2, "group": GROUP}
+    assert json.loads((tmp_path / "mine" / "telemetry.json").read_text()) == {
+        "format": 2,
+        "group": GROUP,
+        "tables": "parquet",
+    }
     with pytest.raises(ConfigError, match=r"has the tables of group 'app' .*, not of 'other'.*another folder"):
         TableFolder(spark, mine, "other").claim()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter.txt").write_text("dear")
     with pytest.raises(ConfigError, match="is not empty and holds no telemetry tables; use an empty or new folder"):
         TableFolder(spark, str(tmp_path / "full"), GROUP).claim()
+    with pytest.raises(ConfigError, match="this Spark session has no Delta Lake: install the delta-spark"):
+        TableFolder(spark, str(tmp_path / "lake"), GROUP, "delta").claim()
 
 
 def test_group_that_has_written_no_events_is_told_how(cluster: Cluster, tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
 from streams_py.errors import ConfigError
+from streams_py.spark.delta import delta_files, is_delta
 from streams_py.spark.tables.schemas import TABLES
 
 __all__ = ["REBALANCES_MAX", "Row", "Tables", "read_tables"]
@@ -86,7 +88,20 @@ def _read(root: Path, group: str) -> Tables:
 
 
 def _dataset(folder: Path) -> Any:
-    return ds.dataset(str(folder), format="parquet", partitioning=_partitioning()) if folder.is_dir() else None
+    if not folder.is_dir():
+        return None
+    if not is_delta(folder):
+        return ds.dataset(str(folder), format="parquet", partitioning=_partitioning())
+    files = delta_files(folder)
+    return ds.dataset(
+        files, format="parquet", partitioning=_partitioning(), partition_base_dir=str(folder), schema=_schema(files)
+    )
+
+
+def _schema(files: list[str]) -> Any:
+    """That of the files with the columns that only folders have; no files, no rows."""
+    of_folders = pa.schema([("group", pa.string()), ("day", pa.date32())])
+    return pa.unify_schemas([of_folders, pq.read_schema(files[0])]) if files else of_folders
 
 
 def _rows(folder: Path, where: Any) -> list[Row]:

@@ -26,6 +26,7 @@ from tests.unit.leader.kit import STATELESS, member
 from tests.unit.spark.tables.golden import stored
 from tests.unit.spark.tables.history import History, cluster, fold
 from tests.unit.spark.tables.test_fold import split_ddl
+from tests.unit.spark.test_delta import commit
 
 EVIL = "<script>alert('x')</script>&\"'"
 
@@ -177,6 +178,16 @@ def test_only_the_last_rebalances_are_read(folder: Path, monkeypatch: pytest.Mon
 def test_tables_of_another_group_in_the_folder_are_left_alone(folder: Path) -> None:
     for table in TABLES:
         shutil.copytree(folder / table / "group=app", folder / table / "group=other")
+    assert report_page(read_tables(folder)) == report_page(tables(fold(stored())))
+
+
+def test_delta_tables_are_read_as_of_their_last_commit(folder: Path) -> None:
+    for table in TABLES:
+        (file,) = (folder / table).rglob("*.parquet")
+        shutil.copy(file, file.with_name("replaced.parquet"))
+        commit(folder / table, 0, add=("group=app/day=2023-11-15/replaced.parquet",))
+        live = str(file.relative_to(folder / table))
+        commit(folder / table, 1, add=(live,), remove=("group=app/day=2023-11-15/replaced.parquet",))
     assert report_page(read_tables(folder)) == report_page(tables(fold(stored())))
 
 

@@ -56,6 +56,8 @@ _WAVES_MAX: Final = 16
 _SITUATIONS_PER_BATCH: Final = 32
 _SPOOL_ROWS: Final = 256
 _SCHEME: Final = "://"
+_CUT: Final = "_waves"
+_WAVE: Final = "wave"
 _BATCH_KEY: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
@@ -213,18 +215,35 @@ def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFo
     try:
         total = narrow.count()
         finished = 0
-        for first, last in _ranges(total * each, done):
+        ranges = _ranges(total * each, done)
+        if len(ranges) > 1:
+            hashed = _cut(spark, hashed, ranges, folder)
+        for number, (first, last) in enumerate(ranges):
             mine = narrow.where(prefix.between(first, last))
             count = mine.count()
             if count:
+                texts = hashed if len(ranges) == 1 else hashed.where(f.col(_WAVE) == number)
                 target = _uri(folder, SCORES, f"prefix={first}-{last}")
-                dealt = _dealt(spark, hashed, mine, count * each)
+                dealt = _dealt(spark, texts, mine, count * each)
                 dealt.mapInArrow(kernel_for(orders), _DDL).write.mode("overwrite").parquet(target)
             folder.mark_done(first, last)
             finished += count
             tick(finished, total)
     finally:
         narrow.unpersist()
+        folder.files.remove(_CUT)
+
+
+def _cut(spark: SparkSession, hashed: DataFrame, ranges: Sequence[tuple[str, str]], folder: RunFolder) -> DataFrame:
+    """The situations in a folder for each wave: otherwise every wave would read all of them."""
+    from pyspark.sql import functions as f
+
+    prefix = f.substring("input_hash", 1, 2)
+    wave = f.coalesce(*(f.when(prefix.between(*of), number) for number, of in enumerate(ranges)))
+    place = _uri(folder, _CUT)
+    numbered = hashed.withColumn(_WAVE, wave).where(f.col(_WAVE).isNotNull())
+    numbered.write.mode("overwrite").partitionBy(_WAVE).parquet(place)
+    return spark.read.parquet(place)
 
 
 def _ranges(rows: int, done: frozenset[str]) -> list[tuple[str, str]]:

@@ -76,14 +76,18 @@ def test_leader_step_sends_bytes_to_every_member(end_points: bool) -> None:
 
 if shutil.which("java") and shutil.which("javac"):  # a broker may also come from Docker; then there is no JVM here
 
+    @pytest.fixture(scope="module")
+    def peer(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+        """Compiled once."""
+        return prepare(tmp_path_factory.mktemp("peer"))
+
     @pytest.mark.broker
     @pytest.mark.parametrize("situation", ["cold", "joined", "left"])
     @pytest.mark.parametrize("assignor", ["high_availability", "sticky", "legacy_sticky", MIN_TRAFFIC])
-    def test_kafka_streams_decides_as_we_do(assignor: str, situation: str, tmp_path: Path) -> None:
-        command = prepare(tmp_path)
-        sizing = hash_sizing(command)
+    def test_kafka_streams_decides_as_we_do(assignor: str, situation: str, peer: list[str], tmp_path: Path) -> None:
+        sizing = hash_sizing(peer)
         scenario = Scenario(assignor, 90, 7, 1, situation)
-        jvm = run_on_jvm(command, scenario, sizing, Limits(runs_min=1, runs_max=1), tmp_path)
+        jvm = run_on_jvm(peer, scenario, sizing, Limits(runs_min=1, runs_max=1), tmp_path)
         if assignor == MIN_TRAFFIC:
             case = rack_case(scenario)
             assert jvm.outcome == str(case.cost(exchange(case)))

@@ -42,8 +42,8 @@ def simulate(
     assignor: Annotated[
         str | None,
         typer.Option(
-            help="Run all groups with this assignor: high_availability, legacy_sticky, sticky, fallback or custom. "
-            "Default: a mixture."
+            help="Run all groups with this assignor: high_availability, legacy_sticky, sticky, fallback, static or "
+            "custom. Default: a mixture."
         ),
     ] = None,
     canary: Annotated[

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 from streams_protocol import decode_assignment_info
 from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members
 from streams_py.assignment.assignors.registry import call_assignor, choose_assignor, new_task_assignor
+from streams_py.assignment.assignors.static import STATIC_TASKS_SPILL
 from streams_py.errors import BrokerUnavailable, StreamsError
 from streams_py.leader import GroupLeader, LeaderSettings
 from streams_py.leader.effects import (
@@ -125,7 +126,7 @@ class SimulatedLeading:
             assignment=world.shape.configs,
             internal_assignor=world.internal_assignor,
             task_assignor=world.task_assignor_of(process.newest),
-            original_configs={"simulated.assignor.mood": world.assignor_mood},
+            original_configs={"simulated.assignor.mood": world.assignor_mood, STATIC_TASKS_SPILL: True},
             topic_setup_timeout_ms=world.shape.max_poll_interval_ms // 2,
             reference_behaviour=world.canary == CRASH_ON_GARBAGE,
         )

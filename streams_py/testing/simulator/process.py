@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from streams_protocol.task_list import STATIC_TASKS, TaskList
 from streams_protocol.types import ProcessId
 from streams_py.testing.simulator.state import LocalState
 from streams_py.testing.simulator.thread import SimulatedThread
@@ -62,8 +63,12 @@ class SimulatedProcess:
     @property
     def tags(self) -> Mapping[str, str]:
         """Client tags."""
-        zones = self.world.shape.zones
-        return {"zone": zones[self.number % len(zones)]} if zones else {}
+        shape = self.world.shape
+        tags = {"zone": shape.zones[self.number % len(shape.zones)]} if shape.zones else {}
+        if shape.assignor == "static" and self.number % 3 < 2:
+            asked = ["0_*"] if self.number % 3 == 0 else [f"{number}_1-3" for number in shape.metadata.subtopologies]
+            tags[STATIC_TASKS] = TaskList.to_tag(asked)
+        return tags
 
     @property
     def healthy_threads(self) -> list[SimulatedThread]:

@@ -25,8 +25,9 @@ __all__ = [
     "topology_named",
 ]
 
-ASSIGNORS: Final = ("high_availability", "legacy_sticky", "sticky", "fallback", "custom")
-"""Assignors that can be simulated. "custom" is one of the application: well-behaved until a fault says otherwise."""
+ASSIGNORS: Final = ("high_availability", "legacy_sticky", "sticky", "fallback", "static", "custom")
+"""Assignors that can be simulated. "custom" is one of the application: well-behaved until a fault says otherwise. With
+"static", every third process asks for the tasks of the first sub-topology, every third for partitions 1 to 3 of all."""
 
 _HOME: Final = "app"
 
@@ -143,7 +144,7 @@ class GroupShape:
 def draw_shape(rng: random.Random, *, assignor: str | None = None, versions: bool = True) -> GroupShape:
     """A random group. ``assignor`` fixes the assignor; ``versions`` False keeps everybody on today's release."""
     topology = rng.choice(sorted(_TOPOLOGIES))
-    chosen = assignor or rng.choices(ASSIGNORS, weights=(60, 12, 14, 2, 12))[0]
+    chosen = assignor or rng.choices(ASSIGNORS, weights=(60, 12, 14, 2, 6, 12))[0]
     partitions = _draw_partitions(rng, topology)
     replicas = rng.choice((0, 0, 1, 1, 1, 2))
     # What arrives between a member's report and the leader's look at the end must not keep it from being caught up.

@@ -90,7 +90,7 @@ class World:
         name = self.assignor_of(newest)
         if name == "custom":
             return SimulatedAssignor
-        return "sticky" if name == "sticky" else None
+        return name if name in ("sticky", "static") else None
 
     # -- what is there ---------------------------------------------------------------------------------------
 

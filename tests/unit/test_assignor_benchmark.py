@@ -64,7 +64,7 @@ def test_growth_is_measured_in_n_log_n(monkeypatch: pytest.MonkeyPatch) -> None:
         return SimpleNamespace(seconds=(times[Scenario.parse(name).tasks],))
 
     monkeypatch.setattr(rows, "_run_ours", run)
-    assert rows._growth_row("steady", HashSizing.JDK_19_AND_NEWER, 3).ours == (pytest.approx(1.2),)
+    assert rows._growth_row("steady", HashSizing.JDK_19_AND_NEWER, 3).ours == pytest.approx((1.2,))
 
 
 @pytest.mark.parametrize("end_points", [False, True])

@@ -27,7 +27,7 @@ from streams_py.spark.laboratory.folder import PREFIXES, SCORES, RunFolder
 from streams_py.spark.laboratory.kernel import COLUMNS, METRICS, Bench, Orders
 from streams_py.spark.laboratory.local import SCHEMA, Tick
 from streams_py.spark.laboratory.run import fingerprint_of
-from streams_py.spark.laboratory.sources import INPUT_TABLE, Skipped, inputs_in_file, no_inputs
+from streams_py.spark.laboratory.sources import DELTA_LOG, INPUT_TABLE, Skipped, inputs_in_file, no_inputs
 from streams_py.spark.laboratory.summary import (
     ASKS_FOR_EVER,
     FICKLE,
@@ -159,8 +159,10 @@ def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFram
     if _SCHEME in source or Path(source).is_dir():
         from pyspark.errors import AnalysisException
 
+        tables = Folder(spark, _for_spark(source))
+        kind = "delta" if tables.exists(INPUT_TABLE, DELTA_LOG) else "parquet"
         try:
-            return spark.read.parquet(f"{_for_spark(source).rstrip('/')}/{INPUT_TABLE}").select("input")
+            return spark.read.format(kind).load(tables.path(INPUT_TABLE)).select("input")
         except AnalysisException as error:
             raise no_inputs(source) from error
     if not Path(source).is_file():

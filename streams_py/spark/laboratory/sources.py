@@ -20,9 +20,10 @@ from streams_py.journal.model import ClientPart, Event, RebalanceHeader, TasksPa
 from streams_py.journal.parts import join_rebalance
 from streams_py.spark.tables.replay import canonical_input
 
-__all__ = ["INPUT_TABLE", "Skipped", "inputs_in_file", "inputs_in_tables", "no_inputs", "situations_in"]
+__all__ = ["DELTA_LOG", "INPUT_TABLE", "Skipped", "inputs_in_file", "inputs_in_tables", "no_inputs", "situations_in"]
 
 INPUT_TABLE: Final = "rebalance_input"
+DELTA_LOG: Final = "_delta_log"
 _WAITING_MAX: Final = 1_000
 _ROWS: Final = 64
 _Parts = dict[int, RebalanceHeader | TasksPart | ClientPart]
@@ -64,6 +65,8 @@ def inputs_in_tables(folder: Path) -> Iterator[str]:
     table = folder / INPUT_TABLE
     if not table.is_dir():
         raise no_inputs(folder)
+    if (table / DELTA_LOG).is_dir():
+        raise ConfigError(f"the tables in {folder} are Delta tables, which only Spark reads; use --engine spark")
     try:
         import pyarrow.dataset as ds
     except ModuleNotFoundError as error:

@@ -124,7 +124,7 @@ def test_run_may_be_resumed_when_nothing_was_begun(texts: list[str], tmp_path: P
     assert evaluate_locally(ORDERS, texts[:1], tmp_path / "new", resume=True).situations == 1
 
 
-def test_memory_does_not_grow_when_there_are_more_situations(
+def test_lb6_memory_does_not_grow_when_there_are_more_situations(
     texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "_BUFFER_BYTES", 50_000)
@@ -173,3 +173,9 @@ def test_source_is_refused_when_there_is_nothing(tmp_path: Path) -> None:
     for place in (tmp_path / "none", tmp_path):
         with pytest.raises(ConfigError, match="telemetry run"):
             situations_in(place, Skipped())
+
+
+def test_delta_tables_are_refused_with_a_remedy_when_there_is_no_spark(tmp_path: Path) -> None:
+    (tmp_path / "rebalance_input" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="use --engine spark"):
+        situations_in(tmp_path, Skipped())

@@ -127,7 +127,10 @@ class SimulatedProcess:
         self.world.timeline.after(delay_ms, self._start_replacement, thread.index)
 
     def _start_replacement(self, index: int) -> None:
-        if self.alive and index not in {thread.index for thread in self.threads}:
+        if any(thread.frozen for thread in self.threads):  # the whole process is; it may thaw, or may not
+            if not any(thread.doomed for thread in self.threads):
+                self.world.timeline.after(_REPLACE_MS[1], self._start_replacement, index)
+        elif self.alive and index not in {thread.index for thread in self.threads}:
             self._start_thread(index)
 
     def freeze(self) -> None:

@@ -113,12 +113,13 @@ def steps(points: Sequence[Point], ends: Sequence[str], label: str, *, height: f
     """A value over time that holds until the next point, with a dot for each; ``ends`` as for :func:`timeline`."""
     axis, high = _axis(max((point.y for point in points), default=0), height)
     body = list(axis)
+    dot = 2.5 if len(points) <= 120 else 1.4
     places = [(_LEFT + 6 + (WIDTH - _LEFT - 12) * p.x, _TOP + height * (1 - p.y / high)) for p in points]
     path = "".join(f"H{x:.1f}V{y:.1f}" for x, y in places[1:])
     if places:
         body.append(f'<path d="M{places[0][0]:.1f},{places[0][1]:.1f}{path}" class="line"/>')
     for point, (x, y) in zip(points, places, strict=True):
-        body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.5" class="s-balance">{_title(point.title)}</circle>')
+        body.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{dot:g}" class="s-balance">{_title(point.title)}</circle>')
     body += _moments(ends, _LEFT + 6, WIDTH - 6, _TOP + height + 18)
     return _svg(_TOP + height + _BOTTOM, body, label)
 
@@ -186,4 +187,4 @@ def _strength(weight: float) -> str:
 
 def _ink(weight: float) -> str:
     """Text on a pale cell is that of the page."""
-    return "incell" if weight >= 0.5 else "onpale"
+    return "incell" if weight >= 0.65 else "onpale"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Sequence
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from streams_protocol.types import TaskId
 from streams_py.errors import BrokerUnavailable
@@ -109,6 +112,20 @@ def test_ev3_samples_go_first_when_the_queue_is_full() -> None:
     assert counters["events-dropped-total{kind=sample}"] == 1
     numbers = {event.envelope.seq for event in events}
     assert 11 - len(numbers) == counters["events-dropped-total"]  # I5: gaps are what was dropped
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sampled_from(["sample", "task", "restore_progress", "rebalance"]), max_size=40), st.integers(0, 6))
+def test_i5_gaps_in_the_numbers_are_what_was_dropped(kinds: list[str], room: int) -> None:
+    background = Background(Limits(events=room))
+    for kind in kinds:
+        background.emitter.emit(sample() if kind == "sample" else Draft() if kind == "rebalance" else task_event(kind))
+    counters = background.run()
+    values = [record.value for _, record in background.producer.sent]
+    numbers = {int(value) if value.isdigit() else json.loads(value)["seq"] for value in values}
+    assert len(kinds) - len(numbers) == counters["events-dropped-total"]
+    assert len(numbers) == counters["events-sent-total"] == min(room, len(kinds))
+    assert numbers <= set(range(len(kinds)))
 
 
 def test_importance_decides_who_goes() -> None:

@@ -168,11 +168,7 @@ class _Run:
         if "://" in self._source:
             _console().print("engine: spark, because the tables are not on this machine")
             return True
-        from streams_py.spark.laboratory.sources import DELTA_LOG, INPUT_TABLE, Skipped, situations_in
-
-        if Path(self._source, INPUT_TABLE, DELTA_LOG).is_dir():
-            _console().print("engine: spark, because the tables are Delta tables")
-            return True
+        from streams_py.spark.laboratory.sources import Skipped, situations_in
 
         each = len(self._orders.candidates) * len(self._orders.scenarios)
         rows = 0

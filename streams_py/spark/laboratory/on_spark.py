@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.errors import ConfigError
+from streams_py.spark.delta import delta_files, is_delta
 from streams_py.spark.files import Folder
 from streams_py.spark.laboratory.candidates import Candidate, choose
 from streams_py.spark.laboratory.deciding import OK
@@ -27,7 +28,7 @@ from streams_py.spark.laboratory.folder import PREFIXES, SCORES, RunFolder
 from streams_py.spark.laboratory.kernel import COLUMNS, METRICS, Bench, Orders
 from streams_py.spark.laboratory.local import SCHEMA, Tick
 from streams_py.spark.laboratory.run import fingerprint_of
-from streams_py.spark.laboratory.sources import DELTA_LOG, INPUT_TABLE, Skipped, inputs_in_file, no_inputs
+from streams_py.spark.laboratory.sources import INPUT_TABLE, Skipped, inputs_in_file, no_inputs
 from streams_py.spark.laboratory.summary import (
     ASKS_FOR_EVER,
     FICKLE,
@@ -159,10 +160,8 @@ def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFram
     if _SCHEME in source or Path(source).is_dir():
         from pyspark.errors import AnalysisException
 
-        tables = Folder(spark, _for_spark(source))
-        kind = "delta" if tables.exists(INPUT_TABLE, DELTA_LOG) else "parquet"
         try:
-            return spark.read.format(kind).load(tables.path(INPUT_TABLE)).select("input")
+            return _table(spark, source).select("input")
         except AnalysisException as error:
             raise no_inputs(source) from error
     if not Path(source).is_file():
@@ -204,6 +203,16 @@ def _narrow(hashed: DataFrame) -> DataFrame:
 
     aggregates = (f.count("*").cast("int").alias("seen"), f.max(f.length("input")).alias("cost"))
     return hashed.groupBy("input_hash").agg(*aggregates)
+
+
+def _table(spark: SparkSession, source: str) -> DataFrame:
+    if _SCHEME in source:
+        tables = Folder(spark, source)
+        kind = "delta" if tables.exists(INPUT_TABLE, "_delta_log") else "parquet"
+        return spark.read.format(kind).load(tables.path(INPUT_TABLE))
+    folder = Path(source, INPUT_TABLE)
+    files = delta_files(folder) if is_delta(folder) else [str(folder)]
+    return spark.read.parquet(*map(_for_spark, files))
 
 
 def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFolder, tick: Tick) -> None:

@@ -18,12 +18,12 @@ from streams_py.errors import ConfigError
 from streams_py.journal.codec import decode_event
 from streams_py.journal.model import ClientPart, Event, RebalanceHeader, TasksPart
 from streams_py.journal.parts import join_rebalance
+from streams_py.spark.delta import delta_files, is_delta
 from streams_py.spark.tables.replay import canonical_input
 
-__all__ = ["DELTA_LOG", "INPUT_TABLE", "Skipped", "inputs_in_file", "inputs_in_tables", "no_inputs", "situations_in"]
+__all__ = ["INPUT_TABLE", "Skipped", "inputs_in_file", "inputs_in_tables", "no_inputs", "situations_in"]
 
 INPUT_TABLE: Final = "rebalance_input"
-DELTA_LOG: Final = "_delta_log"
 _WAITING_MAX: Final = 1_000
 _ROWS: Final = 64
 _Parts = dict[int, RebalanceHeader | TasksPart | ClientPart]
@@ -65,15 +65,12 @@ def inputs_in_tables(folder: Path) -> Iterator[str]:
     table = folder / INPUT_TABLE
     if not table.is_dir():
         raise no_inputs(folder)
-    if (table / DELTA_LOG).is_dir():
-        raise ConfigError(f"the tables in {folder} are Delta tables, which only Spark reads; use --engine spark")
     try:
         import pyarrow.dataset as ds
     except ModuleNotFoundError as error:
         raise ConfigError("pyarrow is not installed; install kafka-streams-py[spark] to read tables") from error
-    batches = ds.dataset(str(table), format="parquet", partitioning="hive").to_batches(
-        columns=["input"], batch_size=_ROWS
-    )
+    files: Any = delta_files(table) if is_delta(table) else str(table)
+    batches = ds.dataset(files, format="parquet").to_batches(columns=["input"], batch_size=_ROWS)
     return (text for batch in batches for text in batch.column(0).to_pylist())
 
 

@@ -175,7 +175,14 @@ def test_source_is_refused_when_there_is_nothing(tmp_path: Path) -> None:
             situations_in(place, Skipped())
 
 
-def test_delta_tables_are_refused_with_a_remedy_when_there_is_no_spark(tmp_path: Path) -> None:
-    (tmp_path / "rebalance_input" / "_delta_log").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="use --engine spark"):
-        situations_in(tmp_path, Skipped())
+def test_only_the_latest_files_count_when_the_tables_are_delta_tables(texts: list[str], tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    log = tmp_path / "rebalance_input" / "_delta_log"
+    log.mkdir(parents=True)
+    for name, part in (("old", texts[:2]), ("new", texts[:3])):
+        pq.write_table(pa.table({"input": part}), log.parent / f"{name}.parquet")
+    (log / f"{0:020d}.json").write_text('{"add":{"path":"old.parquet"}}')
+    (log / f"{1:020d}.json").write_text('{"remove":{"path":"old.parquet"}}\n{"add":{"path":"new.parquet"}}')
+    assert list(situations_in(tmp_path, Skipped())) == texts[:3]

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.assignors.rows import assignor_rows
 from benchmarks.cluster import BenchmarkError
 from benchmarks.spark_events import event_rows
+from benchmarks.spark_lab import laboratory_rows
 from benchmarks.spark_read import read_rows
 from benchmarks.spark_telemetry import telemetry_rows
 from benchmarks.table import Goal, Row
@@ -151,4 +152,5 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "events": event_rows,
     "spark-read": read_rows,
     "telemetry": telemetry_rows,
+    "laboratory": laboratory_rows,
 }

@@ -106,7 +106,7 @@ def fuzz(
 
     Random, truncated, mutated, spliced and blown up bytes go into every decoder of the protocol, the serdes, the
     events, the files of the state directory and of the user. Whatever comes in, the answer is a value or a documented
-    error, within 50 ms of processor time, and within four times the input and a megabyte of memory.
+    error, within 50 ms of processor time, and with no more memory than a small multiple of the input and a megabyte.
 
     Exit status: 0 nothing found; 1 something found; 2 wrong usage.
 

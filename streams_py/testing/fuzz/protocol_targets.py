@@ -31,6 +31,8 @@ from streams_py.testing.fuzz.target import Target, from_bytes
 
 __all__ = ["PROTOCOL_TARGETS"]
 
+_PARTITION_FACTOR: Final = 32
+"""Four bytes of a partition's number become an object of more than a hundred."""
 _PARTITIONS: Final = tuple(TopicPartition(topic, p) for topic in ("orders", "app-counts-changelog") for p in range(3))
 
 
@@ -157,6 +159,7 @@ PROTOCOL_TARGETS: Final[Mapping[str, Target]] = {
         ("consumer_protocol", "subscription"),
         _writing(encode_subscription),
         lambda a, b: _sorted_subscription(a) == _sorted_subscription(b),
+        memory_factor=_PARTITION_FACTOR,
     ),
     "consumer_assignment": Target(
         from_bytes(decode_assignment),
@@ -165,6 +168,7 @@ PROTOCOL_TARGETS: Final[Mapping[str, Target]] = {
         ("consumer_protocol", "assignment"),
         _writing(encode_assignment),
         lambda a, b: _sorted_assignment(a) == _sorted_assignment(b),
+        memory_factor=_PARTITION_FACTOR,
     ),
     "connect_worker_state": Target(
         from_bytes(connect.decode_worker_state),

@@ -27,9 +27,8 @@ TARGETS: Final[Mapping[str, Target]] = {**PROTOCOL_TARGETS, **TEXT_TARGETS, **RE
 
 SECONDS_MAX: Final = 0.05
 """Processor time for one input of up to a megabyte."""
-MEMORY_FACTOR: Final = 4
 MEMORY_SLACK_BYTES: Final = 1 << 20
-"""A reader may hold this many times its input, and this much more."""
+"""A reader may hold this much besides what its input allows for."""
 _MEASURE_ONE_IN: Final = 40
 """Memory is measured for one input in so many (it is slow), and for every one that promises great lengths."""
 _FINDINGS_MAX: Final = 10
@@ -88,7 +87,7 @@ def _feed(target: Target, data: bytes, folder: Path, result: FuzzResult, seconds
         _, held = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         result.most_memory = max(result.most_memory, held)
-        if held > max(MEMORY_FACTOR * len(data) + MEMORY_SLACK_BYTES, target.memory_bytes_max):
+        if held > max(target.memory_factor * len(data) + MEMORY_SLACK_BYTES, target.memory_bytes_max):
             _find(result, f"held {held:,} bytes for an input of {len(data):,}", data)
     if not measure or seconds > seconds_max:
         result.seconds += seconds

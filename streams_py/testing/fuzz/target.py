@@ -58,6 +58,8 @@ class Target:
     vectors: tuple[str, str] | None = None
     write: Callable[[object], bytes | None] | None = None
     same: Callable[[object, object], bool] = lambda a, b: a == b
+    memory_factor: int = 4
+    """What the reader may hold, in times its input; there is a megabyte on top."""
     memory_bytes_max: int = 0
     """What the reader may hold whatever the size of the input, where few bytes name many things, or only the user
     himself writes them."""

@@ -110,6 +110,15 @@ def test_lb7_code_of_candidates_is_found_on_workers_or_refused_before_the_job(
     assert not (tmp_path / "refused").exists()
 
 
+def test_endless_decision_is_given_up_when_it_runs_in_a_worker(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "in.jsonl"
+    source.write_text("\n".join(generate(HISTORY, 3)), encoding="utf-8")
+    orders = Orders([Candidate("endless", assignors.Endless), Candidate("fine", "sticky")], limit_s=0.1)
+    summary = evaluate_on_spark(spark, orders, str(source), str(tmp_path / "out"))
+    (finding,) = [one for one in summary.findings if one.is_error]
+    assert (finding.candidate, finding.kind, finding.times) == ("endless", "too_slow", 3)
+
+
 class Killed(Exception):
     pass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -33,6 +34,16 @@ def test_example_ends_with_a_choice_and_two_reports(tmp_path: Path) -> None:
     assert f"report: {report}" in said
     assert "Which one to choose" in report.read_text(encoding="utf-8")
     assert (tmp_path / "telemetry.html").stat().st_size > 5_000
+    results = json.loads((tmp_path / "laboratory" / "summary.json").read_text(encoding="utf-8"))["results"]
+    recorded, again = (
+        next(of for of in results if (of["scenario"], of["candidate"]) == ("", name))
+        for name in ("recorded", "high_availability")
+    )
+    for figures in (recorded["figures"], again["figures"]):
+        assert figures["moved_active"]["worst"] > 0
+    # The group was led by the high-availability assignor: deciding again changes nothing.
+    decided = recorded["figures"].keys()
+    assert {name: again["figures"][name] for name in decided} == recorded["figures"]
 
 
 def test_example_says_what_is_missing_when_there_is_no_java(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from streams_py.testing.checkers import Violation
@@ -92,6 +93,20 @@ class _Piece:
     """Its schedules are run for the second time."""
 
 
+@contextmanager
+def _garbage_later() -> Iterator[None]:
+    """A world is one large cycle of objects; looking for garbage inside of it again and again costs a tenth."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+        gc.collect()
+
+
+@_garbage_later()
 def _run_piece(seeds: tuple[int, ...], assignor: str | None, canary: str | None, again: bool = False) -> _Piece:
     piece = _Piece(Campaign(), {}, again)
     for seed in seeds:
@@ -194,7 +209,6 @@ def _run_parallel(
 
 
 def _prepare_worker() -> None:
-    """Ctrl-C is for the parent to handle. A world is one large cycle of objects; looking for garbage inside of it again
-    and again costs a tenth."""
+    """Ctrl-C is for the parent to handle; what is loaded by now is no garbage."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.set_threshold(50_000, 20, 50)
+    gc.freeze()

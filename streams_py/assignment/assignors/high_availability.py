@@ -11,8 +11,9 @@ the work grows with the copies of tasks that exist.
 
 Two deviations, on purpose. With a rack strategy configured, racks on all clients and no tags configured, the racks
 themselves act as the tag that standbys are spread over; Kafka documents that for ``client.rack`` and then does not
-pass the racks on. And where the placement over tags one standby after the other ends in a dead end, we look for hosts
-that fit together (:mod:`~streams_py.assignment.standby.tag_aware`).
+pass the racks on. And where the placement over tags one standby after the other ends in a dead end, we also try to find
+hosts that fit together (:mod:`~streams_py.assignment.standby.tag_aware`), and take what comes of that if copies are
+spread over more tag values in the end. Otherwise the decision is Kafka's.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from streams_py.assignment.assignors.cluster import Cluster, reported_lags
 from streams_py.assignment.assignors.high_availability_story import HighAvailabilityStory
 from streams_py.assignment.assignors.movements import LagTable, MovementPlan
 from streams_py.assignment.configs import STRATEGY_NONE, AssignmentConfigs
-from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decision, Note, Placement, Tags
+from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decision, Note, NoteKind, Placement, Tags
 from streams_py.assignment.standby.default import assign_default_standbys
+from streams_py.assignment.standby.ideal_spread import spread_total
 from streams_py.assignment.standby.tag_aware import TagAwareStandbys
 
 __all__ = ["HighAvailabilityAssignor"]
@@ -104,19 +106,46 @@ class HighAvailabilityAssignor:
         replicas = problem.configs.num_standby_replicas
         if replicas == 0:
             return []
-        tasks = range(len(cluster.tasks))
-        keep_apart: Sequence[Tags] | None = None
         if keys:
-            tag_aware = TagAwareStandbys(
-                cluster, tags, keys, one_by_one=self._reference_behaviour, with_state=lags.with_state
-            )
-            notes = tag_aware.assign(tasks, replicas)
-            balance_standby(cluster, tag_aware.may_move)
-            keep_apart = tag_aware.pairs
-        else:
-            notes = assign_default_standbys(cluster, tasks, replicas)
-            balance_standby(cluster, None)
-        optimise_standbys(problem, cluster, keep_apart)
+            return self._spread_standbys(problem, cluster, lags, keys, tags)
+        notes = assign_default_standbys(cluster, range(len(cluster.tasks)), replicas)
+        balance_standby(cluster, None)
+        optimise_standbys(problem, cluster, None)
+        return notes
+
+    def _spread_standbys(
+        self,
+        problem: AssignmentProblem,
+        cluster: Cluster,
+        lags: LagTable,
+        keys: Sequence[str],
+        tags: Sequence[Mapping[str, str]],
+    ) -> list[Note]:
+        """Kafka's placement, and when that met a dead end, the searched one if its copies differ in more values.
+
+        They are compared before anything moves. What follows depends on lags, and so would the choice: a group could
+        change its mind from round to round and never come to rest.
+        """
+        values = [[own.get(key) for key in keys] for own in tags]
+        before = cluster.count[:]
+
+        def place(*, one_by_one: bool) -> tuple[tuple[int, int], list[Note]]:
+            cluster.count[:], cluster.standby[:] = before, [()] * len(cluster.tasks)
+            placing = TagAwareStandbys(cluster, tags, keys, one_by_one=one_by_one, with_state=lags.with_state)
+            notes = placing.assign(range(len(cluster.tasks)), problem.configs.num_standby_replicas)
+            balance_standby(cluster, placing.may_move)
+            optimise_standbys(problem, cluster, placing.pairs)
+            relaxed = sum(note.kind is NoteKind.TAGS_RELAXED for note in notes)
+            return (spread_total(cluster.active, cluster.standby, values), -relaxed), notes
+
+        quality, notes = place(one_by_one=True)
+        if self._reference_behaviour or not (quality[1] or any(None in row for row in values)):
+            return notes
+        kept = cluster.count[:], cluster.standby[:]
+        better, notes_of_search = place(one_by_one=False)
+        if better > quality:
+            return notes_of_search
+        cluster.count[:], cluster.standby[:] = kept
         return notes
 
 

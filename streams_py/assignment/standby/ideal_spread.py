@@ -11,10 +11,10 @@ anybody configures it could take very long to be certain that nothing fits.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
-__all__ = ["BEGINNINGS_MAX", "fits", "spread_as_a_whole"]
+__all__ = ["BEGINNINGS_MAX", "fits", "spread_as_a_whole", "spread_total"]
 
 BEGINNINGS_MAX: Final = 500_000
 """For all searches of one assignment: about a second."""
@@ -47,6 +47,18 @@ def fits(values: Sequence[Sequence[str | None]], distinct: Sequence[int], client
     for client in clients:
         search.add(client)
     return search.may_fit(0)
+
+
+def spread_total(
+    active: Sequence[int], standby: Sequence[Collection[int]], values: Sequence[Sequence[str | None]]
+) -> int:
+    """How far the copies of all tasks are spread: different values of each key, added up. ``active[t]`` is a client,
+    or -1; ``standby[t]`` are clients."""
+    total = 0
+    for owner, others in zip(active, standby):
+        hosts = others if owner < 0 else (owner, *others)
+        total += len({pair for host in hosts for pair in enumerate(values[host]) if pair[1] is not None})
+    return total
 
 
 class _Search:

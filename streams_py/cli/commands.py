@@ -49,6 +49,9 @@ def simulate(
     canary: Annotated[
         str | None, typer.Option(help="Plant a bug, which must be found; --canary list names them all.")
     ] = None,
+    known_bugs: Annotated[
+        bool, typer.Option("--known-bugs", help="Play known bugs of Kafka Streams again, by their tickets.")
+    ] = False,
     replay: Annotated[int | None, typer.Option(help="Run the schedule of one seed and tell its whole history.")] = None,
     keep: Annotated[
         str | None, typer.Option(help="With --replay: only these actions, as a finding lists them, e.g. 3,8,11.")
@@ -75,9 +78,13 @@ def simulate(
       streams-py simulate --replay 4711 --keep 0,5
 
       streams-py simulate -n 50 --canary "hand over at once"
-    """
-    from streams_py.cli.simulating import list_canaries, replay_schedule, run_schedules
 
+      streams-py simulate --known-bugs
+    """
+    from streams_py.cli.simulating import list_canaries, play_known_bugs, replay_schedule, run_schedules
+
+    if known_bugs:
+        raise typer.Exit(play_known_bugs())
     if canary == "list":
         list_canaries()
         raise typer.Exit

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from streams_py.cli.usage import refuse
 from streams_py.testing.simulator import ASSIGNORS, CANARIES, RunResult, run_schedule
 from streams_py.testing.simulator.campaign import Campaign, Finding, run_campaign, schedule_of
+from streams_py.testing.simulator.museum import MUSEUM
 from streams_py.testing.simulator.shrink import shrink
 
-__all__ = ["list_canaries", "replay_schedule", "run_schedules"]
+__all__ = ["list_canaries", "play_known_bugs", "replay_schedule", "run_schedules"]
 
 _SHOWN_MAX = 10
 
@@ -30,6 +32,22 @@ def list_canaries() -> None:
     print("planted bugs, and the promise that each one breaks:")
     for name, planted in CANARIES.items():
         print(f"  {planted.promise:4} {name}")
+
+
+def play_known_bugs() -> int:
+    """Play the situations of known bugs again and report; the exit status."""
+    console = Console(highlight=False)
+    results = []
+    for ticket, exhibit in MUSEUM.items():
+        played = [run_schedule(schedule) for schedule in exhibit.schedules]
+        broken = [violation for result in played for violation in result.violations]
+        verdict = f"[red]{escape(str(broken[0]))}[/red]" if broken else "[green]not repeated[/green]"
+        rebalances = sum(result.rebalances for result in played)
+        console.print(f"{ticket}: {exhibit.what}: {verdict} ({len(played)} schedules, {rebalances} rebalances)")
+        results += played
+    if all(result.safe for result in results):
+        return 4 if any(result.violations for result in results) else 0
+    return 1
 
 
 def run_schedules(

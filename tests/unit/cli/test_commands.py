@@ -277,6 +277,13 @@ def test_planted_bugs_are_listed_with_the_promise_that_each_breaks() -> None:
     assert "A4   accept every commit" in result.output
 
 
+def test_known_bugs_are_played_by_their_tickets() -> None:
+    result = run("simulate", "--known-bugs")
+    assert result.exit_code == 0, result.output
+    (line,) = [line for line in result.output.splitlines() if line.startswith("KAFKA-9821: ")]
+    assert "not repeated" in line
+
+
 def test_fuzz_reports_each_target() -> None:
     result = run("fuzz", "-n", "60", "--target", "task_list", "--target", "serde_bool")
     assert result.exit_code == 0, result.output

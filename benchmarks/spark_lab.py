@@ -36,7 +36,7 @@ __all__ = ["laboratory_rows"]
 Tick = Callable[[str], None]
 
 _LARGE: Final = (1_000, 50)
-_SITUATIONS: Final = 500
+_SITUATIONS: Final = 800
 _RUNS_MAX: Final = 2
 _SMALL: Final = (8, 2)
 _DIFFERENT: Final = 200

@@ -23,6 +23,7 @@ __all__ = ["PREFIXES", "SCORES", "LocalFiles", "RunFolder"]
 PREFIXES: Final = tuple(f"{number:02x}" for number in range(256))
 SCORES: Final = "scores"
 _MARKER: Final = "backtest.json"
+_PREFIX: Final = "prefix="
 _FORMAT: Final = 1
 
 
@@ -106,6 +107,7 @@ class RunFolder:
                     f"{self.root} has a run with other candidates, what-ifs, inputs or options; repeat them exactly to "
                     "go on with it, or use a new folder"
                 )
+            self._remove_unfinished()
             return
         elif names:
             raise ConfigError(f"{self.root} is not empty and holds no run to resume; use a new folder")
@@ -113,16 +115,24 @@ class RunFolder:
 
     def done(self) -> frozenset[str]:
         """The prefixes that are complete."""
-        found: set[str] = set()
-        for name in self.files.children("done"):
-            first, dash, last = name.partition("-")
-            if dash:
-                found.update(prefix for prefix in PREFIXES if first <= prefix <= last)
-        return frozenset(found)
+        return frozenset(prefix for name in self.files.children("done") for prefix in _within(name))
+
+    def _remove_unfinished(self) -> None:
+        """What a killed run had begun: it is going to be cut differently."""
+        done = self.done()
+        for name in self.files.children(SCORES):
+            if name.startswith(_PREFIX) and not done.issuperset(_within(name.removeprefix(_PREFIX))):
+                self.files.remove(SCORES, name)
 
     def mark_done(self, first: str, last: str) -> None:
         """The prefixes from ``first`` to ``last`` are complete."""
         self.files.write_text("", "done", f"{first}-{last}")
+
+
+def _within(name: str) -> list[str]:
+    """The prefixes that ``ab`` or ``ab-cd`` means."""
+    first, _, last = name.partition("-")
+    return [prefix for prefix in PREFIXES if first <= prefix <= (last or first)]
 
 
 def _marked(fingerprint: str) -> dict[str, Any]:

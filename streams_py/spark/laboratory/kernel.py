@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from streams_protocol import DecodeError
-from streams_py.errors import ConfigError
+from streams_py.errors import ConfigError, StreamsError
 from streams_py.journal.taskset import format_task_set
 from streams_py.spark.laboratory.candidates import RECORDED, Candidate, Chosen, choose, seed_of
 from streams_py.spark.laboratory.deciding import OK, Answer, Placed, ask, recorded_answer
@@ -168,7 +168,11 @@ class Bench:
             yield from self._all_alike(empty, NO_SCENARIO, error)
             return
         empty |= {"tasks": replay.task_count, "clients": len(replay.clients)}
-        plain = Situation(replay)
+        try:
+            plain = Situation(replay)
+        except StreamsError as error:  # settings or topics that no leader would have accepted
+            yield from self._all_alike(empty, DAMAGED, error)
+            return
         for chosen in self._chosen:
             overrides = chosen.candidate.overrides
             situation = plain
@@ -200,7 +204,10 @@ class Bench:
 
     def _settled(self, chosen: Chosen, situation: Situation, answer: Answer, seed: int) -> Row:
         orders = self._orders
-        settled = settle(chosen, situation, answer, seed=seed, limit_s=orders.limit_s, pace=orders.pace)
+        try:
+            settled = settle(chosen, situation, answer, seed=seed, limit_s=orders.limit_s, pace=orders.pace)
+        except StreamsError as error:  # tasks that cannot be dealt to threads
+            return {"valid": "raised", "error": f"when it was carried out: {error}"}
         row: Row = {"rounds": settled.rounds, "stable": settled.stable, "cycle": settled.cycle}
         row["endless"] = settled.endless
         if settled.problem is not None and settled.problem.failure is not None:

@@ -120,6 +120,12 @@ def test_every_candidate_gets_a_row_when_the_input_is_damaged() -> None:
     assert not summarise(found, ["a", "b"], [""]).has_errors
 
 
+def test_input_is_damaged_when_no_leader_would_have_accepted_its_settings() -> None:
+    found = rows(replay(client(A), probing_rebalance_interval_ms=1), "sticky")
+    assert found[0]["valid"] == "damaged"
+    assert "60000" in found[0]["error"]
+
+
 def test_class_of_the_users_is_asked_twice_when_it_is_slow_and_ours_once() -> None:
     from streams_py.spark.laboratory.deciding import _repeats
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tracemalloc
@@ -103,6 +104,21 @@ def test_lb8_result_is_the_same_when_a_killed_run_is_resumed(texts: list[str], t
     assert score_digest(scores(half)) == score_digest(scores(tmp_path / "whole"))
     assert summary.situations == len(set(texts))
     assert all(path.stat().st_mtime_ns == before for path, before in finished.items())  # not made again
+
+
+def test_rows_of_a_killed_wave_are_gone_when_the_run_is_resumed(texts: list[str], tmp_path: Path) -> None:
+    evaluate_locally(ORDERS, texts, tmp_path / "whole")
+    half = tmp_path / "half"
+    evaluate_locally(ORDERS, texts, half, inputs="x")
+    one = next(half.glob("scores/*"))
+    left = half / "scores" / "prefix=00-ff"  # as Spark names it: everything once more
+    left.mkdir()
+    shutil.copy(one / "scores.parquet", left / "part-0.parquet")
+    for marker in list(half.glob("done/*"))[:2]:
+        marker.unlink()
+    evaluate_locally(ORDERS, texts, half, inputs="x", resume=True)
+    assert not left.exists()
+    assert score_digest(scores(half)) == score_digest(scores(tmp_path / "whole"))
 
 
 def test_folder_is_refused_when_it_is_not_empty_or_anothers(texts: list[str], tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,13 +12,13 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.clients import KafkaClients
 from streams_py.config import StreamsConfig
-from streams_py.ports import Admin, Clients, RawRecord, RecordConsumer
+from streams_py.ports import Admin, AdminError, Clients, RawRecord, RecordConsumer
 from streams_py.testing.broker import EmbeddedBroker
 from tests.unit.runtime.world import World
+from tests.waiting import until
 
 __all__ = ["ALL", "REAL", "Cluster", "Opened", "open_cluster", "until"]
 
-PATIENCE_S = 30.0
 _numbers = itertools.count()
 
 _kafka = pytest.param("kafka", marks=pytest.mark.broker)
@@ -27,15 +26,6 @@ ALL = ["memory", "embedded", _kafka]
 """Clusters for records and administration."""
 REAL = ["embedded", _kafka]
 """Clusters that have groups."""
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Poll, patiently; AssertionError when it does not come true."""
-    limit = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > limit:
-            raise AssertionError(f"not within {PATIENCE_S:.0f} s: {what}")
-        time.sleep(0.005)
 
 
 class Cluster:
@@ -47,9 +37,13 @@ class Cluster:
         self._create_topic = create_topic
 
     def topic(self, partitions: int = 4) -> str:
-        """A new topic."""
+        """A new topic whose partitions have leaders; on a real cluster that takes a moment."""
         name = f"contract-{os.getpid()}-{next(_numbers)}"
         self._create_topic(name, partitions)
+        if self.kind == "kafka":
+            admin, every = self.clients.admin(), [part(name, number) for number in range(partitions)]
+            until(lambda: not any(isinstance(end, AdminError) for end in admin.list_offsets(every).values()), "leaders")
+            admin.close()
         return name
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 
@@ -19,16 +18,7 @@ from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.errors import BrokerUnavailable, StreamsError
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
-
-PATIENCE_S = 20.0
-
-
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    limit = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > limit:
-            raise AssertionError(f"not within {PATIENCE_S:.0f} s: {what}")
-        time.sleep(0.005)
+from tests.waiting import until as wait_until
 
 
 class FakeThread:

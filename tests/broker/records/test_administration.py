@@ -13,6 +13,7 @@ from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 from streams_py.testing.broker import Broker
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -32,10 +33,16 @@ def test_topics_are_created_and_described(clients: Callable[..., ConfluentClient
     assert created[name] is None
     assert kind(created[f"{name}-bad"]) is AdminErrorKind.OTHER
     assert kind(admin.create_topics(wanted[:1])[name]) is AdminErrorKind.ALREADY_EXISTS
+    first = PartitionInfo(name, 0, 1, (1,), frozenset({"rack-1"}))
+
+    def has_leader() -> bool:  # brokers hear of a new topic a moment after it was created
+        found = admin.describe_topics([name])[name]
+        return isinstance(found, tuple) and found[0] == first
+
+    until(has_leader, "the new topic with its leader")
     described = admin.describe_topics([name, "no-such-topic"])
     infos = described[name]
     assert isinstance(infos, tuple)
-    assert infos[0] == PartitionInfo(name, 0, 1, (1,), frozenset({"rack-1"}))
     assert [info.partition for info in infos] == [0, 1, 2]
     assert kind(described["no-such-topic"]) is AdminErrorKind.UNKNOWN_TOPIC
     assert name in admin.describe_topics()
@@ -56,10 +63,7 @@ def test_offsets_are_listed_and_records_deleted(
     assert kind(answers[stranger]) is AdminErrorKind.UNKNOWN_TOPIC
     assert kind(admin.list_offsets([stranger])[stranger]) is AdminErrorKind.UNKNOWN_TOPIC
     admin.delete_records({partition: 4})
-    for _ in range(500):
-        if admin.list_offsets([partition], earliest=True) == {partition: 4}:
-            return
-    raise AssertionError("records were not deleted")
+    until(lambda: admin.list_offsets([partition], earliest=True) == {partition: 4}, "records to be deleted")
 
 
 def test_committed_offsets_are_read(kafka_broker: Broker, topic: str, clients: Callable[..., ConfluentClients]) -> None:

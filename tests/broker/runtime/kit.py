@@ -22,19 +22,11 @@ from streams_py.clients import KafkaClients
 from streams_py.config import StreamsConfig
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.testing.broker import Broker, EmbeddedBroker
+from tests.waiting import PATIENCE_S
+from tests.waiting import until as wait_until
 
-PATIENCE_S = 60.0
 PYTHON = (sys.executable, "-m", "tests.broker.runtime.worker")
 _numbers = itertools.count()
-
-
-def wait_until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:
-    """Until it holds; AssertionError that says what did not happen."""
-    limit = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > limit:
-            raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
-        time.sleep(0.02)
 
 
 class Instance:

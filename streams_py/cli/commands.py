@@ -142,7 +142,8 @@ def explain(
         ),
     ] = None,
     assignor: Annotated[
-        str | None, typer.Option(help="Let this assignor decide: high_availability, legacy_sticky or fallback.")
+        str | None,
+        typer.Option(help="Let this assignor decide: high_availability, sticky, static, legacy_sticky, fallback."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The facts as JSON instead of sentences.")] = False,
 ) -> None:

@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from streams_protocol.errors import ProtocolError
-from streams_protocol.types import ProcessId, TaskId
-from streams_py.assignment.assignors.registry import choose_assignor
+from streams_protocol.types import ProcessId, TaskId, TopicPartition
+from streams_py.assignment.application_state import ProblemState, TaskDescription
 from streams_py.assignment.configs import AssignmentConfigs
-from streams_py.assignment.problem import (
-    LATEST_OFFSET,
-    AssignmentProblem,
-    BuiltInAssignor,
-    ClientInput,
-    lag_from_offsets,
-)
-from streams_py.assignment.story import TaskStory
+from streams_py.assignment.problem import LATEST_OFFSET, AssignmentProblem, ClientInput, lag_from_offsets
 from streams_py.cli.recordings import recorded_stories
+from streams_py.cli.tellers import Teller, teller_named
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 
-__all__ = ["explain_tasks", "group_of", "stories_of_group"]
-
-Stories = dict[TaskId, TaskStory]
+__all__ = ["explain_tasks", "group_of"]
 
 
 def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: str | None, as_json: bool) -> int:
@@ -45,8 +38,8 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
             stories, names = recorded_stories(file, case, assignor)
         else:
             described = json.loads(file.read_text(encoding="utf-8"))
-            problem, decider, names = group_of(described | {"assignor": assignor} if assignor else described)
-            stories = stories_of_group(problem, decider)
+            problem, tell, names = group_of(described | {"assignor": assignor} if assignor else described)
+            stories = tell(problem, ProblemState(problem, partial(_tasks, problem)))
     except FileNotFoundError:
         return refuse(f"{file} does not exist; streams-py explain --help shows what to write into it")
     except json.JSONDecodeError as error:
@@ -90,16 +83,22 @@ def _plain(value: object) -> object:
 # -- a described group ---------------------------------------------------------------------------------------
 
 
-def stories_of_group(problem: AssignmentProblem, assignor: BuiltInAssignor) -> Stories:
-    """The story of every task."""
-    return dict(assignor.decide(problem, tell_story=True).story)
+def _tasks(problem: AssignmentProblem) -> Iterator[TaskDescription]:
+    """As public assignors see them; every sub-topology has one input, and a store if it has state."""
+    for task in problem.tasks:
+        logged = task in problem.end_offset_sums
+        yield TaskDescription.of(
+            task,
+            stores=("store",) if logged else (),
+            sources=(TopicPartition(f"input-{task.subtopology}", task.partition),),
+            changelogs=(TopicPartition(f"changelog-{task.subtopology}", task.partition),) if logged else (),
+        )
 
 
-def group_of(described: Mapping[str, Any]) -> tuple[AssignmentProblem, BuiltInAssignor, dict[ProcessId, str]]:
-    """(question, assignor, names of the clients) of a described group; ValueError or KeyError when it is not one."""
-    choice = choose_assignor(described.get("assignor", "high_availability"))
-    if choice.built_in is None:
-        raise ValueError(f"{choice.name} tells no stories; use high_availability, legacy_sticky or fallback")
+def group_of(described: Mapping[str, Any]) -> tuple[AssignmentProblem, Teller, dict[ProcessId, str]]:
+    """(question, who answers it, names of the clients) of a described group; ValueError or KeyError when it is none."""
+    configs = described.get("configs", {})
+    tell = teller_named(described.get("assignor", "high_availability"), configs)
     tasks = {TaskId.parse(text): end for text, end in described["tasks"].items()}
     ends = {task: int(end) for task, end in tasks.items() if end is not None}
     names: dict[ProcessId, str] = {}
@@ -108,8 +107,8 @@ def group_of(described: Mapping[str, Any]) -> tuple[AssignmentProblem, BuiltInAs
         process_id = _process_id(name, number)
         names[process_id] = name
         clients.append(_client(process_id, client, ends))
-    problem = AssignmentProblem(clients, sorted(tasks), ends, AssignmentConfigs.of(described.get("configs", {})))
-    return problem, choice.built_in(), names
+    problem = AssignmentProblem(clients, sorted(tasks), ends, AssignmentConfigs.of(configs))
+    return problem, tell, names
 
 
 def _process_id(name: str, number: int) -> ProcessId:

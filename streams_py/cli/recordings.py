@@ -7,19 +7,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from streams_protocol.types import ProcessId, TaskId
-from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
-from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
-from streams_py.assignment.assignors.registry import assignor_name, choose_assignor
-from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
-from streams_py.assignment.problem import BuiltInAssignor
-from streams_py.assignment.story import TaskStory
-from streams_py.errors import StreamsError
+from streams_py.cli.tellers import Stories, teller_named
 from streams_py.leader import GroupLeader, run_assign
 from streams_py.spark.laboratory.inputs import read_input
 from streams_py.spark.laboratory.situation import Situation
@@ -28,14 +21,9 @@ from streams_py.testing.leader_cases import RecordedCluster, case_request, case_
 
 __all__ = ["recorded_stories", "stories_of_case", "stories_of_rebalance"]
 
-Stories = dict[TaskId, TaskStory]
 Names = dict[ProcessId, str]
 
 _IDS_SHOWN_MAX: Final = 20
-_TELLING: Final[Mapping[str, Callable[[], BuiltInAssignor]]] = {
-    assignor_name(kind): kind for kind in (HighAvailabilityAssignor, LegacyStickyAssignor, FallbackPriorAssignor)
-}
-"""Assignors that tell stories, as records name them."""
 
 
 def recorded_stories(file: Path, which: str | None, assignor: str | None) -> tuple[Stories, Names]:
@@ -72,18 +60,8 @@ def stories_of_rebalance(text: str, assignor: str | None) -> tuple[Stories, Name
     situation = Situation(read_input(text))
     decision = situation.replay.decision
     name = assignor or (decision.assignor.name if decision is not None else "high_availability")
-    return dict(_teller(name).decide(situation.problem, tell_story=True).story), situation.names
-
-
-def _teller(name: str) -> BuiltInAssignor:
-    """The assignor of that name, which is ``package.module:Class`` or what the application's configuration said."""
-    with suppress(StreamsError):
-        make = _TELLING.get(name) or choose_assignor(name).built_in
-        if make is not None:
-            return make()
-    raise ValueError(
-        f"{name} decides, which tells no stories; use --assignor high_availability, legacy_sticky or fallback"
-    )
+    tell = teller_named(name, {})
+    return tell(situation.problem, situation.application_state(situation.problem)), situation.names
 
 
 # -- a recorded assign step ----------------------------------------------------------------------------------

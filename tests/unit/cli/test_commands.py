@@ -164,6 +164,15 @@ def test_example_of_the_help_is_explained(tmp_path: Path) -> None:
     assert [line.split()[0] for line in everything.splitlines() if not line.startswith(" ")] == ["0_0", "0_1", "1_0"]
 
 
+@pytest.mark.parametrize("assignor", ["high_availability", "sticky", "static", "legacy_sticky", "fallback"])
+def test_every_assignor_of_ours_can_be_asked(tmp_path: Path, assignor: str) -> None:
+    path = tmp_path / "group.json"
+    path.write_text(json.dumps(GROUP))
+    result = run("explain", "--from", str(path), "--assignor", assignor)
+    assert result.exit_code == 0, result.stderr
+    assert [line[:4] for line in result.output.splitlines() if " is active on " in line] == ["0_0 ", "0_1 ", "1_0 "]
+
+
 def test_story_can_be_had_as_data(tmp_path: Path) -> None:
     path = tmp_path / "group.json"
     path.write_text(json.dumps(GROUP))
@@ -186,7 +195,7 @@ def test_recorded_situations_are_explained(tmp_path: Path) -> None:
     made = run("backtest", "generate", "--out", str(path), "--count", "3", "--tasks", "8", "--clients", "2")
     assert made.exit_code == 0, made.output
     asked = ["explain", "0_1", "--from", str(path)]
-    assert "History decides, which tells no stories" in one_sentence(run(*asked))
+    assert "History tells no stories" in one_sentence(run(*asked))
     result = run(*asked, "--case", "3", "--assignor", "high_availability")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("0_1 is active on ")
@@ -214,7 +223,7 @@ def test_records_of_an_events_topic_are_explained(tmp_path: Path) -> None:
         ('{"tasks": {"0": 1}, "clients": {}}', "group.json: "),
         ('{"tasks": {"0_0": "many"}, "clients": {"A": {}}}', "group.json: "),
         ('{"tasks": {}, "clients": {}, "assignor": "nobody"}', "nobody"),
-        ('{"tasks": {}, "clients": {}, "assignor": "sticky"}', "tells no stories"),
+        ('{"tasks": {}, "clients": {}, "assignor": 17}', "group.json: "),
         ('{"tasks": {}, "clients": {}, "configs": {"num.standby.replicas": -1}}', "num.standby.replicas"),
         (None, "does not exist"),
     ],

@@ -1,0 +1,52 @@
+"""Assignors that say why, by the names that configurations and records use for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final, Protocol, TypeAlias, runtime_checkable
+
+from streams_protocol.types import TaskId
+from streams_py.assignment.api import ApplicationState
+from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
+from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
+from streams_py.assignment.assignors.registry import assignor_name, choose_assignor, public_built_in
+from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
+from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor
+from streams_py.assignment.story import TaskStory
+from streams_py.errors import StreamsError
+
+__all__ = ["Stories", "Teller", "teller_named"]
+
+Stories: TypeAlias = dict[TaskId, TaskStory]
+Teller: TypeAlias = Callable[[AssignmentProblem, ApplicationState], Stories]
+"""Decides a question, given in both forms, and tells the story of every task."""
+
+_BY_CLASS: Final[Mapping[str, Callable[[], BuiltInAssignor]]] = {
+    assignor_name(kind): kind for kind in (HighAvailabilityAssignor, LegacyStickyAssignor, FallbackPriorAssignor)
+}
+
+
+@runtime_checkable
+class _TellsStories(Protocol):
+    def stories(self, application_state: ApplicationState) -> Mapping[TaskId, TaskStory]: ...
+
+
+def teller_named(name: str, configs: Mapping[str, object]) -> Teller:
+    """The assignor of that name: ``package.module:Class``, or what a configuration says. ValueError for one that tells
+    no stories."""
+    public = public_built_in(name)
+    if public is not None:
+        assignor = public()
+        assignor.configure(configs)
+        if isinstance(assignor, _TellsStories):
+            tells = assignor.stories
+            return lambda problem, state: dict(tells(state))
+    built_in = _BY_CLASS.get(name)
+    if built_in is None:
+        with suppress(StreamsError):
+            built_in = choose_assignor(name).built_in
+    if built_in is None:
+        raise ValueError(f"{name} tells no stories; use high_availability, sticky, static, legacy_sticky or fallback")
+    made = built_in()
+    return lambda problem, state: dict(made.decide(problem, tell_story=True).story)

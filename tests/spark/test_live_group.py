@@ -81,10 +81,12 @@ def play(group: Group) -> None:
         first.start()
         assert first.wait_until(State.RUNNING, PATIENCE_S)
         group.feed()
+        wait_for("the first records are counted", lambda: total(group) >= 200)
         second.start()
         wait_for("the second instance has tasks", lambda: group.tasks_of(second) == 2 and group.tasks_of(first) == 2)
         assert second.wait_until(State.RUNNING, PATIENCE_S)
         group.feed()
+        wait_for("both count", lambda: total(group) >= 400)
         first.close(PATIENCE_S, leave_group=True)
         wait_for("the second instance has all tasks", lambda: group.tasks_of(second) == 4)
         group.feed()
@@ -122,7 +124,8 @@ def test_live_group_becomes_tables_and_a_report(
     assert {"member_joined", "revocation_done"} <= triggers
     moved = [row for row in tables["move"] if row["kind"].startswith("move_")]
     assert len(moved) >= 2
-    assert tables["gap"]
+    assert {row["kind"] for row in tables["gap"]} == {"moved", "untouched"}
+    assert all(row["gap_ms"] >= 0 for row in tables["gap"] if row["kind"] == "untouched")
     active = [row for row in tables["placement"] if row["role"] == "active"]
     assert sorted(row["task"] for row in active) == ["0_0", "0_1", "0_2", "0_3"]
     assert len({row["client"] for row in active}) == 1

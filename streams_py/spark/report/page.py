@@ -52,7 +52,11 @@ def report_page(tables: Tables) -> str:
         ),
         ("Restorations", "", _restores),
         ("Warm-ups", "", _warmups),
-        ("Tasks that cost more than their share", "", _offenders),
+        (
+            "Tasks that cost more than their share",
+            "A share of 1 is as much of its thread as every other task.",
+            _offenders,
+        ),
     ]
     body = [_headline(tables)]
     for title, note, make in sections:
@@ -336,22 +340,34 @@ def _warmups(tables: Tables) -> str:
 
 
 def _offenders(tables: Tables) -> str:
-    rows = sorted(tables["offender"], key=lambda row: (row["window"], row["score"] or 0), reverse=True)
-    if not rows:
+    if not tables["offender"]:
         return _none("offenders: nothing stood out, or no samples were recorded")
-    cells = [
-        (
-            _time(row["window"]),
-            row["task"],
-            row["why"],
-            "-" if row["score"] is None else f"{row['score']:.1f}",
-            "-" if row["lag"] is None else f"{row['lag']:,}",
-            "-" if row["lag_trend_per_s"] is None else f"{row['lag_trend_per_s']:+,.1f}",
-            str(row["restores"]),
+    by_task: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(tables["offender"], key=lambda row: row["window"]):
+        by_task[row["task"]].append(row)
+    worst = sorted(by_task, key=lambda task: (-len(by_task[task]), -_worst(by_task[task]), TaskId.parse(task)))
+    cells = []
+    for task in worst[:_OFFENDERS_MAX]:
+        windows, last = by_task[task], by_task[task][-1]
+        why = Counter(reason for row in windows for reason in row["why"].split())
+        cells.append(
+            (
+                task,
+                f"{len(windows):,}",
+                _time(last["window"])[:16],
+                ", ".join(f"{reason} {count}x" for reason, count in why.most_common()),
+                f"{_worst(windows):.1f}" if _worst(windows) else "-",
+                "-" if last["lag"] is None else f"{last['lag']:,}",
+                "-" if last["lag_trend_per_s"] is None else f"{last['lag_trend_per_s']:+,.1f}",
+            )
         )
-        for row in rows[:_OFFENDERS_MAX]
-    ]
-    return _table(("window", "task", "why", "share of its thread", "lag", "lag per second", "restores"), cells)
+    note = f"<p class=note>The first {len(cells)} of {len(by_task):,} tasks.</p>" if len(cells) < len(by_task) else ""
+    head = ("task", "windows of 10 min", "last", "why", "worst share of its thread", "last lag", "lag per second")
+    return note + _table(head, cells)
+
+
+def _worst(windows: Sequence[Row]) -> float:
+    return max((row["score"] or 0.0 for row in windows), default=0.0)
 
 
 def _distribution(of: Sequence[tuple[str, Sequence[float], Callable[[float], str]]]) -> str:

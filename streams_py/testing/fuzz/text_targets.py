@@ -31,8 +31,8 @@ def _checkpoints(folder: Path) -> list[bytes]:
 
 
 _PROCESS_FILE: Final = "kafka-streams-process-metadata"
-_OWN_FILE_MEMORY_BYTES: Final = 64 << 20
-"""Our own files and the user's are held whole, line by line."""
+_LINES_FACTOR: Final = 48
+"""Files are held whole, line by line, and a line of one character is an object, too."""
 _CONFIG_BYTES_MAX: Final = 100_000
 
 
@@ -54,9 +54,7 @@ def _config(name: str, samples: Callable[[Path], list[bytes]]) -> Target:
         path.write_bytes(data)
         return StreamsConfig.of(path)
 
-    return Target(
-        read, (ConfigError,), samples, memory_bytes_max=_OWN_FILE_MEMORY_BYTES, input_bytes_max=_CONFIG_BYTES_MAX
-    )
+    return Target(read, (ConfigError,), samples, memory_factor=_LINES_FACTOR, input_bytes_max=_CONFIG_BYTES_MAX)
 
 
 _SETTINGS: Final = {
@@ -109,7 +107,7 @@ TEXT_TARGETS: Final[Mapping[str, Target]] = {
     "end_point": Target(
         from_text(parse_endpoint), (ConfigError, ValueError), lambda _: [b"host:9092", b"https://host:443", b"[::1]:1"]
     ),
-    "checkpoint": Target(_read_checkpoint, (ValueError,), _checkpoints, memory_bytes_max=_OWN_FILE_MEMORY_BYTES),
+    "checkpoint": Target(_read_checkpoint, (ValueError,), _checkpoints, memory_factor=_LINES_FACTOR),
     "process_file": Target(_read_process_id, (), lambda _: [b'{"processId": "00000000-0000-0001-0000-000000000002"}']),
     "config_properties": _config("app.properties", _properties_files),
     "config_toml": _config("app.toml", _toml_files),

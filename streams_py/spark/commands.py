@@ -1,4 +1,4 @@
-"""The commands ``telemetry run | report | placement | moves``.
+"""The commands ``streams-py telemetry run | report | placement | moves``.
 
 ``app`` is a Typer application; ``python -m streams_py.spark.commands`` runs it by itself. Only ``run`` starts Spark.
 """
@@ -97,7 +97,7 @@ def run(
         finally:
             session.stop()
     if ended:
-        _console().print(f"tables of {group} are in {tables}; see `telemetry report --tables {tables}`")
+        _console().print(f"tables of {group} are in {tables}; see `streams-py telemetry report --tables {tables}`")
     else:
         _console().print("stopped; the tables are complete up to the last look, and the next run goes on from there")
 

@@ -192,7 +192,7 @@ def test_delta_tables_are_read_as_of_their_last_commit(folder: Path) -> None:
 
 
 def test_folder_without_tables_is_explained(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"holds no telemetry tables; make them with `telemetry run"):
+    with pytest.raises(ConfigError, match=r"holds no telemetry tables; make them with `streams-py telemetry run"):
         read_tables(tmp_path)
 
 

@@ -18,25 +18,29 @@ CANDIDATES_MAX: Final = 24
 """More candidates than these, the best ones, are in summary.json only."""
 
 _FINDINGS_MAX: Final = 100
+_OUT_MAX: Final = 8
 _GLANCE: Final = 4
+_GLANCE_CANDIDATES: Final = 10
+_LONG_NAME: Final = 22
 _HASH_CHARS: Final = 12
 
 _MORE_STYLE: Final = """
 .verdict{font-size:19px;line-height:1.4;margin:0 0 8px}.verdict+ul{margin:0;padding-left:20px}
 .out{color:var(--red)}td.num{text-align:right;vertical-align:top;padding-bottom:9px}th.num{text-align:right}
-td.name{white-space:normal;min-width:170px}td.text{white-space:normal;min-width:260px}th.num{white-space:normal}
+td.name{white-space:normal;min-width:170px;overflow-wrap:anywhere}
+td.text{white-space:normal;min-width:260px}th.num{white-space:normal;min-width:110px;overflow-wrap:anywhere}
 td small{display:block;font-size:12px}.good b{color:var(--green)}.bad b{color:var(--red)}
 .wtl{display:flex;height:5px;border-radius:3px;overflow:hidden;margin-top:4px;min-width:84px}
 .wtl i{display:block}.w{background:var(--green)}.t{background:var(--rule)}.l{background:var(--red)}
 .glance{display:grid;grid-template-columns:repeat(auto-fit,minmax(300px,1fr));gap:18px 34px}
 .glance h3{font-size:14px;font-weight:500;margin:0 0 6px}.bar{display:grid;
-grid-template-columns:120px 1fr 84px;gap:10px;
-align-items:center;font-size:13px;margin:3px 0}.bar span{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+grid-template-columns:minmax(120px,2fr) 3fr 70px;gap:10px;
+align-items:center;font-size:13px;margin:3px 0}.bar span{overflow-wrap:anywhere;line-height:1.2}
 .bar em{font-style:normal;text-align:right;font-variant-numeric:tabular-nums}
 .bar div{height:11px;border-radius:3px;background:var(--rule)}.bar div i{display:block;height:100%;border-radius:3px;
 background:var(--grey)}.bar.best div i{background:var(--teal)}.bar.gone{opacity:.55}
 .bar.gone div i{background:var(--red)}
-code{font-size:13px}
+.long{grid-template-columns:1fr}.long .bar{grid-template-columns:minmax(120px,3fr) 4fr 70px}code{font-size:13px}
 """
 
 
@@ -83,7 +87,11 @@ def _headline(summary: Summary, title: str) -> str:
 
 def _verdict(summary: Summary, verdict: Verdict) -> str:
     items = [f"<li>{escape(reason)}</li>" for reason in verdict.reasons]
-    items += [f'<li class="out">{escape(name)} is out: {escape(reason)}</li>' for name, reason in verdict.out]
+    items += [
+        f'<li class="out">{escape(name)} is out: {escape(reason)}</li>' for name, reason in verdict.out[:_OUT_MAX]
+    ]
+    if len(verdict.out) > _OUT_MAX:
+        items.append(f'<li class="out">{len(verdict.out) - _OUT_MAX:,} more are out</li>')
     listed = f"<ul>{''.join(items)}</ul>" if items else ""
     scores = ", ".join(meaning for _, meaning in ORDER)
     note = (
@@ -100,7 +108,7 @@ def _findings(findings: Sequence[Finding]) -> str:
         kind = finding.kind.replace("_", " ")
         rows.append(
             f'<tr><td class="{"out" if finding.is_error else ""}">{escape(kind)}</td>'
-            f"<td>{escape(finding.candidate)}</td>"
+            f'<td class="name">{escape(finding.candidate)}</td>'
             f"<td>{escape(finding.scenario or 'as recorded')}</td><td>{finding.times:,}</td>"
             f'<td class="text">{escape(finding.text)}</td>'
             f"<td><code>{escape(finding.example[:_HASH_CHARS])}</code></td></tr>"
@@ -117,14 +125,16 @@ def _findings(findings: Sequence[Finding]) -> str:
 def _glance(summary: Summary, verdict: Verdict, shown: Sequence[str]) -> str:
     """Means of the scores that decide, side by side."""
     charts = []
+    names = list(shown[:_GLANCE_CANDIDATES])
+    kind = "glance long" if any(len(name) > _LONG_NAME for name in names) else "glance"
     for metric, _ in ORDER:
-        means = [(name, mean) for name in shown if (mean := _mean(summary, name, metric)) is not None]
+        means = [(name, mean) for name in names if (mean := _mean(summary, name, metric)) is not None]
         if len(means) > 1 and max(mean for _, mean in means) > min(mean for _, mean in means):
             charts.append(f"<div><h3>{escape(TITLES[metric])}</h3>{_bars(means, metric, verdict)}</div>")
     if not charts:
         return "<p>The candidates do not differ in any of the scores that decide.</p>"
     note = "<p class=note>Means over all situations and scenarios; less is better.</p>"
-    return f'{note}<div class="glance">{"".join(charts[:_GLANCE])}</div>'
+    return f'{note}<div class="{kind}">{"".join(charts[:_GLANCE])}</div>'
 
 
 def _bars(means: Sequence[tuple[str, float]], metric: str, verdict: Verdict) -> str:

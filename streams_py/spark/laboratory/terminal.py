@@ -47,6 +47,7 @@ _NARROW: Final = 100
 _NARROW_COLUMNS: Final = 7
 _CANDIDATES_MAX: Final = 12
 _FINDINGS_MAX: Final = 12
+_OUT_MAX: Final = 8
 _SMALL: Final = 100
 _RATIOS: Final = ("max_over_mean", "balance_cv", "weighted_max_over_mean")
 
@@ -93,8 +94,10 @@ def print_summary(console: Console, summary: Summary, verdict: Verdict) -> None:
     console.print(f"[bold]{escape(verdict.sentence)}[/bold]")
     for reason in verdict.reasons:
         console.print(f"  {escape(reason)}")
-    for name, reason in verdict.out:
+    for name, reason in verdict.out[:_OUT_MAX]:
         console.print(f"  [red]{escape(name)} is out:[/red] {escape(reason)}")
+    if len(verdict.out) > _OUT_MAX:
+        console.print(f"  {len(verdict.out) - _OUT_MAX:,} more are out")
 
 
 def _print_findings(console: Console, findings: Sequence[Finding]) -> None:

@@ -2,8 +2,8 @@
 
 There is no overall score. Candidates that fail, flap or never stop asking are out; the rest is compared, score by
 score, in the order in which it hurts: records that users wait for, copies that share a zone, state moved cold, the
-busiest thread, records restored in all, tasks moved. The first score in which a candidate is clearly better (by more
-than 5 %) decides.
+busiest thread, rebalances until rest, records restored in all, tasks moved. The first score in which a candidate is
+clearly better (by more than 5 %) decides.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ ORDER: Final = (
     ("spread_violations", "tasks whose copies share a zone or tag"),
     ("moved_cold", "tasks moved without their state"),
     ("max_over_mean", "load of the busiest thread over the mean"),
+    ("rounds", "rebalances until the group is at rest"),
     ("restore_records", "records to restore in all"),
     ("moved_active", "tasks moved"),
     ("moved_standby", "standbys moved"),

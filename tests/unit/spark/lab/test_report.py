@@ -85,6 +85,14 @@ def test_report_is_bounded_when_a_sweep_has_thousands_of_candidates() -> None:
     assert len(json.loads(summary.to_json())["results"]) == 300
 
 
+def test_those_that_are_out_are_counted_when_they_are_many() -> None:
+    names = [f"c{number}" for number in range(50)]
+    summary = summarise([row(name, 0, valid="raised", error="x") for name in names], names, [""])
+    assert "42 more are out" in page_of(summary)
+    assert "42 more are out" in shown(summary)
+    assert "38 more findings" in shown(summary)
+
+
 def test_terminal_says_which_to_choose_when_it_is_narrow_or_wide() -> None:
     summary = summarise(everything(), ["recorded", "better", "worse", "broken"], [""])
     for width in (80, 160):

@@ -49,7 +49,7 @@ def report_page(summary: Summary, verdict: Verdict, *, title: str) -> str:
     shown = shown_candidates(summary, verdict, CANDIDATES_MAX)
     sections = [
         ("Which one to choose", _verdict(summary, verdict)),
-        ("Findings", _findings(summary.findings)),
+        ("Findings", _findings(summary)),
         ("At a glance", _glance(summary, verdict, shown)),
     ]
     for scenario in summary.scenarios:
@@ -100,9 +100,11 @@ def _verdict(summary: Summary, verdict: Verdict) -> str:
     return f'<p class="verdict">{escape(verdict.sentence)}</p>{listed}{note}'
 
 
-def _findings(findings: Sequence[Finding]) -> str:
+def _findings(summary: Summary) -> str:
+    findings: Sequence[Finding] = summary.findings
     if not findings:
-        return "<p>None: every candidate gave a valid answer everywhere, and came to rest.</p>"
+        rested = ", and came to rest" if any("rounds" in of for of in summary.figures.values()) else ""
+        return f"<p>None: every candidate gave a valid answer everywhere{rested}.</p>"
     rows = []
     for finding in findings[:_FINDINGS_MAX]:
         kind = finding.kind.replace("_", " ")

@@ -18,13 +18,19 @@ from typing import Any, Final, Protocol
 
 from streams_py.errors import ConfigError
 
-__all__ = ["PREFIXES", "SCORES", "LocalFiles", "RunFolder"]
+__all__ = ["PREFIXES", "SCHEME", "SCORES", "LocalFiles", "RunFolder", "for_spark"]
 
 PREFIXES: Final = tuple(f"{number:02x}" for number in range(256))
 SCORES: Final = "scores"
+SCHEME: Final = "://"
 _MARKER: Final = "backtest.json"
 _PREFIX: Final = "prefix="
 _FORMAT: Final = 1
+
+
+def for_spark(path: str) -> str:
+    """A path with its file system: this machine's, unless it names one."""
+    return path if SCHEME in path else f"file://{Path(path).resolve()}"  # Hadoop takes it as it is, unquoted
 
 
 class Files(Protocol):
@@ -91,6 +97,10 @@ class RunFolder:
     def path(self, *names: str) -> str:
         """A path below the folder."""
         return self.files.path(*names)
+
+    def for_spark(self, *names: str) -> str:
+        """The same as Spark wants it, whatever its default file system is."""
+        return for_spark(self.path(*names))
 
     def claim(self, fingerprint: str, *, resume: bool) -> None:
         """Begin a run, or go on with it. ConfigError when the folder is not empty, or is that of another run."""

@@ -26,7 +26,7 @@ from streams_py.spark.laboratory.scores import Scores, score
 from streams_py.spark.laboratory.situation import Situation, configs_of
 from streams_py.spark.laboratory.what_if import apply_what_if
 
-__all__ = ["COLUMNS", "KEY", "METRICS", "NOBODYS_FAULT", "TIMES", "UNASSIGNED", "Bench", "Orders", "Row"]
+__all__ = ["COLUMNS", "DDL", "KEY", "METRICS", "NOBODYS_FAULT", "TIMES", "UNASSIGNED", "Bench", "Orders", "Row"]
 
 Row = dict[str, Any]
 
@@ -71,6 +71,9 @@ COLUMNS: Final[dict[str, str]] = {
 }
 """Columns of the score table with Spark's types. ``seen``: how often the situation was recorded. ``valid``: ``ok``, or
 what is wrong."""
+
+DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+"""The same in Spark's words."""
 
 METRICS: Final = (
     "unavailable_records",

@@ -23,40 +23,25 @@ from streams_py.errors import ConfigError
 from streams_py.spark.delta import delta_files, is_delta
 from streams_py.spark.files import Folder
 from streams_py.spark.laboratory.candidates import Candidate, choose
-from streams_py.spark.laboratory.deciding import OK
-from streams_py.spark.laboratory.folder import PREFIXES, SCORES, RunFolder
-from streams_py.spark.laboratory.kernel import COLUMNS, METRICS, Bench, Orders
+from streams_py.spark.laboratory.folder import PREFIXES, SCHEME, SCORES, RunFolder, for_spark
+from streams_py.spark.laboratory.kernel import DDL, Bench, Orders
 from streams_py.spark.laboratory.local import SCHEMA, Tick
 from streams_py.spark.laboratory.run import fingerprint_of
 from streams_py.spark.laboratory.sources import INPUT_TABLE, Skipped, inputs_in_file, no_inputs
-from streams_py.spark.laboratory.summary import (
-    ASKS_FOR_EVER,
-    FICKLE,
-    FLAPS,
-    RESTLESS,
-    SAME,
-    Comparison,
-    Distribution,
-    Key,
-    Noted,
-    Summary,
-    base_of,
-    findings_of,
-)
+from streams_py.spark.laboratory.spark_summary import summarise_on_spark
+from streams_py.spark.laboratory.summary import Summary
 from streams_py.spark.version import check_same_version, library_version
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["evaluate_on_spark", "folder_of", "kernel_for", "score_rows", "summarise_on_spark"]
+__all__ = ["evaluate_on_spark", "folder_of", "kernel_for", "score_rows"]
 
-_DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 _ROWS_PER_PARTITION: Final = 500
 _ROWS_PER_WAVE: Final = 4_000
 _WAVES_MAX: Final = 16
 _SITUATIONS_PER_BATCH: Final = 32
 _SPOOL_ROWS: Final = 256
-_SCHEME: Final = "://"
 _CUT: Final = "_waves"
 _WAVE: Final = "wave"
 _BATCH_KEY: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -96,16 +81,7 @@ def evaluate_on_spark(
 
 def folder_of(spark: SparkSession, out: str) -> RunFolder:
     """The folder of a run: of this machine, or on a file system that Spark knows (``hdfs://``, ``s3a://``)."""
-    return RunFolder(out, Folder(spark, out) if _SCHEME in out else None)
-
-
-def _uri(folder: RunFolder, *names: str) -> str:
-    """A path for Spark, whatever its default file system is."""
-    return _for_spark(folder.path(*names))
-
-
-def _for_spark(path: str) -> str:
-    return path if _SCHEME in path else f"file://{Path(path).resolve()}"  # Hadoop takes it as it is, unquoted
+    return RunFolder(out, Folder(spark, out) if SCHEME in out else None)
 
 
 # -- code to the workers -----------------------------------------------------------------------------------------------
@@ -157,7 +133,7 @@ def _check_workers(spark: SparkSession, orders: Orders) -> None:
 
 def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFrame:
     """One column ``input``."""
-    if _SCHEME in source or Path(source).is_dir():
+    if SCHEME in source or Path(source).is_dir():
         from pyspark.errors import AnalysisException
 
         try:
@@ -166,7 +142,7 @@ def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFram
             raise no_inputs(source) from error
     if not Path(source).is_file():
         raise no_inputs(source)
-    if _SCHEME in folder.root:
+    if SCHEME in folder.root:
         raise ConfigError(f"{source} is a file of this machine, {folder.root} is not; take --tables, or another --out")
     spool = Path(folder.path("_inputs"))
     folder.files.remove("_inputs")
@@ -180,7 +156,7 @@ def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFram
                 writer.write_table(pa.table({"input": texts}, schema=schema))
                 texts.clear()
         writer.write_table(pa.table({"input": texts}, schema=schema))
-    return spark.read.parquet(_for_spark(str(spool)))
+    return spark.read.parquet(for_spark(str(spool)))
 
 
 def score_rows(spark: SparkSession, orders: Orders, inputs: DataFrame) -> DataFrame:
@@ -188,7 +164,7 @@ def score_rows(spark: SparkSession, orders: Orders, inputs: DataFrame) -> DataFr
     hashed = _hashed(inputs)
     narrow = _narrow(hashed).persist()
     each = len(orders.candidates) * len(orders.scenarios)
-    return _dealt(spark, hashed, narrow, narrow.count() * each).mapInArrow(kernel_for(orders), _DDL)
+    return _dealt(spark, hashed, narrow, narrow.count() * each).mapInArrow(kernel_for(orders), DDL)
 
 
 def _hashed(inputs: DataFrame) -> DataFrame:
@@ -206,13 +182,13 @@ def _narrow(hashed: DataFrame) -> DataFrame:
 
 
 def _table(spark: SparkSession, source: str) -> DataFrame:
-    if _SCHEME in source:
+    if SCHEME in source:
         tables = Folder(spark, source)
         kind = "delta" if tables.exists(INPUT_TABLE, "_delta_log") else "parquet"
         return spark.read.format(kind).load(tables.path(INPUT_TABLE))
     folder = Path(source, INPUT_TABLE)
     files = delta_files(folder) if is_delta(folder) else [str(folder)]
-    return spark.read.parquet(*map(_for_spark, files))
+    return spark.read.parquet(*map(for_spark, files))
 
 
 def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFolder, tick: Tick) -> None:
@@ -234,9 +210,9 @@ def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFo
             count = mine.count()
             if count:
                 texts = hashed if len(ranges) == 1 else hashed.where(f.col(_WAVE) == number)
-                target = _uri(folder, SCORES, f"prefix={first}-{last}")
+                target = folder.for_spark(SCORES, f"prefix={first}-{last}")
                 dealt = _dealt(spark, texts, mine, count * each)
-                dealt.mapInArrow(kernel_for(orders), _DDL).write.mode("overwrite").parquet(target)
+                dealt.mapInArrow(kernel_for(orders), DDL).write.mode("overwrite").parquet(target)
             folder.mark_done(first, last)
             finished += count
             tick(finished, total)
@@ -251,7 +227,7 @@ def _cut(spark: SparkSession, hashed: DataFrame, ranges: Sequence[tuple[str, str
 
     prefix = f.substring("input_hash", 1, 2)
     wave = f.coalesce(*(f.when(prefix.between(*of), number) for number, of in enumerate(ranges)))
-    place = _uri(folder, _CUT)
+    place = folder.for_spark(_CUT)
     numbered = hashed.withColumn(_WAVE, wave).where(f.col(_WAVE).isNotNull())
     numbered.write.mode("overwrite").partitionBy(_WAVE).parquet(place)
     return spark.read.parquet(place)
@@ -305,117 +281,3 @@ def kernel_for(orders: Orders) -> Any:
                 yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
     return kernel
-
-
-# -- aggregates --------------------------------------------------------------------------------------------------------
-
-
-def summarise_on_spark(
-    spark: SparkSession,
-    folder: RunFolder,
-    candidates: Sequence[str],
-    scenarios: Sequence[str],
-    *,
-    base: str | None = None,
-) -> Summary:
-    """The same as :func:`~streams_py.spark.laboratory.summary.summarise` makes of rows in memory."""
-    from pyspark.sql import functions as f
-
-    base = base_of(candidates, scenarios, base)
-    if not folder.files.children(SCORES):
-        return Summary(candidates, scenarios, base, 0, 0, {}, {}, {}, ())
-    scores = spark.read.schema(_DDL).parquet(_uri(folder, SCORES)).select(*COLUMNS)
-    first = (f.col("candidate") == candidates[0]) & (f.col("scenario") == scenarios[0])
-    counted: Any = scores.where(first).agg(f.count("*").alias("n"), f.sum("seen").alias("seen")).first()
-    figures, rows = _figures(scores)
-    noted = [
-        Noted(Key(row.scenario, row.candidate), row.kind, row.times, row.example, row.error, row.cycle)
-        for row in _noted(scores).collect()
-    ]
-    return Summary(
-        candidates,
-        scenarios,
-        base,
-        counted.n,
-        counted.seen or 0,
-        rows,
-        figures,
-        _against(scores, base),
-        findings_of(noted, rows, candidates, scenarios),
-    )
-
-
-def _figures(scores: DataFrame) -> tuple[dict[Key, dict[str, Distribution]], dict[Key, int]]:
-    from pyspark.sql import functions as f
-
-    aggregates: list[Column] = [f.count("*").alias("rows")]
-    for metric in METRICS:
-        value = f"CASE WHEN valid = '{OK}' THEN {metric} END"
-        aggregates += [
-            f.expr(f"count({value})").alias(f"{metric}__number"),
-            f.expr(f"percentile_disc(0.5) WITHIN GROUP (ORDER BY {value})").alias(f"{metric}__median"),
-            f.expr(f"percentile_disc(0.9) WITHIN GROUP (ORDER BY {value})").alias(f"{metric}__p90"),
-            f.expr(f"max({value})").alias(f"{metric}__worst"),
-            f.expr(f"avg({value})").alias(f"{metric}__mean"),
-        ]
-    figures: dict[Key, dict[str, Distribution]] = {}
-    rows: dict[Key, int] = {}
-    for row in scores.groupBy("scenario", "candidate").agg(*aggregates).collect():
-        key = Key(row["scenario"], row["candidate"])
-        rows[key] = row["rows"]
-        figures[key] = {
-            metric: Distribution(*(row[f"{metric}__{part}"] for part in Distribution._fields))
-            for metric in METRICS
-            if row[f"{metric}__number"]
-        }
-    return figures, rows
-
-
-def _against(scores: DataFrame, base: str) -> dict[Key, dict[str, Comparison]]:
-    from pyspark.sql import functions as f
-
-    good = scores.where(f.col("valid") == OK)
-    theirs = good.where(f.col("candidate") == base).select(
-        "input_hash", "scenario", *(f.col(metric).alias(f"base__{metric}") for metric in METRICS)
-    )
-    pairs = good.where(f.col("candidate") != base).join(theirs, ["input_hash", "scenario"])
-    aggregates: list[Column] = []
-    for metric in METRICS:
-        difference = f.col(metric) - f.col(f"base__{metric}")
-        for name, which in (
-            ("wins", difference < -SAME),
-            ("ties", f.abs(difference) <= SAME),
-            ("losses", difference > SAME),
-        ):
-            aggregates.append(f.count(f.when(which, 1)).alias(f"{metric}__{name}"))
-    found: dict[Key, dict[str, Comparison]] = {}
-    for row in pairs.groupBy("scenario", "candidate").agg(*aggregates).collect():
-        compared = {
-            metric: Comparison(*(row[f"{metric}__{name}"] for name in Comparison._fields)) for metric in METRICS
-        }
-        found[Key(row["scenario"], row["candidate"])] = {m: of for m, of in compared.items() if any(of)}
-    return found
-
-
-def _noted(scores: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    valid, cycle = f.col("valid"), f.col("cycle")
-    kind = (
-        f.when(valid != OK, valid)
-        .when(f.col("stable") == f.lit(False), f.when(cycle.isNull(), RESTLESS)
-              .when(cycle == 1, ASKS_FOR_EVER)
-              .when(f.col("endless"), FLAPS)
-              .otherwise(FICKLE))
-    )  # fmt: skip
-    return (
-        scores.withColumn("kind", kind)
-        .where(f.col("kind").isNotNull())
-        .groupBy("scenario", "candidate", "kind")
-        .agg(
-            f.count("*").alias("times"),
-            f.min("input_hash").alias("example"),
-            f.min_by("error", "input_hash").alias("error"),
-            f.min_by("cycle", "input_hash").alias("cycle"),
-        )
-    )

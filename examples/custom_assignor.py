@@ -61,7 +61,8 @@ class HeavyOnLarge(TaskAssignor):
             if owner in allowed and load(owner) - load(chosen) < 1 / clients[owner].num_processing_threads:
                 chosen = owner  # no more than one task worse than the best: not worth moving
             assignments[chosen].assign_task(AssignedTask(task, TaskType.ACTIVE))
-        default_standby_task_assignment(application_state, assignments)
+        if application_state.assignment_configs().num_standby_replicas:  # with tags and 0 it would still add one each
+            default_standby_task_assignment(application_state, assignments)
         return TaskAssignment(list(assignments.values()))
 
 

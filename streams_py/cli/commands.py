@@ -42,8 +42,8 @@ def simulate(
     assignor: Annotated[
         str | None,
         typer.Option(
-            help="Run all groups with this assignor: high_availability, legacy_sticky, sticky, fallback, static or "
-            "custom. Default: a mixture."
+            help="Run all groups with this assignor: package.module:Class for your own, or high_availability, "
+            "legacy_sticky, sticky, fallback, static, custom (one that may fail). Default: a mixture."
         ),
     ] = None,
     canary: Annotated[
@@ -73,7 +73,7 @@ def simulate(
 
       streams-py simulate -n 2000
 
-      streams-py simulate -n 500 --assignor sticky --seed 10000
+      streams-py simulate -n 500 --assignor my_package.assignors:Mine
 
       streams-py simulate --replay 4711 --keep 0,5
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.cli.usage import refuse
+from streams_py.errors import AssignorError
 from streams_py.testing.simulator import ASSIGNORS, CANARIES, RunResult, run_schedule
 from streams_py.testing.simulator.campaign import Campaign, Finding, run_campaign, schedule_of
 from streams_py.testing.simulator.museum import MUSEUM
@@ -19,9 +24,15 @@ _SHOWN_MAX = 10
 
 
 def _refusal(assignor: str | None, canary: str | None) -> str | None:
-    """Why nothing can be run; None when it can."""
-    if assignor is not None and assignor not in ASSIGNORS:
-        return f"there is no assignor {assignor!r}; use one of {', '.join(ASSIGNORS)}"
+    """Why nothing can be run; None when it can. The user's own assignor is looked for in the current folder, too."""
+    if assignor is not None and ":" in assignor:
+        sys.path.insert(0, str(Path.cwd()))  # and stays there: worker processes take the path over
+        try:
+            choose_assignor(assignor)
+        except AssignorError as error:
+            return str(error)
+    elif assignor is not None and assignor not in ASSIGNORS:
+        return f"there is no assignor {assignor!r}; use package.module:Class, or one of {', '.join(ASSIGNORS)}"
     if canary is not None and canary not in CANARIES:
         return f"there is no planted bug {canary!r}; streams-py simulate --canary list names them all"
     return None

@@ -1,4 +1,4 @@
-"""A task assignor of the application, well-behaved until a fault says otherwise."""
+"""A task assignor of the application, the user's own or one of ours: well-behaved until a fault says otherwise."""
 
 from __future__ import annotations
 
@@ -10,15 +10,23 @@ from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import (
     ApplicationState,
     AssignedTask,
+    AssignmentError,
+    GroupAssignment,
+    GroupSubscription,
     KafkaStreamsAssignment,
     TaskAssignment,
     TaskAssignor,
     TaskType,
 )
+from streams_py.assignment.assignors.registry import choose_assignor, new_task_assignor
 from streams_py.assignment.assignors.sticky import StickyTaskAssignor
 from streams_py.errors import TaskAssignmentError
 
-__all__ = ["MOODS", "SimulatedAssignor", "run_in_time"]
+__all__ = ["ASSIGNOR_CLASS", "ASSIGNOR_MOOD", "MOODS", "SimulatedAssignor", "run_in_time"]
+
+ASSIGNOR_MOOD: Final = "simulated.assignor.mood"
+ASSIGNOR_CLASS: Final = "simulated.assignor.class"
+"""``package.module:Class`` of the user's own assignor; empty: the public sticky one."""
 
 MOODS: Final = (
     "good",
@@ -38,16 +46,18 @@ MOODS: Final = (
 
 
 class SimulatedAssignor(TaskAssignor):
-    """Places tasks as the public sticky assignor does, then spoils its answer according to its mood."""
+    """Lets another assignor place the tasks, then spoils its answer according to its mood."""
 
     def __init__(self) -> None:
         self._mood = "good"
-        self._configs: Mapping[str, object] = {}
+        self._inner: TaskAssignor = StickyTaskAssignor()
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """The mood is a configuration of the application."""
-        self._mood = str(configs.get("simulated.assignor.mood", "good"))
-        self._configs = configs
+        """Mood and class are configuration of the application."""
+        self._mood = str(configs.get(ASSIGNOR_MOOD, "good"))
+        chosen = choose_assignor(configs.get(ASSIGNOR_CLASS) or StickyTaskAssignor).task_assignor
+        assert chosen is not None, "built-in assignors have names of their own in the simulator"
+        self._inner = new_task_assignor(chosen, configs)
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
         """A placement of all tasks, or whatever the mood makes of it."""
@@ -59,10 +69,16 @@ class SimulatedAssignor(TaskAssignor):
             return cast("TaskAssignment", None)
         if self._mood == "returns text":
             return TaskAssignment("nonsense")  # type: ignore[arg-type]  # that is the point
-        sticky = StickyTaskAssignor()
-        sticky.configure(self._configs)
-        answer = sticky.assign(application_state)
+        answer = self._inner.assign(application_state)
+        if self._mood == "good":
+            return answer
         return TaskAssignment(self._spoiled(list(answer.assignment), application_state))
+
+    def on_assignment_computed(
+        self, assignment: GroupAssignment, subscription: GroupSubscription, error: AssignmentError
+    ) -> None:
+        """The other one hears of it."""
+        self._inner.on_assignment_computed(assignment, subscription, error)
 
     def _spoiled(self, entries: list[KafkaStreamsAssignment], state: ApplicationState) -> list[KafkaStreamsAssignment]:
         tasks = [task for entry in entries for task in entry.tasks.values()]

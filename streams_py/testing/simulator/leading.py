@@ -45,7 +45,7 @@ from streams_py.leader.events import (
     WaitEnded,
 )
 from streams_py.ports import AdminError, AdminErrorKind, MemberAssignment, MemberSubscription
-from streams_py.testing.simulator.assignors import run_in_time
+from streams_py.testing.simulator.assignors import ASSIGNOR_CLASS, ASSIGNOR_MOOD, run_in_time
 from streams_py.testing.simulator.canaries import CRASH_ON_GARBAGE, GIVE_UP_FOR_NOTHING
 from streams_py.testing.simulator.releases import ReleaseLeader
 
@@ -126,7 +126,11 @@ class SimulatedLeading:
             assignment=world.shape.configs,
             internal_assignor=world.internal_assignor,
             task_assignor=world.task_assignor_of(process.newest),
-            original_configs={"simulated.assignor.mood": world.assignor_mood, STATIC_TASKS_SPILL: True},
+            original_configs={
+                ASSIGNOR_MOOD: world.assignor_mood,
+                ASSIGNOR_CLASS: world.shape.assignor_class,
+                STATIC_TASKS_SPILL: True,
+            },
             topic_setup_timeout_ms=world.shape.max_poll_interval_ms // 2,
             reference_behaviour=world.canary == CRASH_ON_GARBAGE,
         )
@@ -213,7 +217,7 @@ class SimulatedLeading:
     def _run(self, effect: RunAssignor, now_ms: int) -> Event:
         """As the runtime does it, but for the time limit, which is virtual."""
         assert self._step is not None
-        mood = str(effect.configs.get("simulated.assignor.mood"))
+        mood = str(effect.configs.get(ASSIGNOR_MOOD))
         self._world.strike_assignor(mood)
         try:
             chosen = choose_assignor(effect.assignor).task_assignor

@@ -120,6 +120,8 @@ class GroupShape:
     partitions: Mapping[str, int] = field(default_factory=lambda: {"in": 4})
     broker_racks: tuple[str, ...] = ("r0",)
     assignor: str = "high_availability"
+    assignor_class: str = ""
+    """With ``assignor`` "custom": ``package.module:Class`` of the user's own, or "" for a well-behaved one of ours."""
     configs: AssignmentConfigs = field(default_factory=AssignmentConfigs)
     processes: tuple[ProcessShape, ...] = (ProcessShape(),)
     upgrades: UpgradePath = ()
@@ -142,9 +144,11 @@ class GroupShape:
 
 
 def draw_shape(rng: random.Random, *, assignor: str | None = None, versions: bool = True) -> GroupShape:
-    """A random group. ``assignor`` fixes the assignor; ``versions`` False keeps everybody on today's release."""
+    """A random group. ``assignor`` fixes the assignor, by its name here or as ``package.module:Class``; ``versions``
+    False keeps everybody on today's release."""
     topology = rng.choice(sorted(_TOPOLOGIES))
-    chosen = assignor or rng.choices(ASSIGNORS, weights=(60, 12, 14, 2, 6, 12))[0]
+    own = assignor if assignor is not None and ":" in assignor else ""
+    chosen = "custom" if own else assignor or rng.choices(ASSIGNORS, weights=(60, 12, 14, 2, 6, 12))[0]
     partitions = _draw_partitions(rng, topology)
     replicas = rng.choice((0, 0, 1, 1, 1, 2))
     # What arrives between a member's report and the leader's look at the end must not keep it from being caught up.
@@ -162,6 +166,7 @@ def draw_shape(rng: random.Random, *, assignor: str | None = None, versions: boo
         partitions=partitions,
         broker_racks=("r0", "r1", "r2") if racks else ("r0",),
         assignor=chosen,
+        assignor_class=own,
         configs=AssignmentConfigs(
             acceptable_recovery_lag=acceptable_lag,
             max_warmup_replicas=rng.choice((1, 2, 2, 4)),

@@ -270,6 +270,7 @@ def test_simulation_shows_the_shortest_history_of_a_planted_bug_and_how_to_run_i
     ("arguments", "why"),
     [
         (["--assignor", "best"], "there is no assignor 'best'"),
+        (["--assignor", "nowhere.to_be:Found"], "module nowhere.to_be cannot be imported"),
         (["--canary", "bird"], "there is no planted bug 'bird'"),
         (["--replay", "1", "--keep", "0,999999"], "--keep takes numbers from 0 to"),
         (["--replay", "1", "--keep", "x"], "--keep takes numbers from 0 to"),

@@ -9,6 +9,14 @@ from collections import Counter
 
 import pytest
 
+from streams_py.assignment import (
+    ApplicationState,
+    AssignedTask,
+    KafkaStreamsAssignment,
+    TaskAssignment,
+    TaskAssignor,
+    TaskType,
+)
 from streams_py.testing.simulator import ASSIGNORS, Fault, run_schedule
 from streams_py.testing.simulator.campaign import Campaign, run_campaign, schedule_of
 
@@ -28,6 +36,41 @@ def test_group_keeps_its_promises_under_every_assignor(assignor: str) -> None:
     assert campaign.rebalances > 100
     expected = CHECKED if assignor == "high_availability" else CHECKED - {"A7"}
     assert expected <= {promise for promise, times in campaign.checked.items() if times}
+
+
+class KeepsAll(TaskAssignor):
+    """Gives every task to the first process."""
+
+    asked = 0
+
+    def assign(self, application_state: ApplicationState) -> TaskAssignment:
+        type(self).asked += 1
+        processes = sorted(application_state.kafka_streams_states(False))
+        tasks = [AssignedTask(task, TaskType.ACTIVE) for task in application_state.all_tasks()]
+        return TaskAssignment(
+            [KafkaStreamsAssignment.of(process, tasks if process == processes[0] else ()) for process in processes]
+        )
+
+
+class Doubles(KeepsAll):
+    """Also makes everybody else a standby, which no configuration asks for."""
+
+    def assign(self, application_state: ApplicationState) -> TaskAssignment:
+        first, *others = super().assign(application_state).assignment
+        copies = [
+            AssignedTask(task, TaskType.STANDBY)
+            for task, info in application_state.all_tasks().items()
+            if info.is_stateful
+        ]
+        return TaskAssignment([first, *(KafkaStreamsAssignment.of(other.process_id, copies) for other in others)])
+
+
+def test_assignor_of_the_user_is_asked_and_judged() -> None:
+    good = run_campaign(range(1, 9), assignor=f"{__name__}:KeepsAll", processes=1)
+    assert KeepsAll.asked > 20
+    assert not good.findings, explain(good)
+    bad = run_campaign(range(1, 9), assignor=f"{__name__}:Doubles", processes=1)
+    assert {violation.promise for finding in bad.findings for violation in finding.violations} == {"A2"}
 
 
 def test_drawn_schedules_contain_every_kind_of_misfortune() -> None:

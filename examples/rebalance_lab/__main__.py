@@ -1,7 +1,7 @@
 """Which assignor suits this group? Its own history answers.
 
-    python3 run.py python -m examples.rebalance_lab [FOLDER]
-    BOOTSTRAP=localhost:9092 python3 run.py python -m examples.rebalance_lab
+    python3 run.py lab [FOLDER]
+    BOOTSTRAP=localhost:9092 python3 run.py lab
 
 1. Three processes run the word count; they join, leave, one is killed (history.py). They record every rebalance.
 2. Telemetry reads the record with Spark and makes tables and a report: what happened, and what it cost.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -67,3 +69,19 @@ def _said(item: pytest.Item) -> str:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RowCounter(), "scenario-rows")
+
+
+@pytest.fixture(autouse=True)
+def _logging_is_left_as_it_was() -> Iterator[None]:
+    """A test after which warnings are no longer heard would make others fail, far away from itself."""
+    before = _log_levels()
+    yield
+    assert _log_levels() == before
+
+
+def _log_levels() -> tuple[int, int, int]:
+    return (
+        logging.root.manager.disable,
+        logging.getLogger("streams_py").level,
+        logging.getLogger("streams_py.assignment").level,
+    )

@@ -35,10 +35,13 @@ assignors: the task assignors and the leader's assign step, beside Kafka Streams
 needed). Processor time; decisions are compared. What takes the JVM longer than 100 s (60 s with more than one standby)
 is given up ($STREAMS_PY_BENCH_JVM_LIMIT_S). About 12 minutes.
 
+simulator: whole groups in virtual time, checkers on.
+
 events: the leader's step with assignment events on beside off; the import with the extra spark beside without.
 
-spark-read, telemetry: a topic read by the data source streams-kafka beside a bare loop; telemetry's tables from 10,000
-to 1,000,000 events. Both need the extra spark, and about three minutes each.
+spark-read, telemetry, laboratory: a topic read by the data source streams-kafka beside a bare loop; telemetry's tables
+from 10,000 to 1,000,000 events; recorded rebalances decided again beside a plain loop, and from 1,000 to 100,000 of
+them. All need the extra spark, and about three minutes each.
 
 [bold]How records are timed[/bold]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.assignors.rows import assignor_rows
 from benchmarks.cluster import BenchmarkError
+from benchmarks.simulated import simulator_rows
 from benchmarks.spark_events import event_rows
 from benchmarks.spark_lab import laboratory_rows
 from benchmarks.spark_read import read_rows
@@ -149,6 +150,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "imports": imports,
     "memory": memory,
     "assignors": assignor_rows,
+    "simulator": simulator_rows,
     "events": event_rows,
     "spark-read": read_rows,
     "telemetry": telemetry_rows,

@@ -18,11 +18,14 @@ class Goal:
     ratio_min: float | None = None
     ratio_max: float | None = None
     ours_max: float | None = None
+    ours_min: float | None = None
 
     def is_met(self, ours: float, peer: float | None) -> bool | None:
         """None when there is nothing to compare with."""
         if self.ours_max is not None:
             return ours < self.ours_max
+        if self.ours_min is not None:
+            return ours >= self.ours_min
         if peer is None or (self.ratio_min is None and self.ratio_max is None):
             return None
         ratio = ours / peer

@@ -1,0 +1,31 @@
+"""How fast the group simulator is: schedules of 30 rebalances a second, all checkers on, one process for each core."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from benchmarks.cluster import BenchmarkError
+from benchmarks.table import Goal, Row
+from streams_py.testing.simulator import run_campaign
+
+__all__ = ["simulator_rows"]
+
+_SCHEDULES: Final = 400
+_REBALANCES: Final = 30
+"""A schedule as the figure counts it: drawn ones have fewer or more."""
+
+
+def simulator_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
+    """One row; each run has schedules of its own."""
+    rates = []
+    for run in range(runs):
+        tick(f"simulator, run {run + 1}")
+        first = 1 + run * _SCHEDULES
+        campaign = run_campaign(range(first, first + _SCHEDULES))
+        if campaign.findings:
+            raise BenchmarkError(f"seed {campaign.findings[0].seed}: {campaign.findings[0].violations[0]}")
+        rates.append(campaign.rebalances / _REBALANCES / campaign.seconds)
+    work = f"group simulator, schedules of {_REBALANCES} rebalances, {os.cpu_count()} cores"
+    yield Row(work, "", "/s", tuple(rates), goal=Goal(">= 20 /s", ours_min=20))

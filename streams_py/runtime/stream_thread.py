@@ -89,6 +89,8 @@ class StreamThread:
         self._next_commit_try_ms = 0
         self._last_purge_ms = 0
         self._deferred = Deferred()
+        self._only_topic: str | None = None
+        """The topic that is read, if it is only one."""
         self.last_error: Exception | None = None
         """The last error that stopped nothing, such as a failing task assignor."""
         self.processed_records = 0
@@ -253,7 +255,10 @@ class StreamThread:
         owners = {partition: task for task in self._parts.table.running() for partition in task.input_partitions}
         full: list[TopicPartition] = []
         kind = type(records[0])
-        for topic, of_topic in groupby(records, kind.topic):
+        # The consumer delivers what it reads and nothing else, so with one topic nobody has to look at each record's.
+        only = self._only_topic
+        by_topic = groupby(records, kind.topic) if only is None else ((only, records),)
+        for topic, of_topic in by_topic:
             for number, run in groupby(of_topic, kind.partition):
                 partition = TopicPartition(topic, number)
                 task = owners.get(partition)
@@ -302,13 +307,12 @@ class StreamThread:
     def _read(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
         """Let the consumer read exactly the partitions of running tasks, new ones from ``positions``."""
         new = positions or {}
-        self._parts.consumer.assign(
-            {
-                partition: new.get(partition)
-                for task in self._parts.table.running()
-                for partition in task.input_partitions
-            }
-        )
+        read = {
+            partition: new.get(partition) for task in self._parts.table.running() for partition in task.input_partitions
+        }
+        self._parts.consumer.assign(read)
+        topics = {partition.topic for partition in read}
+        self._only_topic = topics.pop() if len(topics) == 1 else None
 
     # -- commits ---------------------------------------------------------------------------------------------
 

@@ -320,7 +320,7 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
     def updater(self, initializer: Callable[[], V] | None, aggregator: Callable[[K, Any, V], V | None]) -> Updater:
         """Reading, aggregating and writing of one record as one function; see ``TimestampedKeyValueStore``."""
         codec, encode_key, encode_parts = self.codec, self._encode_key, self._encode_parts
-        decode, write_stamped = codec.stored_decoder(), self.write_stamped
+        decode = codec.stored_decoder()
 
         def update(key: K, value: Any, timestamp_ms: int) -> tuple[Any, Any, int]:
             try:
@@ -354,7 +354,13 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
                 data = encode_parts(new, timestamp_ms)
             except Exception as error:
                 raise codec.value_error(error, new) from error
-            write_stamped(key_bytes, data, timestamp_ms)
+            try:  # as write_stamped, without the call: this is the path of every record of an aggregation
+                self._write(key_bytes, data)
+            except Exception as error:
+                raise self._state_error(error) from error
+            log = self._log
+            if log is not None:
+                log(key_bytes, data[TIMESTAMP_BYTES:], timestamp_ms)
             return new, old, timestamp_ms
 
         return update

@@ -34,7 +34,9 @@ __all__ = ["RocksBytes", "RocksMemory", "TaskDatabase", "shared_rocks_memory"]
 _BATCH_ENTRIES = 1000
 _RECENT_ENTRIES_MAX = 4096
 _RECENT_BYTES_MAX = 1 << 20
-"""Of values. Twice this much is held: what waits to be written, and what was written last, for reading."""
+"""Of large values. Twice this much is held: what waits to be written, and what was written last, for reading."""
+_SMALL_BYTES = _RECENT_BYTES_MAX // _RECENT_ENTRIES_MAX
+"""Up to here a value need not be counted: so many entries of it are no more than the limit."""
 _DATABASE_DIRECTORY = "rocksdb"
 
 _WRITE_BUFFER_BYTES = 8 << 20
@@ -199,8 +201,11 @@ class RocksBytes:
             if not waiting:
                 recent.owner = get_ident()
             waiting[key] = data
-            recent.bytes_left -= len(data)
-            if len(waiting) >= _RECENT_ENTRIES_MAX or recent.bytes_left < 0:
+            if len(data) > _SMALL_BYTES:
+                recent.bytes_left -= len(data)
+                if recent.bytes_left < 0:
+                    write_out()
+            elif len(waiting) >= _RECENT_ENTRIES_MAX:
                 write_out()
 
         def remove(key: bytes) -> None:

@@ -80,12 +80,13 @@ class Group:
         return member, listener
 
     def settled(self, *listeners: Listener) -> Callable[[], bool]:
-        """All partitions are owned, evenly, and every member knows the same generation."""
+        """All partitions are owned, evenly; every member knows the same generation and has heard its round end."""
 
         def check() -> bool:
             counts = [len(listener.owned) for listener in listeners]
             one_generation = len({listener.generation for listener in listeners}) == 1
-            return one_generation and sum(counts) == 4 and max(counts) - min(counts) <= 1
+            ended = all(listener.calls[-1:] in ([], ["assigned"]) for listener in listeners)
+            return ended and one_generation and sum(counts) == 4 and max(counts) - min(counts) <= 1
 
         return check
 

@@ -113,9 +113,10 @@ class Group:
         return member, thread
 
     def settled(self, *threads: FakeThread) -> bool:
-        """All partitions are owned, each by one of these threads, and evenly."""
+        """All partitions are owned, each by one of these threads, and evenly; nobody is in the middle of a round."""
         counts = [len(thread.owned) for thread in threads]
-        return sum(counts) == len(self.partitions) and max(counts) - min(counts) <= 1
+        ended = all(thread.names()[-1:] in ([], ["on_assigned"]) for thread in threads)
+        return ended and sum(counts) == len(self.partitions) and max(counts) - min(counts) <= 1
 
     def wait_settled(self, *threads: FakeThread) -> None:
         wait_until(lambda: self.settled(*threads), "every partition has one owner, evenly")

@@ -24,8 +24,9 @@ def simulator_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
         tick(f"simulator, run {run + 1}")
         first = 1 + run * _SCHEDULES
         campaign = run_campaign(range(first, first + _SCHEDULES))
-        if campaign.findings:
-            raise BenchmarkError(f"seed {campaign.findings[0].seed}: {campaign.findings[0].violations[0]}")
+        unsafe = [finding for finding in campaign.findings if not finding.safe]
+        if unsafe:
+            raise BenchmarkError(f"seed {unsafe[0].seed}: {unsafe[0].violations[0]}")
         rates.append(campaign.rebalances / _REBALANCES / campaign.seconds)
     work = f"group simulator, schedules of {_REBALANCES} rebalances, {os.cpu_count()} cores"
     yield Row(work, "", "/s", tuple(rates), goal=Goal(">= 20 /s", ours_min=20))

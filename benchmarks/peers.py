@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cluster import BenchmarkError
+from benchmarks.java_peers import compiled
 from benchmarks.jobs import Order
-from streams_py.testing.broker import KAFKA_VERSION, NoBroker
-from streams_py.testing.broker.jars import java_path, kafka_jars
+from streams_py.testing.broker import KAFKA_VERSION
 
 __all__ = ["BARE", "JAVA", "OURS", "PEERS", "QUIX", "Peer", "Running", "command_of"]
 
@@ -39,20 +39,8 @@ def _python(kind: str) -> Callable[[Path], list[str]]:
 
 def _java(folder: Path) -> list[str]:
     """Compile the peer against the broker's own jars."""
-    try:
-        java, jars = java_path(), kafka_jars()
-    except NoBroker as error:
-        raise BenchmarkError(str(error).splitlines()[0]) from None
-    compiler = shutil.which("javac")
-    if compiler is None:
-        raise BenchmarkError("no javac (a JDK, not only a JRE, is needed)")
-    source = Path(__file__).parent / "java" / "Peer.java"
-    done = subprocess.run(
-        [compiler, "-cp", f"{jars}/*", "-d", str(folder), str(source)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise BenchmarkError(f"javac refused Peer.java: {done.stderr[-500:]}")
-    return [java, "-Xmx1g", "-cp", f"{jars}/*:{folder}", "Peer"]
+    java, *classes = compiled("Peer.java", folder)
+    return [java, "-Xmx1g", *classes, "Peer"]
 
 
 def _quix(_: Path) -> list[str]:

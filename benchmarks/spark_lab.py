@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks.cluster import BenchmarkError
+from benchmarks.spark_process import lines_of
 from benchmarks.table import Goal, Row
 
 if TYPE_CHECKING:
@@ -44,14 +43,14 @@ _SIZES: Final = (1_000, 10_000, 100_000)
 _LARGEST_VARIABLE: Final = "STREAMS_PY_BENCH_SITUATIONS"
 _REPEATED: Final = 2
 _ROWS_PER_BATCH: Final = 500
-_ROOT: Final = Path(__file__).resolve().parent.parent
+_MODULE: Final = "benchmarks.spark_lab"
 
 
 def laboratory_rows(runs: int, tick: Tick) -> Iterator[Row]:
     """Rows of both. ``$STREAMS_PY_BENCH_SITUATIONS`` is the largest number of situations of the growth."""
     ours, loop = [], []
     tick("laboratory: writing situations, starting Spark")
-    for line in _spark("speed", str(_SITUATIONS), str(min(runs, _RUNS_MAX))):
+    for line in lines_of(_MODULE, "speed", str(_SITUATIONS), str(min(runs, _RUNS_MAX))):
         loop_s, spark_s = map(float, line.split())
         loop.append(_SITUATIONS / loop_s)
         ours.append(_SITUATIONS / spark_s)
@@ -65,7 +64,7 @@ def laboratory_rows(runs: int, tick: Tick) -> Iterator[Row]:
     sizes = [size for size in _SIZES if size < largest] + [largest]
     microseconds: dict[int, float] = {}
     megabytes: dict[int, float] = {}
-    for line in _spark("growth", *map(str, sizes)):
+    for line in lines_of(_MODULE, "growth", *map(str, sizes)):
         size, seconds, used = line.split()
         microseconds[int(size)] = 1e6 * float(seconds) / int(size)
         megabytes[int(size)] = float(used)
@@ -83,21 +82,6 @@ def laboratory_rows(runs: int, tick: Tick) -> Iterator[Row]:
         (megabytes[sizes[0]],),
         goal,
     )
-
-
-def _spark(*arguments: str) -> Iterator[str]:
-    """Lines of a process with Spark in it."""
-    command = [sys.executable, "-m", "benchmarks.spark_lab", *arguments]
-    done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=_ROOT)
-    try:
-        assert done.stdout is not None
-        yield from done.stdout
-        said = done.stderr.read() if done.stderr is not None else ""
-        if done.wait():
-            raise BenchmarkError(f"Spark ended with {done.returncode}: {said.strip()[-600:]}")
-    finally:
-        done.kill()
-        done.wait()
 
 
 # -- in the process with Spark -----------------------------------------------------------------------------------------

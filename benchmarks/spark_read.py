@@ -12,18 +12,17 @@ Spark runs in a process of its own, which prints one line per turn:
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.cluster import BenchmarkError
+from benchmarks.spark_process import lines_of
 from benchmarks.table import Goal, Row
 from streams_py.testing.broker import JvmBroker, NoBroker
 
@@ -36,8 +35,6 @@ _KEYS: Final = 10_000
 _RECORDS: Final = 2_000_000
 _RECORDS_VARIABLE: Final = "STREAMS_PY_BENCH_SPARK_RECORDS"
 _RUNS_MAX: Final = 3
-_TIMEOUT_S: Final = 900
-_ROOT: Final = Path(__file__).resolve().parent.parent
 
 
 def read_rows(runs: int, tick: Tick) -> Iterator[Row]:
@@ -62,21 +59,12 @@ def read_rows(runs: int, tick: Tick) -> Iterator[Row]:
 
 
 def _turns(bootstrap: str, topic: str, records: int, runs: int, tick: Tick) -> Iterator[tuple[float, float]]:
-    command = [sys.executable, "-m", "benchmarks.spark_read", bootstrap, topic, str(records), str(runs)]
-    done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=_ROOT)
-    try:
-        assert done.stdout is not None
-        tick("streams-kafka and a loop: warming up")
-        for run, line in enumerate(done.stdout, 1):
-            loop, spark = map(float, line.split())
-            tick(f"streams-kafka and a loop, {run} of {runs}")
-            yield loop, spark
-        _, said = done.communicate(timeout=_TIMEOUT_S)
-        if done.returncode:
-            raise BenchmarkError(f"Spark ended with {done.returncode}: {said.strip()[-600:]}")
-    finally:
-        done.kill()
-        done.wait()
+    tick("streams-kafka and a loop: warming up")
+    lines = lines_of("benchmarks.spark_read", bootstrap, topic, str(records), str(runs))
+    for run, line in enumerate(lines, 1):
+        loop, spark = map(float, line.split())
+        tick(f"streams-kafka and a loop, {run} of {runs}")
+        yield loop, spark
 
 
 def _fill(bootstrap: str, records: int) -> str:

@@ -13,15 +13,13 @@ Spark runs in a process of its own:
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.cluster import BenchmarkError
+from benchmarks.spark_process import lines_of
 from benchmarks.table import Goal, Row
 from streams_protocol.types import TaskId
 from streams_py.journal.codec import encode_value
@@ -55,7 +53,6 @@ _START_MS: Final = 1_700_006_400_000
 _STEP_MS: Final = 5_000
 _ROUND: Final = 200
 """Events between two rebalances of a group."""
-_ROOT: Final = Path(__file__).resolve().parent.parent
 _ROWS_PER_FILE_BATCH: Final = 50_000
 
 
@@ -65,21 +62,11 @@ def telemetry_rows(runs: int, tick: Tick) -> Iterator[Row]:
     sizes = [size for size in _SIZES if size < largest] + [largest]
     found: dict[int, float] = {}
     with tempfile.TemporaryDirectory(prefix="streams-py-bench-") as folder:
-        command = [sys.executable, "-m", "benchmarks.spark_telemetry", folder, *map(str, sizes)]
-        done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=_ROOT)
-        try:
-            assert done.stdout is not None
-            tick("telemetry: writing events, starting Spark")
-            for line in done.stdout:
-                size, seconds = line.split()
-                found[int(size)] = 1e6 * float(seconds) / int(size)
-                tick(f"telemetry: {int(size):,} events took {float(seconds):.1f} s")
-            said = done.stderr.read() if done.stderr is not None else ""
-            if done.wait():
-                raise BenchmarkError(f"Spark ended with {done.returncode}: {said.strip()[-600:]}")
-        finally:
-            done.kill()
-            done.wait()
+        tick("telemetry: writing events, starting Spark")
+        for line in lines_of("benchmarks.spark_telemetry", folder, *map(str, sizes)):
+            size, seconds = line.split()
+            found[int(size)] = 1e6 * float(seconds) / int(size)
+            tick(f"telemetry: {int(size):,} events took {float(seconds):.1f} s")
     for size in sizes[:-1]:
         goal = Goal("within 1.3 per event", ratio_max=1.3)
         work = f"telemetry build(), {largest:,} events, local[2]"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-__all__ = ["PATIENCE_S", "until"]
+from streams_protocol.types import TopicPartition
+from streams_py.errors import BrokerUnavailable
+from streams_py.ports import Membership, OffsetAndMetadata
+
+__all__ = ["PATIENCE_S", "commit", "until"]
 
 PATIENCE_S = 60.0
 
@@ -17,3 +21,16 @@ def until(condition: Callable[[], object], what: str, *, timeout_s: float = PATI
         if time.monotonic() > limit:
             raise AssertionError(f"not within {timeout_s:.0f} s: {what}")
         time.sleep(0.01)
+
+
+def commit(member: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    """Commit as a member does: "not now", while its client still completes the round, means to try again."""
+
+    def committed() -> bool:
+        try:
+            member.commit(offsets, timeout_ms=10_000)
+        except BrokerUnavailable:
+            return False
+        return True
+
+    until(committed, "the offsets to be committed")

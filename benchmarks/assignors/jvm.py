@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +12,13 @@ from typing import Final
 
 from benchmarks.assignors.scenarios import MIN_TRAFFIC, NON_OVERLAP_COST, TRAFFIC_COST, Scenario, problem_of, rack_case
 from benchmarks.cluster import BenchmarkError
+from benchmarks.java_peers import compiled
 from streams_protocol.types import TaskId
 from streams_py.assignment.java_order import HashSizing
-from streams_py.testing.broker import NoBroker
-from streams_py.testing.broker.jars import java_path, kafka_jars
 
 __all__ = ["JvmRuns", "Limits", "hash_sizing", "prepare", "run_on_jvm"]
 
 _MAIN: Final = "org.apache.kafka.streams.processor.internals.assignment.AssignorPeer"
-_SOURCE: Final = Path(__file__).parent.parent / "java" / "AssignorPeer.java"
 _LARGE: Final = 2_000_000  # lags: from here the JVM gets more memory
 _WALL_FACTOR: Final = 10  # how much slower than its processor time a run may be on a busy machine
 _JDK_19: Final = 19
@@ -50,20 +47,7 @@ class JvmRuns:
 
 def prepare(folder: Path) -> list[str]:
     """Compile the peer; the command to start it. BenchmarkError says why that cannot be."""
-    try:
-        java, jars = java_path(), kafka_jars()
-    except NoBroker as error:
-        raise BenchmarkError(str(error).splitlines()[0]) from None
-    compiler = shutil.which("javac")
-    if compiler is None:
-        raise BenchmarkError("no javac (a JDK, not only a JRE, is needed)")
-    done = subprocess.run(
-        [compiler, "-nowarn", "-cp", f"{jars}/*", "-d", str(folder), str(_SOURCE)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise BenchmarkError(f"javac refused {_SOURCE.name}: {done.stderr[-500:]}")
-    return [java, "-cp", f"{jars}/*:{folder}"]
+    return compiled("AssignorPeer.java", folder)
 
 
 def hash_sizing(command: Sequence[str]) -> HashSizing:

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.quiet import quiet_logs
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -74,7 +75,7 @@ def run(
     """
     given = {"kafka.bootstrap.servers": bootstrap} | _pairs(option, "--option")
     settings = _pairs(conf, "--conf")
-    with _errors_only(), _explained():
+    with quiet_logs(below=logging.ERROR), _explained():  # attempts to connect; how they end is said below
         from streams_py.spark.session import QUIET, check_platform, spark_session
 
         check_platform()
@@ -99,18 +100,6 @@ def run(
         _console().print(f"tables of {group} are in {tables}; see `streams-py telemetry report --tables {tables}`")
     else:
         _console().print("stopped; the tables are complete up to the last look, and the next run goes on from there")
-
-
-@contextlib.contextmanager
-def _errors_only() -> Iterator[None]:
-    """Attempts to connect are not worth a line each; how they end is said by the command."""
-    log = logging.getLogger("streams_py")
-    before = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 def _pairs(texts: list[str] | None, name: str) -> dict[str, str]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import logging
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from streams_py.quiet import quiet_logs
 from streams_py.testing.conformance_case import NotSupportedCase
 
 __all__ = ["FileResult", "check_file", "main", "vector_files"]
@@ -171,12 +171,8 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(error))
     if not files:
         parser.error("no .jsonl or .jsonl.gz file found")
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)  # the cases are full of situations that deserve a warning
-    try:
+    with quiet_logs():  # the cases are full of situations that deserve a warning
         results = [_report(path, verbose=options.verbose) for path in files]
-    finally:
-        logging.disable(disabled)
     passed = sum(result.equal for result in results)
     failed = sum(len(result.different) for result in results)
     unsupported = sum(len(result.not_supported) for result in results)

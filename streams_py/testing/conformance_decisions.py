@@ -8,9 +8,7 @@ itself, so that a damaged vector is noticed.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from streams_protocol.types import ProcessId, TaskId
@@ -21,6 +19,7 @@ from streams_py.assignment.assignors.high_availability import HighAvailabilityAs
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyTaskAssignor
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import BuiltInAssignor
+from streams_py.quiet import quiet_logs
 from streams_py.testing.conformance_case import NotSupportedCase
 from streams_py.testing.conformance_racks import run_optimiser_case, run_rack_case
 from streams_py.testing.decision_cases import (
@@ -51,19 +50,8 @@ def run_decision_case(kind: str, case: Case) -> str | None:
         damaged = inconsistency(case)
         if damaged:
             return f"the case contradicts itself: {damaged}"
-    with _quiet():
+    with quiet_logs("streams_py.assignment"):  # recorded clusters may be too small, and nobody needs a warning of it
         return check(case)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No warnings about recorded clusters that are too small."""
-    log = logging.getLogger("streams_py.assignment")
-    before, log.disabled = log.disabled, True
-    try:
-        yield
-    finally:
-        log.disabled = before
 
 
 def decision_kind(file_name: str, first_case: Case) -> str | None:

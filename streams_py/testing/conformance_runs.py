@@ -8,11 +8,10 @@ rows in a store.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from streams_py.quiet import quiet_logs
 from streams_py.runtime.task_settings import TaskSettings
 from streams_py.serdes import STRING
 from streams_py.testing.in_process import InProcessTasks, WholeTopology
@@ -44,7 +43,7 @@ def run_topology_run(case: Case) -> str | None:
     if unlike is not None:
         return unlike
     run = _Run(program.make(program.optimization), case["config"])
-    with _expecting_warnings():
+    with quiet_logs("streams_py.runtime.failures"):
         run.feed(case["inputs"])
     return (
         _numbers_differ("ties", run.ties, case["ties"])
@@ -78,17 +77,6 @@ def _unlike_any_recording(case: Case, optimization: str) -> str | None:
         if fields or step.get("partition", 0) != 0:
             return f"input {number} is no step of a recording: {step}"
     return None
-
-
-@contextmanager
-def _expecting_warnings() -> Iterator[None]:
-    """Null keys are part of the inputs: nobody needs to hear of each one that is dropped."""
-    logger = logging.getLogger("streams_py.runtime.failures")
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
 
 
 class _Run:

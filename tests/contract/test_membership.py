@@ -13,6 +13,7 @@ from streams_protocol.types import ProcessId, TopicPartition
 from streams_py.errors import BrokerUnavailable, IllegalStateError, TaskMigrated
 from streams_py.ports import MemberAssignment, Membership, MemberSubscription, OffsetAndMetadata
 from tests.contract.port_kit import REAL, Cluster, part, until
+from tests.waiting import commit
 
 pytestmark = pytest.mark.parametrize("cluster", REAL, indirect=True)
 
@@ -90,18 +91,6 @@ class Group:
 
         return check
 
-    def commit(self, member: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit as a member does: "not now", while its client still completes the round, means to try again."""
-
-        def committed() -> bool:
-            try:
-                member.commit(offsets, timeout_ms=10_000)
-            except BrokerUnavailable:
-                return False
-            return True
-
-        until(committed, "the offsets to be committed")
-
     def close(self) -> None:
         for member in self._members:
             member.leave_and_close(leave_group=True, timeout_ms=5000)
@@ -146,7 +135,7 @@ def test_owner_commits_and_everybody_reads_that(group: Group) -> None:
     member, listener = group.join("a")
     until(group.settled(listener), "the member to own everything")
     one, other = group.partitions[:2]
-    group.commit(member, {one: OffsetAndMetadata(41, "AgAB")})
+    commit(member, {one: OffsetAndMetadata(41, "AgAB")})
     assert member.committed([one, other], timeout_ms=10_000) == {one: OffsetAndMetadata(41, "AgAB"), other: None}
     assert member.committed([], timeout_ms=1) == {}
     member.commit({}, timeout_ms=1)
@@ -158,7 +147,7 @@ def test_commit_for_a_partition_of_others_is_refused(group: Group) -> None:
     _, two = group.join("b")
     until(group.settled(one, two), "both to own half")
     with pytest.raises(TaskMigrated, match="not owned"):
-        group.commit(first, {two.owned[0]: OffsetAndMetadata(1)})
+        commit(first, {two.owned[0]: OffsetAndMetadata(1)})
 
 
 def test_commit_before_the_first_join_is_not_a_loss_but_has_to_wait(group: Group) -> None:

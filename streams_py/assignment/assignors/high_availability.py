@@ -129,24 +129,31 @@ class HighAvailabilityAssignor:
         values = [[own.get(key) for key in keys] for own in tags]
         before = cluster.count[:]
 
-        def place(*, one_by_one: bool) -> tuple[tuple[int, int], list[Note]]:
+        def place(*, one_by_one: bool) -> list[Note]:
             cluster.count[:], cluster.standby[:] = before, [()] * len(cluster.tasks)
             placing = TagAwareStandbys(cluster, tags, keys, one_by_one=one_by_one, with_state=lags.with_state)
             notes = placing.assign(range(len(cluster.tasks)), problem.configs.num_standby_replicas)
             balance_standby(cluster, placing.may_move)
             optimise_standbys(problem, cluster, placing.pairs)
-            relaxed = sum(note.kind is NoteKind.TAGS_RELAXED for note in notes)
-            return (spread_total(cluster.active, cluster.standby, values), -relaxed), notes
-
-        quality, notes = place(one_by_one=True)
-        if self._reference_behaviour or not (quality[1] or any(None in row for row in values)):
             return notes
-        kept = cluster.count[:], cluster.standby[:]
-        better, notes_of_search = place(one_by_one=False)
-        if better > quality:
-            return notes_of_search
+
+        def quality(notes: list[Note]) -> tuple[int, int]:
+            return spread_total(cluster.active, cluster.standby, values), -_relaxed(notes)
+
+        notes = place(one_by_one=True)
+        if self._reference_behaviour or not (_relaxed(notes) or any(None in row for row in values)):
+            return notes
+        kept, quality_of_kept = (cluster.count[:], cluster.standby[:]), quality(notes)
+        searched = place(one_by_one=False)
+        if quality(searched) > quality_of_kept:
+            return searched
         cluster.count[:], cluster.standby[:] = kept
         return notes
+
+
+def _relaxed(notes: list[Note]) -> int:
+    """How many tasks have standbys for which tags were ignored."""
+    return sum(note.kind is NoteKind.TAGS_RELAXED for note in notes)
 
 
 def place_actives(cluster: Cluster) -> None:

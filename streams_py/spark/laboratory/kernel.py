@@ -18,6 +18,7 @@ from typing import Any, Final
 from streams_protocol import DecodeError
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.journal.taskset import format_task_set
+from streams_py.quiet import quiet_logs
 from streams_py.spark.laboratory.candidates import RECORDED, Candidate, Chosen, choose, seed_of
 from streams_py.spark.laboratory.deciding import OK, Answer, Placed, ask, recorded_answer
 from streams_py.spark.laboratory.inputs import ReplayInput, read_input
@@ -92,8 +93,6 @@ METRICS: Final = (
     "ns_cpu",
 )
 """Columns that are compared; less is better in every one."""
-
-_log = logging.getLogger("streams_py.assignment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,10 +235,9 @@ def _decision_text(placed: Mapping[str, Placed]) -> str:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """A million decisions are no place for the assignors' warnings, and seeding must not touch the caller's chance."""
-    state, level = random.getstate(), _log.level
-    _log.setLevel(logging.CRITICAL)
+    state = random.getstate()
     try:
-        yield
+        with quiet_logs("streams_py.assignment", below=logging.CRITICAL):
+            yield
     finally:
-        _log.setLevel(level)
         random.setstate(state)

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from streams_protocol import DecodeError, EncodeError
+from streams_py.quiet import quiet_logs
 from streams_py.testing.fuzz.inputs import inputs_for, recorded
 from streams_py.testing.fuzz.protocol_targets import PROTOCOL_TARGETS
 from streams_py.testing.fuzz.record_targets import RECORD_TARGETS
 from streams_py.testing.fuzz.target import Finding, FuzzResult, Target
 from streams_py.testing.fuzz.text_targets import TEXT_TARGETS
-from streams_py.testing.quiet import quiet_logs
 
 __all__ = ["TARGETS", "feed", "fuzz_target"]
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 
 from streams_protocol import MIN_VERSION_OFFSET_SUMS
 from streams_protocol.types import TaskId
+from streams_py.quiet import quiet_logs
 from streams_py.testing.checkers import Checker, Ending, Placed, Published, Violation, all_checkers
-from streams_py.testing.quiet import quiet_logs
 from streams_py.testing.simulator.faults import Fault
 from streams_py.testing.simulator.process import SimulatedProcess
 from streams_py.testing.simulator.schedule import Schedule

@@ -16,7 +16,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.settings import membership_settings
-from streams_py.errors import BrokerUnavailable, StreamsError
+from streams_py.errors import StreamsError
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
 from tests.waiting import until as wait_until
 
@@ -122,18 +122,6 @@ class Group:
         wait_until(lambda: self.settled(*threads), "every partition has one owner, evenly")
         members = self.members[-len(threads) :]
         wait_until(lambda: len({member.group_metadata().generation for member in members}) == 1, "one generation")
-
-    def commit(self, member: KafkaPythonMembership, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit as a member does: "not now", while its client still completes the round, means to try again."""
-
-        def committed() -> bool:
-            try:
-                member.commit(offsets, timeout_ms=5000)
-            except BrokerUnavailable:
-                return False
-            return True
-
-        wait_until(committed, "the offsets are committed")
 
     def close(self) -> None:
         for member in self.members:

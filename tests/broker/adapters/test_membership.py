@@ -13,6 +13,7 @@ from streams_protocol.consumer import decode_subscription
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailable, StreamsError, TaskMigrated, TopologyError
 from streams_py.ports import OffsetAndMetadata
+from tests.waiting import commit
 
 pytestmark = pytest.mark.broker
 
@@ -226,7 +227,7 @@ def test_commit_and_committed_round_trip_with_metadata(group):
     member, thread = group.join()
     group.wait_settled(thread)
     one, two, *_ = group.partitions
-    group.commit(member, {one: OffsetAndMetadata(3, "AgAA")})
+    commit(member, {one: OffsetAndMetadata(3, "AgAA")})
     assert member.committed([one, two], timeout_ms=5000) == {one: OffsetAndMetadata(3, "AgAA"), two: None}
 
 
@@ -234,7 +235,7 @@ def test_commit_raises_migrated_when_a_partition_is_not_owned(group):
     member, thread = group.join()
     group.wait_settled(thread)
     with pytest.raises(TaskMigrated, match="not owned"):
-        group.commit(member, {TopicPartition(group.topic, 99): OffsetAndMetadata(1)})
+        commit(member, {TopicPartition(group.topic, 99): OffsetAndMetadata(1)})
 
 
 def test_commit_is_refused_at_once_while_the_group_rebalances(group, until, gate):

@@ -106,9 +106,9 @@ def test_a_case_of_something_not_supported_gives_its_own_status(
 
 
 def test_logging_is_as_before_when_the_command_has_ended(tmp_path: Path) -> None:
-    before = logging.root.manager.disable
+    before = logging.root.manager.disable, logging.getLogger("streams_py").level
     main([str(write(tmp_path / "few.jsonl", cases("assignment_info.jsonl", 1)))])
-    assert logging.root.manager.disable == before
+    assert (logging.root.manager.disable, logging.getLogger("streams_py").level) == before
 
 
 def test_a_missing_path_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,8 +22,8 @@ from typing import Any, Final
 from benchmarks.spark_process import lines_of
 from benchmarks.table import Goal, Row
 from streams_protocol.types import TaskId
-from streams_py.journal.codec import encode_value
-from streams_py.journal.model import (
+from streams_py.events.codec import encode_value
+from streams_py.events.model import (
     Assignor,
     Body,
     ClientPart,
@@ -38,7 +38,7 @@ from streams_py.journal.model import (
     ThreadTasks,
     Versions,
 )
-from streams_py.journal.parts import cut_rebalance
+from streams_py.events.parts import cut_rebalance
 
 __all__ = ["telemetry_rows"]
 

@@ -17,32 +17,32 @@ _HOME = {
     "StreamsConfig": "streams_py.config",
     "KafkaStreams": "streams_py.runtime.kafka_streams",
     "UncaughtAnswer": "streams_py.runtime.kafka_streams",
-    "RestoreListener": "streams_py.runtime.restore",
+    "RestoreListener": "streams_py.runtime.restore.updater",
     "State": "streams_py.runtime.states",
     "ThreadState": "streams_py.runtime.states",
-    "TaskMetadata": "streams_py.runtime.thread_metadata",
-    "ThreadMetadata": "streams_py.runtime.thread_metadata",
+    "TaskMetadata": "streams_py.runtime.threads.thread_metadata",
+    "ThreadMetadata": "streams_py.runtime.threads.thread_metadata",
     "QueryableStoreType": "streams_py.state.queries",
     "ReadOnlyKeyValueStore": "streams_py.state.queries",
     # Topologies
-    "BranchedKStream": "streams_py.topology.branches",
-    "StreamsBuilder": "streams_py.topology.builder",
-    "KGroupedStream": "streams_py.topology.grouped_stream",
-    "KGroupedTable": "streams_py.topology.grouped_table",
-    "KStream": "streams_py.topology.kstream",
-    "KTable": "streams_py.topology.ktable",
+    "BranchedKStream": "streams_py.topology.dsl.branches",
+    "StreamsBuilder": "streams_py.topology.dsl.builder",
+    "KGroupedStream": "streams_py.topology.dsl.grouped_stream",
+    "KGroupedTable": "streams_py.topology.dsl.grouped_table",
+    "KStream": "streams_py.topology.dsl.kstream",
+    "KTable": "streams_py.topology.dsl.ktable",
     "Partitioner": "streams_py.topology.nodes",
     "Punctuation": "streams_py.topology.nodes",
     "RecordContext": "streams_py.topology.nodes",
     "ResetPolicy": "streams_py.topology.nodes",
     "TimestampExtractor": "streams_py.topology.nodes",
     "TopicChooser": "streams_py.topology.nodes",
-    "Branched": "streams_py.topology.options",
-    "Consumed": "streams_py.topology.options",
-    "Grouped": "streams_py.topology.options",
-    "Materialized": "streams_py.topology.options",
-    "Produced": "streams_py.topology.options",
-    "Repartitioned": "streams_py.topology.options",
+    "Branched": "streams_py.topology.dsl.options",
+    "Consumed": "streams_py.topology.dsl.options",
+    "Grouped": "streams_py.topology.dsl.options",
+    "Materialized": "streams_py.topology.dsl.options",
+    "Produced": "streams_py.topology.dsl.options",
+    "Repartitioned": "streams_py.topology.dsl.options",
     "ConnectedStoreProvider": "streams_py.topology.processor",
     "FixedKeyProcessor": "streams_py.topology.processor",
     "FixedKeyProcessorContext": "streams_py.topology.processor",
@@ -64,23 +64,23 @@ _HOME = {
     "timestamped_key_value_store": "streams_py.topology.stores",
     "Topology": "streams_py.topology.topology",
     # Handlers
-    "Answer": "streams_py.runtime.handlers",
-    "DeadLetter": "streams_py.runtime.handlers",
-    "DeadLetterQueue": "streams_py.runtime.handlers",
-    "DeserializationHandler": "streams_py.runtime.handlers",
-    "ErrorContext": "streams_py.runtime.handlers",
-    "FailedRecord": "streams_py.runtime.handlers",
-    "Origin": "streams_py.runtime.handlers",
-    "OutgoingRecord": "streams_py.runtime.handlers",
-    "ProcessingHandler": "streams_py.runtime.handlers",
-    "ProductionHandler": "streams_py.runtime.handlers",
-    "Response": "streams_py.runtime.handlers",
-    "log_and_continue": "streams_py.runtime.handlers",
-    "log_and_fail": "streams_py.runtime.handlers",
-    "fail_on_invalid_timestamp": "streams_py.runtime.timestamps",
-    "log_and_skip_invalid": "streams_py.runtime.timestamps",
-    "partition_time_if_invalid": "streams_py.runtime.timestamps",
-    "wall_clock_time": "streams_py.runtime.timestamps",
+    "Answer": "streams_py.runtime.tasks.handlers",
+    "DeadLetter": "streams_py.runtime.tasks.handlers",
+    "DeadLetterQueue": "streams_py.runtime.tasks.handlers",
+    "DeserializationHandler": "streams_py.runtime.tasks.handlers",
+    "ErrorContext": "streams_py.runtime.tasks.handlers",
+    "FailedRecord": "streams_py.runtime.tasks.handlers",
+    "Origin": "streams_py.runtime.tasks.handlers",
+    "OutgoingRecord": "streams_py.runtime.tasks.handlers",
+    "ProcessingHandler": "streams_py.runtime.tasks.handlers",
+    "ProductionHandler": "streams_py.runtime.tasks.handlers",
+    "Response": "streams_py.runtime.tasks.handlers",
+    "log_and_continue": "streams_py.runtime.tasks.handlers",
+    "log_and_fail": "streams_py.runtime.tasks.handlers",
+    "fail_on_invalid_timestamp": "streams_py.runtime.tasks.timestamps",
+    "log_and_skip_invalid": "streams_py.runtime.tasks.timestamps",
+    "partition_time_if_invalid": "streams_py.runtime.tasks.timestamps",
+    "wall_clock_time": "streams_py.runtime.tasks.timestamps",
     # Values
     "HostInfo": "streams_protocol.types",
     "TaskId": "streams_protocol.types",
@@ -136,7 +136,10 @@ if TYPE_CHECKING:
         UnknownStateStoreError,
         UnsupportedOperationError,
     )
-    from streams_py.runtime.handlers import (
+    from streams_py.runtime.kafka_streams import KafkaStreams, UncaughtAnswer
+    from streams_py.runtime.restore.updater import RestoreListener
+    from streams_py.runtime.states import State, ThreadState
+    from streams_py.runtime.tasks.handlers import (
         Answer,
         DeadLetter,
         DeadLetterQueue,
@@ -151,24 +154,22 @@ if TYPE_CHECKING:
         log_and_continue,
         log_and_fail,
     )
-    from streams_py.runtime.kafka_streams import KafkaStreams, UncaughtAnswer
-    from streams_py.runtime.restore import RestoreListener
-    from streams_py.runtime.states import State, ThreadState
-    from streams_py.runtime.thread_metadata import TaskMetadata, ThreadMetadata
-    from streams_py.runtime.timestamps import (
+    from streams_py.runtime.tasks.timestamps import (
         fail_on_invalid_timestamp,
         log_and_skip_invalid,
         partition_time_if_invalid,
         wall_clock_time,
     )
+    from streams_py.runtime.threads.thread_metadata import TaskMetadata, ThreadMetadata
     from streams_py.serdes.serde import Serde
     from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
-    from streams_py.topology.branches import BranchedKStream
-    from streams_py.topology.builder import StreamsBuilder
-    from streams_py.topology.grouped_stream import KGroupedStream
-    from streams_py.topology.grouped_table import KGroupedTable
-    from streams_py.topology.kstream import KStream
-    from streams_py.topology.ktable import KTable
+    from streams_py.topology.dsl.branches import BranchedKStream
+    from streams_py.topology.dsl.builder import StreamsBuilder
+    from streams_py.topology.dsl.grouped_stream import KGroupedStream
+    from streams_py.topology.dsl.grouped_table import KGroupedTable
+    from streams_py.topology.dsl.kstream import KStream
+    from streams_py.topology.dsl.ktable import KTable
+    from streams_py.topology.dsl.options import Branched, Consumed, Grouped, Materialized, Produced, Repartitioned
     from streams_py.topology.nodes import (
         Partitioner,
         Punctuation,
@@ -177,7 +178,6 @@ if TYPE_CHECKING:
         TimestampExtractor,
         TopicChooser,
     )
-    from streams_py.topology.options import Branched, Consumed, Grouped, Materialized, Produced, Repartitioned
     from streams_py.topology.processor import (
         ConnectedStoreProvider,
         FixedKeyProcessor,

@@ -23,15 +23,15 @@ from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, StreamsError
 from streams_py.leader.stories import ToldStory
 from streams_py.ports import Clients, Clock
+from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.clock import SystemClock
-from streams_py.runtime.configured import imported
-from streams_py.runtime.instance import Instance
 from streams_py.runtime.metrics import client_metrics
-from streams_py.runtime.restore import RestoreListener
+from streams_py.runtime.restore.updater import RestoreListener
 from streams_py.runtime.states import State, ThreadState, client_may_go, is_running
 from streams_py.runtime.store_view import store_view
-from streams_py.runtime.stream_thread import StreamThread
-from streams_py.runtime.thread_metadata import ThreadMetadata, thread_metadata
+from streams_py.runtime.tasks.configured import imported
+from streams_py.runtime.threads.stream_thread import StreamThread
+from streams_py.runtime.threads.thread_metadata import ThreadMetadata, thread_metadata
 from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
 from streams_py.topology.topology import Topology
 
@@ -76,7 +76,7 @@ class KafkaStreams:
     ) -> None:
         self._config = StreamsConfig.of(config, **settings)
         self._clock = clock or SystemClock()
-        self._instance = Instance(topology, self._config, clients or _clients_of(self._config), self._clock)
+        self._instance = ClientResources(topology, self._config, clients or _clients_of(self._config), self._clock)
         self._instance.on_stop_application = self._application_stops
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)

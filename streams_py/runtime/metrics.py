@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from streams_py.runtime.active_task import ActiveTask
 from streams_py.runtime.states import State, ThreadState
-from streams_py.runtime.stream_thread import StreamThread
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.threads.stream_thread import StreamThread
 
 __all__ = ["client_metrics"]
 

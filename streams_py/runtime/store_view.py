@@ -12,9 +12,9 @@ from streams_py.errors import (
     UnknownStateStoreError,
 )
 from streams_py.runtime.states import State, ThreadState
-from streams_py.runtime.stream_thread import StreamThread
-from streams_py.runtime.task import TaskPhase
-from streams_py.runtime.task_table import StreamTask
+from streams_py.runtime.tasks.task import TaskPhase
+from streams_py.runtime.threads.stream_thread import StreamThread
+from streams_py.runtime.threads.task_table import StreamTask
 from streams_py.state.open import Store
 from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from streams_py.quiet import quiet_logs
-from streams_py.runtime.task_settings import TaskSettings
+from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import STRING
 from streams_py.testing.in_process import InProcessTasks, WholeTopology
 from streams_py.testing.memory_clients import ManualClock, MemoryRecord
@@ -43,7 +43,7 @@ def run_topology_run(case: Case) -> str | None:
     if unlike is not None:
         return unlike
     run = _Run(program.make(program.optimization), case["config"])
-    with quiet_logs("streams_py.runtime.failures"):
+    with quiet_logs("streams_py.runtime.tasks.failures"):
         run.feed(case["inputs"])
     return (
         _numbers_differ("ties", run.ties, case["ties"])

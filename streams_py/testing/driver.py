@@ -20,8 +20,8 @@ from typing import Any, Generic, TypeVar
 from streams_py.config import StreamsConfig
 from streams_py.errors import IllegalStateError, TopologyError
 from streams_py.ports import Headers
-from streams_py.runtime.collector import as_list
-from streams_py.runtime.task_settings import TaskSettings
+from streams_py.runtime.tasks.collector import as_list
+from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import Serde
 from streams_py.state.open import Store
 from streams_py.testing.in_process import InProcessTasks

@@ -14,11 +14,11 @@ from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import UnknownStateStoreError
-from streams_py.runtime.active_task import ActiveTask
-from streams_py.runtime.binding import Node
-from streams_py.runtime.collector import RecordCollector
-from streams_py.runtime.task import TaskNodes
-from streams_py.runtime.task_settings import TaskSettings
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.binding import Node
+from streams_py.runtime.tasks.collector import RecordCollector
+from streams_py.runtime.tasks.task import TaskNodes
+from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import Store, StoreDefaults, changelog_topic

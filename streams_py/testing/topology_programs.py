@@ -29,11 +29,11 @@ from streams_py.testing.topology_user_code import (
     tail,
     upper,
 )
-from streams_py.topology.builder import StreamsBuilder
-from streams_py.topology.kstream import KStream
-from streams_py.topology.ktable import KTable
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.kstream import KStream
+from streams_py.topology.dsl.ktable import KTable
+from streams_py.topology.dsl.options import Grouped, Materialized
 from streams_py.topology.nodes import Punctuation, RecordContext
-from streams_py.topology.options import Grouped, Materialized
 from streams_py.topology.stores import key_value_store, timestamped_key_value_store
 from streams_py.topology.topology import Topology
 

@@ -46,7 +46,7 @@ def test_readme_lists_the_tables() -> None:
         ("tests/unit/leader/test_assign.py", "test_all  # L12, and L1", {"L12", "L1"}),
         ("tests/unit/leader/test_assign.py", "test_x[L16-later]", {"L16"}),
         ("tests/unit/leader/test_assign.py", "test_x[L99] # L160 XL1", set()),
-        ("tests/unit/journal/test_assign.py", "test_x[L16]", set()),
+        ("tests/unit/events/test_assign.py", "test_x[L16]", set()),
     ],
 )
 def test_rows_are_found_in_names_parameters_and_comments(path: str, said: str, rows: set[str]) -> None:

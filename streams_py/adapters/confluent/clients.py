@@ -79,7 +79,7 @@ class ConfluentClients:
         )
 
     def event_producer(self, client_id: str) -> ConfluentEventProducer:
-        """Writes assignment events, see :mod:`streams_py.journal`."""
+        """Writes assignment events, see :mod:`streams_py.events`."""
         settings = event_producer_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
         return ConfluentEventProducer(self._quiet(settings))
 

@@ -1,4 +1,4 @@
-"""The producer of assignment events (``streams_py.journal.emitter.EventProducer``) on librdkafka.
+"""The producer of assignment events (``streams_py.events.emitter.EventProducer``) on librdkafka.
 
 A client of its own, so that nothing that goes wrong with events reaches the application's records: ``acks=1``, no
 idempotence, no transactions, a record is given up after 10 s, and at most 8 MiB wait. It writes nothing to
@@ -54,7 +54,7 @@ class ConfluentEventProducer:
     """One thread only."""
 
     def __init__(self, settings: Settings) -> None:
-        logger = logging.getLogger("streams_py.journal.producer")
+        logger = logging.getLogger("streams_py.events.producer")
         try:
             self._producer = Producer({**settings, "error_cb": _ignore}, logger=logger)
         except KafkaException as refused:

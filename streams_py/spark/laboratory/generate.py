@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from streams_py.errors import ConfigError
-from streams_py.journal.model import Assignor, Consumer, OffsetSums, Racks, SubtopologySlice
+from streams_py.events.model import Assignor, Consumer, OffsetSums, Racks, SubtopologySlice
 from streams_py.spark.laboratory.candidates import CONFIG_KEYS, Candidate, choose
 from streams_py.spark.laboratory.deciding import Answer, Followup, ask
 from streams_py.spark.laboratory.inputs import ClientDecision, RecordedDecision, ReplayClient, ReplayInput

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from streams_protocol import DecodeError
 from streams_protocol.types import TaskId
-from streams_py.journal.fields import (
+from streams_py.events.fields import (
     BOOL,
     SETTING,
     TASKS,
@@ -33,8 +33,8 @@ from streams_py.journal.fields import (
     record,
     write_record,
 )
-from streams_py.journal.fields import refused as _refused
-from streams_py.journal.model import Assignor, Consumer, OffsetSums, SubtopologySlice, Tasks, ThreadTasks
+from streams_py.events.fields import refused as _refused
+from streams_py.events.model import Assignor, Consumer, OffsetSums, SubtopologySlice, Tasks, ThreadTasks
 
 __all__ = [
     "FUTURE_CLIENT",

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from streams_protocol import DecodeError
 from streams_py.errors import ConfigError, StreamsError
-from streams_py.journal.taskset import format_task_set
+from streams_py.events.taskset import format_task_set
 from streams_py.quiet import quiet_logs
 from streams_py.spark.laboratory.candidates import RECORDED, Candidate, Chosen, choose, seed_of
 from streams_py.spark.laboratory.deciding import OK, Answer, Placed, ask, recorded_answer

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from streams_protocol.types import TaskId
-from streams_py.journal.model import Consumer, OffsetSums, SubtopologySlice
+from streams_py.events.model import Consumer, OffsetSums, SubtopologySlice
 from streams_py.leader.decode import consumer_order
 from streams_py.leader.threads import distribute_client
 from streams_py.spark.laboratory.candidates import Chosen

@@ -19,7 +19,7 @@ from streams_py.assignment.java_order import HashSizing, in_hash_order, process_
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, RackOptimiser, lag_from_offsets
 from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
-from streams_py.journal.model import SubtopologySlice
+from streams_py.events.model import SubtopologySlice
 from streams_py.leader.application_state import application_state
 from streams_py.leader.decode import consumer_order
 from streams_py.leader.racks import RackQuestion

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from streams_protocol import DecodeError
 from streams_py.errors import ConfigError
-from streams_py.journal.codec import decode_event
-from streams_py.journal.model import ClientPart, Event, RebalanceHeader, TasksPart
-from streams_py.journal.parts import join_rebalance
+from streams_py.events.codec import decode_event
+from streams_py.events.model import ClientPart, Event, RebalanceHeader, TasksPart
+from streams_py.events.parts import join_rebalance
 from streams_py.spark.delta import delta_files, is_delta
 from streams_py.spark.tables.replay import canonical_input
 

@@ -31,7 +31,7 @@ from typing import Final
 
 from streams_protocol.types import TaskId
 from streams_py.errors import ConfigError
-from streams_py.journal.model import Consumer, OffsetSums, Racks, SubtopologySlice
+from streams_py.events.model import Consumer, OffsetSums, Racks, SubtopologySlice
 from streams_py.spark.laboratory.inputs import RUNNING, UNKNOWN, ReplayClient, ReplayInput
 from streams_py.spark.laboratory.situation import ends_of
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from streams_protocol import DecodeError
-from streams_py.journal.codec import OtherVersion, decode_event
-from streams_py.journal.model import ClientPart, RebalanceHeader, TasksPart
+from streams_py.events.codec import OtherVersion, decode_event
+from streams_py.events.model import ClientPart, RebalanceHeader, TasksPart
 from streams_py.spark.tables.fold import day_of
 
 __all__ = ["BAD", "BRONZE", "OK", "UNKNOWN", "bronze_batches"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from streams_protocol.types import TaskId
-from streams_py.journal.model import ClientPart, SubtopologySlice
-from streams_py.journal.parts import WholeRebalance
+from streams_py.events.model import ClientPart, SubtopologySlice
+from streams_py.events.parts import WholeRebalance
 from streams_py.spark.tables.standing import lag_of
 
 __all__ = ["Facts"]

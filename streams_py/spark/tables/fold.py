@@ -15,9 +15,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from streams_protocol import DecodeError
-from streams_py.journal.codec import decode_event
-from streams_py.journal.model import ClientPart, Event, RebalanceHeader, Sample, TaskEvent, TasksPart
-from streams_py.journal.parts import WholeRebalance, join_rebalance
+from streams_py.events.codec import decode_event
+from streams_py.events.model import ClientPart, Event, RebalanceHeader, Sample, TaskEvent, TasksPart
+from streams_py.events.parts import WholeRebalance, join_rebalance
 from streams_py.spark.tables.clocks import Clocks
 from streams_py.spark.tables.facts import Facts
 from streams_py.spark.tables.gaps import Gaps

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from streams_py.journal.model import Envelope, TaskEvent
+from streams_py.events.model import Envelope, TaskEvent
 from streams_py.spark.tables.clocks import Clocks
 
 __all__ = ["Gaps"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from streams_py.journal.model import Sample
+from streams_py.events.model import Sample
 
 __all__ = ["Offenders"]
 

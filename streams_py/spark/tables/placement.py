@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from streams_protocol.types import TaskId
-from streams_py.journal.model import ClientPart
+from streams_py.events.model import ClientPart
 from streams_py.spark.tables.facts import Facts
 from streams_py.spark.tables.standing import Standing
 

@@ -10,8 +10,8 @@ import hashlib
 import json
 from typing import Any, Final
 
-from streams_py.journal.fields import write_record
-from streams_py.journal.parts import WholeRebalance
+from streams_py.events.fields import write_record
+from streams_py.events.parts import WholeRebalance
 
 __all__ = ["canonical_input", "input_hash"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from streams_py.journal.model import Envelope, TaskEvent
+from streams_py.events.model import Envelope, TaskEvent
 
 __all__ = ["Restores"]
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streams_protocol.types import TaskId
-from streams_py.journal.model import ClientPart
-from streams_py.journal.parts import WholeRebalance
-from streams_py.journal.taskset import format_task_set, parse_task_set
+from streams_py.events.model import ClientPart
+from streams_py.events.parts import WholeRebalance
+from streams_py.events.taskset import format_task_set, parse_task_set
 
 __all__ = ["Standing", "lag_of", "standing_of"]
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 from streams_protocol import DecodeError
 from streams_protocol.types import TaskId
 from streams_py.errors import SerializationError
-from streams_py.journal.codec import decode_event, encode_value
-from streams_py.journal.model import Envelope, Event, Sample, TaskEvent
-from streams_py.runtime.offset_metadata import OffsetMetadata, decode_offset_metadata, encode_offset_metadata
+from streams_py.events.codec import decode_event, encode_value
+from streams_py.events.model import Envelope, Event, Sample, TaskEvent
+from streams_py.runtime.tasks.offset_metadata import OffsetMetadata, decode_offset_metadata, encode_offset_metadata
 from streams_py.serdes import Serde
 from streams_py.serdes.basic import BOOL, FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, UUID, VOID
 from streams_py.serdes.json import JSON

@@ -17,7 +17,7 @@ from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.errors import DeserializationError, MissingSourceTopicError, ProductionError, StreamsError
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
-from streams_py.runtime.handlers import Answer, DeadLetterQueue
+from streams_py.runtime.tasks.handlers import Answer, DeadLetterQueue
 from streams_py.testing.broker import Broker
 
 from .kit import Application, steady_producer, text, true_counts, wait_until

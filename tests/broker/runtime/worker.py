@@ -19,7 +19,7 @@ from typing import Any
 from streams_protocol.types import TopicPartition
 from streams_py import KafkaStreams, State, StreamsBuilder, Topology, UncaughtAnswer, serdes
 from streams_py.runtime.clock import SystemClock
-from streams_py.runtime.restore import RestoreListener
+from streams_py.runtime.restore.updater import RestoreListener
 from streams_py.topology.processor import Processor, Record
 
 _REPORT_INTERVAL_S = 0.05

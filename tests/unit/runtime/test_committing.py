@@ -10,7 +10,7 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailable, ProductionError, TaskMigrated, TimeoutExceeded
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.committing import Committer
+from streams_py.runtime.threads.committing import Committer
 from streams_py.testing.memory_clients import ManualClock
 
 IN, OTHER = TopicPartition("in", 0), TopicPartition("in", 1)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from streams_py.errors import TimeoutExceeded
-from streams_py.runtime.inbox import Inbox, InboxClosed
+from streams_py.runtime.threads.inbox import Inbox, InboxClosed
 
 
 class Caller:

@@ -21,9 +21,9 @@ from streams_py.errors import (
     StreamsNotStartedError,
 )
 from streams_py.runtime.kafka_streams import KafkaStreams, UncaughtAnswer
-from streams_py.runtime.restore import RestoreListener
+from streams_py.runtime.restore.updater import RestoreListener
 from streams_py.runtime.states import State, ThreadState, thread_may_go
-from streams_py.runtime.stream_thread import StreamThread
+from streams_py.runtime.threads.stream_thread import StreamThread
 from tests.unit.runtime.world import World, copying, counting
 
 

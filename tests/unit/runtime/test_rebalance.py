@@ -14,8 +14,8 @@ from streams_py.member.assignment import Tasks
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.inbox import Inbox
-from streams_py.runtime.rebalance import Rebalance
+from streams_py.runtime.threads.inbox import Inbox
+from streams_py.runtime.threads.rebalance import Rebalance
 from streams_py.testing.memory_clients import ManualClock
 from tests.unit.runtime.world import DirectInbox, task, tp
 
@@ -56,7 +56,7 @@ class Membership:
         self.reasons.append(reason)
 
 
-class Leading:
+class LeaderExecutor:
     failure: StreamsError | None = None
 
     def assign(self, members: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ class Seam:
     def __init__(self, inbox: Inbox | None = None) -> None:
         self.clock = ManualClock(5_000)
         self.thread = Thread()
-        self.leading = Leading()
+        self.leading = LeaderExecutor()
         self.stopped: list[str] = []
         settings = MemberSettings(process_id=ProcessId.parse("00000000-0000-0000-0000-000000000001"))
         self.rebalance = Rebalance(

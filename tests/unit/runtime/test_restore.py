@@ -6,7 +6,7 @@ import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError, TaskCorrupted
-from streams_py.runtime.restore import RestoreListener, StateUpdater
+from streams_py.runtime.restore.updater import RestoreListener, StateUpdater
 from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
 
 LOG, OTHER = TopicPartition("app-a-changelog", 0), TopicPartition("app-b-changelog", 1)

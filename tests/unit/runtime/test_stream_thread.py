@@ -21,9 +21,9 @@ from streams_py.errors import (
     TimeoutExceeded,
 )
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.inbox import Inbox
 from streams_py.runtime.states import ThreadState
-from streams_py.topology.builder import StreamsBuilder
+from streams_py.runtime.threads.inbox import Inbox
+from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
@@ -117,7 +117,7 @@ def test_paused_thread_neither_processes_nor_punctuates_but_stays_a_member(world
 def test_log_says_now_and_then_what_was_done(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture, interval_ms: int
 ) -> None:
-    caplog.set_level(logging.INFO, logger="streams_py.runtime.summary")
+    caplog.set_level(logging.INFO, logger="streams_py.runtime.threads.summary")
     steps = Steps(world, copying(), tmp_path, log_summary_interval_ms=interval_ms)
     steps.run(BOTH)
     world.write("in", b"a", b"b")

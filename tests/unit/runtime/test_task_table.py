@@ -9,8 +9,8 @@ import pytest
 
 from streams_protocol.types import TaskId
 from streams_py.errors import LockError, StateError, TaskCorrupted, TaskMigrated
-from streams_py.runtime.active_task import ActiveTask
-from streams_py.runtime.task_table import StreamTask, TaskTable
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.threads.task_table import StreamTask, TaskTable
 from tests.unit.runtime.world import Steps, World, counting, task, tp
 
 ONE = task("0_0")

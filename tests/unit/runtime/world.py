@@ -29,11 +29,11 @@ from streams_py.ports import (
     PartitionInfo,
     TopicSpec,
 )
-from streams_py.runtime.inbox import Inbox
-from streams_py.runtime.instance import Instance
+from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.states import ThreadState
+from streams_py.runtime.threads.inbox import Inbox
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
-from streams_py.topology.builder import StreamsBuilder
+from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
 
 T = TypeVar("T")
@@ -403,7 +403,7 @@ class Steps:
             "commit.interval.ms": 1000,
             **{key.replace("_", "."): value for key, value in config.items()},
         }
-        self.instance = Instance(topology, StreamsConfig.of(settings), world, world.clock)
+        self.instance = ClientResources(topology, StreamsConfig.of(settings), world, world.clock)
         self.instance.open()
         self.states: list[ThreadState] = []
         self.errors: list[Exception] = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from benchmarks.spark_telemetry import _GROUPS, _history, _merged
-from streams_py.journal.codec import decode_event
-from streams_py.journal.model import Event
+from streams_py.events.codec import decode_event
+from streams_py.events.model import Event
 from streams_py.spark.tables.fold import GroupFold
 from streams_py.spark.tables.schemas import TABLES
 

@@ -10,7 +10,7 @@ import pytest
 from streams_py import serdes
 from streams_py.errors import DeserializationError, IllegalStateError, TopologyError, UnknownStateStoreError
 from streams_py.testing.driver import TopologyTestDriver
-from streams_py.topology.builder import StreamsBuilder
+from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.nodes import Punctuation
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.topology import Topology

@@ -9,10 +9,10 @@ import pytest
 
 from streams_py.serdes import STRING
 from streams_py.topology.assembly import TopologyAssembly
-from streams_py.topology.builder import StreamsBuilder
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.options import Consumed, Materialized
 from streams_py.topology.metadata import InternalTopic, InternalTopicKind
 from streams_py.topology.nodes import ResetPolicy, SinkNode, SourceNode
-from streams_py.topology.options import Consumed, Materialized
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology

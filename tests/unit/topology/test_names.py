@@ -9,10 +9,10 @@ import pytest
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, STRING
-from streams_py.topology.builder import StreamsBuilder
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.options import Grouped, Materialized
 from streams_py.topology.names import Named, NameIndex, RepartitionNames
 from streams_py.topology.nodes import SinkNode
-from streams_py.topology.options import Grouped, Materialized
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.topology import Topology
 

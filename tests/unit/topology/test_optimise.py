@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from streams_py.serdes import INT64, STRING
-from streams_py.topology.builder import StreamsBuilder
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.graph import GraphNode, LogicalGraph, ProcessorStep, RepartitionStep
-from streams_py.topology.kstream import KStream
 from streams_py.topology.names import RepartitionNames
 from streams_py.topology.nodes import SinkNode
 from streams_py.topology.operators.stateless import PassThrough

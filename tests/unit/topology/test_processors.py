@@ -10,7 +10,7 @@ from streams_protocol.types import TaskId
 from streams_py.errors import ProcessingError
 from streams_py.ports import Headers
 from streams_py.testing.topology_user_code import Counter, Lookup, Previous, Router
-from streams_py.topology.builder import StreamsBuilder
+from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.nodes import Punctuation
 from streams_py.topology.processor import (
     FixedKeyProcessor,

@@ -10,9 +10,9 @@ import pytest
 from streams_py.errors import ConfigError, TopologyError
 from streams_py.serdes import STRING
 from streams_py.topology.assembly import TopologyAssembly
-from streams_py.topology.builder import StreamsBuilder
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.options import Consumed, Grouped
 from streams_py.topology.nodes import ResetPolicy, SinkNode, SourceNode
-from streams_py.topology.options import Consumed, Grouped
 from streams_py.topology.processor import FixedKeyProcessor, FixedKeyRecord, Processor, Record
 from streams_py.topology.stores import key_value_store, timestamped_key_value_store
 from streams_py.topology.topology import Topology

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from streams_py.topology.builder import StreamsBuilder
-from streams_py.topology.kstream import KStream
-from streams_py.topology.options import Branched
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.kstream import KStream
+from streams_py.topology.dsl.options import Branched
 from tests.unit.topology.fakes import FakeTask
 
 

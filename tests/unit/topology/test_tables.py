@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from streams_py.errors import ProcessingError
-from streams_py.topology.builder import StreamsBuilder
-from streams_py.topology.kstream import KStream
-from streams_py.topology.ktable import KTable
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.kstream import KStream
+from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.nodes import Change
 from streams_py.topology.topology import Topology
 from tests.unit.topology.fakes import FakeNode, FakeTask

@@ -10,9 +10,9 @@ import re
 from typing import reveal_type
 
 from streams_py import serdes
-from streams_py.topology.builder import StreamsBuilder
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.options import Consumed, Grouped, Materialized, Produced
 from streams_py.topology.nodes import Punctuation
-from streams_py.topology.options import Consumed, Grouped, Materialized, Produced
 from streams_py.topology.processor import FixedKeyProcessor, FixedKeyRecord, Processor, ProcessorContext, Record
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology

@@ -8,9 +8,9 @@ from typing import Any
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.ports import BEGINNING, RawRecord
-from streams_py.runtime.active_task import ActiveTask
-from streams_py.runtime.collector import ChangelogWriter, RecordCollector
-from streams_py.runtime.task_settings import TaskSettings
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.collector import ChangelogWriter, RecordCollector
+from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.topology import Topology

@@ -21,9 +21,9 @@ from streams_py.errors import (
     TopologyError,
 )
 from streams_py.ports import DirectSend
-from streams_py.runtime.binding import ReportedFailure
-from streams_py.runtime.collector import RecordCollector
-from streams_py.runtime.handlers import (
+from streams_py.runtime.tasks.binding import ReportedFailure
+from streams_py.runtime.tasks.collector import RecordCollector
+from streams_py.runtime.tasks.handlers import (
     Answer,
     DeadLetterQueue,
     ErrorContext,
@@ -32,7 +32,7 @@ from streams_py.runtime.handlers import (
     OutgoingRecord,
     log_and_continue,
 )
-from streams_py.runtime.task_settings import TaskSettings
+from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.testing.memory_clients import MemoryProducer, MemoryRecord
 from streams_py.topology.assembly import TopologyAssembly
 from streams_py.topology.nodes import NodeContext, Process, ProcessorNode, Punctuation, SinkNode, SourceNode

@@ -6,7 +6,7 @@ import pytest
 
 from streams_protocol.types import TaskId
 from streams_py.errors import ConfigError, ProductionError
-from streams_py.runtime.handlers import (
+from streams_py.runtime.tasks.handlers import (
     Answer,
     DeadLetterQueue,
     ErrorContext,
@@ -40,7 +40,8 @@ def continuing(context: ErrorContext, record: object, error: Exception) -> Answe
 
 
 @pytest.mark.parametrize(
-    "given", [Continuing, Continuing(), continuing, "log_and_continue", "streams_py.runtime.handlers:log_and_continue"]
+    "given",
+    [Continuing, Continuing(), continuing, "log_and_continue", "streams_py.runtime.tasks.handlers:log_and_continue"],
 )
 def test_resolve_handler_takes_classes_objects_functions_and_names(given: object) -> None:
     assert ask(resolve_handler(given, KEY), CONTEXT, None, ValueError()).answer is Answer.CONTINUE

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams_py.runtime.offset_metadata import (
+from streams_py.runtime.tasks.offset_metadata import (
     NO_METADATA,
     OffsetMetadata,
     decode_offset_metadata,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams_py.runtime.punctuation import PunctuationQueue, Schedule
+from streams_py.runtime.tasks.punctuation import PunctuationQueue, Schedule
 
 
 @pytest.fixture

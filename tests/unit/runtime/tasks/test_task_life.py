@@ -9,11 +9,11 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.errors import IllegalStateError, LockError
-from streams_py.runtime.active_task import ActiveTask
-from streams_py.runtime.collector import RecordCollector
-from streams_py.runtime.offset_metadata import OffsetMetadata, encode_offset_metadata
-from streams_py.runtime.standby_task import StandbyTask
-from streams_py.runtime.task import TaskPhase
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.collector import RecordCollector
+from streams_py.runtime.tasks.offset_metadata import OffsetMetadata, encode_offset_metadata
+from streams_py.runtime.tasks.standby_task import StandbyTask
+from streams_py.runtime.tasks.task import TaskPhase
 from streams_py.testing.memory_clients import MemoryRecord
 from streams_py.topology.nodes import Punctuation
 from streams_py.topology.processor import Processor, Record

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from streams_py.errors import ConfigError, StreamsError
-from streams_py.runtime.configured import resolve_extractor
-from streams_py.runtime.timestamps import (
+from streams_py.runtime.tasks.configured import resolve_extractor
+from streams_py.runtime.tasks.timestamps import (
     EXTRACTORS,
     fail_on_invalid_timestamp,
     log_and_skip_invalid,
@@ -43,10 +43,10 @@ def test_resolve_extractor_knows_the_names(name: str) -> None:
 
 
 def test_resolve_extractor_takes_a_path() -> None:
-    assert resolve_extractor("streams_py.runtime.timestamps:wall_clock_time") is wall_clock_time
+    assert resolve_extractor("streams_py.runtime.tasks.timestamps:wall_clock_time") is wall_clock_time
 
 
-@pytest.mark.parametrize("given", [42, "sometime", "streams_py.runtime.timestamps:nothing"])
+@pytest.mark.parametrize("given", [42, "sometime", "streams_py.runtime.tasks.timestamps:nothing"])
 def test_resolve_extractor_names_the_key_when_the_value_is_no_extractor(given: object) -> None:
     with pytest.raises(ConfigError, match=r"default.timestamp.extractor"):
         resolve_extractor(given)

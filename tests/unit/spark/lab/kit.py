@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from streams_py.journal.model import Consumer, OffsetSums, Racks, SubtopologySlice
-from streams_py.journal.taskset import parse_task_set
+from streams_py.events.model import Consumer, OffsetSums, Racks, SubtopologySlice
+from streams_py.events.taskset import parse_task_set
 from streams_py.spark.laboratory.candidates import CONFIG_KEYS, Candidate, Chosen, choose, parse_candidate
 from streams_py.spark.laboratory.deciding import Answer, Placed
 from streams_py.spark.laboratory.inputs import ReplayClient, ReplayInput

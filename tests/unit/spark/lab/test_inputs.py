@@ -22,7 +22,7 @@ from streams_py.spark.laboratory.inputs import ReplayInput, read_input
 from streams_py.spark.laboratory.situation import Situation
 from streams_py.spark.tables.replay import canonical_input
 from streams_py.topology.metadata import TopologyMetadata
-from tests.unit.journal.kit import Recorder
+from tests.unit.events.kit import Recorder
 from tests.unit.leader.kit import FakeCluster, member
 from tests.unit.leader.kit import sub as subtopology
 from tests.unit.spark.lab.kit import A, B, chosen, client, replay, sub

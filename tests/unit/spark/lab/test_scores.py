@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.journal.model import Racks
+from streams_py.events.model import Racks
 from streams_py.spark.laboratory.scores import Scores, score
 from tests.unit.spark.lab.kit import A, B, C, client, placed, replay, situation_of, sub
 

@@ -8,7 +8,7 @@ import pytest
 
 from streams_protocol.types import TaskId
 from streams_py.errors import ConfigError
-from streams_py.journal.model import Racks
+from streams_py.events.model import Racks
 from streams_py.spark.laboratory.inputs import ReplayInput
 from streams_py.spark.laboratory.kernel import Row
 from streams_py.spark.laboratory.what_if import OPERATORS, apply_what_if, check_what_if

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from streams_py.spark.tables.fold import Output
 from streams_py.spark.tables.schemas import TABLES
-from tests.unit.journal.kit import Recorder
+from tests.unit.events.kit import Recorder
 from tests.unit.leader.kit import member
 from tests.unit.spark.tables.history import MINUTE_MS, History, Stored, cluster, fold
 

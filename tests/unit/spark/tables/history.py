@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from streams_protocol.types import TaskId
-from streams_py.journal.codec import decode_event, encode_event
-from streams_py.journal.model import Body, ClientPart, Envelope, Event, RebalanceHeader, Sample, TaskEvent, TasksPart
+from streams_py.events.codec import decode_event, encode_event
+from streams_py.events.model import Body, ClientPart, Envelope, Event, RebalanceHeader, Sample, TaskEvent, TasksPart
 from streams_py.ports import MemberSubscription
 from streams_py.spark.tables.fold import GroupFold, Output, day_of
 from streams_py.topology.metadata import TopologyMetadata
-from tests.unit.journal.kit import Recorder
+from tests.unit.events.kit import Recorder
 from tests.unit.leader.kit import COUNT, FakeCluster, pid
 
 START_MS = 1_700_006_400_000  # 2023-11-15T00:00:00Z

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streams_py.journal.codec import encode_value
-from streams_py.journal.model import RebalanceHeader
+from streams_py.events.codec import encode_value
+from streams_py.events.model import RebalanceHeader
 from streams_py.spark.tables.fold import GroupFold, Output, day_of
 from streams_py.spark.tables.replay import input_hash
 from streams_py.spark.tables.schemas import STATE_TABLE, TABLES
-from tests.unit.journal.kit import Recorder
+from tests.unit.events.kit import Recorder
 from tests.unit.leader.kit import STATELESS, FakeCluster, member, pid
 from tests.unit.spark.tables.history import (
     DAY_MS,

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from streams_py.journal.codec import decode_event, encode_value
-from streams_py.journal.model import Event
+from streams_py.events.codec import decode_event, encode_value
+from streams_py.events.model import Event
 from streams_py.spark.tables.schemas import TABLES
 from tests.unit.spark.tables.golden import FOLDER, stored, tables
 from tests.unit.spark.tables.history import fold, shuffled

@@ -21,7 +21,7 @@ from streams_py.spark.report.page import GRID_TASKS_MAX, report_page
 from streams_py.spark.report.tables import Tables, read_tables
 from streams_py.spark.tables.fold import Output
 from streams_py.spark.tables.schemas import TABLES
-from tests.unit.journal.kit import Recorder
+from tests.unit.events.kit import Recorder
 from tests.unit.leader.kit import STATELESS, member
 from tests.unit.spark.tables.golden import stored
 from tests.unit.spark.tables.history import History, cluster, fold

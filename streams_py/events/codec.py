@@ -1,0 +1,150 @@
+"""Event records as bytes: compact JSON in UTF-8, a key that keeps what belongs together in one partition, two headers.
+
+``v`` is the first field of every value. A reader takes its own version and keeps unknown fields; another version is not
+an error but :class:`OtherVersion`, so that it can be put aside and read by a newer program. Damaged bytes are a
+DecodeError, whatever they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from streams_protocol import DecodeError
+from streams_py.events.fields import keys_of, read_record, refused, write_record
+from streams_py.events.model import (
+    VERSION,
+    Body,
+    ClientEvent,
+    ClientPart,
+    Envelope,
+    Event,
+    RebalanceHeader,
+    Sample,
+    TaskEvent,
+    TasksPart,
+)
+
+__all__ = ["VALUE_BYTES_READ_MAX", "EventRecord", "OtherVersion", "decode_event", "encode_event", "encode_value"]
+
+VALUE_BYTES_READ_MAX: Final = 1 << 20
+"""Larger values are refused unread. Writers stay below an eighth of it; it is Kafka's default ``max.message.bytes``."""
+
+_DEPTH_MAX: Final = 24
+_BODIES: Final[Mapping[str, type[Body]]] = {
+    kind.KIND: kind for kind in (RebalanceHeader, TasksPart, ClientPart, TaskEvent, Sample, ClientEvent)
+}
+_KNOWN: Final = {kind: keys_of(Envelope) | keys_of(body) | {"v", "kind"} for kind, body in _BODIES.items()}
+
+
+class EventRecord(NamedTuple):
+    """What is sent to Kafka for one event record."""
+
+    key: bytes
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVersion:
+    """A record of a version (or a kind) that this program does not read."""
+
+    version: int
+    kind: str
+
+
+def encode_value(event: Event) -> bytes:
+    """The value. Fields in ``extra`` are written back; equal events give equal bytes."""
+    fields: dict[str, Any] = {
+        "v": VERSION,
+        "kind": event.kind,
+        **write_record(event.envelope),
+        **write_record(event.body),
+    }
+    if event.extra:
+        fields |= json.loads(event.extra)
+    return _json(fields).encode("utf-8", "replace")
+
+
+def encode_event(event: Event) -> EventRecord:
+    """Key, value and headers. The key puts all parts of a rebalance, all events of a task and all samples of a process
+    into one partition each."""
+    body = event.body
+    match body:
+        case RebalanceHeader() | TasksPart() | ClientPart():
+            key = f"r/{body.rebalance_id}"
+        case TaskEvent():
+            key = f"t/{body.task}"
+        case Sample() | ClientEvent():
+            key = f"m/{event.envelope.process}"
+    headers = (("v", b"%d" % VERSION), ("kind", event.kind.encode()))
+    return EventRecord(key.encode("utf-8", "replace"), encode_value(event), headers)
+
+
+def decode_event(value: bytes | None) -> Event | OtherVersion:
+    """The event in a record's value. DecodeError when it is none; never any other error, whatever the bytes."""
+    if value is None:
+        raise _damaged("is empty")
+    if len(value) > VALUE_BYTES_READ_MAX:
+        raise _damaged(f"has {len(value)} bytes, at most {VALUE_BYTES_READ_MAX} are read")
+    fields = _parsed(value)
+    version, kind = fields.get("v"), fields.get("kind")
+    if type(version) is not int:
+        raise refused("v", version, "a version number")
+    if not isinstance(kind, str):
+        raise refused("kind", kind, "text")
+    body_class = _BODIES.get(kind)
+    if version != VERSION or body_class is None:
+        return OtherVersion(version, kind)
+    envelope = read_record(Envelope, fields, kind)
+    body = read_record(body_class, fields, kind)
+    known = _KNOWN[kind]
+    unknown = {key: item for key, item in fields.items() if key not in known}
+    return Event(envelope, body, _json(unknown) if unknown else "")
+
+
+def _parsed(value: bytes) -> dict[str, Any]:
+    try:
+        text = value.decode("utf-8")
+        if text.count("[") + text.count("{") > _DEPTH_MAX and _depth(text) > _DEPTH_MAX:
+            raise _damaged("is nested too deeply")
+        parsed = json.loads(text, parse_constant=_no_constant)
+        if "\\u" in text:  # half of a surrogate pair is no character, and nobody could write it again
+            _json(parsed).encode("utf-8")
+    except UnicodeError as error:
+        raise _damaged("is not UTF-8", getattr(error, "start", 0)) from None
+    except json.JSONDecodeError as error:
+        raise _damaged(f"is not JSON: {error.msg}", error.pos) from None
+    except DecodeError:
+        raise
+    except ValueError as error:  # a number of thousands of digits
+        raise _damaged(f"cannot be read: {error}") from None
+    if not isinstance(parsed, dict):
+        raise _damaged("is not a JSON object")
+    return parsed
+
+
+def _depth(text: str) -> int:
+    """An upper bound of the nesting: brackets inside texts count, too, as opening ones at worst."""
+    depth = deepest = 0
+    for char in text:
+        if char in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif char in "]}":
+            depth -= 1
+    return deepest
+
+
+def _no_constant(name: str) -> float:
+    raise _damaged(f"contains {name}")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _damaged(what: str, at: int = 0) -> DecodeError:
+    return DecodeError(f"the value {what}", offset=at, remedy="it is no event record, or it is damaged")

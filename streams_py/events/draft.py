@@ -1,0 +1,80 @@
+"""An event before it is written: what happened, held by reference, and how to make records of it later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Protocol
+
+from streams_py.events.codec import EventRecord, encode_event
+from streams_py.events.model import ClientEvent, Envelope, Event, Sample, TaskEvent
+
+__all__ = ["BodyDraft", "Draft", "Importance"]
+
+
+class Importance(IntEnum):
+    """What goes first when there is no room: the least important."""
+
+    SAMPLE = 0
+    PROGRESS = 1
+    TASK = 2
+    REBALANCE = 3
+
+
+class Draft(Protocol):
+    """Offered to the emitter, turned into records on the emitter's thread. Everything it refers to must stay as it is
+    from then on."""
+
+    @property
+    def kind(self) -> str:
+        """For counters, e.g. ``rebalance``."""
+
+    @property
+    def importance(self) -> Importance: ...
+
+    @property
+    def bytes_estimate(self) -> int:
+        """About how much memory it holds; must not cost more than a few operations."""
+
+    def records(self, envelope: Envelope) -> Sequence[EventRecord]:
+        """The records to send. May take its time, may raise: both concern the emitter's thread only."""
+
+
+class BodyDraft:
+    """An event of one record whose body is ready."""
+
+    __slots__ = ("_body", "_importance")
+
+    def __init__(self, body: TaskEvent | Sample | ClientEvent) -> None:
+        self._body = body
+        match body:
+            case Sample():
+                self._importance = Importance.SAMPLE
+            case TaskEvent(event="restore_progress"):
+                self._importance = Importance.PROGRESS
+            case _:
+                self._importance = Importance.TASK
+
+    @property
+    def body(self) -> TaskEvent | Sample | ClientEvent:
+        """What it says."""
+        return self._body
+
+    @property
+    def kind(self) -> str:
+        """Kind of the record."""
+        return self._body.KIND
+
+    @property
+    def importance(self) -> Importance:
+        """By kind."""
+        return self._importance
+
+    @property
+    def bytes_estimate(self) -> int:
+        """A record of a few fields, or of a few numbers for each task."""
+        return 1_000 + 100 * len(self._body.tasks) if isinstance(self._body, Sample) else 1_000
+
+    def records(self, envelope: Envelope) -> Sequence[EventRecord]:
+        """Its one record."""
+        return (encode_event(Event(envelope, self._body)),)

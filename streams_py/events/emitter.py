@@ -1,0 +1,362 @@
+"""Sends event records in the background: it can never block, slow or fail what it reports on.
+
+:meth:`Emitter.emit` takes a reference under a lock that nobody holds while doing anything slow, and returns. All the
+rest happens on one daemon thread: making JSON, creating the topic, sending, waiting. What cannot be kept is dropped and
+counted, in an order that keeps the most valuable: samples go first, then restore progress, other task events, and
+rebalances last, each as a whole. Every event has a number even if it is dropped, so a reader sees the gap.
+
+The producer is the emitter's own. An application's producer would share its queue, its errors and its transactions with
+this; a topic that refuses events must not be able to fence or fail a commit.
+
+*Bounds.* Waiting events and those under way together hold at most ``queue_bytes_max`` by estimate (under way: by size).
+The thread sends no more while ``_IN_FLIGHT_BYTES_MAX`` are unacknowledged, so the producer's own queue stays small.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from streams_py.events.codec import EventRecord
+from streams_py.events.draft import Draft, Importance
+from streams_py.events.model import Envelope
+from streams_py.events.redact import redact
+from streams_py.events.topic import EventTopic
+
+__all__ = ["Emitter", "EventProducer", "Limits"]
+
+_log = logging.getLogger("streams_py.events")
+
+_IN_FLIGHT_BYTES_MAX: Final = 2 << 20
+_IDLE_S: Final = 0.5
+_POLL_MS: Final = 50
+_WARNING_INTERVAL_S: Final = 600.0
+_CLOSE_S: Final = 2.0
+
+
+class EventProducer(Protocol):
+    """A producer of its own for events: ``acks=1``, no transactions, gives a record up after 10 s. One thread only."""
+
+    def send(self, topic: str, record: EventRecord, on_delivery: Callable[[str | None], None]) -> None:
+        """Queue a record. ``on_delivery`` is called from :meth:`poll` or :meth:`flush` with None, or with why it was
+        not written. May raise; the record is then not queued."""
+
+    def poll(self, timeout_ms: int) -> None:
+        """Serve delivery reports, waiting up to ``timeout_ms`` for the first."""
+
+    def flush(self, timeout_ms: int) -> int:
+        """Wait until everything is delivered or given up; how many records still wait after ``timeout_ms``."""
+
+    def close(self) -> None:
+        """Drop what is queued and close, without waiting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """``assignment.events.queue.max`` (events) and ``assignment.events.queue.bytes.max``."""
+
+    events: int = 10_000
+    bytes: int = 16 << 20
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An event in the queue, numbered and stamped when it was offered."""
+
+    seq: int
+    at_ms: int
+    mono_us: int
+    draft: Draft
+    bytes: int
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """The records of one event between sending and their reports."""
+
+    kind: str
+    left: int
+    written: int = 0
+    sending: bool = True
+
+
+@dataclass(slots=True)
+class _Counters:
+    offered: int = 0
+    sent: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+
+
+class Emitter:
+    """Takes events from any thread. Start it once; a process that was forked has none.
+
+    ``make_producer`` is called on the emitter's thread, at the first event. ``clock_ms`` is the wall clock,
+    ``monotonic_us`` counts from any moment of this process.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: str,
+        process: str,
+        topic: EventTopic,
+        make_producer: Callable[[], EventProducer],
+        limits: Limits,
+        clock_ms: Callable[[], int],
+        monotonic_us: Callable[[], int],
+        run: str | None = None,
+    ) -> None:
+        self._group = group
+        self._process = process
+        self._run = run if run is not None else uuid.uuid4().hex[:16]
+        self._topic = topic
+        self._make_producer = make_producer
+        self._limits = limits
+        self._clock_ms = clock_ms
+        self._monotonic_us = monotonic_us
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._ready = threading.Condition(self._lock)
+        self._queues: tuple[deque[_Waiting], ...] = tuple(deque() for _ in Importance)
+        self._events = 0
+        self._queued_bytes = 0
+        self._in_flight_bytes = 0
+        self._counters = _Counters()
+        self._under_way: Counter[str] = Counter()
+        self._lost = 0
+        self._dead = False
+        self._stopping = False
+        self._stop_at_s = 0.0
+        self._warn_not_before_s = 0.0
+        self._producer: EventProducer | None = None
+        self._thread = threading.Thread(target=self._work, name=f"{group}-events", daemon=True)
+
+    # -- for everybody -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def emit(self, draft: Draft) -> None:
+        """Take an event, or drop it and count. Returns at once and never raises."""
+        try:
+            size = draft.bytes_estimate
+            with self._lock:
+                self._take(draft, size)
+                self._ready.notify()
+        except Exception:  # a draft that cannot even say its size
+            self._counters.failed["emit"] += 1
+
+    def counters(self) -> Mapping[str, int]:
+        """``events-offered-total``, ``events-sent-total``, ``events-dropped-total``, ``events-failed-total``, and the
+        last three by kind of event, as in ``events-dropped-total{kind=sample}``."""
+        with self._lock:
+            counters = self._counters
+            figures = {"events-offered-total": counters.offered}
+            for name, by_kind in (("sent", counters.sent), ("dropped", counters.dropped), ("failed", counters.failed)):
+                figures[f"events-{name}-total"] = by_kind.total()
+                figures |= {f"events-{name}-total{{kind={kind}}}": by_kind[kind] for kind in sorted(by_kind)}
+            return figures
+
+    def close(self, timeout_s: float = _CLOSE_S) -> None:
+        """Send what waits, for ``timeout_s`` at most; the rest is dropped and counted. Does nothing the second time."""
+        with self._lock:
+            if self._stopping:
+                return
+            self._stopping = True
+            self._stop_at_s = time.monotonic() + timeout_s
+            self._ready.notify_all()
+        if self._thread.is_alive():
+            self._thread.join(timeout_s + 1.0)
+        with self._lock:
+            self._drop_everything()
+            self._dead = True
+        lost = self._counters.dropped.total() + self._counters.failed.total()
+        if lost:
+            _log.info("%d of %d assignment events were not written", lost, self._counters.offered)
+
+    # -- the queue, under the lock -------------------------------------------------------------------------------------
+
+    def _take(self, draft: Draft, size: int) -> None:
+        counters = self._counters
+        seq, counters.offered = counters.offered, counters.offered + 1
+        importance = draft.importance
+        if self._dead or self._stopping or os.getpid() != self._pid or not self._make_room(importance, size):
+            self._drop(draft.kind)
+            return
+        self._queues[importance].append(_Waiting(seq, self._clock_ms(), self._monotonic_us(), draft, size))
+        self._events += 1
+        self._queued_bytes += size
+
+    def _make_room(self, importance: Importance, size: int) -> bool:
+        """Drop the oldest of the least important until an event fits; False when that is this event itself."""
+        limits = self._limits
+        if limits.events < 1 or size > limits.bytes:
+            return False
+        while self._events >= limits.events or self._queued_bytes + self._in_flight_bytes + size > limits.bytes:
+            victim = next((queue for queue in self._queues[: importance + 1] if queue), None)
+            if victim is None:
+                return False
+            self._drop(self._remove_from(victim).draft.kind)
+        return True
+
+    def _remove_from(self, queue: deque[_Waiting]) -> _Waiting:
+        waiting = queue.popleft()
+        self._events -= 1
+        self._queued_bytes -= waiting.bytes
+        return waiting
+
+    def _drop(self, kind: str) -> None:
+        self._counters.dropped[kind] += 1
+        self._lost += 1
+
+    def _drop_everything(self) -> None:
+        for queue in self._queues:
+            while queue:
+                self._drop(self._remove_from(queue).draft.kind)
+
+    def _wait_for_event(self) -> bool:
+        """True when an event is there; waits for one, but not long: delivery reports want to be served."""
+        with self._lock:
+            if not self._events and not self._stopping:
+                self._ready.wait(_IDLE_S)
+            return self._events > 0
+
+    def _next(self) -> tuple[_Waiting, int] | None:
+        """The oldest event and the number of lost ones; None when it was dropped meanwhile."""
+        with self._lock:
+            queue = min((queue for queue in self._queues if queue), key=lambda queue: queue[0].seq, default=None)
+            return None if queue is None else (self._remove_from(queue), self._lost)
+
+    # -- the emitter's thread ------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            while not self._is_time_up():
+                if self._producer is not None:
+                    self._producer.poll(0)
+                if not self._wait_for_event():
+                    if self._stopping:
+                        break
+                elif not self._topic.is_ready(self._warn, until_s=self._stop_at_s if self._stopping else None):
+                    self._pause()
+                else:
+                    taken = self._next()
+                    if taken is not None:
+                        self._send(*taken)
+        except BaseException:
+            _log.exception("assignment events are off from here on; the application is not affected")
+        finally:
+            with self._lock:
+                self._dead = True
+            self._end()
+
+    def _is_time_up(self) -> bool:
+        return self._stopping and time.monotonic() >= self._stop_at_s
+
+    def _pause(self) -> None:
+        with self._lock:
+            if not self._stopping:
+                self._ready.wait(_IDLE_S)
+
+    def _send(self, waiting: _Waiting, lost: int) -> None:
+        kind = waiting.draft.kind
+        try:
+            if self._producer is None:
+                self._producer = self._make_producer()
+            records = waiting.draft.records(
+                Envelope(
+                    group=self._group,
+                    process=self._process,
+                    run=self._run,
+                    seq=waiting.seq,
+                    at_ms=waiting.at_ms,
+                    mono_us=waiting.mono_us,
+                    dropped=lost,
+                )
+            )
+        except Exception as error:
+            self._failed(kind, f"an event of kind {kind} cannot be written: {type(error).__name__}: {error}")
+            return
+        event = _UnderWay(kind, left=len(records))
+        self._under_way[kind] += 1
+        for record in records:
+            self._send_record(self._producer, record, event)
+        event.sending = False
+        self._settle(event)
+
+    def _send_record(self, producer: EventProducer, record: EventRecord, event: _UnderWay) -> None:
+        size = len(record.key) + len(record.value)
+        while self._in_flight_bytes and self._in_flight_bytes + size > _IN_FLIGHT_BYTES_MAX and not self._is_time_up():
+            producer.poll(_POLL_MS)
+
+        def delivered(error: str | None) -> None:
+            self._in_flight_bytes -= size
+            event.left -= 1
+            if error is None:
+                event.written += 1
+                self._topic.confirm()
+            else:
+                self._topic.doubt()
+                self._warn(f"an assignment event was not written: {error}")
+            self._settle(event)
+
+        self._in_flight_bytes += size
+        try:
+            producer.send(self._topic.name, record, delivered)
+        except Exception as error:
+            delivered(f"{type(error).__name__}: {error}")
+
+    def _settle(self, event: _UnderWay) -> None:
+        """Count an event when all of its records have been heard of. One that arrived in part leaves no gap in the
+        numbers, so it is a failure but not lost."""
+        if event.left or event.sending:
+            return
+        event.sending = True  # only once
+        self._under_way[event.kind] -= 1
+        with self._lock:
+            if event.written:
+                self._counters.sent[event.kind] += 1
+            else:
+                self._counters.failed[event.kind] += 1
+                self._lost += 1
+
+    def _failed(self, kind: str, what: str) -> None:
+        with self._lock:
+            self._counters.failed[kind] += 1
+            self._lost += 1
+        self._warn(what)
+
+    def _warn(self, what: str) -> None:
+        now_s = time.monotonic()
+        if now_s < self._warn_not_before_s:
+            _log.debug("%s", redact(what))
+            return
+        self._warn_not_before_s = now_s + _WARNING_INTERVAL_S
+        _log.warning(
+            "%s; the application is not affected (further failures of this kind are not logged for %d minutes)",
+            redact(what),
+            _WARNING_INTERVAL_S / 60,
+        )
+
+    def _end(self) -> None:
+        producer = self._producer
+        if producer is None:
+            return
+        try:
+            left_s = self._stop_at_s - time.monotonic() if self._stopping else 0.0
+            producer.flush(max(0, int(left_s * 1000)))
+            producer.close()
+        except Exception:
+            _log.debug("closing the producer of assignment events failed", exc_info=True)
+        with self._lock:
+            self._counters.failed += self._under_way
+            self._lost += self._under_way.total()

@@ -1,0 +1,227 @@
+"""From the fields of a dataclass to JSON and back, checked.
+
+Each field of an event record names its :class:`Form`: how the value looks in JSON, and what is refused when reading.
+One place therefore says what a field is, and writer and reader cannot disagree. Only what :mod:`json` gives is ever
+looked at, so a reader needs no defence beyond the types: no code runs, no class is looked up by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from streams_protocol import DecodeError
+from streams_protocol.types import TaskId
+from streams_py.events.taskset import format_task_set, parse_task_set
+
+__all__ = [
+    "BOOL",
+    "FLOAT",
+    "INT",
+    "SETTING",
+    "TASK",
+    "TASKS",
+    "TEXT",
+    "Form",
+    "form",
+    "keys_of",
+    "list_of",
+    "map_of",
+    "optional",
+    "read_record",
+    "record",
+    "refused",
+    "write_record",
+]
+
+T = TypeVar("T")
+
+_INT64: Final = 1 << 63
+
+
+class Form(NamedTuple):
+    """How a kind of value is written to and read from JSON. ``read`` raises DecodeError; ``where`` is for messages."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any, str], Any]
+
+
+def refused(where: str, value: object, expected: str) -> DecodeError:
+    """The error for a value that does not fit."""
+    return DecodeError(
+        f"event field {where} is {_shown(value)}, expected {expected}",
+        offset=0,
+        remedy="another program wrote this record, or it is damaged",
+    )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _int(value: Any, where: str) -> int:
+    if type(value) is not int or not -_INT64 <= value < _INT64:
+        raise refused(where, value, "a whole number of 64 bits")
+    return value
+
+
+def _float(value: Any, where: str) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise refused(where, value, "a number")
+    return float(value)
+
+
+def _bool(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise refused(where, value, "true or false")
+    return value
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise refused(where, value, "text")
+    return value
+
+
+def _tasks(value: Any, where: str) -> tuple[TaskId, ...]:
+    return parse_task_set(_text(value, where))
+
+
+def _task(value: Any, where: str) -> TaskId:
+    try:
+        return TaskId.parse(_text(value, where))
+    except ValueError as error:
+        if isinstance(error, DecodeError):
+            raise
+        raise refused(where, value, "a task id such as 0_3") from None
+
+
+def _setting(value: Any, where: str) -> int | str | list[str] | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return value
+    return _int(value, where)
+
+
+INT: Final = Form(_same, _int)
+FLOAT: Final = Form(float, _float)
+BOOL: Final = Form(_same, _bool)
+TEXT: Final = Form(_same, _text)
+TASKS: Final = Form(format_task_set, _tasks)
+TASK: Final = Form(str, _task)
+SETTING: Final = Form(_same, _setting)
+"""A setting's value: whole number, text, list of texts, or null for "not set"."""
+
+
+def optional(inner: Form) -> Form:
+    """``inner``, or null for None."""
+    return Form(
+        lambda value: None if value is None else inner.write(value),
+        lambda value, where: None if value is None else inner.read(value, where),
+    )
+
+
+def list_of(inner: Form) -> Form:
+    """A tuple as a JSON list."""
+
+    def read(value: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise refused(where, value, "a list")
+        return tuple(inner.read(item, f"{where}[{number}]") for number, item in enumerate(value))
+
+    if inner.write is _same:
+        return Form(list, read)
+    return Form(lambda value: [inner.write(item) for item in value], read)
+
+
+def map_of(inner: Form) -> Form:
+    """A mapping from text as a JSON object; keys are sorted when written."""
+
+    def read(value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise refused(where, value, "an object")
+        return {key: inner.read(item, f"{where}.{key}") for key, item in value.items()}
+
+    return Form(lambda value: {key: inner.write(value[key]) for key in sorted(value)}, read)
+
+
+def record(kind: type[Any]) -> Form:
+    """A nested dataclass whose fields are made with :func:`form`. Fields of a newer writer are passed over."""
+    return Form(write_record, lambda value, where: read_record(kind, _object(value, where), where))
+
+
+def form(of: Form, *, key: str | None = None, absent_when_none: bool = False, **options: Any) -> Any:
+    """A dataclass field with its form; ``options`` as for :func:`dataclasses.field`.
+
+    A field with a default may be missing in JSON, one without must be there. ``key`` is its name in JSON when that is
+    no name in Python; with ``absent_when_none`` None is not written at all, rather than as null.
+    """
+    return dataclasses.field(metadata={"form": of, "key": key, "absent_when_none": absent_when_none}, **options)
+
+
+def _object(value: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise refused(where, value, "an object")
+    return value
+
+
+class _Field(NamedTuple):
+    name: str
+    key: str
+    form: Form
+    required: bool
+    absent_when_none: bool
+
+
+_FIELDS: dict[type[Any], tuple[_Field, ...]] = {}
+
+
+def _fields(kind: type[Any]) -> tuple[_Field, ...]:
+    known = _FIELDS.get(kind)
+    if known is None:
+        known = _FIELDS[kind] = tuple(
+            _Field(
+                field.name,
+                field.metadata["key"] or field.name,
+                field.metadata["form"],
+                field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+                field.metadata["absent_when_none"],
+            )
+            for field in dataclasses.fields(kind)
+            if "form" in field.metadata
+        )
+    return known
+
+
+def keys_of(kind: type[Any]) -> frozenset[str]:
+    """Names of a dataclass's fields in JSON."""
+    return frozenset(field.key for field in _fields(kind))
+
+
+def write_record(value: Any) -> dict[str, Any]:
+    """The JSON object of a dataclass, its fields in the order of the class."""
+    written = {}
+    for field in _fields(type(value)):
+        item = getattr(value, field.name)
+        if item is not None or not field.absent_when_none:
+            written[field.key] = field.form.write(item)
+    return written
+
+
+def read_record(kind: type[T], value: Mapping[str, Any], where: str) -> T:
+    """The dataclass in a JSON object. DecodeError for a missing field or a value of another type."""
+    given = {}
+    for field in _fields(kind):
+        if field.key in value:
+            given[field.name] = field.form.read(value[field.key], f"{where}.{field.key}")
+        elif field.required:
+            raise refused(f"{where}.{field.key}", None, "a value, but the field is missing")
+    return kind(**given)

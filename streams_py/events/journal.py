@@ -1,0 +1,147 @@
+"""Assignment events of one application instance: the one thing that the runtime knows of this package.
+
+``assignment.events.level`` says how much: ``none`` (no thread, no client, no topic), ``rebalances`` (what this
+instance decides when it leads the group), ``tasks`` (that, and what happens to its own tasks).
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from typing import Final, Protocol, runtime_checkable
+
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError
+from streams_py.events.draft import BodyDraft
+from streams_py.events.emitter import Emitter, EventProducer, Limits
+from streams_py.events.model import ClientEvent
+from streams_py.events.rebalance import library_name
+from streams_py.events.tasks import RestoreJournal, TaskJournal, Who
+from streams_py.events.topic import EventTopic, EventTopicSettings
+from streams_py.events.watch import AssignWatch
+from streams_py.leader.settings import LeaderSettings
+from streams_py.ports import Admin, Clock
+
+__all__ = ["EventClients", "Journal", "check_event_clients", "open_journal"]
+
+_PROCESS_START_US: Final = time.monotonic_ns() // 1000
+
+
+@runtime_checkable
+class EventClients(Protocol):
+    """A client supplier that can also write events."""
+
+    def event_producer(self, client_id: str) -> EventProducer: ...
+
+
+def monotonic_us() -> int:
+    """Microseconds since about the start of this process."""
+    return time.monotonic_ns() // 1000 - _PROCESS_START_US
+
+
+def check_event_clients(config: StreamsConfig, clients: object) -> None:
+    """ConfigError when events are wanted but ``default.client.supplier`` is one that cannot write them."""
+    level = config.assignment_events_level
+    if level != "none" and not isinstance(clients, EventClients):
+        raise ConfigError(
+            f"assignment.events.level = {level!r} needs a client supplier with a method event_producer(client_id); "
+            f"{type(clients).__name__} has none. Add it, or set assignment.events.level = none",
+            key="assignment.events.level",
+        )
+
+
+def open_journal(
+    config: StreamsConfig, clients: object, admin: Admin, clock: Clock, *, process: str, client_id: str
+) -> Journal | None:
+    """The journal that ``config`` asks for, started; None when events are off. Check the clients before."""
+    if config.assignment_events_level == "none" or not isinstance(clients, EventClients):
+        return None
+    emitter = Emitter(
+        group=config.application_id,
+        process=process,
+        topic=EventTopic(
+            EventTopicSettings(
+                name=config.assignment_events_topic or f"{config.application_id}-assignment-events",
+                partitions=config.assignment_events_partitions,
+                replication_factor=config.assignment_events_replication_factor,
+                retention_ms=config.assignment_events_retention_ms,
+            ),
+            admin,
+        ),
+        make_producer=lambda: clients.event_producer(f"{client_id}-events-producer"),
+        limits=Limits(events=config.assignment_events_queue_max, bytes=config.assignment_events_queue_bytes_max),
+        clock_ms=clock.now_ms,
+        monotonic_us=monotonic_us,
+    )
+    emitter.start()
+    return Journal(emitter, config)
+
+
+class Journal:
+    """All writers of events of one instance. Thread-safe; close it before the admin client."""
+
+    def __init__(self, emitter: Emitter, config: StreamsConfig) -> None:
+        self._emitter = emitter
+        self._config = config
+        self._client_event("started")
+
+    @property
+    def has_tasks(self) -> bool:
+        """True when what happens to tasks is to be written, too."""
+        return self._config.assignment_events_level == "tasks"
+
+    def watch(self, settings: LeaderSettings, forming: Callable[[], tuple[int, str] | None]) -> AssignWatch:
+        """Observer for the leader of a stream thread; ``forming``: generation and own member id in an assign step."""
+        return AssignWatch(
+            self._emitter.emit, settings, group=self._config.application_id, forming=forming, monotonic_us=monotonic_us
+        )
+
+    def tasks(self, who: Who) -> TaskJournal | None:
+        """For the tasks of a stream thread; None when that is not wanted."""
+        if not self.has_tasks:
+            return None
+        interval_ms = self._config.assignment_events_sample_interval_ms
+        return TaskJournal(self._emitter.emit, who=who, monotonic_us=monotonic_us, sample_interval_ms=interval_ms)
+
+    def restores(self, who: Who, subtopology_of: Mapping[str, int]) -> RestoreJournal | None:
+        """For the restorations of a stream thread's tasks; None when that is not wanted."""
+        if not self.has_tasks:
+            return None
+        return RestoreJournal(self._emitter.emit, who=who, monotonic_us=monotonic_us, subtopology_of=subtopology_of)
+
+    def counters(self) -> Mapping[str, int]:
+        """Events offered, sent, dropped and failed, as in :meth:`Emitter.counters`."""
+        return self._emitter.counters()
+
+    def close(self) -> None:
+        """Write what waits, for two seconds at most."""
+        self._client_event("stopped")
+        self._emitter.close()
+
+    def _client_event(self, event: str) -> None:
+        config = self._config
+        self._emitter.emit(
+            BodyDraft(
+                ClientEvent(
+                    event=event,
+                    library=library_name(),
+                    python=platform.python_version(),
+                    versions=_library_versions(),
+                    threads=config.num_stream_threads,
+                    tags=config.client_tags,
+                    rack=config.client_setting("client.rack", "consumer.", "main.consumer."),
+                )
+            )
+        )
+
+
+def _library_versions() -> dict[str, str]:
+    found = {}
+    for name in ("kafka-python", "confluent-kafka"):
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,332 @@
+"""What an event record says, version 1: the values. How they become bytes stands in :mod:`streams_py.events.codec`.
+
+Every event has an :class:`Envelope` (who wrote it, when, which number) and a body. There are six kinds of bodies:
+
+* one assign step of a group leader is *several* records with one ``rebalance_id``: a :class:`RebalanceHeader`, then
+  :class:`TasksPart` records (what there was to assign), then :class:`ClientPart` records (who was there, with what,
+  and what each got). Together they are everything an assignor saw, so that its work can be done again elsewhere;
+* :class:`TaskEvent`: a task changed on a member;
+* :class:`Sample`: how the tasks of a member are doing, every so often;
+* :class:`ClientEvent`: an instance started or stopped.
+
+Rules of change: an optional field may be added without a new version; a field never changes its meaning or unit and
+its name is never used again. What a reader does not know it keeps (``Event.extra``). Field names are those of the JSON.
+Times are ``_ms`` since the epoch or ``_us`` of the writer's monotonic clock. ``-2`` in place of an offset sum means
+"running here", ``-3`` "not known", as in the assignment protocol.
+"""
+
+# ruff: noqa: RUF009  # `form` is `dataclasses.field` with one more argument, not a shared default value
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, TypeAlias
+
+from streams_protocol.types import TaskId
+from streams_py.events.fields import (
+    BOOL,
+    FLOAT,
+    INT,
+    SETTING,
+    TASK,
+    TASKS,
+    TEXT,
+    form,
+    list_of,
+    map_of,
+    optional,
+    record,
+)
+
+__all__ = [
+    "VERSION",
+    "Assignor",
+    "Body",
+    "ClientEvent",
+    "ClientPart",
+    "Consumer",
+    "Envelope",
+    "ErrorInfo",
+    "Event",
+    "FollowUp",
+    "OffsetSums",
+    "Racks",
+    "RebalanceHeader",
+    "Sample",
+    "SubtopologySlice",
+    "TaskEvent",
+    "Tasks",
+    "TasksPart",
+    "ThreadTasks",
+    "Versions",
+]
+
+VERSION: Final = 1
+
+Tasks: TypeAlias = Sequence[TaskId]
+"""Tasks without order or repetition; ascending when read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """What all events have. ``seq`` counts the events that the process *offered* since ``run`` began, so one that was
+    dropped leaves a gap; all records of one rebalance have one number.
+
+    ``run`` changes with every start: process ids survive a restart together with the state directory, numbers do not.
+    """
+
+    group: str = form(TEXT)
+    process: str = form(TEXT)
+    run: str = form(TEXT, default="")
+    seq: int = form(INT)
+    at_ms: int = form(INT)
+    mono_us: int = form(INT)
+    dropped: int = form(INT)
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInfo:
+    """Why there is no assignment. ``code`` is the protocol's error code, 0 when members were not told one."""
+
+    code: int = form(INT)
+    type: str = form(TEXT)
+    text: str = form(TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignor:
+    """Who decided: ``package.module:Class``."""
+
+    name: str = form(TEXT, key="class")
+    module_version: str | None = form(optional(TEXT))
+    custom: bool = form(BOOL)
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Protocol versions in the group."""
+
+    min_received: int = form(INT)
+    min_supported: int = form(INT)
+    future: bool = form(BOOL)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowUp:
+    """A client that will ask for the next rebalance."""
+
+    process: str = form(TEXT)
+    deadline_ms: int = form(INT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceHeader:
+    """Part 0 of an assign step; ``parts`` is how many records there are in all.
+
+    ``trigger`` is found by comparison with the leader's previous round: ``first member_joined member_left
+    metadata_changed followup revocation_done subscription_changed``, or ``unknown`` for a new leader. ``counts`` has
+    ``clients consumers tasks stateful active standby warmup withheld moved``, ``duration_us`` has ``decode topics
+    end_offsets assign threads encode total``. ``outcome`` is ``ok``, ``error_assignment``, ``retriable`` or ``raised``.
+    """
+
+    KIND: ClassVar[str] = "rebalance"
+
+    rebalance_id: str = form(TEXT)
+    part: int = form(INT, default=0)
+    parts: int = form(INT)
+    generation: int = form(INT)
+    leader_member: str = form(TEXT)
+    trigger: Sequence[str] = form(list_of(TEXT))
+    assignor: Assignor = form(record(Assignor))
+    configs: Mapping[str, Any] = form(map_of(SETTING))
+    versions: Versions | None = form(optional(record(Versions)))
+    lag_ok: bool = form(BOOL)
+    counts: Mapping[str, int] = form(map_of(INT))
+    duration_us: Mapping[str, int] = form(map_of(INT))
+    followups: Sequence[FollowUp] = form(list_of(record(FollowUp)))
+    outcome: str = form(TEXT)
+    error: ErrorInfo | None = form(optional(record(ErrorInfo)))
+    seed: int | None = form(optional(INT), default=None)
+    library: str = form(TEXT)
+
+
+@dataclass(frozen=True, slots=True)
+class Racks:
+    """Racks of partitions: for each topic and partition of a slice, positions in ``names``, ascending."""
+
+    names: Sequence[str] = form(list_of(TEXT))
+    p: Mapping[str, Sequence[Sequence[int]]] = form(map_of(list_of(list_of(INT))))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtopologySlice:
+    """Partitions ``first`` .. ``first + count - 1`` of one sub-topology, named as in a task id: ``[name__]n``.
+
+    ``end`` (end-offset sums, -3 = not known) and ``weight`` run along the slice; null when there is nothing or nothing
+    is known. ``bytes_per_offset`` says how large a changelog record is, where that was measured.
+    """
+
+    sub: str = form(TEXT)
+    first: int = form(INT)
+    count: int = form(INT)
+    stateful: bool = form(BOOL)
+    logged: bool = form(BOOL)
+    stores: Sequence[str] = form(list_of(TEXT))
+    sources: Sequence[str] = form(list_of(TEXT))
+    changelogs: Sequence[str] = form(list_of(TEXT))
+    end: Sequence[int] | None = form(optional(list_of(INT)))
+    bytes_per_offset: float | None = form(optional(FLOAT), default=None)
+    weight: Sequence[float] | None = form(optional(list_of(FLOAT)), default=None)
+    racks: Racks | None = form(optional(record(Racks)), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TasksPart:
+    """What there was to assign."""
+
+    KIND: ClassVar[str] = "rebalance.tasks"
+
+    rebalance_id: str = form(TEXT)
+    part: int = form(INT)
+    parts: int = form(INT)
+    subs: Sequence[SubtopologySlice] = form(list_of(record(SubtopologySlice)))
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A member of the group. ``supported`` is -1 when its version of the protocol does not say it."""
+
+    member: str = form(TEXT)
+    version: int = form(INT)
+    supported: int = form(INT)
+    owned: Tasks = form(TASKS)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSums:
+    """Offset sums as received, along ``tasks``."""
+
+    tasks: Tasks = form(TASKS)
+    v: Sequence[int] = form(list_of(INT))
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTasks:
+    """What a member was given; ``withheld`` actives are still with their old owner in this generation."""
+
+    active: Tasks = form(TASKS)
+    standby: Tasks = form(TASKS)
+    withheld: Tasks = form(TASKS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientPart:
+    """One client, or one slice of a large one: tasks are cut in ascending order; ``consumers`` and ``tags`` are in
+    slice 0 only, ``threads`` (along ``consumers``) in every slice.
+
+    ``active``, ``standby`` and ``warmup`` are what the assignor decided. ``client`` is the process id, or ``future``
+    for all members that speak a newer protocol than the leader.
+    """
+
+    KIND: ClassVar[str] = "rebalance.client"
+
+    rebalance_id: str = form(TEXT)
+    part: int = form(INT)
+    parts: int = form(INT)
+    client: str = form(TEXT)
+    slice: int = form(INT)
+    slices: int = form(INT)
+    host: str | None = form(optional(TEXT))
+    rack: str | None = form(optional(TEXT))
+    tags: Mapping[str, str] = form(map_of(TEXT))
+    consumers: Sequence[Consumer] = form(list_of(record(Consumer)))
+    prev_active: Tasks = form(TASKS)
+    prev_standby: Tasks = form(TASKS)
+    sums: OffsetSums = form(record(OffsetSums))
+    active: Tasks = form(TASKS)
+    standby: Tasks = form(TASKS)
+    warmup: Tasks = form(TASKS)
+    threads: Sequence[ThreadTasks] = form(list_of(record(ThreadTasks)))
+    reasons: Mapping[str, Tasks] = form(map_of(TASKS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskEvent:
+    """A task changed on a member. ``event`` is one of
+
+    * ``assigned created running suspended revoked closed lost corrupted promoted demoted``, with ``took_us``;
+    * ``restore_started`` (``records_total``, ``stores``), ``restore_progress`` (``records_done``, ``records_total``,
+      ``bytes_done``), ``restored`` (``records``, ``bytes``, ``took_us``);
+    * ``last_record`` (``last_mono_us``: when the last record was processed);
+    * ``first_record`` (``since_assigned_us``; or, when a rebalance has left the task where it was, ``last_mono_us`` of
+      the record before);
+    * ``warm`` (``since_created_us``, ``lag``): a standby came within ``acceptable.recovery.lag``.
+
+    A field that does not belong to the event, or is not known, is absent.
+    """
+
+    KIND: ClassVar[str] = "task"
+
+    task: TaskId = form(TASK)
+    role: str = form(TEXT)
+    member: str = form(TEXT)
+    generation: int = form(INT)
+    event: str = form(TEXT)
+    took_us: int | None = form(optional(INT), default=None, absent_when_none=True)
+    records_total: int | None = form(optional(INT), default=None, absent_when_none=True)
+    records_done: int | None = form(optional(INT), default=None, absent_when_none=True)
+    bytes_done: int | None = form(optional(INT), default=None, absent_when_none=True)
+    records: int | None = form(optional(INT), default=None, absent_when_none=True)
+    bytes: int | None = form(optional(INT), default=None, absent_when_none=True)
+    stores: Sequence[str] | None = form(optional(list_of(TEXT)), default=None, absent_when_none=True)
+    since_assigned_us: int | None = form(optional(INT), default=None, absent_when_none=True)
+    since_created_us: int | None = form(optional(INT), default=None, absent_when_none=True)
+    last_mono_us: int | None = form(optional(INT), default=None, absent_when_none=True)
+    lag: int | None = form(optional(INT), default=None, absent_when_none=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """How tasks are doing; every list runs along ``tasks``, null = not known. ``records`` and ``busy_us`` count since
+    the last sample, ``input_lag`` is in records."""
+
+    KIND: ClassVar[str] = "sample"
+
+    tasks: Tasks = form(TASKS)
+    input_lag: Sequence[int | None] = form(list_of(optional(INT)))
+    records: Sequence[int | None] = form(list_of(optional(INT)))
+    busy_us: Sequence[int | None] = form(list_of(optional(INT)))
+    commit_age_ms: Sequence[int | None] = form(list_of(optional(INT)))
+    store_bytes: Sequence[int | None] = form(list_of(optional(INT)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientEvent:
+    """An instance started (``event`` is ``started``) or stopped (``stopped``)."""
+
+    KIND: ClassVar[str] = "client"
+
+    event: str = form(TEXT)
+    library: str = form(TEXT)
+    python: str = form(TEXT)
+    versions: Mapping[str, str] = form(map_of(TEXT))
+    threads: int = form(INT)
+    tags: Mapping[str, str] = form(map_of(TEXT))
+    rack: str | None = form(optional(TEXT))
+
+
+Body: TypeAlias = RebalanceHeader | TasksPart | ClientPart | TaskEvent | Sample | ClientEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One record. ``extra`` is the JSON text of fields that this version does not know, ``""`` when there are none."""
+
+    envelope: Envelope
+    body: Body
+    extra: str = field(default="")
+
+    @property
+    def kind(self) -> str:
+        """As in the record, e.g. ``rebalance.client``."""
+        return self.body.KIND

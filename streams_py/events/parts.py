@@ -1,0 +1,326 @@
+"""One assign step as several records, none of them too large; and back.
+
+A broker refuses records of more than a megabyte, and a consumer of many small topics does not expect large ones. A
+group of 10,000 tasks and 1,000 clients is a megabyte and a half, a client with 10,000 offset sums a third of one. So a
+rebalance is a header, then parts with what there was to assign, then a part for each client; whatever is still too
+large is cut further, sub-topologies by partition, clients by task. A reader has the rebalance when it has parts 0 to
+``parts - 1``; a writer that cannot keep the bounds says so in a header without parts rather than sending half of it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, TypeAlias, TypeVar
+
+from streams_protocol import DecodeError
+from streams_protocol.types import TaskId
+from streams_py.events.codec import encode_value
+from streams_py.events.model import (
+    ClientPart,
+    Envelope,
+    ErrorInfo,
+    Event,
+    OffsetSums,
+    Racks,
+    RebalanceHeader,
+    SubtopologySlice,
+    Tasks,
+    TasksPart,
+    ThreadTasks,
+)
+
+__all__ = [
+    "REBALANCE_BYTES_MAX",
+    "VALUE_BYTES_MAX",
+    "VALUE_BYTES_TARGET",
+    "WholeRebalance",
+    "cut_rebalance",
+    "join_clients",
+    "join_rebalance",
+    "join_slices",
+]
+
+VALUE_BYTES_TARGET: Final = 64 << 10
+VALUE_BYTES_MAX: Final = 128 << 10
+REBALANCE_BYTES_MAX: Final = 64 << 20
+_PARTS_MAX: Final = 1 << 20
+_TOO_LARGE: Final = "TooLarge"
+
+T = TypeVar("T")
+_Part: TypeAlias = RebalanceHeader | TasksPart | ClientPart
+
+
+class _TooLarge(Exception):
+    """Something cannot be cut small enough."""
+
+
+# -- cutting -----------------------------------------------------------------------------------------------------------
+
+
+def cut_rebalance(
+    envelope: Envelope, header: RebalanceHeader, slices: Sequence[SubtopologySlice], clients: Sequence[ClientPart]
+) -> list[Event]:
+    """All records of a rebalance, the header first; ``part`` and ``parts`` of what is given do not count.
+
+    When a value cannot be kept below 128 KiB, or all of them below 64 MiB, the header alone, with the error
+    ``TooLarge``.
+    """
+    try:
+        sized = [(header, _size(envelope, header)), *_tasks_parts(envelope, header, slices)]
+        for client in clients:
+            sized += _client_parts(envelope, client)
+        _check(sized)
+    except _TooLarge as error:
+        reason = ErrorInfo(0, _TOO_LARGE, str(error))
+        return [Event(envelope, replace(header, part=0, parts=1, error=header.error or reason))]
+    return [Event(envelope, replace(body, part=number, parts=len(sized))) for number, (body, _) in enumerate(sized)]
+
+
+def _size(envelope: Envelope, body: _Part) -> int:
+    """Bytes of a part whose number is not known yet, at least those it will have."""
+    return len(encode_value(Event(envelope, replace(body, part=_PARTS_MAX, parts=_PARTS_MAX))))
+
+
+def _check(sized: Sequence[tuple[_Part, int]]) -> None:
+    largest = max(size for _, size in sized)
+    if largest > VALUE_BYTES_MAX:
+        raise _TooLarge(f"a part has {largest} bytes and cannot be cut; at most {VALUE_BYTES_MAX} are allowed")
+    total = sum(size for _, size in sized)
+    if total > REBALANCE_BYTES_MAX:
+        raise _TooLarge(f"the rebalance has {total} bytes; at most {REBALANCE_BYTES_MAX} are allowed")
+
+
+def _tasks_parts(
+    envelope: Envelope, header: RebalanceHeader, slices: Sequence[SubtopologySlice]
+) -> Iterator[tuple[_Part, int]]:
+    """Slices packed into parts up to the target."""
+
+    def part(subs: Sequence[SubtopologySlice]) -> TasksPart:
+        return TasksPart(rebalance_id=header.rebalance_id, part=_PARTS_MAX, parts=_PARTS_MAX, subs=subs)
+
+    packed: list[SubtopologySlice] = []
+    packed_bytes = 0
+    for whole in slices:
+        pieces = _pieces(whole, whole.count, _partition_slice, lambda piece: _size(envelope, part([piece])))
+        for piece, size in pieces:
+            if packed and packed_bytes + size > VALUE_BYTES_TARGET:
+                yield part(packed), packed_bytes
+                packed, packed_bytes = [], 0
+            packed.append(piece)
+            packed_bytes += size
+    if packed:
+        yield part(packed), packed_bytes
+
+
+def _partition_slice(whole: SubtopologySlice, low: int, high: int) -> SubtopologySlice:
+    racks = whole.racks
+    if racks is not None:
+        racks = Racks(racks.names, {topic: of[low:high] for topic, of in racks.p.items()})
+    return replace(
+        whole,
+        first=whole.first + low,
+        count=high - low,
+        end=None if whole.end is None else whole.end[low:high],
+        weight=None if whole.weight is None else whole.weight[low:high],
+        racks=racks,
+    )
+
+
+def _client_parts(envelope: Envelope, client: ClientPart) -> list[tuple[_Part, int]]:
+    client = _ascending(replace(client, slice=0, slices=1))
+    size = _size(envelope, client)
+    if size <= VALUE_BYTES_TARGET:
+        return [(client, size)]
+    tasks = _all_tasks(client)
+    pieces = _pieces(
+        replace(client, slices=_PARTS_MAX),
+        len(tasks),
+        lambda whole, low, high: _task_slice(whole, tasks, low, high),
+        lambda piece: _size(envelope, piece),
+    )
+    return [(replace(piece, slice=number, slices=len(pieces)), size) for number, (piece, size) in enumerate(pieces)]
+
+
+def _pieces(whole: T, length: int, cut: Callable[[T, int, int], T], size_of: Callable[[T], int]) -> list[tuple[T, int]]:
+    """``whole`` in so many pieces that each is below the target, if that is possible; with their sizes."""
+    largest = size_of(whole)
+    if largest <= VALUE_BYTES_TARGET or length <= 1:
+        return [(whole, largest)]
+    count = min(length, -(-largest // (VALUE_BYTES_TARGET * 3 // 4)))
+    while True:
+        pieces = [cut(whole, low, high) for low, high in pairwise(length * n // count for n in range(count + 1))]
+        sized = [(piece, size_of(piece)) for piece in pieces]
+        before, largest = largest, max(size for _, size in sized)
+        # What does not shrink is filled by something that is not cut, such as a thousand members of one client.
+        if largest <= VALUE_BYTES_TARGET or count == length or largest > before * 3 // 4:
+            return sized
+        count = min(length, count * 2)
+
+
+def _ascending(client: ClientPart) -> ClientPart:
+    """The same with every task set in ascending order, offset sums included."""
+    sums = sorted(zip(client.sums.tasks, client.sums.v, strict=True))
+    return replace(
+        client,
+        prev_active=sorted(client.prev_active),
+        prev_standby=sorted(client.prev_standby),
+        sums=OffsetSums(tuple(task for task, _ in sums), tuple(value for _, value in sums)),
+        active=sorted(client.active),
+        standby=sorted(client.standby),
+        warmup=sorted(client.warmup),
+        threads=[ThreadTasks(sorted(t.active), sorted(t.standby), sorted(t.withheld)) for t in client.threads],
+        reasons={code: sorted(tasks) for code, tasks in client.reasons.items()},
+    )
+
+
+def _all_tasks(client: ClientPart) -> list[TaskId]:
+    tasks = {*client.prev_active, *client.prev_standby, *client.sums.tasks}
+    tasks.update(client.active, client.standby, client.warmup, *client.reasons.values())
+    for thread in client.threads:
+        tasks.update(thread.active, thread.standby, thread.withheld)
+    return sorted(tasks)
+
+
+def _task_slice(whole: ClientPart, tasks: Sequence[TaskId], low: int, high: int) -> ClientPart:
+    def of(given: Tasks) -> Tasks:
+        start = 0 if low == 0 else bisect_left(given, tasks[low])
+        end = len(given) if high == len(tasks) else bisect_left(given, tasks[high])
+        return given[start:end]
+
+    start = 0 if low == 0 else bisect_left(whole.sums.tasks, tasks[low])
+    sums = of(whole.sums.tasks)
+    return replace(
+        whole,
+        tags=whole.tags if low == 0 else {},
+        consumers=whole.consumers if low == 0 else (),
+        prev_active=of(whole.prev_active),
+        prev_standby=of(whole.prev_standby),
+        sums=OffsetSums(sums, whole.sums.v[start : start + len(sums)]),
+        active=of(whole.active),
+        standby=of(whole.standby),
+        warmup=of(whole.warmup),
+        threads=[ThreadTasks(of(t.active), of(t.standby), of(t.withheld)) for t in whole.threads],
+        reasons={code: found for code, given in whole.reasons.items() if (found := of(given))},
+    )
+
+
+# -- joining -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRebalance:
+    """A rebalance whose parts are all there: one slice for each sub-topology, one part for each client."""
+
+    header: RebalanceHeader
+    slices: Sequence[SubtopologySlice]
+    clients: Sequence[ClientPart]
+
+
+def join_rebalance(parts: Mapping[int, _Part]) -> WholeRebalance | None:
+    """The rebalance in its parts by number; None while some are missing. DecodeError when they contradict each other.
+
+    A header that says ``TooLarge`` is a whole rebalance without contents.
+    """
+    header = parts.get(0)
+    if header is None:
+        return None
+    if not isinstance(header, RebalanceHeader):
+        raise _contradiction(f"part 0 is of kind {header.KIND}")
+    if any(part.rebalance_id != header.rebalance_id or part.parts != header.parts for part in parts.values()):
+        raise _contradiction(f"parts of {header.rebalance_id} disagree on its id or on how many there are")
+    if len(parts) < header.parts:
+        return None
+    if sorted(parts) != list(range(header.parts)):
+        raise _contradiction(f"the parts of {header.rebalance_id} are not numbered from 0 to {header.parts - 1}")
+    slices: dict[str, list[SubtopologySlice]] = {}
+    clients: dict[str, list[ClientPart]] = {}
+    for number in range(1, header.parts):
+        match parts[number]:
+            case TasksPart() as tasks:
+                for piece in tasks.subs:
+                    slices.setdefault(piece.sub, []).append(piece)
+            case ClientPart() as client:
+                clients.setdefault(client.client, []).append(client)
+            case RebalanceHeader():
+                raise _contradiction(f"part {number} of {header.rebalance_id} is a second header")
+    return WholeRebalance(
+        header, [join_slices(of) for of in slices.values()], [join_clients(of) for of in clients.values()]
+    )
+
+
+def join_slices(pieces: Sequence[SubtopologySlice]) -> SubtopologySlice:
+    """One slice out of adjacent ones. DecodeError when partitions are missing or there twice."""
+    pieces = sorted(pieces, key=lambda piece: piece.first)
+    first = pieces[0]
+    if len(pieces) == 1:
+        return first
+    at = first.first
+    for piece in pieces:
+        if piece.first != at:
+            raise _contradiction(f"partitions of sub-topology {first.sub} do not join at {at}")
+        at += piece.count
+    racks = [piece.racks for piece in pieces]
+    joined: Racks | None = None
+    if first.racks is not None and None not in racks:
+        names = first.racks.names
+        joined = Racks(
+            names, {topic: [r for rack in racks if rack is not None for r in rack.p[topic]] for topic in first.racks.p}
+        )
+    return replace(
+        first,
+        count=at - first.first,
+        end=_concatenated([piece.end for piece in pieces]),
+        weight=_concatenated([piece.weight for piece in pieces]),
+        racks=joined,
+    )
+
+
+def _concatenated(lists: Sequence[Sequence[T] | None]) -> tuple[T, ...] | None:
+    known = [of for of in lists if of is not None]
+    return tuple(item for of in known for item in of) if len(known) == len(lists) else None
+
+
+def join_clients(pieces: Sequence[ClientPart]) -> ClientPart:
+    """One client out of its slices. DecodeError when some are missing."""
+    pieces = sorted(pieces, key=lambda piece: piece.slice)
+    first = pieces[0]
+    if [piece.slice for piece in pieces] != list(range(first.slices)):
+        raise _contradiction(f"slices of client {first.client} are missing or there twice")
+    if len(pieces) == 1:
+        return first
+    reasons: dict[str, list[TaskId]] = {}
+    for piece in pieces:
+        for code, tasks in piece.reasons.items():
+            reasons.setdefault(code, []).extend(tasks)
+
+    def all_of(take: Callable[[ClientPart], Tasks]) -> Tasks:
+        return tuple(task for piece in pieces for task in take(piece))
+
+    return replace(
+        first,
+        slice=0,
+        slices=1,
+        prev_active=all_of(lambda piece: piece.prev_active),
+        prev_standby=all_of(lambda piece: piece.prev_standby),
+        sums=OffsetSums(all_of(lambda piece: piece.sums.tasks), tuple(v for piece in pieces for v in piece.sums.v)),
+        active=all_of(lambda piece: piece.active),
+        standby=all_of(lambda piece: piece.standby),
+        warmup=all_of(lambda piece: piece.warmup),
+        threads=[_joined_thread([piece.threads[n] for piece in pieces]) for n in range(len(first.threads))],
+        reasons={code: tuple(tasks) for code, tasks in reasons.items()},
+    )
+
+
+def _joined_thread(pieces: Sequence[ThreadTasks]) -> ThreadTasks:
+    return ThreadTasks(
+        tuple(task for piece in pieces for task in piece.active),
+        tuple(task for piece in pieces for task in piece.standby),
+        tuple(task for piece in pieces for task in piece.withheld),
+    )
+
+
+def _contradiction(what: str) -> DecodeError:
+    return DecodeError(what, offset=0, remedy="two writers used one rebalance id, or the records are damaged")

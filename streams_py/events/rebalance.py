@@ -1,0 +1,261 @@
+"""One assign step of a group leader, from references to records: the header, and everything it puts together.
+
+See :mod:`streams_py.events.watch` for what is kept, :mod:`streams_py.events.contents` for the parts that follow the
+header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Final
+
+from streams_protocol import decode_assignment_info
+from streams_protocol.types import TaskId
+from streams_py.assignment.assignors.registry import assignor_name
+from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.events.codec import EventRecord, encode_event
+from streams_py.events.contents import Described, clients_of, slices_of
+from streams_py.events.draft import Importance
+from streams_py.events.model import (
+    Assignor,
+    ClientPart,
+    Envelope,
+    ErrorInfo,
+    FollowUp,
+    RebalanceHeader,
+    SubtopologySlice,
+    Versions,
+)
+from streams_py.events.parts import cut_rebalance
+from streams_py.events.reasons import Reasons
+from streams_py.events.redact import redact
+from streams_py.leader.effects import FailAssign, PublishAssignments
+from streams_py.leader.internal import internal_assignor, uses_custom_assignor
+from streams_py.leader.observation import Decided, Gathered
+from streams_py.leader.settings import LeaderSettings
+from streams_py.ports import MemberSubscription
+
+__all__ = ["PreviousRound", "RebalanceDraft", "library_name", "rebalance_id"]
+
+_CONFIG_KEYS: Final = {
+    "acceptable.recovery.lag": "acceptable_recovery_lag",
+    "max.warmup.replicas": "max_warmup_replicas",
+    "num.standby.replicas": "num_standby_replicas",
+    "probing.rebalance.interval.ms": "probing_rebalance_interval_ms",
+    "rack.aware.assignment.non_overlap_cost": "rack_aware_non_overlap_cost",
+    "rack.aware.assignment.strategy": "rack_aware_assignment_strategy",
+    "rack.aware.assignment.tags": "rack_aware_assignment_tags",
+    "rack.aware.assignment.traffic_cost": "rack_aware_traffic_cost",
+}
+"""All that is ever said about a configuration: the settings an assignor sees."""
+
+
+def rebalance_id(group: str, leader_member: str, generation: int, attempt: int) -> str:
+    """Names one assign step: the leader (hashed with the group), the generation, and which attempt at it."""
+    leader = hashlib.sha256(f"{group}\0{leader_member}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return f"{leader}-{max(generation, 0):012d}-{attempt}"
+
+
+def library_name() -> str:
+    """``streams-py`` and its version."""
+    try:
+        return f"streams-py {metadata.version('kafka-streams-py')}"
+    except metadata.PackageNotFoundError:
+        return "streams-py"
+
+
+@dataclass(slots=True)
+class PreviousRound:
+    """What the next round of the same leader is compared with. Only the emitter's thread touches it."""
+
+    generation: int = -1
+    topics_of: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    tasks: frozenset[TaskId] | None = None
+    withheld: int = 0
+    followup_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceDraft:
+    """An assign step by reference."""
+
+    group: str
+    generation: int
+    leader_member: str
+    attempt: int
+    settings: LeaderSettings
+    members: Mapping[str, MemberSubscription]
+    facts: Gathered | None
+    described: Described
+    decision: Decided | None
+    outcome: PublishAssignments | FailAssign | BaseException
+    assignor: object
+    duration_us: Mapping[str, int]
+    previous: PreviousRound
+
+    @property
+    def kind(self) -> str:
+        """Kind of the header."""
+        return RebalanceHeader.KIND
+
+    @property
+    def importance(self) -> Importance:
+        """Nothing is dropped later than this."""
+        return Importance.REBALANCE
+
+    @property
+    def bytes_estimate(self) -> int:
+        """By the number of tasks and members."""
+        tasks = len(self.facts.table.tasks) if self.facts is not None else 0
+        return 2_000 + 100 * tasks + 2_000 * len(self.members)
+
+    def records(self, envelope: Envelope) -> Sequence[EventRecord]:
+        """Header, tasks, clients."""
+        facts, decision = self.facts, self.decision
+        slices: list[SubtopologySlice] = [] if facts is None else slices_of(facts, self.described)
+        clients: list[ClientPart] = []
+        if facts is not None and decision is not None and isinstance(self.outcome, PublishAssignments):
+            is_custom = uses_custom_assignor(self.settings)
+            reasons = Reasons(facts, decision, is_custom=is_custom, assignor=self.assignor)
+            clients = clients_of(
+                self.id, facts, decision, self.outcome.assignments, reasons, future=self.settings.future_process_id
+            )
+        events = cut_rebalance(envelope, self._header(envelope, clients), slices, clients)
+        return [encode_event(event) for event in events]
+
+    @property
+    def id(self) -> str:
+        """The rebalance id."""
+        return rebalance_id(self.group, self.leader_member, self.generation, self.attempt)
+
+    def _header(self, envelope: Envelope, clients: Sequence[ClientPart]) -> RebalanceHeader:
+        facts, decision = self.facts, self.decision
+        outcome, error = _outcome(self.outcome)
+        counts = _counts(facts, clients)
+        deadlines = decision.deadlines if decision is not None else {}
+        header = RebalanceHeader(
+            rebalance_id=self.id,
+            parts=1,
+            generation=self.generation,
+            leader_member=self.leader_member,
+            trigger=self._trigger(envelope.at_ms),
+            assignor=self._assignor(),
+            configs={key: _setting(self.settings.assignment, name) for key, name in _CONFIG_KEYS.items()},
+            versions=None
+            if facts is None
+            else Versions(
+                facts.group.min_received_version,
+                facts.group.min_supported_version,
+                facts.group.future_version is not None,
+            ),
+            lag_ok=facts is not None and facts.ends.failed is None,
+            counts=counts,
+            duration_us=self.duration_us,
+            followups=[FollowUp(str(process), deadlines[process]) for process in sorted(deadlines)],
+            outcome=outcome,
+            error=error,
+            library=library_name(),
+        )
+        self._remember(counts["withheld"], min(deadlines.values(), default=None))
+        return header
+
+    def _assignor(self) -> Assignor:
+        settings = self.settings
+        if uses_custom_assignor(settings):
+            name = assignor_name(settings.task_assignor)
+            package = sys.modules.get(name.partition(":")[0].partition(".")[0])
+            version = getattr(package, "__version__", None)
+            return Assignor(name, version if isinstance(version, str) else None, custom=True)
+        lags_known = self.facts is None or self.facts.ends.failed is None
+        try:
+            chosen = type(internal_assignor(settings, lags_known=lags_known))
+        except Exception:  # a name that means nothing; the outcome says so
+            return Assignor(str(settings.internal_assignor), None, custom=False)
+        return Assignor(f"{chosen.__module__}:{chosen.__qualname__}", library_name().rpartition(" ")[2], custom=False)
+
+    # -- why there was a rebalance -------------------------------------------------------------------------------------
+
+    def _trigger(self, now_ms: int) -> list[str]:
+        previous = self.previous
+        if previous.generation != self.generation - 1 and previous.generation != self.generation:
+            is_first = previous.generation < 0 and not any(member.owned for member in self.members.values())
+            nothing_reported = self.facts is not None and not any(c.sums for c in self.facts.group.clients.values())
+            return ["first"] if is_first and nothing_reported else ["unknown"]
+        found = []
+        before, now = previous.topics_of, self._topics_of()
+        if now.keys() - before.keys():
+            found.append("member_joined")
+        if before.keys() - now.keys():
+            found.append("member_left")
+        if (
+            previous.tasks is not None
+            and self.facts is not None
+            and previous.tasks != frozenset(self.facts.table.tasks)
+        ):
+            found.append("metadata_changed")
+        if previous.followup_ms is not None and now_ms >= previous.followup_ms:
+            found.append("followup")
+        if previous.withheld:
+            found.append("revocation_done")
+        if any(before[member] != topics for member, topics in now.items() if member in before):
+            found.append("subscription_changed")
+        return found or ["unknown"]
+
+    def _topics_of(self) -> dict[str, frozenset[str]]:
+        return {member: frozenset(subscription.topics) for member, subscription in self.members.items()}
+
+    def _remember(self, withheld: int, followup_ms: int | None) -> None:
+        previous = self.previous
+        previous.generation = self.generation
+        previous.topics_of = self._topics_of()
+        previous.tasks = frozenset(self.facts.table.tasks) if self.facts is not None else None
+        previous.withheld = withheld
+        previous.followup_ms = followup_ms
+
+
+def _setting(configs: AssignmentConfigs, name: str) -> object:
+    value = getattr(configs, name)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _outcome(outcome: PublishAssignments | FailAssign | BaseException) -> tuple[str, ErrorInfo | None]:
+    match outcome:
+        case PublishAssignments(_, _, None):
+            return "ok", None
+        case PublishAssignments(assignments, _, error):
+            codes = [decode_assignment_info(a.user_data).error_code for a in assignments.values()]
+            return "error_assignment", _error(max(codes, default=0), error)
+        case FailAssign(error):
+            return ("retriable" if getattr(error, "retriable", False) else "raised"), _error(0, error)
+        case BaseException():
+            return ("retriable" if getattr(outcome, "retriable", False) else "raised"), _error(0, outcome)
+    raise AssertionError(outcome)
+
+
+def _error(code: int, error: BaseException | None) -> ErrorInfo:
+    return ErrorInfo(code, type(error).__name__, redact(str(error)))
+
+
+def _counts(facts: Gathered | None, clients: Sequence[ClientPart]) -> dict[str, int]:
+    counts = dict.fromkeys(
+        ("clients", "consumers", "tasks", "stateful", "active", "standby", "warmup", "withheld", "moved"), 0
+    )
+    if facts is not None:
+        counts["clients"] = len(facts.group.clients)
+        counts["consumers"] = len(facts.group.members)
+        counts["tasks"] = len(facts.table.tasks)
+        counts["stateful"] = sum(bool(facts.table.stores.get(task.subtopology)) for task in facts.table.tasks)
+    before = Counter(task for client in clients for task in client.prev_active)
+    for client in clients:
+        counts["active"] += len(client.active)
+        counts["standby"] += len(client.standby)
+        counts["warmup"] += len(client.warmup)
+        counts["withheld"] += sum(len(thread.withheld) for thread in client.threads)
+        mine = frozenset(client.prev_active)
+        counts["moved"] += sum(task not in mine and before[task] > 0 for task in client.active)
+    return counts

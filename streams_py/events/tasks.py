@@ -1,0 +1,267 @@
+"""What happens to the tasks of one stream thread, and how they are doing.
+
+The stream thread calls this only when ``assignment.events.level`` is ``tasks``. Per batch of records it costs two looks
+at a clock; what is written are changes, the first and the last record of a stay, and a sample every
+``assignment.events.sample.interval.ms``. From the first and last records of two members follows how long nobody
+processed a task while it moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.events.draft import BodyDraft, Draft
+from streams_py.events.model import Sample, TaskEvent
+
+__all__ = ["RestoreJournal", "TaskJournal", "WorkingTask"]
+
+Emit = Callable[[Draft], None]
+Who = Callable[[], tuple[int, str]]
+"""Generation and member id of the moment; (-1, "") when this is no member."""
+
+_PROGRESS_INTERVAL_US = 10_000_000
+
+
+class WorkingTask(Protocol):
+    """What is asked of an active task."""
+
+    @property
+    def id(self) -> TaskId: ...
+    @property
+    def input_partitions(self) -> frozenset[TopicPartition]: ...
+    def process(self, max_records: int) -> int: ...
+
+
+@dataclass(slots=True)
+class _Stay:
+    """A task on this thread, from its assignment on."""
+
+    assigned_us: int
+    has_processed: bool = False
+    last_record_us: int = 0
+    stayed_from_us: int | None = None  # last record before a rebalance that left the task here
+    records: int = 0
+    busy_us: int = 0
+
+
+class _Writer:
+    """Writes events of tasks on behalf of the member of the moment."""
+
+    def __init__(self, emit: Emit, who: Who) -> None:
+        self._emit = emit
+        self._who = who
+
+    def write(
+        self,
+        event: str,
+        task: TaskId,
+        *,
+        is_active: bool = True,
+        took_us: int | None = None,
+        since_assigned_us: int | None = None,
+        last_mono_us: int | None = None,
+        records_total: int | None = None,
+        records_done: int | None = None,
+        records: int | None = None,
+        stores: tuple[str, ...] | None = None,
+    ) -> None:
+        generation, member = self._who()
+        body = TaskEvent(
+            task=task,
+            role="active" if is_active else "standby",
+            member=member,
+            generation=generation,
+            event=event,
+            took_us=took_us,
+            since_assigned_us=since_assigned_us,
+            last_mono_us=last_mono_us,
+            records_total=records_total,
+            records_done=records_done,
+            records=records,
+            stores=stores,
+        )
+        self._emit(BodyDraft(body))
+
+
+class TaskJournal:
+    """Belongs to one stream thread, which makes all calls."""
+
+    def __init__(self, emit: Emit, *, who: Who, monotonic_us: Callable[[], int], sample_interval_ms: int) -> None:
+        self._emit = emit
+        self._write = _Writer(emit, who).write
+        self._monotonic_us = monotonic_us
+        self._sample_interval_us = sample_interval_ms * 1000
+        self._next_sample_us = monotonic_us() + self._sample_interval_us
+        self._stays: dict[TaskId, _Stay] = {}
+
+    def assigned(self, task: TaskId, *, is_active: bool) -> None:
+        """The task is to run here."""
+        self._stays[task] = _Stay(self._monotonic_us())
+        self.changed("assigned", task, is_active=is_active)
+
+    def changed(self, event: str, task: TaskId, *, is_active: bool, began_us: int | None = None) -> None:
+        """A transition, one of those in ``TaskEvent``; ``began_us`` (of :meth:`now_us`) when it took time."""
+        took_us = None if began_us is None else self._monotonic_us() - began_us
+        self._write(event, task, is_active=is_active, took_us=took_us)
+
+    def recycled(self, task: TaskId, *, is_active: bool) -> None:
+        """The task changes its role and keeps its stores."""
+        if is_active:
+            self._stays[task] = _Stay(self._monotonic_us())
+            self.changed("promoted", task, is_active=True)
+        else:
+            self.ended("demoted", task, is_active=False)
+
+    def ended(self, event: str, task: TaskId, *, is_active: bool, began_us: int | None = None) -> None:
+        """A transition that ends processing (``suspended``, ``lost`` and so on), with the last record before it."""
+        self.changed(event, task, is_active=is_active, began_us=began_us)
+        stay = self._stays.get(task)
+        if stay is not None and stay.has_processed:
+            stay.has_processed = False
+            self._write("last_record", task, is_active=True, last_mono_us=stay.last_record_us)
+
+    def now_us(self) -> int:
+        """The clock that durations are measured with."""
+        return self._monotonic_us()
+
+    def process(self, task: WorkingTask, max_records: int) -> int:
+        """``task.process(max_records)``, measured."""
+        began_us = self._monotonic_us()
+        taken = task.process(max_records)
+        if taken:
+            now_us = self._monotonic_us()
+            stay = self._stays.get(task.id)
+            if stay is None:
+                stay = self._stays[task.id] = _Stay(began_us)
+            stay.records += taken
+            stay.busy_us += now_us - began_us
+            stay.last_record_us = now_us
+            if not stay.has_processed:
+                stay.has_processed = True
+                self._write("first_record", task.id, is_active=True, since_assigned_us=began_us - stay.assigned_us)
+            elif stay.stayed_from_us is not None:
+                self._write("first_record", task.id, is_active=True, last_mono_us=stay.stayed_from_us)
+            stay.stayed_from_us = None
+        return taken
+
+    def sample_if_due(
+        self, tasks: Collection[WorkingTask], lag_of: Callable[[TopicPartition], int | None], commit_age_ms: int
+    ) -> None:
+        """Write a sample when it is time. ``lag_of``: cached lag of an input partition, None when not known."""
+        if self._monotonic_us() < self._next_sample_us:
+            return
+        self._next_sample_us = self._monotonic_us() + self._sample_interval_us
+        tasks = sorted(tasks, key=lambda task: task.id)
+        if not tasks:
+            return
+        stays = [self._stays.get(task.id) for task in tasks]
+        self._emit(
+            BodyDraft(
+                Sample(
+                    tasks=[task.id for task in tasks],
+                    input_lag=[_sum_known(lag_of(partition) for partition in task.input_partitions) for task in tasks],
+                    records=[None if stay is None else stay.records for stay in stays],
+                    busy_us=[None if stay is None else stay.busy_us for stay in stays],
+                    commit_age_ms=[commit_age_ms] * len(tasks),
+                    store_bytes=[None] * len(tasks),
+                )
+            )
+        )
+        for stay in stays:
+            if stay is not None:
+                stay.records = stay.busy_us = 0
+
+    def rebalanced(self, tasks: Collection[TaskId]) -> None:
+        """A rebalance is over; these are all tasks of the thread now."""
+        for task in self._stays.keys() - set(tasks):
+            del self._stays[task]
+        for stay in self._stays.values():
+            if stay.has_processed:
+                stay.stayed_from_us = stay.last_record_us
+
+
+def _sum_known(lags: Iterable[int | None]) -> int | None:
+    total = 0
+    for lag in lags:
+        if lag is None:
+            return None
+        total += lag
+    return total
+
+
+@dataclass(slots=True)
+class _Restoring:
+    """A task between the start and the end of its restoration, over all of its changelogs."""
+
+    began_us: int
+    progress_us: int
+    open: set[TopicPartition]
+    records_total: int = 0
+    records: int = 0
+
+
+class RestoreJournal:
+    """Hears about restoration changelog by changelog (from the state updater, which makes all calls), writes it task by
+    task. ``subtopology_of`` maps changelog topics to sub-topologies."""
+
+    def __init__(
+        self, emit: Emit, *, who: Who, monotonic_us: Callable[[], int], subtopology_of: Mapping[str, int]
+    ) -> None:
+        self._write = _Writer(emit, who).write
+        self._monotonic_us = monotonic_us
+        self._subtopology_of = subtopology_of
+        self._restoring: dict[TaskId, _Restoring] = {}
+
+    def started(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
+        """One changelog of a task begins; the task's first one is what is written."""
+        task = self._task(changelog)
+        if task is None:
+            return
+        now_us = self._monotonic_us()
+        restoring = self._restoring.get(task)
+        if restoring is None:
+            restoring = self._restoring[task] = _Restoring(now_us, now_us, set())
+        restoring.open.add(changelog)
+        restoring.records_total += max(0, end - start)
+        self._write("restore_started", task, records_total=max(0, end - start), stores=(store,))
+
+    def advanced(self, changelog: TopicPartition, count: int) -> None:
+        """Records were restored; written every 10 s at most."""
+        task = self._task(changelog)
+        restoring = None if task is None else self._restoring.get(task)
+        if task is None or restoring is None:
+            return
+        restoring.records += count
+        now_us = self._monotonic_us()
+        if now_us - restoring.progress_us >= _PROGRESS_INTERVAL_US:
+            restoring.progress_us = now_us
+            self._write(
+                "restore_progress",
+                task,
+                records_done=restoring.records,
+                records_total=max(restoring.records_total, restoring.records),
+            )
+
+    def ended(self, changelog: TopicPartition) -> None:
+        """One changelog is complete; with the task's last one the task is restored."""
+        task = self._task(changelog)
+        restoring = None if task is None else self._restoring.get(task)
+        if task is None or restoring is None:
+            return
+        restoring.open.discard(changelog)
+        if not restoring.open:
+            del self._restoring[task]
+            self._write("restored", task, records=restoring.records, took_us=self._monotonic_us() - restoring.began_us)
+
+    def suspended(self, changelog: TopicPartition) -> None:
+        """The task was taken away before the end."""
+        task = self._task(changelog)
+        if task is not None:
+            self._restoring.pop(task, None)
+
+    def _task(self, changelog: TopicPartition) -> TaskId | None:
+        sub = self._subtopology_of.get(changelog.topic)
+        return None if sub is None else TaskId(sub, changelog.partition)

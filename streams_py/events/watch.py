@@ -1,0 +1,137 @@
+"""Watches a group leader's assign step: keeps references, reads a clock, and hands both to the emitter.
+
+Nothing else may happen here, because it happens inside the step: sorting tasks, comparing rounds and making JSON are
+done by :class:`~streams_py.events.rebalance.RebalanceDraft` on the emitter's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from streams_py.events.contents import Described
+from streams_py.events.draft import Draft
+from streams_py.events.rebalance import PreviousRound, RebalanceDraft
+from streams_py.leader.effects import FailAssign, PublishAssignments
+from streams_py.leader.observation import AssignStep, Decided, Gathered
+from streams_py.leader.settings import LeaderSettings
+from streams_py.ports import MemberSubscription
+
+__all__ = ["AssignWatch", "Emit"]
+
+_log = logging.getLogger("streams_py.events")
+
+Emit = Callable[[Draft], None]
+Outcome = PublishAssignments | FailAssign | BaseException
+
+
+@dataclass(slots=True)
+class _Round:
+    """What the watch has heard of the assign step under way."""
+
+    members: Mapping[str, MemberSubscription]
+    began_us: int
+    step: AssignStep | None = None
+    entered_us: int = 0
+    duration_us: dict[str, int] = field(default_factory=dict)
+    facts: Gathered | None = None
+    described: Described = field(default_factory=dict)
+    decision: Decided | None = None
+
+
+class AssignWatch:
+    """Observer of one stream thread's leader (``streams_py.leader.observation.AssignObserver``).
+
+    ``forming`` says the generation that is being formed and this member's id in it. ``monotonic_us`` is a clock that
+    never goes back.
+    """
+
+    def __init__(
+        self,
+        emit: Emit,
+        settings: LeaderSettings,
+        *,
+        group: str,
+        forming: Callable[[], tuple[int, str] | None],
+        monotonic_us: Callable[[], int],
+    ) -> None:
+        self._emit = emit
+        self._settings = settings
+        self._group = group
+        self._forming = forming
+        self._monotonic_us = monotonic_us
+        self._previous = PreviousRound()
+        self._round: _Round | None = None
+        self._named: tuple[int, str] = (-1, "")
+        self._attempt = 0
+
+    def began(self, members: Mapping[str, MemberSubscription]) -> None:
+        """The leader is asked to assign."""
+        now_us = self._monotonic_us()
+        self._round = _Round(members, now_us, entered_us=now_us)
+
+    def entered(self, step: AssignStep) -> None:
+        """As in the protocol."""
+        now = self._round
+        if now is not None:
+            self._measure(now, step)
+
+    def _measure(self, now: _Round, step: AssignStep | None) -> None:
+        now_us = self._monotonic_us()
+        if now.step is not None:
+            name = now.step.value
+            now.duration_us[name] = now.duration_us.get(name, 0) + now_us - now.entered_us
+        now.step, now.entered_us = step, now_us
+
+    def gathered(self, facts: Gathered) -> None:
+        """As in the protocol."""
+        if self._round is not None:
+            self._round.facts = facts
+
+    def described(self, topics: Described) -> None:
+        """As in the protocol."""
+        if self._round is not None:
+            self._round.described = topics
+
+    def decided(self, decision: Decided) -> None:
+        """As in the protocol."""
+        if self._round is not None:
+            self._round.decision = decision
+
+    def ended(self, outcome: Outcome, assignor: object = None) -> None:
+        """The step is over; the record is on its way. ``outcome``: the leader's last effect, or what was raised in
+        between. ``assignor`` is the custom assignor's instance, if one was asked."""
+        now, self._round = self._round, None
+        if now is None:
+            return
+        try:
+            self._hand_over(now, outcome, assignor)
+        except Exception:
+            _log.exception("an assign step could not be recorded; the rebalance is not affected")
+
+    def _hand_over(
+        self, now: _Round, outcome: PublishAssignments | FailAssign | BaseException, assignor: object
+    ) -> None:
+        self._measure(now, None)
+        now.duration_us["total"] = now.entered_us - now.began_us
+        named = self._forming() or (1 + max((m.generation for m in now.members.values()), default=-1), "")
+        self._attempt = self._attempt + 1 if named == self._named else 0
+        self._named = named
+        self._emit(
+            RebalanceDraft(
+                group=self._group,
+                generation=named[0],
+                leader_member=named[1],
+                attempt=self._attempt,
+                settings=self._settings,
+                members=now.members,
+                facts=now.facts,
+                described=now.described,
+                decision=now.decision,
+                outcome=outcome,
+                assignor=assignor,
+                duration_us=now.duration_us,
+                previous=self._previous,
+            )
+        )

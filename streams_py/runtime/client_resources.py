@@ -1,0 +1,401 @@
+"""What all stream threads of one client share, and how a thread is put together.
+
+:class:`~streams_py.runtime.kafka_streams.KafkaStreams` is the life cycle; this is the wiring: identity and state
+directory, admin client, settings, and the parts of each new thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from streams_protocol.types import ProcessId
+from streams_py.assignment.assignors.registry import choose_assignor
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError, IllegalStateError, MissingSourceTopicError, TaskAssignmentError
+from streams_py.events.journal import Journal, check_event_clients, open_journal
+from streams_py.leader.leader import GroupLeader
+from streams_py.leader.settings import LeaderSettings
+from streams_py.member.member import Member
+from streams_py.member.settings import MemberSettings
+from streams_py.ports import Admin, AdminError, Clients, Clock, GroupMetadata, Membership, TopicSpec
+from streams_py.runtime.restore.restore_events import JournaledRestores
+from streams_py.runtime.restore.updater import RestoreListener, StateUpdater
+from streams_py.runtime.states import ThreadState
+from streams_py.runtime.tasks.start_positions import StartPositions
+from streams_py.runtime.tasks.task_factory import ThreadTasks, offset_sums
+from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.runtime.threads.leader_executor import LeaderExecutor
+from streams_py.runtime.threads.rebalance import Rebalance
+from streams_py.runtime.threads.stream_thread import StreamThread
+from streams_py.runtime.threads.task_table import TaskTable
+from streams_py.runtime.threads.thread_parts import LoopSettings, ThreadParts
+from streams_py.state.cache import RecordCache
+from streams_py.state.directory import StateDirectory
+from streams_py.state.open import StoreDefaults, is_persistent
+from streams_py.topology.nodes import ResetPolicy
+from streams_py.topology.topology import Topology
+
+__all__ = ["ClientResources"]
+
+_log = logging.getLogger("streams_py")
+
+_CONSUMER = ("consumer.", "main.consumer.")
+_MAX_POLL_INTERVAL_MS = 300_000
+_MAX_POLL_RECORDS = 1_000
+_EMBEDDED_PARTITIONS = 4
+"""What a broker with Kafka's usual development settings gives a topic."""
+
+
+class ClientResources:
+    """The shared part of a client."""
+
+    def __init__(self, topology: Topology, config: StreamsConfig, clients: Clients, clock: Clock) -> None:
+        self.config = config
+        self.restore_listener = RestoreListener()
+        self.on_stop_application: Callable[[], None] = lambda: None
+        check_event_clients(config, clients)
+        self._topology = topology
+        self._clients = clients
+        self._clock = clock
+        self._metadata = topology.metadata(config.application_id, config.original)
+        self._subtopologies = topology.subtopologies()
+        self._task_settings = TaskSettings.from_config(config)
+        self._defaults = StoreDefaults(
+            self._task_settings.default_key_serde,
+            self._task_settings.default_value_serde,
+            config.dsl_store_suppliers_class == "rocksdb",
+        )
+        self._loop_settings = _loop_settings(config)
+        self._default_policy = _reset_policy(config.client_setting("auto.offset.reset", *_CONSUMER))
+        self._choice = None if config.task_assignor_class is None else choose_assignor(config.task_assignor_class)
+        persistent = any(is_persistent(store, self._defaults) for store in topology.stores.values())
+        self.directory = StateDirectory(config.state_dir, config.application_id, persistent=persistent)
+        self._future_process_id = uuid.uuid4()
+        self._process_id: ProcessId | None = None
+        self._admin: Admin | None = None
+        self._cleaner: _Cleaner | None = None
+        self._journal: Journal | None = None
+        self._cache_bytes = config.statestore_cache_max_bytes
+        self._caches: dict[StreamThread, RecordCache] = {}
+        self._leadings: weakref.WeakKeyDictionary[StreamThread, LeaderExecutor] = weakref.WeakKeyDictionary()
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    @property
+    def client_id(self) -> str:
+        """``client.id``, or one made of application and process id."""
+        return self.config.client_id or f"{self.config.application_id}-{self._process_id or 'new'}"
+
+    @property
+    def store_names(self) -> Sequence[str]:
+        """Names of all stores of the topology."""
+        return sorted(self._topology.stores)
+
+    def open(self) -> None:
+        """Take the state directory and the process id; LockError or StateError when that is not possible."""
+        self._process_id = self.directory.open()
+        try:
+            self._admin = self._clients.admin()
+        except BaseException:
+            self.directory.close()
+            raise
+        if self.config.embedded:
+            self._create_missing_topics(self._admin)
+        self._cleaner = _Cleaner(self.directory, self._clock, self.config.state_cleanup_delay_ms)
+        self._journal = open_journal(
+            self.config,
+            self._clients,
+            self._admin,
+            self._clock,
+            process=str(self._process_id),
+            client_id=self.client_id,
+        )
+
+    def _create_missing_topics(self, admin: Admin) -> None:
+        """The embedded cluster lives as long as its users: nobody could have created the application's topics before.
+
+        On a broker a missing topic is an error instead: it may be a slip in a name.
+        """
+        subtopologies = self._metadata.subtopologies.values()
+        internal = {topic for sub in subtopologies for topic in sub.repartition_sources}
+        wanted = {topic for sub in subtopologies for topic in sub.source_topics | sub.sink_topics} - internal
+        existing = admin.describe_topics(None)
+        missing = [TopicSpec(topic, _EMBEDDED_PARTITIONS) for topic in sorted(wanted - existing.keys())]
+        if missing:
+            names = ", ".join(spec.name for spec in missing)
+            _log.info("creating %s with %d partitions each on the embedded cluster", names, _EMBEDDED_PARTITIONS)
+            admin.create_topics(missing)
+
+    def close(self) -> None:
+        """Free everything that is shared. Threads must have ended."""
+        with contextlib.ExitStack() as closing:  # each of them, whatever becomes of the others
+            closing.callback(self.directory.close)
+            closing.callback(self._clients.close)
+            if self._admin is not None:
+                closing.callback(self._admin.close)
+            if self._journal is not None:
+                closing.callback(self._journal.close)
+            if self._cleaner is not None:
+                closing.callback(self._cleaner.stop)
+
+    def clean_up(self) -> None:
+        """Delete the application's local state."""
+        self.directory.clean_up()
+
+    # -- threads ---------------------------------------------------------------------------------------------
+
+    def new_thread(
+        self,
+        index: int,
+        *,
+        on_state: Callable[[StreamThread, ThreadState], None],
+        on_error: Callable[[StreamThread, Exception], None],
+        on_end: Callable[[StreamThread], None],
+    ) -> StreamThread:
+        """A stream thread, not started yet."""
+        return StreamThread(
+            f"{self.client_id}-StreamThread-{index}",
+            index,
+            clock=self._clock,
+            settings=self._loop_settings,
+            open_parts=self._open_parts,
+            on_state=on_state,
+            on_error=on_error,
+            on_end=on_end,
+        )
+
+    def remove_static_member(self, index: int) -> None:
+        """Make the group forget the member of a thread that has ended. Only a static one needs that (KIP-345): it does
+        not leave by itself, and the group would keep its tasks for it until the session is over."""
+        instance_id = self.config.client_setting("group.instance.id", *_CONSUMER)
+        if instance_id and self._admin is not None:
+            self._admin.remove_member(self.config.application_id, f"{instance_id}-{index}")
+
+    def share_cache(self, threads: int) -> None:
+        """Split ``statestore.cache.max.bytes`` over this many threads."""
+        self._cache_bytes = self.config.statestore_cache_max_bytes // max(1, threads)
+        for thread, cache in list(self._caches.items()):
+            if thread.state is ThreadState.DEAD:
+                del self._caches[thread]
+            else:
+                cache.max_bytes = self._cache_bytes  # the thread evicts down to it with its next write
+
+    def _open_parts(self, thread: StreamThread) -> ThreadParts:
+        """Make what a thread works with; runs on that thread."""
+        with contextlib.ExitStack() as opened:
+            parts = self._make_parts(thread, opened)
+            opened.pop_all()  # from here on the thread closes them
+        return parts
+
+    def _make_parts(self, thread: StreamThread, opened: contextlib.ExitStack) -> ThreadParts:
+        admin = self._admin
+        if admin is None or self._process_id is None:
+            raise IllegalStateError("the client is not open")
+        config, clock = self.config, self._clock
+        updater = StateUpdater(
+            f"{self.client_id}-StateUpdater-{thread.index}",
+            lambda: self._clients.restore_consumer(thread.name),
+            admin,
+            clock,
+            group=config.application_id,
+            poll_ms=config.poll_ms,
+            commit_interval_ms=config.commit_interval_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            listener=self._restore_listener(thread),
+        )
+        consumer = self._clients.main_consumer(thread.name)
+        opened.callback(consumer.close)
+        producer = self._clients.producer(thread.name)
+        opened.callback(producer.close)
+        cache = self._caches[thread] = RecordCache(self._cache_bytes)
+        factory = ThreadTasks(
+            subtopologies=self._subtopologies,
+            settings=self._task_settings,
+            directory=self.directory,
+            owner=thread.name,
+            defaults=self._defaults,
+            cache=cache,
+            consumer=consumer,
+            producer=producer,
+            clock=clock,
+            sharing=lambda: [task.id for task in table.running()],
+        )
+        journal = None if self._journal is None else self._journal.tasks(lambda: _who(thread))
+        table = TaskTable(factory, updater, clock, journal=journal)
+        producer.track({topic for sub in self._metadata.subtopologies.values() for topic in sub.changelogs})
+        leading = self._leadings[thread] = self._leading(thread, admin)
+        rebalance = Rebalance(
+            Member(MemberSettings.from_config(config, process_id=self._process_id)),
+            leading,
+            thread,
+            thread.inbox,
+            clock,
+            wait_ms=self._loop_settings.max_poll_interval_ms,
+            on_stop_application=self.on_stop_application,
+            explain=self._explain,
+        )
+        return ThreadParts(
+            consumer=consumer,
+            producer=producer,
+            membership=self._membership(thread, rebalance),
+            rebalance=rebalance,
+            updater=updater,
+            table=table,
+            start_positions=self._start_positions(),
+            repartition_topics=frozenset(
+                topic for sub in self._metadata.subtopologies.values() for topic in sub.repartition_sources
+            ),
+            admin=admin,
+            offset_sums=lambda: offset_sums(table.all(), self.directory, thread.name),
+            journal=journal,
+            release_locks=lambda: self.directory.unlock_except(thread.name, {task.id for task in table.all()}),
+        )
+
+    def _membership(self, thread: StreamThread, rebalance: Rebalance) -> Membership:
+        membership = self._clients.membership(thread.name, thread.index, rebalance)
+        subscription = self._topology.subscription(self.config.application_id)
+        if isinstance(subscription, tuple):
+            membership.subscribe(frozenset(subscription))
+        else:
+            membership.subscribe(frozenset(), subscription.pattern)
+        return membership
+
+    def _leading(self, thread: StreamThread, admin: Admin) -> LeaderExecutor:
+        assert self._process_id is not None
+        settings = LeaderSettings.from_config(
+            self.config, process_id=self._process_id, future_process_id=self._future_process_id
+        )
+        if self._choice is not None and self._choice.built_in is not None:
+            settings = replace(settings, task_assignor=None, internal_assignor=self.config.task_assignor_class)
+        watch = None if self._journal is None else self._journal.watch(settings, lambda: _forming(thread))
+        return LeaderExecutor(
+            GroupLeader(settings) if watch is None else GroupLeader(settings, watch),
+            self._topology,
+            admin,
+            self._clock,
+            application_id=self.config.application_id,
+            topic_settings=self.config.original,
+            assignor_timeout_ms=self._loop_settings.max_poll_interval_ms // 2,
+            on_error=thread.report,
+            watch=watch,
+        )
+
+    def _restore_listener(self, thread: StreamThread) -> RestoreListener:
+        subtopology_of = {
+            topic: number
+            for number, sub in self._metadata.subtopologies.items()
+            for topic in (*sub.changelogs, *sub.source_changelogs)
+        }
+        restores = None if self._journal is None else self._journal.restores(lambda: _who(thread), subtopology_of)
+        return self.restore_listener if restores is None else JournaledRestores(restores, self.restore_listener)
+
+    def _start_positions(self) -> StartPositions:
+        policies: dict[str, ResetPolicy | None] = {}
+        topics = self._topology.source_topics(self.config.application_id)
+        for sub in self._subtopologies:
+            for source in sub.sources:
+                for topic in topics[source.name]:
+                    policies[topic] = source.reset_policy
+        return StartPositions(policies, self._default_policy)
+
+    def _explain(self, error: Exception) -> Exception:
+        """The protocol carries only a code; the reason, if the leader is one of this client's threads."""
+        if isinstance(error, TaskAssignmentError):
+            reasons = [leading.failure for leading in list(self._leadings.values()) if leading.failure is not None]
+            return reasons[0] if reasons else error
+        return self._name_missing_topics(error) if isinstance(error, MissingSourceTopicError) else error
+
+    def _name_missing_topics(self, error: MissingSourceTopicError) -> MissingSourceTopicError:
+        """Ask the cluster which source topics do not exist: whoever leads, the user looks at this client."""
+        if self._admin is None:
+            return error
+        internal = {t for sub in self._metadata.subtopologies.values() for t in sub.repartition_sources}
+        wanted = sorted(self._metadata.source_topics - internal)
+        try:
+            found = self._admin.describe_topics(wanted)
+        except Exception:
+            return error
+        missing = [topic for topic in wanted if isinstance(found.get(topic), AdminError | None)]
+        if not missing:
+            return error
+        servers = ", ".join(self.config.bootstrap_servers)
+        return MissingSourceTopicError(
+            f"source topic{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing on {servers}; "
+            f"create {'them' if len(missing) > 1 else 'it'}, then start the application again"
+        )
+
+
+def _forming(thread: StreamThread) -> tuple[int, str] | None:
+    """Generation and member id while the thread's member leads, if its membership can tell."""
+    forming = None if thread.parts is None else getattr(thread.parts.membership, "forming", None)
+    metadata: GroupMetadata | None = None if forming is None else forming()
+    return None if metadata is None else (metadata.generation, metadata.member_id)
+
+
+def _who(thread: StreamThread) -> tuple[int, str]:
+    """Generation and member id of the thread's member; (-1, "") when it is none."""
+    metadata = None if thread.parts is None else thread.parts.membership.group_metadata()
+    return (-1, "") if metadata is None else (metadata.generation, metadata.member_id)
+
+
+def _loop_settings(config: StreamsConfig) -> LoopSettings:
+    def number(key: str, default: int) -> int:
+        text = config.client_setting(key, *_CONSUMER)
+        if text is None:
+            return default
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError(f"{key} = {text!r} is not valid: expected a whole number", key=key) from None
+
+    return LoopSettings(
+        poll_ms=config.poll_ms,
+        max_poll_records=number("max.poll.records", _MAX_POLL_RECORDS),
+        max_poll_interval_ms=number("max.poll.interval.ms", _MAX_POLL_INTERVAL_MS),
+        commit_interval_ms=config.commit_interval_ms,
+        log_summary_interval_ms=config.log_summary_interval_ms,
+        repartition_purge_interval_ms=config.repartition_purge_interval_ms,
+        task_timeout_ms=config.task_timeout_ms,
+    )
+
+
+def _reset_policy(text: str | None) -> ResetPolicy | None:
+    match (text or "earliest").lower():
+        case "earliest" | "beginning" | "smallest":
+            return ResetPolicy.EARLIEST
+        case "latest" | "end" | "largest":
+            return ResetPolicy.LATEST
+        case "none" | "error":
+            return None
+    raise ConfigError(
+        f"auto.offset.reset = {text!r} is not valid: expected earliest, latest or none", key="auto.offset.reset"
+    )
+
+
+class _Cleaner:
+    """Deletes task directories that nobody has used for ``state.cleanup.delay.ms``."""
+
+    def __init__(self, directory: StateDirectory, clock: Clock, delay_ms: int) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._delay_ms = delay_ms
+        self._stop = threading.Event()
+        if directory.is_persistent and delay_ms > 0:
+            threading.Thread(target=self._run, name="state-cleaner", daemon=True).start()
+
+    def stop(self) -> None:
+        """No more cleaning."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._delay_ms / 1000):
+            try:
+                self._directory.delete_unused(now_ms=self._clock.now_ms(), delay_ms=self._delay_ms)
+            except Exception:
+                _log.exception("cleaning the state directory failed; trying again later")

@@ -1,0 +1,37 @@
+"""Restorations as assignment events, beside the application's own restore listener."""
+
+from __future__ import annotations
+
+from streams_protocol.types import TopicPartition
+from streams_py.events.tasks import RestoreJournal
+from streams_py.runtime.restore.updater import RestoreListener
+
+__all__ = ["JournaledRestores"]
+
+
+class JournaledRestores(RestoreListener):
+    """Tells the journal first, then the application's listener, whose errors are its own."""
+
+    def __init__(self, journal: RestoreJournal, listener: RestoreListener) -> None:
+        self._journal = journal
+        self._listener = listener
+
+    def on_restore_start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
+        """As in :class:`RestoreListener`."""
+        self._journal.started(changelog, store, start, end)
+        self._listener.on_restore_start(changelog, store, start, end)
+
+    def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
+        """As in :class:`RestoreListener`."""
+        self._journal.advanced(changelog, count)
+        self._listener.on_batch_restored(changelog, store, batch_end, count)
+
+    def on_restore_end(self, changelog: TopicPartition, store: str, total: int) -> None:
+        """As in :class:`RestoreListener`."""
+        self._journal.ended(changelog)
+        self._listener.on_restore_end(changelog, store, total)
+
+    def on_restore_suspended(self, changelog: TopicPartition, store: str, total: int) -> None:
+        """As in :class:`RestoreListener`."""
+        self._journal.suspended(changelog)
+        self._listener.on_restore_suspended(changelog, store, total)

@@ -1,0 +1,390 @@
+"""An active task: takes records, runs them through its nodes, and says what is to be committed.
+
+Kafka Streams' ``StreamTask``. The parts: :class:`RecordLoop` (queues and the record path), :class:`Failures`
+(handlers), :class:`RecordCollector` (everything that is sent), :class:`TaskStores` (state). This class ties them
+together and keeps the books of commits, stream time and punctuation.
+
+A commit has three steps, because one flush of the producer and one request serve all tasks of a thread:
+:meth:`ActiveTask.flush_caches`, then the thread flushes the producer and commits
+:meth:`ActiveTask.committable_offsets`, then :meth:`ActiveTask.post_commit`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import BrokerUnavailable, StreamsError, TaskCorrupted, TimeoutExceeded
+from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
+from streams_py.runtime.tasks.binding import BoundTopology, bind_nodes
+from streams_py.runtime.tasks.collector import RecordCollector
+from streams_py.runtime.tasks.failures import Failures
+from streams_py.runtime.tasks.offset_metadata import (
+    UNKNOWN_TIME,
+    OffsetMetadata,
+    decode_offset_metadata,
+    encode_offset_metadata,
+)
+from streams_py.runtime.tasks.punctuation import PunctuationQueue, Schedule
+from streams_py.runtime.tasks.record_loop import InputPositions, RecordLoop
+from streams_py.runtime.tasks.sinks import bind_sink
+from streams_py.runtime.tasks.sources import source_readers
+from streams_py.runtime.tasks.task import RUNNING_OFFSET_SUM, Task, TaskNodes, TaskPhase, TaskStores
+from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.topology.nodes import Process, ProcessorNode, Punctuation, RecordContext, SinkNode
+
+__all__ = ["ActiveTask"]
+
+_log = logging.getLogger(__name__)
+
+
+class ActiveTask(Task):
+    """One active task. Belongs to one stream thread, which makes all calls.
+
+    ``inputs`` is the consumer that delivers the input partitions (only ``position`` and ``lag`` are asked of it).
+    ``global_stores`` are readable by every processor.
+    """
+
+    is_active: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        id: TaskId,
+        nodes: TaskNodes,
+        input_partitions: Collection[TopicPartition],
+        stores: TaskStores,
+        *,
+        collector: RecordCollector,
+        clock: Clock,
+        inputs: InputPositions,
+        settings: TaskSettings,
+        global_stores: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(id, nodes, input_partitions, stores)
+        self.settings = settings
+        self.record = RecordContext()
+        self._collector = collector
+        self._clock = clock
+        self._inputs = inputs
+        self._global_stores = dict(global_stores or {})
+        self._failures = Failures(id, self.record, collector, lambda: self._loop.current_raw())  # noqa: PLW0108  # _loop is made next
+        self._loop = RecordLoop(
+            self.record,
+            self._failures,
+            inputs,
+            clock,
+            buffered_max=settings.buffered_records_per_partition,
+            idle_max_ms=settings.max_task_idle_ms,
+        )
+        self._bound: BoundTopology | None = None
+        self._stream_punctuation = PunctuationQueue()
+        self._wall_punctuation = PunctuationQueue()
+        self._has_punctuators = False
+        self._punctuated = False
+        self._commit_requested = False
+        self._retrying_since_ms: int | None = None
+        self._committed: dict[TopicPartition, int] = {}
+        self.processor_metadata: dict[str, int] = {}
+
+    # -- life -------------------------------------------------------------------------------------------
+
+    def initialize(self) -> None:
+        """Open the stores. LockError: try again later, nothing has happened."""
+        self._check(TaskPhase.CREATED)
+        if not self.stores.is_open:
+            self.stores.open()
+        self._go(TaskPhase.RESTORING)
+
+    def complete_restoration(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """All changelogs are replayed: bind and initialise the nodes and run. ``committed``: what the group has
+        committed for the input partitions (others are ignored); it carries the stream time."""
+        self._check(TaskPhase.RESTORING)
+        self.stores.attach(self.record, self._collector.changelog_writer)
+        self._bound = bound = bind_nodes(self.nodes.nodes, self)
+        self._set_readers(bound)
+        self._read_metadata(committed)
+        bound.init()
+        self.stores.checkpoint(enforce=True)
+        self._go(TaskPhase.RUNNING)
+
+    def _set_readers(self, bound: BoundTopology) -> None:
+        topics = {partition.topic for partition in self.input_partitions}
+        readers = source_readers(self.nodes.nodes, self.settings, topics, bound.sources)
+        self._loop.set_readers({partition: readers[partition.topic] for partition in self.input_partitions})
+
+    def _read_metadata(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        self.record.stream_time_ms = UNKNOWN_TIME
+        for partition, queue in self._loop.queues.items():
+            entry = committed.get(partition)
+            if entry is None:
+                continue
+            metadata = decode_offset_metadata(entry.metadata)
+            queue.partition_time_ms = metadata.partition_time_ms
+            self.record.stream_time_ms = max(self.record.stream_time_ms, metadata.partition_time_ms)
+            for name, value in metadata.processors.items():
+                self.processor_metadata[name] = max(value, self.processor_metadata.get(name, value))
+
+    def update_input_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions from now on; buffered records of those that stay are kept."""
+        super().update_input_partitions(partitions)
+        if self._bound is not None and self._phase is TaskPhase.RUNNING:
+            self._set_readers(self._bound)
+
+    def suspend(self) -> None:
+        """Close the processors and forget what is buffered; stores stay open. An error of a processor's ``close`` is
+        raised when that is done."""
+        was_running = self._phase is TaskPhase.RUNNING
+        super().suspend()
+        if not was_running or self._bound is None:
+            return
+        self._loop.clear()
+        self._stream_punctuation.clear()
+        self._wall_punctuation.clear()
+        bound, self._bound = self._bound, None
+        error = bound.close()
+        if error is not None:
+            raise error
+
+    def resume(self) -> None:
+        """SUSPENDED -> RESTORING: the partitions came back."""
+        self._check(TaskPhase.SUSPENDED)
+        self._forget_consumed()
+        self._go(TaskPhase.RESTORING)
+
+    def revive(self, *, corrupted: Collection[TopicPartition] | None = None) -> None:
+        """As for every task; nothing that was consumed before counts any more."""
+        super().revive(corrupted=corrupted)
+        self._forget_consumed()
+
+    def _forget_consumed(self) -> None:
+        self._loop.queues.clear()
+        self._loop.progressed = self._punctuated = self._commit_requested = False
+        self._retrying_since_ms = None
+        self._committed.clear()
+        self.processor_metadata.clear()
+
+    # -- records ----------------------------------------------------------------------------------------
+
+    def add_records(self, partition: TopicPartition, records: Sequence[RawRecord]) -> None:
+        """Buffer records of one input partition, in offset order."""
+        self._loop.add(partition, records)
+
+    def process(self, max_records: int) -> int:
+        """Process up to ``max_records`` records; how many were taken.
+
+        0 when there are none, or when the task waits for a partition without records. A broker that does not answer
+        makes the same record be tried again by the next call; TimeoutExceeded after ``task.timeout.ms`` of that.
+        """
+        if self._phase is not TaskPhase.RUNNING:
+            return 0
+        try:
+            taken = self._loop.run(max_records)
+        except BrokerUnavailable as error:
+            self._note_silence(error)
+            return 0
+        except StreamsError as error:
+            error.task_id = error.task_id or self.id
+            raise
+        if taken:
+            self._retrying_since_ms = None
+        return taken
+
+    def _note_silence(self, error: BrokerUnavailable) -> None:
+        if self.settings.exactly_once:  # the record may be half processed, in a transaction
+            raise TaskCorrupted(f"task {self.id}: {error}", {self.id: ()}) from error
+        now_ms = self._clock.monotonic_ms()
+        if self._retrying_since_ms is None:
+            self._retrying_since_ms = now_ms
+        silent_ms = now_ms - self._retrying_since_ms
+        if silent_ms >= self.settings.task_timeout_ms:
+            raise TimeoutExceeded(
+                f"task {self.id} could not process a record for {silent_ms} ms "
+                f"(task.timeout.ms is {self.settings.task_timeout_ms}): {error}",
+                task_id=self.id,
+            ) from error
+        _log.warning("task %s: %s; trying the record again", self.id, error)
+
+    def partitions_to_pause(self) -> frozenset[TopicPartition]:
+        """Partitions to pause in the consumer: their buffers are full. Each is named once."""
+        return self._loop.take_to_pause()
+
+    def partitions_to_resume(self) -> frozenset[TopicPartition]:
+        """Paused partitions whose buffers have room again. Each is named once."""
+        return self._loop.take_to_resume()
+
+    @property
+    def buffered_records(self) -> int:
+        """Records that wait in the queues."""
+        return sum(len(queue.buffer) for queue in self._loop.queues.values())
+
+    @property
+    def dropped_records(self) -> int:
+        """Records dropped by handlers, operators and partitioners (Kafka's metric ``dropped-records-total``)."""
+        return self._failures.dropped_records
+
+    @property
+    def next_record_is_tied(self) -> bool:
+        """True when two partitions have equally old records next, so that either may be taken."""
+        return self._loop.is_tied()
+
+    @property
+    def stream_time_ms(self) -> int:
+        """Largest timestamp taken so far, -1 before the first."""
+        return self.record.stream_time_ms
+
+    # -- punctuation ------------------------------------------------------------------------------------
+
+    def punctuate(self) -> int:
+        """Call the punctuators that are due, stream time first; how many were called."""
+        if not self._has_punctuators or self._phase is not TaskPhase.RUNNING:
+            return 0
+        fired = self.punctuate_stream_time()
+        return fired + self.punctuate_wall_clock()
+
+    def punctuate_stream_time(self) -> int:
+        """Call the punctuators that are due by stream time."""
+        now_ms = self.record.stream_time_ms
+        if not self._stream_punctuation or now_ms == UNKNOWN_TIME:
+            return 0
+        return self._fire(self._stream_punctuation, now_ms)
+
+    def punctuate_wall_clock(self) -> int:
+        """Call the punctuators that are due by the clock."""
+        return self._fire(self._wall_punctuation, self._clock.now_ms()) if self._wall_punctuation else 0
+
+    def _fire(self, queue: PunctuationQueue, now_ms: int) -> int:
+        if not queue.is_due(now_ms):
+            return 0
+        record = self.record
+        record.topic, record.partition, record.offset = None, -1, -1
+        record.headers = ()
+        record.timestamp = now_ms
+        self._punctuated = True
+        return queue.fire(now_ms)
+
+    def check_sends(self) -> None:
+        """Raise what became of refused records, after asking the production exception handler."""
+        self._collector.check()
+
+    # -- commits ----------------------------------------------------------------------------------------
+
+    @property
+    def commit_requested(self) -> bool:
+        """True when a processor asked for a commit."""
+        return self._commit_requested and self._phase is TaskPhase.RUNNING
+
+    @property
+    def commit_needed(self) -> bool:
+        """True when something happened since the last commit; also when the consumer has passed over something that is
+        no record (transaction markers)."""
+        if self._loop.progressed or self._punctuated:
+            return True
+        for partition, queue in self._loop.queues.items():
+            if queue.consumed_offset >= 0 and not queue.buffer:
+                position = self._inputs.position(partition)
+                if position is not None and position > self._committed.get(partition, queue.consumed_offset + 1):
+                    return True
+        return False
+
+    def flush_caches(self) -> None:
+        """Write and forward what the record caches hold. Goes through the stores in the order of the nodes that use
+        them, because a flush may fill caches further down."""
+        if self._phase is TaskPhase.RUNNING:
+            for name in self._stores_in_order():
+                self.stores.store(name).flush_cache()
+
+    def _stores_in_order(self) -> list[str]:
+        processors = (node for node in self.nodes.nodes if isinstance(node, ProcessorNode))
+        return list(dict.fromkeys(name for node in processors for name in node.stores))
+
+    def committable_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit: for each partition that was read from so far the offset of the next record to process, with
+        the partition time as metadata. Valid after a flush."""
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for partition, queue in self._loop.queues.items():
+            if queue.consumed_offset < 0:
+                continue
+            metadata = OffsetMetadata(queue.partition_time_ms, self.processor_metadata)
+            offset = self._next_offset(partition)
+            offsets[partition] = OffsetAndMetadata(offset, encode_offset_metadata(metadata))
+        return offsets
+
+    def _next_offset(self, partition: TopicPartition) -> int:
+        queue = self._loop.queues[partition]
+        if queue.buffer:
+            return queue.buffer[0].offset()
+        if self._phase is not TaskPhase.RUNNING:  # the queue was emptied, the position is too far
+            return queue.consumed_offset + 1
+        return max(queue.consumed_offset + 1, self._inputs.position(partition) or 0)
+
+    def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
+        """The offsets are committed. ``acked``: highest acknowledged offset per changelog partition (of all tasks)."""
+        for partition, queue in self._loop.queues.items():
+            if queue.consumed_offset >= 0:
+                self._committed[partition] = self._next_offset(partition)
+        self._loop.progressed = self._punctuated = self._commit_requested = False
+        if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:
+            return
+        self.stores.update_offsets(self._changelog_progress(acked))
+        if self._phase is not TaskPhase.RUNNING or enforce_checkpoint or not self.settings.exactly_once:
+            self.stores.checkpoint(enforce=enforce_checkpoint)
+
+    def _changelog_progress(self, acked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        own = self.stores.changelog_partitions
+        progress = {partition: acked[partition] for partition in own if partition in acked}
+        for partition in self.stores.source_changelogs:
+            queue = self._loop.queues.get(partition)
+            if queue is not None and queue.consumed_offset >= 0:
+                progress[partition] = queue.consumed_offset
+        return progress
+
+    def committed_positions(self) -> Mapping[TopicPartition, int]:
+        """Offsets of the last commit, for partitions that this task has read from."""
+        return self._committed
+
+    def offset_sum(self) -> int | None:
+        """As for every task, but -2 while running: nobody is further ahead."""
+        return RUNNING_OFFSET_SUM if self._phase is TaskPhase.RUNNING else super().offset_sum()
+
+    # -- what nodes ask for (TaskServices) --------------------------------------------------------------
+
+    def store(self, name: str) -> Any:
+        """A store of this task."""
+        return self.stores.store(name)
+
+    def global_store(self, name: str) -> Any | None:
+        """A global store, None when there is none of that name."""
+        return self._global_stores.get(name)
+
+    def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
+        """Ask the processing handler about a record."""
+        self._failures.node_failed(node, error, key, value, timestamp_ms)
+
+    def punctuator_failed(self, node: str, error: Exception) -> None:
+        """Ask the processing handler about a punctuator."""
+        self._failures.punctuator_failed(node, error)
+
+    def node_dropped(self, node: str, reason: str) -> None:
+        """Count the record in process as dropped."""
+        self._failures.dropped(node, reason)
+
+    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Schedule:
+        """Call back periodically. Stream time is due at once, the wall clock after one interval."""
+        self._has_punctuators = True
+        if clock is Punctuation.STREAM_TIME:
+            return self._stream_punctuation.schedule(0, interval_ms, callback)
+        return self._wall_punctuation.schedule(self._clock.now_ms() + interval_ms, interval_ms, callback)
+
+    def request_commit(self) -> None:
+        """Commit as soon as possible."""
+        self._commit_requested = True
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        return self._clock.now_ms()
+
+    def bind_sink(self, node: SinkNode) -> Process:
+        """The function of a sink."""
+        return bind_sink(node, self._collector, self.record, self._failures.context_of, self._failures.dropped)

@@ -1,0 +1,244 @@
+"""Making one function out of a task's nodes.
+
+Kafka Streams dispatches a record from node to node through a context object. Here every node is bound once, children
+before parents, and a node's function holds its children's functions: a record then travels through nested plain calls.
+Binding children first is what makes that possible; processors are nevertheless initialised parents first, as in Kafka
+Streams, and closed in the same order.
+
+What a node may ask of its task is :class:`TaskServices`; what an operator sees is :class:`BoundNode`, the runtime's
+``NodeContext``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+from streams_protocol.types import TaskId
+from streams_py.errors import (
+    BrokerUnavailable,
+    IllegalStateError,
+    ProcessingError,
+    ProductionError,
+    StateError,
+    TaskCorrupted,
+    TaskMigrated,
+    TimeoutExceeded,
+    TopologyError,
+)
+from streams_py.runtime.tasks.handlers import HandlerFailed
+from streams_py.runtime.tasks.punctuation import Schedule
+from streams_py.runtime.tasks.sinks import RecordNotSerializable
+from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.topology.nodes import Process, ProcessorNode, Punctuation, RecordContext, SinkNode, SourceNode
+
+__all__ = ["BoundNode", "BoundTopology", "Node", "ReportedFailure", "TaskServices", "bind_nodes"]
+
+Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
+
+
+class ReportedFailure(ProcessingError):
+    """A node failed and the processing handler answered FAIL: the nodes around it must not report it again."""
+
+
+# Errors that no processing handler is asked about: they have been through a handler, or say nothing about the record.
+# (A failed store write is among them, unlike in Kafka Streams: "continue" would leave a hole in the state.)
+_FINAL = (
+    ReportedFailure,
+    ProductionError,
+    RecordNotSerializable,
+    HandlerFailed,
+    TaskCorrupted,
+    TaskMigrated,
+    BrokerUnavailable,
+    TimeoutExceeded,
+    StateError,
+)
+
+
+class TaskServices(Protocol):
+    """What a task does for its nodes."""
+
+    @property
+    def id(self) -> TaskId: ...
+    @property
+    def settings(self) -> TaskSettings: ...
+    @property
+    def record(self) -> RecordContext: ...
+    def store(self, name: str) -> Any: ...
+    def global_store(self, name: str) -> Any | None: ...
+    def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None: ...
+    def punctuator_failed(self, node: str, error: Exception) -> None: ...
+    def node_dropped(self, node: str, reason: str) -> None: ...
+    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Schedule: ...
+    def request_commit(self) -> None: ...
+    def now_ms(self) -> int: ...
+    def bind_sink(self, node: SinkNode) -> Process: ...
+
+
+class BoundNode:
+    """One processor node in one task; see ``NodeContext``."""
+
+    __slots__ = ("_close", "_init", "_store_names", "_task", "children", "forward", "name", "record")
+
+    def __init__(self, node: ProcessorNode, task: TaskServices, children: Mapping[str, Process]) -> None:
+        self.name = node.name
+        self.record = task.record
+        self.children = children
+        self.forward = _forward_to(tuple(children.values()))
+        self._store_names = frozenset(node.stores)
+        self._task = task
+        self._init: list[Callable[[], None]] = []
+        self._close: list[Callable[[], None]] = []
+
+    @property
+    def task_id(self) -> TaskId:
+        """Id of the task."""
+        return self._task.id
+
+    @property
+    def application_id(self) -> str:
+        """``application.id``."""
+        return self._task.settings.application_id
+
+    @property
+    def app_configs(self) -> Mapping[str, Any]:
+        """The user's own settings."""
+        return self._task.settings.app_configs
+
+    @property
+    def state_dir(self) -> str:
+        """``state.dir``."""
+        return self._task.settings.state_dir
+
+    def now_ms(self) -> int:
+        """Wall clock of the task."""
+        return self._task.now_ms()
+
+    def store(self, name: str) -> Any:
+        """A store connected to this node, or a global one."""
+        if name in self._store_names:
+            return self._task.store(name)
+        store = self._task.global_store(name)
+        if store is None:
+            connected = ", ".join(sorted(self._store_names)) or "none"
+            raise TopologyError(
+                f"processor {self.name} is not connected to a store {name!r} (connected: {connected}); "
+                f"name the store where the processor is added",
+                task_id=self._task.id,
+            )
+        return store
+
+    def failed(self, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
+        """Ask the processing handler; returns when the record is to be dropped."""
+        if isinstance(error, _FINAL):
+            raise error
+        self._task.node_failed(self.name, error, key, value, timestamp_ms)
+
+    def dropped(self, reason: str) -> None:
+        """Count the current record as dropped."""
+        self._task.node_dropped(self.name, reason)
+
+    def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Schedule:
+        """Call back periodically; errors of the callback go to the processing handler."""
+        task, name = self._task, self.name
+
+        def guarded(now_ms: int) -> None:
+            try:
+                callback(now_ms)
+            except _FINAL:
+                raise
+            except Exception as error:
+                task.punctuator_failed(name, error)
+
+        return task.schedule(interval_ms, clock, guarded)
+
+    def request_commit(self) -> None:
+        """Commit as soon as possible."""
+        self._task.request_commit()
+
+    def on_init(self, callback: Callable[[], None]) -> None:
+        """Called once after all nodes are bound, parents before children."""
+        self._init.append(callback)
+
+    def on_close(self, callback: Callable[[], None]) -> None:
+        """Called once when the task is suspended or closed, parents before children."""
+        self._close.append(callback)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTopology:
+    """The nodes of one task, ready to run. ``sources``: what a record read by each source node goes into."""
+
+    sources: Mapping[str, Process]
+    nodes: tuple[BoundNode, ...]
+
+    def init(self) -> None:
+        """Initialise processors, parents first."""
+        for node in self.nodes:
+            while node._init:
+                node._init.pop(0)()
+
+    def close(self) -> Exception | None:
+        """Close processors, parents first; all are closed whatever happens. The first error, if any."""
+        first: Exception | None = None
+        for node in self.nodes:
+            while node._close:
+                try:
+                    node._close.pop(0)()
+                except Exception as error:
+                    first = first or error
+        return first
+
+
+def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
+    """Bind all nodes of a task. ``nodes`` are in the order they were added, so parents come first."""
+    children: dict[str, list[str]] = {node.name: [] for node in nodes}
+    for node in nodes:
+        if not isinstance(node, SourceNode):
+            for parent in node.parents:
+                if parent not in children:
+                    raise IllegalStateError(f"node {node.name} has a parent {parent} outside of its sub-topology")
+                children[parent].append(node.name)
+    functions: dict[str, Process] = {}
+    bound: list[BoundNode] = []
+    for node in reversed(nodes):
+        if isinstance(node, SinkNode):
+            functions[node.name] = task.bind_sink(node)
+            continue
+        below = {name: functions[name] for name in children[node.name]}
+        if isinstance(node, SourceNode):
+            functions[node.name] = _forward_to(tuple(below.values()))
+        else:
+            context = BoundNode(node, task, below)
+            functions[node.name] = node.operator.bind(context)
+            bound.append(context)
+    sources = {node.name: functions[node.name] for node in nodes if isinstance(node, SourceNode)}
+    return BoundTopology(sources, tuple(reversed(bound)))
+
+
+def _forward_to(children: tuple[Process, ...]) -> Process:
+    """One function that calls all of them in order."""
+    match children:
+        case ():
+            return _nowhere
+        case (only,):
+            return only
+        case (first, second):
+
+            def forward_to_two(key: Any, value: Any, timestamp_ms: int) -> None:
+                first(key, value, timestamp_ms)
+                second(key, value, timestamp_ms)
+
+            return forward_to_two
+
+    def forward(key: Any, value: Any, timestamp_ms: int) -> None:
+        for child in children:
+            child(key, value, timestamp_ms)
+
+    return forward
+
+
+def _nowhere(key: Any, value: Any, timestamp_ms: int) -> None:
+    """A node without children."""

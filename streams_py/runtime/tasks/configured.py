@@ -1,0 +1,40 @@
+"""Objects named in the configuration, given as such or as ``"package.module:name"``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import cast
+
+from streams_py.errors import ConfigError
+from streams_py.runtime.tasks.timestamps import EXTRACTORS
+from streams_py.topology.nodes import TimestampExtractor
+
+__all__ = ["imported", "resolve_extractor"]
+
+
+def imported(path: str, key: str) -> object:
+    """What ``package.module:name`` names; ConfigError naming ``key`` when it cannot be had."""
+    module, separator, name = path.partition(":")
+    if not separator:
+        raise ConfigError(f"{key} = {path!r}: expected 'package.module:name'", key=key)
+    try:
+        found: object = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{key} = {path!r} cannot be imported: {error}", key=key) from error
+    return found
+
+
+def resolve_extractor(given: object) -> TimestampExtractor | None:
+    """A timestamp extractor, from a function, the name of a ready-made one, or a path; None stays None."""
+    key = "default.timestamp.extractor"
+    if given is None:
+        return None
+    if isinstance(given, str):
+        given = EXTRACTORS[given] if given in EXTRACTORS else imported(given, key)
+    if not callable(given):
+        raise ConfigError(
+            f"{key} = {given!r} is no extractor: give one of {', '.join(EXTRACTORS)}, 'package.module:name', or a "
+            f"function (key, value, record_timestamp_ms, partition_time_ms) -> ms",
+            key=key,
+        )
+    return cast("TimestampExtractor", given)

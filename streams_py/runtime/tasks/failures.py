@@ -1,0 +1,149 @@
+"""What a task does about errors: where they happened, which handler is asked, what is raised.
+
+One object per task. Every message names node, task, topic, partition and offset (KIP-1033's ``ErrorHandlerContext``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from streams_protocol.types import TaskId
+from streams_py.errors import DeserializationError, StreamsError
+from streams_py.ports import RawRecord
+from streams_py.runtime.tasks.binding import ReportedFailure
+from streams_py.runtime.tasks.collector import RecordCollector
+from streams_py.runtime.tasks.handlers import Answer, ErrorContext, FailedRecord, ask
+from streams_py.runtime.tasks.record_queue import SourceReader
+from streams_py.serdes import cannot_decode
+from streams_py.topology.nodes import RecordContext
+
+__all__ = ["Failures"]
+
+_log = logging.getLogger(__name__)
+
+
+class Failures:
+    """Error handling of one task. ``current`` gives the raw record in process, if there is one."""
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        record: RecordContext,
+        collector: RecordCollector,
+        current: Callable[[], RawRecord | None],
+    ) -> None:
+        self._task_id = task_id
+        self._record = record
+        self._collector = collector
+        self._settings = collector.settings
+        self._current = current
+        self.dropped_records = 0
+
+    def context_of(self, node: str) -> ErrorContext:
+        """The error context of a node, for the record in process."""
+        record = self._record
+        raw = self._current()
+        if raw is not None and (record.topic, record.partition, record.offset) != (
+            raw.topic(),
+            raw.partition(),
+            raw.offset(),
+        ):
+            raw = None  # a cached entry is on its way: the record it came from is gone
+        return ErrorContext(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            record.headers,
+            node,
+            self._task_id,
+            raw=raw,
+        )
+
+    def dropped(self, node: str, reason: str) -> None:
+        """Count a dropped record. The first ones are logged, then ever fewer: a flood would hide everything else."""
+        self.dropped_records = count = self.dropped_records + 1
+        if count & (count - 1) == 0:
+            _log.warning(
+                "dropped record number %d of task %s: %s (%s)", count, self._task_id, reason, self.context_of(node)
+            )
+
+    def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
+        """A node raised: returns when its record is to be dropped."""
+        context = self.context_of(node)
+        record = FailedRecord(key, value, timestamp_ms, context.headers)
+        self._ask_processing_handler(context, record, error, "processing failed")
+
+    def punctuator_failed(self, node: str, error: Exception) -> None:
+        """A punctuator raised: returns when that is to be passed over."""
+        self._ask_processing_handler(self.context_of(node), None, error, "a punctuator failed")
+
+    def _ask_processing_handler(
+        self, context: ErrorContext, record: FailedRecord | None, error: Exception, what: str
+    ) -> None:
+        response = ask(self._settings.processing_handler, context, record, error)
+        self._collector.write(response.dead_letters)
+        if response.answer is not Answer.CONTINUE:
+            raise ReportedFailure(
+                f"{what} in {context}: {type(error).__name__}: {error}", task_id=self._task_id
+            ) from error
+        self.dropped(context.node, f"{type(error).__name__}: {error}")
+
+    def undecodable(self, reader: SourceReader, raw: RawRecord, error: Exception) -> None:
+        """A record's bytes do not fit its serdes: returns when it is to be dropped."""
+        key = raw.key()
+        is_key = False
+        if key is not None:
+            try:
+                reader.decode_key(key)
+            except Exception:
+                is_key = True
+        context = self._context_of_raw(reader, raw)
+        response = ask(self._settings.deserialization_handler, context, raw, error)
+        self._collector.write(response.dead_letters)
+        if response.answer is Answer.CONTINUE:
+            self.dropped(reader.node, f"{type(error).__name__}: {error}")
+            return
+        serde, data = (reader.key_serde, key) if is_key else (reader.value_serde, raw.value())
+        what = cannot_decode(error, serde, data, topic=raw.topic(), is_key=is_key)
+        raise DeserializationError(
+            f"{context}: {what} To pass over such records set deserialization.exception.handler to log_and_continue "
+            f"or to a DeadLetterQueue",
+            task_id=self._task_id,
+        ) from error
+
+    def extractor_failed(self, reader: SourceReader, raw: RawRecord, error: Exception) -> StreamsError:
+        """The error for a timestamp extractor that raised."""
+        context = self._context_of_raw(reader, raw)
+        return ReportedFailure(
+            f"the timestamp extractor failed in {context}: {type(error).__name__}: {error}", task_id=self._task_id
+        )
+
+    def no_timestamp(self, reader: SourceReader, raw: RawRecord) -> StreamsError:
+        """The error for a record without a valid timestamp."""
+        return StreamsError(
+            f"{self._context_of_raw(reader, raw)} has no valid timestamp ({raw.timestamp()[1]}); give the source a "
+            f"timestamp_extractor that makes one, or that drops such records by returning -1",
+            task_id=self._task_id,
+        )
+
+    def unexpected(self, error: Exception, node: str) -> StreamsError:
+        """An error that no node claimed."""
+        context = self.context_of(node)
+        return ReportedFailure(
+            f"processing failed below {context}: {type(error).__name__}: {error}", task_id=self._task_id
+        )
+
+    def _context_of_raw(self, reader: SourceReader, raw: RawRecord) -> ErrorContext:
+        return ErrorContext(
+            raw.topic(),
+            raw.partition(),
+            raw.offset(),
+            raw.timestamp()[1],
+            tuple(raw.headers() or ()),
+            reader.node,
+            self._task_id,
+            raw=raw,
+        )

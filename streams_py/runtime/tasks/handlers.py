@@ -1,0 +1,252 @@
+"""What happens to a record that cannot be read, processed or written: exception handlers (KIP-161, KIP-1033, KIP-1034).
+
+All three kinds have one shape, ``handler(context, record, error) -> Answer | Response``: a function, an object with a
+method ``handle`` of these arguments, or a class of such objects that needs no arguments. ``record`` is
+
+* for deserialization the raw record as the consumer delivered it,
+* for processing a :class:`FailedRecord`, or None when a punctuator failed,
+* for production an :class:`OutgoingRecord`, or None when the broker refused an earlier record: by then it is gone, and
+  only its topic and partition are known.
+
+A handler that raises, or returns anything else, stops the stream thread. Handlers run on the stream thread: one that
+blocks stops processing.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from streams_protocol.types import TaskId
+from streams_py.errors import ConfigError, ProductionError, StreamsError
+from streams_py.ports import Headers, RawRecord
+from streams_py.runtime.tasks.configured import imported
+
+__all__ = [
+    "Answer",
+    "DeadLetter",
+    "DeadLetterQueue",
+    "DeserializationHandler",
+    "ErrorContext",
+    "FailedRecord",
+    "Handler",
+    "HandlerFailed",
+    "Origin",
+    "OutgoingRecord",
+    "ProcessingHandler",
+    "ProductionHandler",
+    "Response",
+    "ask",
+    "default_production_handler",
+    "log_and_continue",
+    "log_and_fail",
+    "resolve_handler",
+]
+
+_log = logging.getLogger("streams_py.handlers")
+
+
+class HandlerFailed(StreamsError):
+    """An exception handler raised, or returned something that is no answer. Always stops the stream thread."""
+
+
+class Answer(Enum):
+    """What a handler decides. RETRY is only for records that the broker refused."""
+
+    CONTINUE = "continue"
+    """Drop the record and go on; its offset is committed."""
+    FAIL = "fail"
+    """Stop: the error goes to the uncaught-exception handler."""
+    RETRY = "retry"
+    """Roll the task back to its last commit and process again, if the error is a passing one; else like FAIL."""
+
+
+class Origin(Enum):
+    """Which part of an outgoing record failed."""
+
+    KEY = "key"
+    VALUE = "value"
+    SEND = "send"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorContext:
+    """Where it happened. Topic, partition, offset, timestamp (ms) and headers are those of the *input* record; in a
+    punctuator topic is None, partition and offset are -1. ``origin`` is set for production errors only."""
+
+    topic: str | None
+    partition: int
+    offset: int
+    timestamp_ms: int
+    headers: Headers
+    node: str
+    task_id: TaskId
+    origin: Origin | None = None
+    raw: RawRecord | None = None
+    """The input record as bytes, as long as the record in process is one; for dead letters."""
+
+    def __str__(self) -> str:
+        where = f"node {self.node}, task {self.task_id}"
+        if self.topic is None:
+            return where
+        return f"{where}, input record {self.topic}-{self.partition} at offset {self.offset}"
+
+
+class FailedRecord(NamedTuple):
+    """What a node was processing when it failed."""
+
+    key: Any
+    value: Any
+    timestamp_ms: int
+    headers: Headers
+
+
+class OutgoingRecord(NamedTuple):
+    """What a sink was to write."""
+
+    topic: str
+    key: Any
+    value: Any
+    timestamp_ms: int
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that a handler wants written, bytes as they are; it counts as output of the task."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer, and records to write before it takes effect."""
+
+    answer: Answer
+    dead_letters: tuple[DeadLetter, ...] = ()
+
+
+Handler: TypeAlias = Callable[[ErrorContext, Any, Exception], "Answer | Response"]
+DeserializationHandler: TypeAlias = Callable[[ErrorContext, RawRecord, Exception], "Answer | Response"]
+ProcessingHandler: TypeAlias = Callable[[ErrorContext, "FailedRecord | None", Exception], "Answer | Response"]
+ProductionHandler: TypeAlias = Callable[[ErrorContext, "OutgoingRecord | None", Exception], "Answer | Response"]
+
+
+# -- built-in handlers ---------------------------------------------------------------------------------------
+
+
+def log_and_fail(context: ErrorContext, record: object, error: Exception) -> Answer:
+    """Default for reading and processing: log and stop."""
+    _log.error("stopping after an error in %s: %s", context, error)
+    return Answer.FAIL
+
+
+def log_and_continue(context: ErrorContext, record: object, error: Exception) -> Answer:
+    """Log and drop the record."""
+    _log.warning("dropping a record after an error in %s: %s", context, error)
+    return Answer.CONTINUE
+
+
+def default_production_handler(context: ErrorContext, record: object, error: Exception) -> Answer:
+    """Default for writing: process again after a passing error of the broker, else stop."""
+    if context.origin is Origin.SEND and isinstance(error, ProductionError) and error.retriable:
+        return Answer.RETRY
+    return Answer.FAIL
+
+
+class DeadLetterQueue:
+    """Drops a record that cannot be read (or processed) and writes its bytes to a topic of yours (KIP-1034).
+
+    Key, value, timestamp and headers are those of the input record; added headers, as UTF-8 text, say what happened:
+    ``__streams.errors.exception``, ``.message``, ``.stacktrace``, ``.topic``, ``.partition``, ``.offset``. Where there
+    is no input record (punctuators) nothing can be written, and the answer is FAIL. The topic must exist.
+    """
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+
+    def handle(self, context: ErrorContext, record: object, error: Exception) -> Response:
+        """Implements :data:`Handler`."""
+        raw = context.raw
+        if raw is None or context.topic is None:
+            _log.error("no input record for the dead letter topic %s in %s: %s", self.topic, context, error)
+            return Response(Answer.FAIL)
+        _log.warning("writing a record to %s after an error in %s: %s", self.topic, context, error)
+        headers = [*context.headers, *_error_headers(context, error)]
+        letter = DeadLetter(self.topic, raw.key(), raw.value(), context.timestamp_ms, headers)
+        return Response(Answer.CONTINUE, (letter,))
+
+
+def _error_headers(context: ErrorContext, error: Exception) -> list[tuple[str, bytes | None]]:
+    facts = {
+        "exception": f"{type(error).__module__}.{type(error).__qualname__}",
+        "message": str(error),
+        "stacktrace": "".join(traceback.format_exception(error)),
+        "topic": context.topic or "",
+        "partition": str(context.partition),
+        "offset": str(context.offset),
+    }
+    return [(f"__streams.errors.{name}", text.encode("utf-8", "backslashreplace")) for name, text in facts.items()]
+
+
+# -- configuration -------------------------------------------------------------------------------------------
+
+_NAMED: Mapping[str, Handler] = {
+    "log_and_fail": log_and_fail,
+    "log_and_continue": log_and_continue,
+    "default": default_production_handler,
+}
+
+
+def resolve_handler(given: object, key: str) -> Handler:
+    """The function behind a configured handler: a name of a built-in one, ``"package.module:name"``, a class, an
+    object with ``handle``, or a function. ConfigError, naming ``key``, for anything else."""
+    if isinstance(given, str):
+        given = _NAMED[given] if given in _NAMED else imported(given, key)
+    if isinstance(given, type):
+        try:
+            given = given()
+        except Exception as error:
+            raise ConfigError(
+                f"{key}: {given!r} cannot be created without arguments ({error}); give an object of it instead", key=key
+            ) from error
+    handle = getattr(given, "handle", given)
+    if not callable(handle):
+        raise ConfigError(
+            f"{key} = {given!r} is no handler: give one of {', '.join(sorted(_NAMED))}, 'package.module:name', "
+            f"a function (context, record, error), or an object with such a method `handle`",
+            key=key,
+        )
+    return cast("Handler", handle)
+
+
+def ask(handler: Handler, context: ErrorContext, record: object, error: Exception) -> Response:
+    """The handler's response; HandlerFailed when it raises or returns something else."""
+    try:
+        response = handler(context, record, error)
+    except Exception as failure:
+        raise HandlerFailed(
+            f"the exception handler {_name(handler)} itself raised {failure!r} when asked about {error!r} in {context}",
+            task_id=context.task_id,
+        ) from failure
+    if isinstance(response, Response):
+        return response
+    if isinstance(response, Answer):
+        return Response(response)
+    raise HandlerFailed(
+        f"the exception handler {_name(handler)} returned {response!r} when asked about {error!r} in {context}; "
+        f"it must return an Answer or a Response",
+        task_id=context.task_id,
+    ) from error
+
+
+def _name(handler: Handler) -> str:
+    return getattr(handler, "__qualname__", repr(handler))

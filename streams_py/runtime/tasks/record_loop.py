@@ -1,0 +1,333 @@
+"""The record path: from the queues of a task's input partitions into its nodes.
+
+Kafka Streams' ``PartitionGroup`` and the processing half of ``StreamTask``. This is what every record pays for, so it
+is written for speed. One input partition needs no choice between records: :meth:`RecordLoop._run_one` reads straight
+from its queue with everything in local variables. With several partitions the record with the smallest timestamp is
+next, and the task waits for partitions that may still deliver older ones (KIP-353, KIP-695: ``max.task.idle.ms``).
+
+A record stays in its queue until its processing has ended, so one that raised is not consumed. :meth:`_run_one` takes
+what was processed out of the queue at the end, all at once: until then its iterator knows where it is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, repeat
+from operator import length_hint
+from typing import Protocol
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import StreamsError
+from streams_py.ports import Clock, RawRecord
+from streams_py.runtime.tasks.failures import Failures
+from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
+from streams_py.runtime.tasks.record_queue import RecordQueue, SourceReader
+from streams_py.topology.nodes import RecordContext
+
+__all__ = ["InputPositions", "RecordLoop"]
+
+
+NEVER_WAIT = -1
+"""``max.task.idle.ms``: take whatever is buffered."""
+
+_NONE: frozenset[TopicPartition] = frozenset()
+
+
+class InputPositions(Protocol):
+    """What is asked of the consumer that feeds the task; a RecordConsumer can do it."""
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Offset of the next record to be delivered; None when not known yet."""
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records on the broker that were not delivered yet; None when unknown."""
+
+
+class RecordLoop:
+    """Queues of one task, and the loop that empties them.
+
+    ``buffered_max``: queue length above which a partition is to be paused. ``idle_max_ms``: how long to wait for an
+    empty but caught-up partition while others have records; -1 = never wait, not even for records known to exist.
+    """
+
+    def __init__(
+        self,
+        record: RecordContext,
+        failures: Failures,
+        inputs: InputPositions,
+        clock: Clock,
+        *,
+        buffered_max: int,
+        idle_max_ms: int,
+    ) -> None:
+        self._record = record
+        self._failures = failures
+        self._inputs = inputs
+        self._clock = clock
+        self._buffered_max = buffered_max
+        self._idle_max_ms = idle_max_ms
+        self.queues: dict[TopicPartition, RecordQueue] = {}
+        self.progressed = False
+        """Set when a record was taken; cleared by whoever commits."""
+        self._only: RecordQueue | None = None  # the queue of a task that needs no choice
+        self._heads: list[tuple[int, int, RecordQueue]] = []  # timestamp, number of the queue; a heap
+        self._order: dict[TopicPartition, int] = {}
+        self._headless: list[RecordQueue] = []
+        self._to_pause: set[TopicPartition] = set()
+        self._to_resume: set[TopicPartition] = set()
+        self._batch: Sequence[RawRecord] = ()  # what is being processed
+        self._rest: Iterator[RawRecord] = iter(())  # of the batch, after the record in process
+
+    def current_raw(self) -> RawRecord | None:
+        """The record in process."""
+        batch = self._batch
+        return batch[len(batch) - length_hint(self._rest) - 1] if batch else None
+
+    def set_readers(self, readers: Mapping[TopicPartition, SourceReader]) -> None:
+        """Read exactly these partitions; queues of partitions that stay are kept."""
+        self.queues = {partition: self._queue(partition, readers[partition]) for partition in sorted(readers)}
+        self._order = {partition: order for order, partition in enumerate(self.queues)}
+        only = next(iter(self.queues.values())) if len(self.queues) == 1 else None
+        self._only = None if only is None or only.reader.extract is not None else only
+        self._heads.clear()
+        self._headless = list(self.queues.values())
+        self._to_pause.intersection_update(self.queues)
+        self._to_resume.intersection_update(self.queues)
+
+    def _queue(self, partition: TopicPartition, reader: SourceReader) -> RecordQueue:
+        queue = self.queues.get(partition)
+        if queue is None:
+            return RecordQueue(partition, reader)
+        queue.reader = reader
+        return queue
+
+    def clear(self) -> None:
+        """Forget everything that was read but not processed, and all times."""
+        for queue in self.queues.values():
+            queue.clear()
+        self._heads.clear()
+        self._headless = list(self.queues.values())
+        self._to_pause.clear()
+        self._to_resume.clear()
+        self._record.stream_time_ms = UNKNOWN_TIME
+
+    # -- filling ----------------------------------------------------------------------------------------
+
+    def add(self, partition: TopicPartition, records: Sequence[RawRecord]) -> None:
+        """Append records of one partition, in offset order."""
+        queue = self.queues[partition]
+        queue.buffer.extend(records)
+        if not queue.paused and len(queue.buffer) > self._buffered_max:
+            queue.paused = True
+            self._to_pause.add(partition)
+            self._to_resume.discard(partition)
+
+    def take_to_pause(self) -> frozenset[TopicPartition]:
+        """Partitions whose queue has become too long since the last call."""
+        if not self._to_pause:
+            return _NONE
+        taken = frozenset(self._to_pause)
+        self._to_pause.clear()
+        return taken
+
+    def take_to_resume(self) -> frozenset[TopicPartition]:
+        """Partitions that were too long and have room again, since the last call."""
+        if not self._to_resume:
+            return _NONE
+        taken = frozenset(self._to_resume)
+        self._to_resume.clear()
+        return taken
+
+    # -- emptying ---------------------------------------------------------------------------------------
+
+    def run(self, max_records: int) -> int:
+        """Process up to ``max_records`` records; how many were taken. A record that raises is not taken."""
+        only = self._only
+        if only is None:
+            return self._run_many(max_records)
+        return self._run_one(only, max_records) if only.buffer else 0
+
+    def _run_one(self, queue: RecordQueue, max_records: int) -> int:
+        batch = list(islice(queue.buffer, max_records))
+        reader = queue.reader
+        decode_key, decode_value, process = reader.decode_key, reader.decode_value, reader.process
+        record = self._record
+        record.topic, record.partition = queue.partition
+        partition_time = queue.partition_time_ms
+        rest = iter(batch)
+        self._batch, self._rest = batch, rest
+        ended = False
+        try:
+            for raw in rest:
+                key = raw.key()
+                value = raw.value()
+                try:
+                    if key is not None:
+                        key = decode_key(key)
+                    if value is not None:
+                        value = decode_value(value)
+                except Exception as error:
+                    self._failures.undecodable(reader, raw, error)
+                    continue
+                timestamp = raw.timestamp()[1]
+                if timestamp > partition_time:
+                    partition_time = timestamp
+                    if timestamp > record.stream_time_ms:
+                        record.stream_time_ms = timestamp
+                elif timestamp < 0:
+                    raise self._failures.no_timestamp(reader, raw)
+                record.offset = raw.offset()
+                record.timestamp = timestamp
+                record.headers = raw.headers() or ()
+                process(key, value, timestamp)
+            ended = True
+        except StreamsError:
+            raise
+        except Exception as error:
+            raise self._failures.unexpected(error, reader.node) from error
+        finally:
+            taken = len(batch) if ended else len(batch) - length_hint(rest) - 1
+            self._batch = ()
+            queue.partition_time_ms = partition_time
+            if taken:
+                queue.drop(taken)
+                self._note_taken(queue, batch[taken - 1])
+        return taken
+
+    def _note_taken(self, queue: RecordQueue, raw: RawRecord) -> None:
+        queue.consumed_offset = raw.offset()
+        self.progressed = True
+        if queue.paused and len(queue.buffer) <= self._buffered_max:
+            queue.paused = False
+            if queue.partition in self._to_pause:
+                self._to_pause.discard(queue.partition)  # nobody has paused it yet
+            else:
+                self._to_resume.add(queue.partition)
+
+    def _run_many(self, max_records: int) -> int:
+        record = self._record
+        heads = self._heads
+        count = 0
+        for _ in repeat(None, max_records):
+            if self._headless:
+                self._find_heads()
+            if not heads or (len(heads) < len(self.queues) and not self.ready()):
+                break
+            timestamp, order, queue = heads[0]
+            raw, reader = queue.buffer[0], queue.reader
+            record.topic, record.partition = queue.partition
+            record.offset = raw.offset()
+            record.timestamp = timestamp
+            record.headers = raw.headers() or ()
+            if timestamp > queue.partition_time_ms:
+                queue.partition_time_ms = timestamp
+                if timestamp > record.stream_time_ms:
+                    record.stream_time_ms = timestamp
+            self._batch = (raw,)
+            try:
+                reader.process(queue.head_key, queue.head_value, timestamp)
+            except StreamsError:
+                raise
+            except Exception as error:
+                raise self._failures.unexpected(error, reader.node) from error
+            finally:
+                self._batch = ()
+            count += 1
+            queue.buffer.popleft()
+            self._note_taken(queue, raw)
+            if self._decode_head(queue):
+                heapq.heapreplace(heads, (queue.head_timestamp_ms, order, queue))
+            else:
+                heapq.heappop(heads)
+                self._headless.append(queue)
+        return count
+
+    def is_tied(self) -> bool:
+        """True when the heads of two queues are the smallest and have equal timestamps."""
+        if len(self.queues) < 2:
+            return False
+        self._find_heads()
+        smallest = heapq.nsmallest(2, (head[0] for head in self._heads))
+        return len(smallest) == 2 and smallest[0] == smallest[1]
+
+    def _find_heads(self) -> None:
+        """Decode the first record of each queue that has got records since it ran empty."""
+        still: list[RecordQueue] = []
+        for queue in self._headless:
+            if self._decode_head(queue):
+                queue.idle_deadline_ms = None
+                heapq.heappush(self._heads, (queue.head_timestamp_ms, self._order[queue.partition], queue))
+            else:
+                still.append(queue)
+        self._headless = still
+
+    def _decode_head(self, queue: RecordQueue) -> bool:
+        """Make the first usable record of the queue its head, passing over others; False when there is none.
+
+        Records passed over count as taken, so that their offsets are committed.
+        """
+        reader, buffer = queue.reader, queue.buffer
+        decode_key, decode_value, extract = reader.decode_key, reader.decode_value, reader.extract
+        queue.head_key = queue.head_value = None
+        while buffer:
+            raw = buffer[0]
+            key, value = raw.key(), raw.value()
+            try:
+                if key is not None:
+                    key = decode_key(key)
+                if value is not None:
+                    value = decode_value(value)
+            except Exception as error:
+                self._failures.undecodable(reader, raw, error)
+                self._skip(queue)
+                continue
+            timestamp = raw.timestamp()[1]
+            if extract is not None:
+                try:
+                    timestamp = extract(key, value, timestamp, queue.partition_time_ms)
+                except Exception as error:
+                    raise self._failures.extractor_failed(reader, raw, error) from error
+                if timestamp < 0:
+                    self._failures.dropped(reader.node, "the timestamp extractor gave no timestamp")
+                    self._skip(queue)
+                    continue
+            elif timestamp < 0:
+                raise self._failures.no_timestamp(reader, raw)
+            queue.head_key, queue.head_value, queue.head_timestamp_ms = key, value, timestamp
+            return True
+        return False
+
+    def _skip(self, queue: RecordQueue) -> None:
+        self._note_taken(queue, queue.buffer.popleft())
+
+    # -- waiting for other partitions -------------------------------------------------------------------
+
+    def ready(self) -> bool:
+        """True when the next record may be taken now, although some partitions may have none buffered.
+
+        An empty partition holds the task up while the broker has records of it (or that is unknown), and after that
+        for ``idle_max_ms``, in case a producer is late. A deadline that has passed stays so until the partition
+        delivers again: an idle partition delays the task once, not every record.
+        """
+        queues = self.queues.values()
+        if self._idle_max_ms == NEVER_WAIT:
+            return any(queue.buffer for queue in queues)
+        now_ms: int | None = None
+        empty = 0
+        for queue in queues:
+            if queue.buffer:
+                queue.idle_deadline_ms = None
+                continue
+            empty += 1
+            lag = self._inputs.lag(queue.partition)
+            if lag is None or lag > 0:
+                queue.idle_deadline_ms = None
+                return False
+            if now_ms is None:
+                now_ms = self._clock.now_ms()
+            if queue.idle_deadline_ms is None:
+                queue.idle_deadline_ms = now_ms + self._idle_max_ms
+            if now_ms < queue.idle_deadline_ms:
+                return False
+        return empty < len(self.queues)

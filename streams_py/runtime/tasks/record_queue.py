@@ -1,0 +1,85 @@
+"""Records of one input partition that wait for their task (Kafka Streams' ``RecordQueue``).
+
+Records stay raw until they are needed. A record remains in the buffer until it has been processed, so between two calls
+of the record loop the first offset in the buffer is the one to commit: whatever fails, nothing is skipped.
+
+A task with several partitions has to look at timestamps before it can choose: there the first usable record of a queue
+is decoded ahead (its *head*). A task with one partition never needs heads, see ``ActiveTask``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from itertools import repeat
+from typing import Any, NamedTuple
+
+from streams_protocol.types import TopicPartition
+from streams_py.ports import RawRecord
+from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
+from streams_py.serdes import Serde
+from streams_py.topology.nodes import Process, TimestampExtractor
+
+__all__ = ["RecordQueue", "SourceReader"]
+
+
+class SourceReader(NamedTuple):
+    """How the records of one topic are read. ``extract`` None = the record's own timestamp, which must exist."""
+
+    node: str
+    key_serde: Serde[Any]
+    value_serde: Serde[Any]
+    decode_key: Callable[[bytes], Any]
+    decode_value: Callable[[bytes], Any]
+    extract: TimestampExtractor | None
+    process: Process
+
+
+class RecordQueue:
+    """FIFO of one input partition and what is remembered of the records taken from it.
+
+    ``partition_time_ms``: largest timestamp taken, -1 unknown. ``consumed_offset``: offset of the last record taken (or
+    skipped), -1 when none was. ``paused``: the consumer was asked not to fetch more.
+    """
+
+    __slots__ = (
+        "buffer",
+        "consumed_offset",
+        "head_key",
+        "head_timestamp_ms",
+        "head_value",
+        "idle_deadline_ms",
+        "partition",
+        "partition_time_ms",
+        "paused",
+        "reader",
+    )
+
+    def __init__(self, partition: TopicPartition, reader: SourceReader) -> None:
+        self.partition = partition
+        self.reader = reader
+        self.buffer: deque[RawRecord] = deque()
+        self.head_key: Any = None
+        self.head_value: Any = None
+        self.head_timestamp_ms = UNKNOWN_TIME
+        self.partition_time_ms = UNKNOWN_TIME
+        self.consumed_offset = -1
+        self.idle_deadline_ms: int | None = None
+        self.paused = False
+
+    def drop(self, count: int) -> None:
+        """Take the first ``count`` records out of the buffer."""
+        buffer = self.buffer
+        if count == len(buffer):
+            buffer.clear()
+            return
+        for _ in repeat(None, count):
+            buffer.popleft()
+
+    def clear(self) -> None:
+        """Forget records and times (the offset consumed stays: it is still to be committed)."""
+        self.buffer.clear()
+        self.head_key = self.head_value = None
+        self.partition_time_ms = UNKNOWN_TIME
+        self.idle_deadline_ms = None
+        self.paused = False

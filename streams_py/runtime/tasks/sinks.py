@@ -1,0 +1,217 @@
+"""Sinks: the functions that write a task's results (Kafka Streams' ``SinkNode``).
+
+A sink is one closure per topic with everything it needs in local variables; it calls the client's own ``produce``
+directly, with positional arguments, and the producer's only when something is out of the ordinary. Partition -1 leaves
+the choice to the producer: murmur2 of the serialized key, the rule that every Kafka client for the JVM follows, so that
+equal keys meet in one partition whoever wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from streams_py.errors import ConfigError, ProductionError, SerializationError, StreamsError, TopologyError
+from streams_py.runtime.tasks.collector import NO_DIRECT_SEND, RecordCollector, as_list
+from streams_py.runtime.tasks.handlers import Answer, ErrorContext, Origin, OutgoingRecord, ask
+from streams_py.serdes import Serde
+from streams_py.topology.change_serde import with_default
+from streams_py.topology.names import topic_on_broker
+from streams_py.topology.nodes import Partitioner, Process, RecordContext, SinkNode, TopicChooser
+
+__all__ = ["ContextOf", "RecordNotSerializable", "bind_sink", "serde_or_default"]
+
+ContextOf: TypeAlias = Callable[[str], ErrorContext]
+"""The error context of a node (by name) for the record in process."""
+
+_Encode: TypeAlias = Callable[[Any], bytes]
+
+
+class RecordNotSerializable(SerializationError):
+    """A sink could not serialize a record and the production handler answered FAIL, or the value has a type that the
+    serde does not take. Names topic, node, input record, serde and Python type."""
+
+
+def serde_or_default(given: Serde[Any] | None, default: Serde[Any] | None, node: str, part: str) -> Serde[Any]:
+    """``given``, else the configured default; ConfigError naming the node when there is neither."""
+    serde = with_default(given, default)
+    if serde is None:
+        raise ConfigError(
+            f"node {node} has no {part} serde: give it one, or set default.{part}.serde", key=f"default.{part}.serde"
+        )
+    return serde
+
+
+def bind_sink(
+    node: SinkNode,
+    collector: RecordCollector,
+    record: RecordContext,
+    context_of: ContextOf,
+    dropped: Callable[[str, str], None],
+) -> Process:
+    """The function of a sink node in the task of ``collector``. ``record`` is the context of that task;
+    ``dropped(node, reason)`` counts records that are not written."""
+    sink = _Sink(node, collector, record, context_of, dropped)
+    if node.chooser is not None:
+        return sink.choosing(node.chooser)
+    if node.topic is None:
+        raise TopologyError(f"sink {node.name} has neither a topic nor a topic chooser")
+    return sink.writer(topic_on_broker(collector.settings.application_id, node.topic, is_internal=node.is_internal))
+
+
+class _Sink:
+    def __init__(
+        self,
+        node: SinkNode,
+        collector: RecordCollector,
+        record: RecordContext,
+        context_of: ContextOf,
+        dropped: Callable[[str, str], None],
+    ) -> None:
+        settings = collector.settings
+        self._node = node
+        self._collector = collector
+        self._record = record
+        self._context_of = context_of
+        self._count_dropped = dropped
+        self._key_serde = serde_or_default(node.key_serde, settings.default_key_serde, node.name, "key")
+        self._value_serde = serde_or_default(node.value_serde, settings.default_value_serde, node.name, "value")
+
+    def writer(self, topic: str) -> Process:
+        """The function that writes to ``topic``."""
+        if self._node.partitioner is None:
+            return self._plain_writer(topic)
+        return self._partitioned_writer(topic, self._node.partitioner)
+
+    def choosing(self, chooser: TopicChooser) -> Process:
+        """The function that asks ``chooser`` for each record's topic."""
+        record = self._record
+        writers: dict[str, Process] = {}
+        name = self._node.name
+
+        def sink(key: Any, value: Any, timestamp_ms: int) -> None:
+            topic = chooser(key, value, record)
+            writer = writers.get(topic)
+            if writer is None:
+                if not topic or topic.__class__ is not str:
+                    raise TopologyError(f"the topic chooser of sink {name} returned {topic!r}, which is no topic name")
+                writer = writers[topic] = self.writer(topic)
+            writer(key, value, timestamp_ms)
+
+        return sink
+
+    def _plain_writer(self, topic: str) -> Process:
+        record = self._record
+        encode_key, encode_value = self._encoders(topic)
+        not_serializable = self._not_serializable
+        produce = self._checked_produce(topic)
+        send, report, failures = self._collector.producer.direct(topic) or NO_DIRECT_SEND
+
+        def sink(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                key_bytes = None if key is None else encode_key(key)
+                value_bytes = None if value is None else encode_value(value)
+            except Exception as error:
+                return not_serializable(topic, encode_key, key, value, timestamp_ms, error)
+            headers = record.headers or None
+            if headers.__class__ is tuple:
+                headers = list(headers)
+            if timestamp_ms <= 0 or failures:
+                return produce(value_bytes, key_bytes, timestamp_ms, headers)
+            try:
+                send(topic, value_bytes, key_bytes, -1, report, None, timestamp_ms, headers)
+            except Exception:
+                produce(value_bytes, key_bytes, timestamp_ms, headers)
+            return None
+
+        return sink
+
+    def _checked_produce(self, topic: str) -> Callable[..., None]:
+        """The way of a record that cannot be sent directly."""
+        send_after = self._send_after
+
+        def produce(value: bytes | None, key: bytes | None, timestamp_ms: int, headers: Any) -> None:
+            if timestamp_ms < 0:
+                raise _negative(topic, timestamp_ms)
+            try:
+                self._collector.producer.produce(topic, value, key, -1, None, timestamp_ms, headers)
+            except ProductionError as error:
+                send_after(error, topic, value, key, -1, None, timestamp_ms, headers)
+
+        return produce
+
+    def _partitioned_writer(self, topic: str, partitioner: Partitioner) -> Process:
+        record = self._record
+        encode_key, encode_value = self._encoders(topic)
+        produce, partitions_for = self._collector.producer.produce, self._collector.producer.partitions_for
+        send_after = self._send_after
+        name = self._node.name
+
+        def sink(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                key_bytes = None if key is None else encode_key(key)
+                value_bytes = None if value is None else encode_value(value)
+            except Exception as error:
+                self._not_serializable(topic, encode_key, key, value, timestamp_ms, error)
+                return
+            if timestamp_ms < 0:
+                raise _negative(topic, timestamp_ms)
+            count = partitions_for(topic)
+            chosen = partitioner(topic, key, value, count)
+            partitions = (-1,) if chosen is None else (chosen,) if isinstance(chosen, int) else tuple(chosen)
+            for partition in partitions:
+                if not (0 <= partition < count or chosen is None):
+                    raise TopologyError(
+                        f"the partitioner of sink {name} chose partition {partition} of {topic}, which has {count}"
+                    )
+                headers = as_list(record.headers)
+                try:
+                    produce(topic, value_bytes, key_bytes, partition, None, timestamp_ms, headers)
+                except ProductionError as error:
+                    send_after(error, topic, value_bytes, key_bytes, partition, None, timestamp_ms, headers)
+            if not partitions:
+                self._count_dropped(name, "the partitioner chose no partition")
+
+        return sink
+
+    def _encoders(self, topic: str) -> tuple[_Encode, _Encode]:
+        return (self._key_serde.serializer(topic, is_key=True), self._value_serde.serializer(topic, is_key=False))
+
+    def _send_after(self, error: ProductionError, *record: object) -> None:
+        self._collector.send_after(error, self._context_of(self._node.name), *record)
+
+    def _not_serializable(
+        self, topic: str, encode_key: _Encode, key: Any, value: Any, timestamp_ms: int, error: Exception
+    ) -> None:
+        origin, serde, content = Origin.VALUE, self._value_serde, value
+        if key is not None:
+            try:
+                encode_key(key)
+            except Exception:
+                origin, serde, content = Origin.KEY, self._key_serde, key
+        context = self._context_of(self._node.name)
+        message = (
+            f"cannot serialize the {origin.value} of a record for topic {topic} in {context}: serde {serde.name} "
+            f"was given {_type_name(content)}: {error}"
+        )
+        if not isinstance(error, TypeError):
+            record = OutgoingRecord(topic, key, value, timestamp_ms, self._record.headers)
+            response = ask(self._collector.settings.production_handler, replace(context, origin=origin), record, error)
+            if response.answer is Answer.CONTINUE:
+                self._collector.write(response.dead_letters)
+                self._count_dropped(self._node.name, message)
+                return
+        raise RecordNotSerializable(
+            f"{message}. Give sink {self._node.name} a serde that fits, or change the {origin.value} before it",
+            task_id=self._collector.task_id,
+        ) from error
+
+
+def _negative(topic: str, timestamp_ms: int) -> StreamsError:
+    return StreamsError(f"a record for {topic} has the negative timestamp {timestamp_ms}; timestamps start at 0")
+
+
+def _type_name(content: object) -> str:
+    kind = type(content)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,0 +1,54 @@
+"""Which source node reads which topic, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from streams_py.errors import TopologyError
+from streams_py.runtime.tasks.binding import Node
+from streams_py.runtime.tasks.record_queue import SourceReader
+from streams_py.runtime.tasks.sinks import serde_or_default
+from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.runtime.tasks.timestamps import fail_on_invalid_timestamp
+from streams_py.topology.names import topic_on_broker
+from streams_py.topology.nodes import Process, SourceNode
+
+__all__ = ["source_readers"]
+
+
+def source_readers(
+    nodes: Sequence[Node], settings: TaskSettings, topics: Collection[str], functions: Mapping[str, Process]
+) -> dict[str, SourceReader]:
+    """The reader of each of ``topics`` (full names); ``functions``: what each source node feeds."""
+    sources = [node for node in nodes if isinstance(node, SourceNode)]
+    exact = {
+        topic_on_broker(settings.application_id, topic, is_internal=source.is_internal): source
+        for source in sources
+        for topic in source.topics
+    }
+    readers: dict[str, SourceReader] = {}
+    for topic in topics:
+        source = exact.get(topic) or next((s for s in sources if s.pattern and s.pattern.fullmatch(topic)), None)
+        if source is None:
+            raise TopologyError(f"no source of the sub-topology reads topic {topic}")
+        readers[topic] = _reader(source, topic, settings, functions[source.name])
+    return readers
+
+
+def _reader(source: SourceNode, topic: str, settings: TaskSettings, process: Process) -> SourceReader:
+    key_serde = serde_or_default(source.key_serde, settings.default_key_serde, source.name, "key")
+    value_serde = serde_or_default(source.value_serde, settings.default_value_serde, source.name, "value")
+    extract = source.timestamp_extractor or settings.default_timestamp_extractor
+    # Repartition topics were written by this application: their timestamps are what it decided they are. Without an
+    # extractor the record loop itself takes the timestamp and checks it, which is faster.
+    if source.is_internal or extract is fail_on_invalid_timestamp:
+        extract = None
+    return SourceReader(
+        source.name,
+        key_serde,
+        value_serde,
+        key_serde.deserializer(topic, is_key=True),
+        value_serde.deserializer(topic, is_key=False),
+        extract,
+        process,
+    )

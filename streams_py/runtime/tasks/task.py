@@ -1,0 +1,234 @@
+"""What active and standby tasks have in common: their states, and their stores.
+
+A task is created, opens its stores and replays their changelogs (RESTORING), works (RUNNING), is taken out of work with
+its stores open (SUSPENDED), and ends (CLOSED). A task that lost its state is closed and *revived*: the same object
+starts again. A task that changes between active and standby is *recycled*: the open stores move to a new object.
+Answers to Kafka Streams' ``Task``, ``AbstractTask`` and ``ProcessorStateManager``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
+from typing import Any, ClassVar, Final, Protocol
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import IllegalStateError
+from streams_py.ports import RawRecord
+from streams_py.runtime.tasks.binding import Node
+from streams_py.runtime.tasks.collector import ChangelogWriter
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.stores import StoreBuilder
+
+__all__ = ["RUNNING_OFFSET_SUM", "Task", "TaskNodes", "TaskPhase", "TaskStores"]
+
+_log = logging.getLogger(__name__)
+
+RUNNING_OFFSET_SUM: Final = -2
+"""Reported instead of an offset sum by a running active task (Kafka Streams' ``Task.LATEST_OFFSET``)."""
+
+
+class TaskPhase(Enum):
+    """State of a task (Kafka Streams' ``Task.State``)."""
+
+    CREATED = "CREATED"
+    RESTORING = "RESTORING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    CLOSED = "CLOSED"
+
+
+_NEXT: Final = {
+    TaskPhase.CREATED: {TaskPhase.RESTORING, TaskPhase.SUSPENDED},
+    TaskPhase.RESTORING: {TaskPhase.RUNNING, TaskPhase.SUSPENDED},
+    TaskPhase.RUNNING: {TaskPhase.SUSPENDED},
+    TaskPhase.SUSPENDED: {TaskPhase.RESTORING, TaskPhase.CLOSED},
+    TaskPhase.CLOSED: {TaskPhase.CREATED},
+}
+
+
+class TaskNodes(Protocol):
+    """The part of a topology that a task runs; ``Subtopology`` is one. ``nodes`` have parents before children."""
+
+    @property
+    def nodes(self) -> Sequence[Node]: ...
+    @property
+    def stores(self) -> Sequence[StoreBuilder]: ...
+
+
+class TaskStores(Protocol):
+    """What a task needs of its stores, their changelog positions and its checkpoint."""
+
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def changelog_partitions(self) -> frozenset[TopicPartition]: ...
+    @property
+    def source_changelogs(self) -> frozenset[TopicPartition]:
+        """Those changelogs that are source topics."""
+
+    @property
+    def changelog_offsets(self) -> Mapping[TopicPartition, int]:
+        """Offset of the last record contained in each store; a changelog of which nothing is known is missing."""
+
+    def open(self) -> None:
+        """Lock the task's directory, open the stores, load the checkpoint. LockError when it is locked."""
+
+    def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangelogWriter] | None) -> None:
+        """From now on stores log with this context through these writers; None: nobody writes (standby)."""
+
+    def store(self, name: str) -> Any:
+        """An open store; it has ``flush_cache()``."""
+
+    def restore_position(self, changelog: TopicPartition) -> int: ...
+    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
+    def store_of(self, changelog: TopicPartition) -> str: ...
+    def clear_caches(self) -> None: ...
+    def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Newer last offsets of changelogs, as the producer got them acknowledged."""
+
+    def checkpoint(self, *, enforce: bool, without: Collection[TopicPartition] = ()) -> None:
+        """Write the checkpoint file, if enforced or when positions moved far enough since the last one. ``without``:
+        changelogs to leave out, so that they are restored from the beginning."""
+
+    def close(self, *, wipe: bool = False) -> None:
+        """Close the stores and unlock; ``wipe``: delete everything of the task."""
+
+
+class Task:
+    """Base of both kinds of task. ``stores`` are open already when they come from a recycled task."""
+
+    is_active: ClassVar[bool]
+
+    def __init__(
+        self, id: TaskId, nodes: TaskNodes, input_partitions: Collection[TopicPartition], stores: TaskStores
+    ) -> None:
+        self.id = id
+        self.nodes = nodes
+        self.input_partitions = frozenset(input_partitions)
+        self.stores = stores
+        self._phase = TaskPhase.CREATED
+
+    # -- what others ask --------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> TaskPhase:
+        """Where in its life the task is."""
+        return self._phase
+
+    @property
+    def changelog_partitions(self) -> frozenset[TopicPartition]:
+        """All changelog partitions of its stores."""
+        return self.stores.changelog_partitions
+
+    @property
+    def source_changelogs(self) -> frozenset[TopicPartition]:
+        """Those changelogs that are source topics."""
+        return self.stores.source_changelogs
+
+    @property
+    def changelog_offsets(self) -> Mapping[TopicPartition, int]:
+        """Offset of the last changelog record that each store contains, where known."""
+        return self.stores.changelog_offsets
+
+    def offset_sum(self) -> int | None:
+        """What the subscription reports: records contained in all stores; None while the stores are not open (then
+        the checkpoint file says it)."""
+        if not self.stores.is_open:
+            return None
+        return sum(offset + 1 for offset in self.changelog_offsets.values())
+
+    # -- restoration ------------------------------------------------------------------------------------
+
+    def restore_position(self, changelog: TopicPartition) -> int:
+        """Next offset to replay, or BEGINNING."""
+        return self.stores.restore_position(changelog)
+
+    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None:
+        """Apply records of a changelog, in offset order."""
+        self.stores.restore(changelog, records)
+
+    def store_of(self, changelog: TopicPartition) -> str:
+        """Name of the store that a changelog belongs to."""
+        return self.stores.store_of(changelog)
+
+    def checkpoint(self, *, enforce: bool) -> None:
+        """Write the checkpoint file, if enforced or when positions moved far enough."""
+        self.stores.checkpoint(enforce=enforce)
+
+    # -- life -------------------------------------------------------------------------------------------
+
+    def update_input_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions from now on (topics that match a pattern come and go)."""
+        self.input_partitions = frozenset(partitions)
+
+    def suspend(self) -> None:
+        """Take the task out of work; its stores stay open."""
+        if self._phase not in (TaskPhase.SUSPENDED, TaskPhase.CLOSED):
+            self._go(TaskPhase.SUSPENDED)
+
+    def close_clean(self) -> None:
+        """Close a suspended task that has nothing left to commit: checkpoint, then close the stores."""
+        if self._phase is TaskPhase.CLOSED:
+            return
+        self._check(TaskPhase.SUSPENDED)
+        if self.stores.is_open:
+            self.stores.checkpoint(enforce=True)
+            self.stores.close()
+        self._go(TaskPhase.CLOSED)
+
+    def close_dirty(self) -> None:
+        """Close, in whatever state the task is, without committing or checkpointing; errors are only logged."""
+        if self._phase is TaskPhase.CLOSED:
+            return
+        self._quietly(self.suspend)
+        if self._phase is not TaskPhase.SUSPENDED:
+            self._phase = TaskPhase.SUSPENDED
+        if self.stores.is_open:
+            self._quietly(self.stores.close)
+        self._go(TaskPhase.CLOSED)
+
+    def recycle(self) -> TaskStores:
+        """Give away the open stores of a suspended, committed task; this object is closed then."""
+        self._check(TaskPhase.SUSPENDED)
+        self.stores.clear_caches()
+        self.stores.attach(RecordContext(), None)
+        self._go(TaskPhase.CLOSED)
+        return self.stores
+
+    def revive(self, *, corrupted: Collection[TopicPartition] | None = None) -> None:
+        """Close dirty and start over as CREATED.
+
+        ``corrupted``: changelogs whose stores are restored from the beginning, the others go on from where they are;
+        empty = all of them (nobody knows which), None = none (the task was only interrupted).
+        """
+        without = () if corrupted is None else corrupted or self.changelog_partitions
+        if self._phase is not TaskPhase.CLOSED:
+            self._quietly(self.suspend)
+            if self.stores.is_open:
+                self._quietly(lambda: self.stores.checkpoint(enforce=True, without=without))
+            self.close_dirty()
+        self._go(TaskPhase.CREATED)
+
+    def _quietly(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception:
+            _log.exception("task %s is being given up; this went wrong on the way", self.id)
+
+    def _check(self, *allowed: TaskPhase) -> None:
+        if self._phase not in allowed:
+            names = " or ".join(phase.value for phase in allowed)
+            raise IllegalStateError(f"task {self.id} is {self._phase.value} where {names} is needed", task_id=self.id)
+
+    def _go(self, phase: TaskPhase) -> None:
+        if phase not in _NEXT[self._phase]:
+            raise IllegalStateError(
+                f"task {self.id} cannot go from {self._phase.value} to {phase.value}", task_id=self.id
+            )
+        self._phase = phase
+
+    def __repr__(self) -> str:
+        kind = "active" if self.is_active else "standby"
+        return f"<{kind} task {self.id} {self._phase.value}>"

@@ -1,0 +1,111 @@
+"""Makes the tasks of one stream thread: sub-topology, stores, and what they write to, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from streams_protocol.types import TaskId
+from streams_py.errors import IllegalStateError
+from streams_py.ports import Clock, RecordConsumer, RecordProducer
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.collector import RecordCollector
+from streams_py.runtime.tasks.standby_task import StandbyTask
+from streams_py.runtime.tasks.task import TaskStores
+from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.runtime.threads.task_table import Partitions, StreamTask
+from streams_py.state.cache import RecordCache
+from streams_py.state.directory import StateDirectory
+from streams_py.state.open import StoreDefaults
+from streams_py.state.task_state import TaskState
+from streams_py.topology.subtopologies import Subtopology
+
+__all__ = ["ThreadTasks"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadTasks:
+    """Task factory of one thread (see ``TaskFactory``)."""
+
+    subtopologies: Sequence[Subtopology]
+    settings: TaskSettings
+    directory: StateDirectory
+    owner: str
+    """Name of the thread: holder of the task directories' locks."""
+    defaults: StoreDefaults
+    cache: RecordCache
+    consumer: RecordConsumer
+    producer: RecordProducer
+    clock: Clock
+    sharing: Callable[[], Collection[TaskId]]
+    """All tasks that write with the thread's producer."""
+
+    def active(self, task_id: TaskId, partitions: Partitions) -> ActiveTask:
+        """A new active task."""
+        return self._active(task_id, partitions, self._new_stores(task_id))
+
+    def standby(self, task_id: TaskId, partitions: Partitions) -> StandbyTask | None:
+        """A new standby task; None when nothing of the task is logged."""
+        stores = self._new_stores(task_id)
+        if not stores.changelog_partitions:
+            return None
+        return StandbyTask(task_id, self._subtopology(task_id), partitions, stores)
+
+    def recycled(self, task: StreamTask, partitions: Partitions) -> StreamTask:
+        """A task of the other kind on the open stores of ``task``."""
+        stores = task.recycle()
+        if task.is_active:
+            return StandbyTask(task.id, self._subtopology(task.id), partitions, stores)
+        return self._active(task.id, partitions, stores)
+
+    def _active(self, task_id: TaskId, partitions: Partitions, stores: TaskStores) -> ActiveTask:
+        return ActiveTask(
+            task_id,
+            self._subtopology(task_id),
+            partitions,
+            stores,
+            collector=RecordCollector(task_id, self.producer, self.settings, sharing=self.sharing),
+            clock=self.clock,
+            inputs=self.consumer,
+            settings=self.settings,
+        )
+
+    def _new_stores(self, task_id: TaskId) -> TaskState:
+        return TaskState(
+            task_id,
+            self._subtopology(task_id).stores,
+            application_id=self.settings.application_id,
+            directory=self.directory,
+            owner=self.owner,
+            defaults=self.defaults,
+            cache=self.cache,
+            exactly_once=self.settings.exactly_once,
+        )
+
+    def _subtopology(self, task_id: TaskId) -> Subtopology:
+        if not 0 <= task_id.subtopology < len(self.subtopologies):
+            raise IllegalStateError(
+                f"the leader assigned task {task_id}, but this topology has only {len(self.subtopologies)} "
+                f"sub-topologies; all members of a group must run the same topology",
+                task_id=task_id,
+            )
+        return self.subtopologies[task_id.subtopology]
+
+
+def offset_sums(tasks: Collection[StreamTask], directory: StateDirectory, owner: str) -> Mapping[TaskId, int]:
+    """What a thread reports in its subscription: its own tasks, and the task directories it could lock."""
+    sums: dict[TaskId, int] = {}
+    own = {task.id: task for task in tasks}
+    for task_id in directory.lock_stored_tasks(owner):
+        stored = directory.stored_offset_sum(task_id) if task_id not in own else None
+        if stored is not None:
+            sums[task_id] = stored
+    for task in tasks:
+        if not task.changelog_partitions:
+            continue
+        total = task.offset_sum()
+        if total is None:
+            total = directory.stored_offset_sum(task.id)
+        if total is not None:
+            sums[task.id] = total
+    return sums

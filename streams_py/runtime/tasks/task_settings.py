@@ -1,0 +1,92 @@
+"""The part of the configuration that one task works with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from streams_py.runtime.tasks.configured import resolve_extractor
+from streams_py.runtime.tasks.handlers import Handler, default_production_handler, log_and_fail, resolve_handler
+from streams_py.serdes import Serde, resolve_serde
+from streams_py.topology.nodes import TimestampExtractor
+
+__all__ = ["TaskSettings"]
+
+
+class _Config(Protocol):
+    """The attributes of ``StreamsConfig`` that are read here."""
+
+    @property
+    def application_id(self) -> str: ...
+    @property
+    def buffered_records_per_partition(self) -> int: ...
+    @property
+    def max_task_idle_ms(self) -> int: ...
+    @property
+    def task_timeout_ms(self) -> int: ...
+    @property
+    def default_key_serde(self) -> Any: ...
+    @property
+    def default_value_serde(self) -> Any: ...
+    @property
+    def default_timestamp_extractor(self) -> Any: ...
+    @property
+    def deserialization_exception_handler(self) -> Any: ...
+    @property
+    def processing_exception_handler(self) -> Any: ...
+    @property
+    def production_exception_handler(self) -> Any: ...
+    @property
+    def processing_guarantee(self) -> str: ...
+    @property
+    def state_dir(self) -> str: ...
+    @property
+    def app(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """Settings of all tasks of a client. Times in ms; ``max_task_idle_ms`` -1 = never wait for a partition.
+
+    ``default_timestamp_extractor`` None = the record's own timestamp, an error if there is none.
+    """
+
+    application_id: str
+    buffered_records_per_partition: int = 1000
+    max_task_idle_ms: int = 0
+    task_timeout_ms: int = 300_000
+    default_key_serde: Serde[Any] | None = None
+    default_value_serde: Serde[Any] | None = None
+    default_timestamp_extractor: TimestampExtractor | None = None
+    deserialization_handler: Handler = log_and_fail
+    processing_handler: Handler = log_and_fail
+    production_handler: Handler = default_production_handler
+    exactly_once: bool = False
+    state_dir: str = ""
+    app_configs: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_config(cls, config: _Config) -> TaskSettings:
+        """The settings in a StreamsConfig; ConfigError for a handler, serde or extractor that cannot be used."""
+        return cls(
+            application_id=config.application_id,
+            buffered_records_per_partition=config.buffered_records_per_partition,
+            max_task_idle_ms=config.max_task_idle_ms,
+            task_timeout_ms=config.task_timeout_ms,
+            default_key_serde=_serde(config.default_key_serde, "default.key.serde"),
+            default_value_serde=_serde(config.default_value_serde, "default.value.serde"),
+            default_timestamp_extractor=resolve_extractor(config.default_timestamp_extractor),
+            deserialization_handler=resolve_handler(
+                config.deserialization_exception_handler, "deserialization.exception.handler"
+            ),
+            processing_handler=resolve_handler(config.processing_exception_handler, "processing.exception.handler"),
+            production_handler=resolve_handler(config.production_exception_handler, "production.exception.handler"),
+            exactly_once=config.processing_guarantee == "exactly_once_v2",
+            state_dir=config.state_dir,
+            app_configs=config.app,
+        )
+
+
+def _serde(given: object, key: str) -> Serde[Any] | None:
+    return None if given is None else resolve_serde(given, setting=key)

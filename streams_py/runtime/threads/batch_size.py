@@ -1,0 +1,34 @@
+"""How many records a task may process between two looks at the rest of the world.
+
+A stream thread alternates between processing, punctuating, committing and polling. ``n``, the number of records each
+task may process per turn, grows while there is nothing else to do and shrinks when time is short, exactly as Kafka's
+``StreamThread.runOnce`` adapts it. It lives as long as the thread.
+"""
+
+from __future__ import annotations
+
+__all__ = ["BatchSize"]
+
+
+class BatchSize:
+    """The number of records per task and turn, and whether to take another turn before polling again."""
+
+    def __init__(self, max_poll_interval_ms: int) -> None:
+        self.n = 1
+        self._poll_limit_ms = max_poll_interval_ms // 2
+
+    def goes_on(self, *, processed: int, punctuated: int, committed: int, since_poll_ms: int) -> bool:
+        """Adapt ``n`` to a turn that has just ended; False when it is time to poll.
+
+        ``committed`` is -1 while a rebalance forbids commits.
+        """
+        if processed == 0:
+            return False
+        if since_poll_ms > self._poll_limit_ms:
+            self.n = max(1, self.n // 2)
+            return False
+        if punctuated > 0 or committed > 0:
+            self.n = max(1, self.n // 2)
+        else:
+            self.n += 1
+        return True

@@ -1,0 +1,206 @@
+"""What happens on a member during a rebalance: the seam between membership, protocol and tasks.
+
+The membership calls back on its own polling thread. This listener lets the sans-IO ``Member`` build and read the
+protocol's user data, leads the group when elected, and hands everything that concerns tasks to the
+stream thread through its inbox, waiting where the protocol needs the result: revoked partitions must be flushed and
+committed before this member rejoins, and tasks must be those of the last assignment before the next subscription
+reports them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import StreamsError, TaskMigrated, TimeoutExceeded
+from streams_py.leader.stories import Stories
+from streams_py.member.assignment import HostView, Tasks
+from streams_py.member.effects import (
+    ApplyTasks,
+    CompleteRebalance,
+    Effect,
+    FailThread,
+    Log,
+    RequestRejoin,
+    SendUserData,
+    ShowHosts,
+    StopApplication,
+)
+from streams_py.member.events import (
+    AssignmentReceived,
+    Event,
+    LoopTurned,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    ShutdownRequested,
+    SubscriptionRequested,
+)
+from streams_py.member.member import Member
+from streams_py.ports import Clock, MemberAssignment, Membership, MemberSubscription, OffsetAndMetadata
+from streams_py.runtime.threads.inbox import Inbox, InboxClosed
+from streams_py.runtime.threads.leader_executor import LeaderExecutor
+
+__all__ = ["Rebalance", "TaskSide"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class TaskSide(Protocol):
+    """The stream thread's part. All but ``offset_sums`` run on the stream thread, and keep errors for its loop."""
+
+    def offset_sums(self) -> Mapping[TaskId, int]:
+        """Thread-safe: what this thread reports of its tasks and of the task directories it could lock."""
+
+    def prepare_revocation(
+        self, partitions: tuple[TopicPartition, ...]
+    ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
+    def finish_revocation(self, error: Exception | None) -> None: ...
+    def lose_partitions(self, partitions: tuple[TopicPartition, ...]) -> None: ...
+    def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
+        """Make ``tasks`` the tasks of this thread (None: keep them); then fail with ``failure``, if there is one."""
+
+
+class Rebalance:
+    """Listener of one membership (port MembershipListener)."""
+
+    def __init__(
+        self,
+        member: Member,
+        leading: LeaderExecutor,
+        tasks: TaskSide,
+        inbox: Inbox,
+        clock: Clock,
+        *,
+        wait_ms: int,
+        on_stop_application: Callable[[], None],
+        explain: Callable[[Exception], Exception],
+    ) -> None:
+        self._member = member
+        self._leading = leading
+        self._tasks = tasks
+        self._inbox = inbox
+        self._clock = clock
+        self._wait_ms = wait_ms
+        self._on_stop_application = on_stop_application
+        self._explain = explain
+        self._lock = threading.Lock()
+        self._to_apply: Tasks | None = None
+        self._failure: StreamsError | None = None
+        self._in_progress = False
+        self._closed = False
+        self.hosts = HostView()
+
+    # -- called by the stream thread -------------------------------------------------------------------------
+
+    @property
+    def in_progress(self) -> bool:
+        """True from building a subscription until the tasks of the answer are in place: no commits meanwhile."""
+        return self._in_progress
+
+    def rejoin_if_due(self, membership: Membership) -> None:
+        """Ask for the follow-up rebalance when its time has come."""
+        for effect in self._handle(LoopTurned(self._clock.now_ms())):
+            if isinstance(effect, RequestRejoin):
+                membership.request_rejoin(effect.reason)
+
+    @property
+    def stories(self) -> Stories:
+        """What this member remembers of the assignments it made as leader. Thread-safe."""
+        return self._leading.stories
+
+    def request_application_shutdown(self) -> None:
+        """Tell every member of the group, with the next subscription, to shut down. Thread-safe."""
+        self._handle(ShutdownRequested())
+
+    def close(self) -> None:
+        """The stream thread is ending: callbacks return at once from now on."""
+        self._closed = True
+
+    # -- MembershipListener: called by the membership's polling thread -----------------------------------------
+
+    def subscription_user_data(self, topics: frozenset[str]) -> bytes:
+        """User data for a JoinGroup request."""
+        self._in_progress = True
+        self._leading.failure = None
+        effects = self._handle(SubscriptionRequested({} if self._closed else self._tasks.offset_sums()))
+        return next(effect.user_data for effect in effects if isinstance(effect, SendUserData))
+
+    def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
+        """Lead the group."""
+        return self._leading.assign(members)
+
+    def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes, generation: int) -> None:
+        """Read an assignment; it is carried out at the end of the round."""
+        self._to_apply = self._failure = None
+        for effect in self._handle(AssignmentReceived(partitions, user_data)):
+            match effect:
+                case ApplyTasks(tasks):
+                    self._to_apply = tasks
+                case ShowHosts(hosts):
+                    self.hosts = hosts
+                case FailThread(error):
+                    self._failure = error
+
+    def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Stop and flush the tasks concerned; the offsets to commit."""
+        self._handle(PartitionsRevoked(partitions))
+        return self._ask(lambda: self._tasks.prepare_revocation(partitions), {})
+
+    def on_revoked_committed(self, error: Exception | None) -> None:
+        """Suspend them."""
+        self._ask(lambda: self._tasks.finish_revocation(error), None)
+
+    def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Drop every active task without committing."""
+        self._handle(PartitionsLost(partitions))
+        self._ask(lambda: self._tasks.lose_partitions(partitions), None)
+
+    def on_assigned(self, added: tuple[TopicPartition, ...]) -> None:
+        """The end of a rebalance: carry the assignment out."""
+        failure: StreamsError | None = self._failure
+        complete = False
+        stop = False
+        for effect in self._handle(PartitionsAssigned(added)):
+            match effect:
+                case FailThread(error):
+                    failure = failure or error
+                case StopApplication():
+                    stop = True
+                case CompleteRebalance():
+                    complete = True
+        tasks, self._to_apply, self._failure = self._to_apply, None, None
+        problem = None if failure is None else self._explain(failure)
+        self._ask(lambda: self._tasks.complete_rebalance(tasks, problem), None)
+        self._in_progress = not complete
+        if stop:  # on the stream thread, like everything that may call the application's listeners
+            self._ask(self._on_stop_application, None)
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    def _handle(self, event: Event) -> tuple[Effect, ...]:
+        with self._lock:
+            effects = self._member.handle(event)
+        for effect in effects:
+            if isinstance(effect, Log):
+                _log.log(effect.level, "%s", effect.text)
+        return effects
+
+    def _ask(self, action: Callable[[], T], otherwise: T) -> T:
+        """Have the stream thread do something; ``otherwise`` when it is ending and will not.
+
+        One that is busy for longer than ``max.poll.interval.ms`` gives its tasks up, as with any consumer.
+        """
+        if self._closed:
+            return otherwise
+        try:
+            return self._inbox.call(action, timeout_ms=self._wait_ms)
+        except InboxClosed:
+            return otherwise
+        except TimeoutExceeded as error:
+            raise TaskMigrated(f"{error} (max.poll.interval.ms)") from error

@@ -1,0 +1,77 @@
+"""Giving tasks up in two halves: before their offsets are committed, and after.
+
+The membership commits between the halves, because a commit needs the connection that it holds. Tasks that are not
+touched go on in the meantime; if there is anything to commit at all, their progress goes along in the same request.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import TaskMigrated
+from streams_py.events.tasks import TaskJournal
+from streams_py.ports import OffsetAndMetadata
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.deferred_errors import DeferredErrors
+from streams_py.runtime.threads.committing import Committer
+from streams_py.runtime.threads.task_table import TaskTable
+
+__all__ = ["Revocation"]
+
+_log = logging.getLogger(__name__)
+
+
+class Revocation:
+    """The revocations of one stream thread, one at a time; on that thread only. Errors are deferred."""
+
+    def __init__(
+        self, name: str, table: TaskTable, committer: Committer, journal: TaskJournal | None, deferred: DeferredErrors
+    ) -> None:
+        self._name = name
+        self._table = table
+        self._committer = committer
+        self._journal = journal
+        self._deferred = deferred
+        self._revoked: Sequence[ActiveTask] = ()
+        self._others: Sequence[ActiveTask] = ()
+        self._failed = False
+
+    def prepare(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Stop the tasks concerned, flush what they made; the offsets to commit."""
+        revoked = self._table.affected_by(partitions)
+        if self._journal is not None:
+            for task in revoked:
+                self._journal.changed("revoked", task.id, is_active=True)
+        others: list[ActiveTask] = []
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._failed = False
+        try:
+            offsets = self._committer.prepare(revoked)
+            if offsets:  # one commit request for the thread: take the others along
+                others = [task for task in self._table.running() if task not in revoked and task.commit_needed]
+                offsets.update(self._committer.prepare(others))
+        except Exception as error:
+            self._deferred.add(error)
+            offsets, self._failed = {}, True  # not flushed: nothing of them counts as committed
+        self._revoked, self._others = revoked, others
+        return offsets
+
+    def finish(self, error: Exception | None) -> None:
+        """The offsets are committed (or not): checkpoint and suspend."""
+        revoked, others = self._revoked, self._others
+        self._revoked = self._others = ()
+        if error is not None:
+            _log.warning("%s: offsets of revoked partitions not committed: %s", self._name, error)
+        if isinstance(error, TaskMigrated):
+            self._deferred.add(error)
+        if error is not None or self._failed:
+            self._table.give_up(revoked)
+            return
+        self._deferred.attempt(lambda: self._committer.finish(revoked, enforce_checkpoint=True))
+        self._deferred.attempt(lambda: self._committer.finish(others, enforce_checkpoint=False))
+        for task in revoked:
+            self._deferred.attempt(task.suspend)
+            if self._journal is not None:
+                self._journal.ended("suspended", task.id, is_active=True)

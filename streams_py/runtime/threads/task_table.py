@@ -1,0 +1,344 @@
+"""All tasks of one stream thread, wherever they are, and the moves between those places (Kafka's ``TaskManager``).
+
+    created -> pending -> state updater -> restored -> running
+                          (standbys stay in the updater for good)
+
+* *pending*: exists, but has no open stores yet, perhaps because another thread still holds its directory;
+* *updater*: a restoring active or a standby; touched by the updater's thread only (see restore.py);
+* *restored*: an active that only waits to learn from where it is to read its input;
+* *running*: an active processed by this thread; a *suspended* active waits here for the next assignment.
+
+Everything here runs on the stream thread, except for what is marked thread-safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import LockError, TaskCorrupted, TaskMigrated
+from streams_py.events.tasks import TaskJournal
+from streams_py.ports import Clock, OffsetAndMetadata
+from streams_py.runtime.restore.updater import StateUpdater
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.standby_task import StandbyTask
+from streams_py.runtime.tasks.task import TaskPhase
+
+__all__ = ["Partitions", "StreamTask", "TaskFactory", "TaskTable"]
+
+_log = logging.getLogger(__name__)
+
+_LOCK_BACKOFF_MS, _LOCK_BACKOFF_MAX_MS = 1_000, 10_000
+
+StreamTask: TypeAlias = "ActiveTask | StandbyTask"
+Partitions: TypeAlias = frozenset[TopicPartition]
+
+
+class TaskFactory(Protocol):
+    """Makes the tasks of one thread."""
+
+    def active(self, task_id: TaskId, partitions: Partitions) -> ActiveTask:
+        """A new active task, state CREATED."""
+
+    def standby(self, task_id: TaskId, partitions: Partitions) -> StandbyTask | None:
+        """A new standby task, or None when the task has no logged store and so nothing to keep."""
+
+    def recycled(self, task: StreamTask, partitions: Partitions) -> StreamTask:
+        """A task of the other kind that takes over the open stores of a suspended, committed one."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    task: StreamTask
+    not_before_ms: int = 0
+    backoff_ms: int = _LOCK_BACKOFF_MS
+
+
+class TaskTable:
+    """The tasks of one stream thread."""
+
+    def __init__(
+        self, factory: TaskFactory, updater: StateUpdater, clock: Clock, *, journal: TaskJournal | None = None
+    ) -> None:
+        self._factory = factory
+        self._updater = updater
+        self._clock = clock
+        self._journal = journal
+        self._lock = threading.RLock()
+        self._pending: dict[TaskId, _Pending] = {}
+        self._restored: dict[TaskId, ActiveTask] = {}
+        self._active: dict[TaskId, ActiveTask] = {}
+
+    # -- views ----------------------------------------
+
+    def all(self) -> list[StreamTask]:
+        """Every task, wherever it is. Thread-safe."""
+        with self._lock:
+            held: list[StreamTask] = [
+                *self._active.values(),
+                *self._restored.values(),
+                *(entry.task for entry in self._pending.values()),
+            ]
+        return [*held, *(task for task in self._updater.tasks() if isinstance(task, ActiveTask | StandbyTask))]
+
+    def running(self) -> list[ActiveTask]:
+        """Actives that process records, in task order."""
+        return [task for task in self._active.values() if task.state is TaskPhase.RUNNING]
+
+    def all_ready(self) -> bool:
+        """True when no task is pending and no active is restoring."""
+        return not self._pending and not self._restored and not self._updater.has_restoring_actives()
+
+    # -- a new assignment ----------------------------------------
+
+    def assign(self, active: Mapping[TaskId, Partitions], standby: Mapping[TaskId, Partitions]) -> None:
+        """Make these the tasks of this thread: keep, recycle, close and create (existing x wanted).
+
+        Raises the most serious error met on the way, before anything new is created: a fatal one, else TaskMigrated,
+        else one TaskCorrupted that names all corrupted tasks.
+        """
+        wanted_active, wanted_standby = dict(active), dict(standby)
+        errors: list[Exception] = []
+        with self._lock:
+            for task in self.all():
+                try:
+                    self._reconcile(task, wanted_active, wanted_standby)
+                except Exception as error:
+                    errors.append(error)
+                    wanted_active.pop(task.id, None)
+                    wanted_standby.pop(task.id, None)
+            _raise_worst(errors)
+            for task_id, partitions in sorted(wanted_active.items()):
+                self._pending[task_id] = _Pending(self._factory.active(task_id, partitions))
+                self._note_assigned(task_id, is_active=True)
+            for task_id, partitions in sorted(wanted_standby.items()):
+                created = self._factory.standby(task_id, partitions)
+                if created is not None:
+                    self._pending[task_id] = _Pending(created)
+                    self._note_assigned(task_id, is_active=False)
+            if self._journal is not None:
+                self._journal.rebalanced([task.id for task in self.all()])
+
+    def _reconcile(
+        self, task: StreamTask, wanted_active: dict[TaskId, Partitions], wanted_standby: dict[TaskId, Partitions]
+    ) -> None:
+        """One existing task against what is wanted; takes what it satisfies out of the wanted ones."""
+        same, other = (wanted_active, wanted_standby) if task.is_active else (wanted_standby, wanted_active)
+        partitions = same.pop(task.id, None)
+        if partitions is not None:
+            self._keep(task, partitions)
+            return
+        partitions = other.pop(task.id, None)
+        if partitions is not None:
+            self._recycle(task, partitions)
+        else:
+            self._close(task)
+
+    def _keep(self, task: StreamTask, partitions: Partitions) -> None:
+        suspended = task.id in self._active and task.state is TaskPhase.SUSPENDED
+        if task.input_partitions != partitions:
+            in_updater = self._updater.remove(task.id) is not None
+            task.update_input_partitions(partitions)
+            if in_updater:
+                self._updater.add(task)
+        if suspended and isinstance(task, ActiveTask):
+            del self._active[task.id]
+            task.resume()
+            self._updater.add(task)
+            self._note_assigned(task.id, is_active=True)
+
+    def _take_out(self, task: StreamTask) -> None:
+        self._pending.pop(task.id, None)
+        self._restored.pop(task.id, None)
+        self._active.pop(task.id, None)
+        self._updater.remove(task.id)
+
+    def _recycle(self, task: StreamTask, partitions: Partitions) -> None:
+        self._take_out(task)
+        if task.state is TaskPhase.CREATED and not task.stores.is_open:
+            task.suspend()
+            task.close_clean()
+            new: StreamTask | None
+            new = (
+                self._factory.standby(task.id, partitions)
+                if task.is_active
+                else self._factory.active(task.id, partitions)
+            )
+        else:
+            try:
+                self._suspend_for_recycling(task)
+                new = self._factory.recycled(task, partitions)
+            except Exception:
+                self._close_dirty(task)
+                raise
+        if new is not None:
+            self._pending[new.id] = _Pending(new)
+            if self._journal is not None:
+                self._journal.recycled(new.id, is_active=new.is_active)
+
+    def _suspend_for_recycling(self, task: StreamTask) -> None:
+        """Suspend; TaskMigrated when there is something uncommitted, so that its stores cannot be handed on."""
+        if isinstance(task, ActiveTask) and task.state is TaskPhase.RUNNING and task.commit_needed:
+            raise TaskMigrated(f"task {task.id} still had uncommitted records when it was taken away")
+        task.suspend()
+
+    def _close(self, task: StreamTask) -> None:
+        self._take_out(task)
+        began_us = self._now_us()
+        try:
+            task.suspend()
+            task.close_clean()
+            self._note_end("closed", task, began_us)
+        except Exception:
+            _log.exception("closing task %s failed; its local state is given up", task.id)
+            task.close_dirty()
+            raise
+
+    # -- from pending to running ----------------------------------------
+
+    def initialize_pending(self) -> None:
+        """Open the stores of pending tasks whose directory is free, and hand them to the updater."""
+        now = self._clock.monotonic_ms()
+        for task_id, entry in sorted(self._pending.items()):
+            if entry.not_before_ms > now:
+                continue
+            began_us = self._now_us()
+            try:
+                entry.task.initialize()
+            except LockError as error:
+                entry.not_before_ms = now + round(entry.backoff_ms * random.uniform(0.5, 1.5))
+                entry.backoff_ms = min(2 * entry.backoff_ms, _LOCK_BACKOFF_MAX_MS)
+                _log.info("task %s waits for its directory: %s", task_id, error)
+                continue
+            with self._lock:
+                del self._pending[task_id]
+                self._updater.add(entry.task)
+            if self._journal is not None:
+                self._journal.changed("created", task_id, is_active=entry.task.is_active, began_us=began_us)
+
+    def restored(self) -> list[ActiveTask]:
+        """Actives whose stores are complete, in task order; they wait for :meth:`start`."""
+        with self._lock:
+            for task in self._updater.drain_restored():
+                if isinstance(task, ActiveTask):
+                    self._restored[task.id] = task
+            return [task for _, task in sorted(self._restored.items())]
+
+    def raise_failed(self) -> None:
+        """Raise what went wrong in the updater: TaskCorrupted for all corrupted tasks, or the first other error.
+
+        The failed tasks are kept here, suspended, so that they can be closed or revived.
+        """
+        errors: list[Exception] = []
+        for task, error in self._updater.drain_failed():
+            if isinstance(task, ActiveTask | StandbyTask):
+                with self._lock:
+                    self._pending[task.id] = _Pending(task, not_before_ms=1 << 62)
+            errors.append(error)
+        _raise_worst(errors)
+
+    def start(self, task: ActiveTask, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
+        """Bind and run a restored active. Also when that fails it stays in this table, so that it is closed in the
+        end."""
+        began_us = self._now_us()
+        task.complete_restoration(committed)
+        with self._lock:
+            del self._restored[task.id]
+            self._hold(task)
+        if self._journal is not None:
+            self._journal.changed("running", task.id, is_active=True, began_us=began_us)
+
+    def _hold(self, task: ActiveTask) -> None:
+        """Add to the active ones, which stay in task order: they are asked for several times per turn of the loop."""
+        self._active[task.id] = task
+        self._active = dict(sorted(self._active.items()))
+
+    # -- revocation, loss, corruption ----------------------------------------
+
+    def affected_by(self, revoked: Collection[TopicPartition]) -> list[ActiveTask]:
+        """Actives all of whose input partitions are revoked, running ones; those in the updater come here suspended."""
+        gone = frozenset(revoked)
+        with self._lock:
+            for held in [*self._updater.tasks(), *self._restored.values()]:
+                if isinstance(held, ActiveTask) and held.input_partitions <= gone:
+                    self._take_out(held)
+                    held.suspend()
+                    self._hold(held)
+        return [task for task in self.running() if task.input_partitions <= gone]
+
+    def lose_actives(self) -> None:
+        """Membership is gone: close every active without committing; standbys stay."""
+        with self._lock:
+            self.give_up([task for task in self.all() if isinstance(task, ActiveTask)])
+
+    def give_up(self, tasks: Collection[ActiveTask]) -> None:
+        """Close these without committing; they are made anew if they are assigned again."""
+        with self._lock:
+            for task in tasks:
+                self._take_out(task)
+                self._close_dirty(task)
+                self._note_end("lost", task)
+
+    def _close_dirty(self, task: StreamTask) -> None:
+        try:
+            task.close_dirty()
+        except Exception:
+            _log.exception("closing task %s failed", task.id)
+
+    def revive(self, corrupted: Mapping[TaskId, Collection[TopicPartition]]) -> None:
+        """Close corrupted tasks dirty and start them over: their bad changelogs are restored from the beginning."""
+        with self._lock:
+            for task in self.all():
+                if task.id in corrupted:
+                    self._take_out(task)
+                    self._pending[task.id] = _Pending(task)
+                    task.revive(corrupted=frozenset(corrupted[task.id]))
+                    self._note_end("corrupted", task)
+
+    def close_all(self, *, clean: bool) -> list[Exception]:
+        """Close everything; running actives must be committed before when ``clean``. The errors met."""
+        errors: list[Exception] = []
+        with self._lock:
+            for task in self.all():
+                if clean:
+                    try:
+                        self._close(task)
+                    except Exception as error:
+                        errors.append(error)
+                else:
+                    self._take_out(task)
+                    self._close_dirty(task)
+        return errors
+
+    # -- what is written about it ----------------------------------------
+
+    def _note_assigned(self, task_id: TaskId, *, is_active: bool) -> None:
+        if self._journal is not None:
+            self._journal.assigned(task_id, is_active=is_active)
+
+    def _note_end(self, event: str, task: StreamTask, began_us: int | None = None) -> None:
+        if self._journal is not None:
+            self._journal.ended(event, task.id, is_active=task.is_active, began_us=began_us)
+
+    def _now_us(self) -> int | None:
+        return None if self._journal is None else self._journal.now_us()
+
+
+def _raise_worst(errors: list[Exception]) -> None:
+    fatal = [error for error in errors if not isinstance(error, TaskMigrated | TaskCorrupted)]
+    if fatal:
+        raise fatal[0]
+    for error in errors:
+        if isinstance(error, TaskMigrated):
+            raise error
+    corrupted: dict[TaskId, Collection[TopicPartition]] = {}
+    for error in errors:
+        if isinstance(error, TaskCorrupted):
+            corrupted.update(error.tasks)
+    if corrupted:
+        raise TaskCorrupted("; ".join(map(str, errors)), corrupted)

@@ -1,0 +1,59 @@
+"""What can be seen of a stream thread from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.runtime.states import ThreadState
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.task import TaskPhase
+from streams_py.runtime.threads.stream_thread import StreamThread
+
+__all__ = ["TaskMetadata", "ThreadMetadata", "thread_metadata"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMetadata:
+    """One task of a thread: its state, input partitions and, of actives, the offsets of its last commit."""
+
+    id: TaskId
+    state: TaskPhase
+    partitions: frozenset[TopicPartition]
+    committed_offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadMetadata:
+    """Name, state and tasks of one stream thread (Kafka's ThreadMetadata). Tasks are sorted by id."""
+
+    name: str
+    state: ThreadState
+    active: tuple[TaskMetadata, ...]
+    standby: tuple[TaskMetadata, ...]
+
+    @property
+    def active_tasks(self) -> tuple[TaskId, ...]:
+        """Ids of the active tasks, restoring ones included."""
+        return tuple(task.id for task in self.active)
+
+    @property
+    def standby_tasks(self) -> tuple[TaskId, ...]:
+        """Ids of the standby tasks."""
+        return tuple(task.id for task in self.standby)
+
+
+def thread_metadata(thread: StreamThread) -> ThreadMetadata:
+    """A snapshot; tasks may move while it is taken."""
+    active: list[TaskMetadata] = []
+    standby: list[TaskMetadata] = []
+    for task in thread.table.all() if thread.table is not None else ():
+        if isinstance(task, ActiveTask):
+            offsets = dict(task.committed_positions())
+            active.append(TaskMetadata(task.id, task.state, task.input_partitions, offsets))
+        else:
+            standby.append(TaskMetadata(task.id, task.state, task.input_partitions, {}))
+    active.sort(key=lambda task: task.id)
+    standby.sort(key=lambda task: task.id)
+    return ThreadMetadata(thread.name, thread.state, tuple(active), tuple(standby))

@@ -1,0 +1,51 @@
+"""What a stream thread is made of, and the settings of its loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from streams_protocol.types import TaskId
+from streams_py.events.tasks import TaskJournal
+from streams_py.ports import Admin, Membership, RecordConsumer, RecordProducer
+from streams_py.runtime.restore.updater import StateUpdater
+from streams_py.runtime.tasks.start_positions import StartPositions
+from streams_py.runtime.threads.rebalance import Rebalance
+from streams_py.runtime.threads.task_table import TaskTable
+
+__all__ = ["LoopSettings", "ThreadParts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings:
+    """The configuration of the loop; see the keys of the same names."""
+
+    poll_ms: int
+    max_poll_records: int
+    max_poll_interval_ms: int
+    commit_interval_ms: int
+    log_summary_interval_ms: int
+    repartition_purge_interval_ms: int
+    task_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadParts:
+    """What one stream thread works with; made on the thread itself, closed by it."""
+
+    consumer: RecordConsumer
+    producer: RecordProducer
+    membership: Membership
+    rebalance: Rebalance
+    updater: StateUpdater
+    table: TaskTable
+    start_positions: StartPositions
+    repartition_topics: frozenset[str]
+    admin: Admin
+    """Shared by all threads of the client; not closed here."""
+    offset_sums: Callable[[], Mapping[TaskId, int]]
+    """What the subscription reports of this thread's tasks and of the task directories it can lock; thread-safe."""
+    release_locks: Callable[[], None]
+    """Gives back task directories that were locked for the report but are not this thread's."""
+    journal: TaskJournal | None = None
+    """Writes what happens to the tasks, if that is wanted."""

@@ -1,0 +1,90 @@
+"""Splitting a stream: each record goes to the first branch whose predicate holds (KIP-418)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from streams_py.errors import TopologyError
+from streams_py.topology.dsl.options import Branched, either
+from streams_py.topology.dsl.place import Place
+from streams_py.topology.graph import ProcessorStep
+from streams_py.topology.names import Prefix, check_name, name_or_generate
+from streams_py.topology.operators.stateless import Branch, PassThrough
+
+if TYPE_CHECKING:
+    from streams_py.topology.dsl.kstream import KStream
+
+__all__ = ["BranchedKStream"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class BranchedKStream(Generic[K, V]):
+    """A stream being split; ends with :meth:`default_branch` or :meth:`no_default_branch`.
+
+    Branches are called ``<split name><branch name>``, where the name of an unnamed branch is its number from 1 (the
+    default branch: 0). Those are also the keys of the result.
+    """
+
+    def __init__(self, place: Place, name: str | None) -> None:
+        self._operator = Branch()
+        self._name = name_or_generate(name, place.index, Prefix.BRANCH)
+        self._place = place.then(ProcessorStep(self._name, self._operator))
+        self._branches: dict[str, KStream[K, V]] = {}
+        self._count = 0
+        self._is_complete = False
+
+    def branch(
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        name: str | None = None,
+        chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
+        branched: Branched[K, V] | None = None,
+    ) -> BranchedKStream[K, V]:
+        """Records for which ``predicate(key, value)`` is true and no earlier one was; options: :class:`Branched`."""
+        self._count += 1
+        child = self._add(self._count, name, chain, branched)
+        self._operator.predicates.append(predicate)
+        self._operator.children.append(child)
+        return self
+
+    def default_branch(
+        self,
+        *,
+        name: str | None = None,
+        chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
+        branched: Branched[K, V] | None = None,
+    ) -> dict[str, KStream[K, V]]:
+        """All other records; gives the branches by name."""
+        self._operator.default = self._add(0, name, chain, branched)
+        return self.no_default_branch()
+
+    def no_default_branch(self) -> dict[str, KStream[K, V]]:
+        """Drop all other records; gives the branches by name."""
+        self._is_complete = True
+        return self._branches
+
+    def _add(
+        self,
+        number: int,
+        name: str | None,
+        chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None,
+        branched: Branched[K, V] | None,
+    ) -> str:
+        from streams_py.topology.dsl.kstream import KStream  # streams can be split, branches are streams
+
+        if self._is_complete:
+            raise TopologyError(f"the split {self._name!r} is complete; add branches before default_branch()")
+        keywords = {"name": name, "chain": chain}
+        options = either(branched, keywords, lambda: Branched(name=name, chain=chain), "branched")
+        own_name = str(number) if options.name is None else check_name(options.name)
+        child = check_name(f"{self._name}{own_name}")
+        self._place.index.node_name(Prefix.BRANCH)  # every branch takes a value, which its name does not show
+        stream = KStream[K, V](self._place.then(ProcessorStep(child, PassThrough())))
+        result = stream if options.chain is None else options.chain(stream)
+        if result is not None:
+            self._branches[child] = result
+        return child

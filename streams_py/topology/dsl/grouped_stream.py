@@ -1,0 +1,117 @@
+"""Grouped streams: the way from a stream to a table of counts, sums or any other state per key."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from streams_py.serdes import INT64, Serde
+from streams_py.topology.dsl.ktable import KTable
+from streams_py.topology.dsl.options import Materialized, materialized_or_none
+from streams_py.topology.dsl.place import Place
+from streams_py.topology.graph import ProcessorStep, RepartitionStep
+from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
+from streams_py.topology.operators.aggregates import StreamAggregate, StreamReduce
+from streams_py.topology.operators.tables import TableOperator
+
+__all__ = ["KGroupedStream"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+
+class KGroupedStream(Generic[K, V]):
+    """Records grouped by key. Records with null key or null value are dropped by all aggregations.
+
+    The result is stored, under ``store`` if given, and kept in a changelog topic (Kafka Streams' ``KGroupedStream``).
+    """
+
+    def __init__(self, place: Place, name: str | None) -> None:
+        self._place = place
+        self._name = None if name is None else check_name(name)
+        self._shared_repartition: RepartitionStep | None = None
+
+    def count(
+        self, *, store: str | None = None, name: str | None = None, materialized: Materialized[K, int] | None = None
+    ) -> KTable[K, int]:
+        """The number of records per key, as int64."""
+        options = materialized_or_none(materialized, store)
+        if options is not None and options.store is None:
+            self._place.index.store_name(Prefix.AGGREGATE)  # taken and thrown away, as in Kafka Streams
+        options = options or Materialized()
+        if options.value is None:
+            options = dataclasses.replace(options, value=INT64)
+        return self._aggregate(
+            lambda store: StreamAggregate(store, _zero, _plus_one), options, name, Prefix.AGGREGATE, None
+        )
+
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V | None],
+        *,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[K, V]:
+        """``reducer(result so far, value)`` gives the new result; the first value of a key is its first result.
+        A result of None deletes the key."""
+        options = materialized_or_none(materialized, store) or Materialized()
+        value_serde = self._place.value_serde
+        return self._aggregate(lambda store: StreamReduce(store, reducer), options, name, Prefix.REDUCE, value_serde)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None],
+        *,
+        store: str | None = None,
+        value: Serde[A] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A] | None = None,
+    ) -> KTable[K, A]:
+        """``aggregator(key, value, result so far)`` gives the new result, starting from ``initializer()``.
+
+        ``value`` is the serde of results. A result of None deletes the key. Never change the result so far in place.
+        """
+        options = materialized_or_none(materialized, store, None, value) or Materialized()
+        return self._aggregate(
+            lambda store: StreamAggregate(store, initializer, aggregator), options, name, Prefix.AGGREGATE, None
+        )
+
+    def _aggregate(
+        self,
+        make: Callable[[str], TableOperator],
+        options: Materialized[K, A],
+        name: str | None,
+        prefix: str,
+        value_serde: Serde[Any] | None,
+    ) -> KTable[K, A]:
+        index = self._place.index
+        store_name = options.store or index.store_name(prefix)
+        node_name = name_or_generate(name, index, prefix)
+        place = self._repartitioned(store_name) if self._place.key_changed else self._place
+        builder = options.builder(store_name, self._place.key_serde, value_serde)
+        operator = make(store_name)
+        step = ProcessorStep(node_name, operator, own_stores=[builder])
+        result = place.then(step).with_serdes(builder.key_serde, builder.value_serde)
+        return KTable(result, operator, options.store)
+
+    def _repartitioned(self, store_name: str) -> Place:
+        """Below the repartition: one for all aggregations if it has a name, else one for each."""
+        names = RepartitionNames(self._name or store_name, self._place.index)
+        step = self._shared_repartition
+        if step is None:
+            step = RepartitionStep(names, self._place.key_serde, self._place.value_serde)
+            if self._name is not None:
+                self._shared_repartition = step
+        return self._place.below_repartition(step)
+
+
+def _zero() -> int:
+    return 0
+
+
+def _plus_one(key: object, value: object, count: int) -> int:
+    return count + 1

@@ -1,0 +1,125 @@
+"""Grouped tables: aggregates over the rows of a table, kept right when rows change."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from streams_py.serdes import INT64, Serde
+from streams_py.topology.dsl.ktable import KTable
+from streams_py.topology.dsl.options import Materialized, materialized_or_none
+from streams_py.topology.dsl.place import Place
+from streams_py.topology.graph import ProcessorStep, TableRepartitionStep
+from streams_py.topology.names import Prefix, name_or_generate, suffixed_or_generate
+from streams_py.topology.operators.aggregates import GroupedTableAggregate, GroupedTableReduce
+from streams_py.topology.operators.tables import TableOperator
+
+__all__ = ["KGroupedTable"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+
+class KGroupedTable(Generic[K, V]):
+    """Rows of a table, grouped (Kafka Streams' ``KGroupedTable``).
+
+    Each change of a row arrives as a subtraction of what it contributed before and an addition of what it contributes
+    now. Results are stored, under ``store`` if given, and kept in a changelog topic.
+    """
+
+    def __init__(self, place: Place, name: str | None) -> None:
+        self._place = place
+        self._name = name
+        self._shared_repartition: TableRepartitionStep | None = None
+
+    def count(
+        self, *, store: str | None = None, name: str | None = None, materialized: Materialized[K, int] | None = None
+    ) -> KTable[K, int]:
+        """The number of rows per group, as int64. A group that became empty counts 0."""
+        options = materialized_or_none(materialized, store) or Materialized()
+        if options.value is None:
+            options = dataclasses.replace(options, value=INT64)
+
+        def make(store: str) -> TableOperator:
+            return GroupedTableAggregate(store, _zero, _plus_one, _minus_one)
+
+        return self._aggregate(make, options, name, Prefix.TABLE_AGGREGATE, None)
+
+    def reduce(
+        self,
+        adder: Callable[[V, V], V | None],
+        subtractor: Callable[[V, V], V | None],
+        *,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[K, V]:
+        """``adder(result so far, new value)`` and ``subtractor(result so far, old value)`` give the new result; without
+        a result so far, the new value is it. None deletes the group."""
+        options = materialized_or_none(materialized, store) or Materialized()
+
+        def make(store: str) -> TableOperator:
+            return GroupedTableReduce(store, adder, subtractor)
+
+        return self._aggregate(make, options, name, Prefix.TABLE_REDUCE, self._place.value_serde)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        adder: Callable[[K, V, A], A | None],
+        subtractor: Callable[[K, V, A], A | None],
+        *,
+        store: str | None = None,
+        value: Serde[A] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A] | None = None,
+    ) -> KTable[K, A]:
+        """``adder(key, new value, result so far)`` and ``subtractor(key, old value, result so far)`` give the new
+        result, starting from ``initializer()``. ``value`` is the serde of results. Never change the result so far in
+        place."""
+        options = materialized_or_none(materialized, store, None, value) or Materialized()
+
+        def make(store: str) -> TableOperator:
+            return GroupedTableAggregate(store, initializer, adder, subtractor)
+
+        return self._aggregate(make, options, name, Prefix.TABLE_AGGREGATE, None)
+
+    def _aggregate(
+        self,
+        make: Callable[[str], TableOperator],
+        options: Materialized[K, A],
+        name: str | None,
+        prefix: str,
+        value_serde: Serde[Any] | None,
+    ) -> KTable[K, A]:
+        place, index = self._place, self._place.index
+        # Stores are called AGGREGATE also for reduce, as in Kafka Streams.
+        store_name = options.store or index.store_name(Prefix.TABLE_AGGREGATE)
+        sink = suffixed_or_generate(name, "-sink", index, Prefix.SINK)
+        source = suffixed_or_generate(name, "-source", index, Prefix.SOURCE)
+        node_name = name_or_generate(name, index, prefix)
+        step = self._shared_repartition
+        if step is None:
+            base = self._name or store_name
+            step = TableRepartitionStep(sink, source, base, place.key_serde, place.value_serde)
+            if self._name is not None:
+                self._shared_repartition = step
+        below = dataclasses.replace(place.then(step, key_changed=False), sources=frozenset({step.name}))
+        builder = options.builder(store_name, place.key_serde, value_serde)
+        operator = make(store_name)
+        result = below.then(ProcessorStep(node_name, operator, own_stores=[builder]))
+        return KTable(result.with_serdes(builder.key_serde, builder.value_serde), operator, options.store)
+
+
+def _zero() -> int:
+    return 0
+
+
+def _plus_one(key: object, value: object, count: int) -> int:
+    return count + 1
+
+
+def _minus_one(key: object, value: object, count: int) -> int:
+    return count - 1

@@ -1,0 +1,177 @@
+"""Tables: the latest value of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from streams_py.errors import TopologyError
+from streams_py.serdes import Serde
+from streams_py.topology.dsl.options import Grouped, Materialized, either, materialized_or_none
+from streams_py.topology.dsl.place import Place
+from streams_py.topology.names import Prefix
+from streams_py.topology.operators.stateless import SelectKey
+from streams_py.topology.operators.tables import TableFilter, TableGroupBy, TableMapValues, TableOperator, TableToStream
+
+if TYPE_CHECKING:
+    from streams_py.topology.dsl.grouped_table import KGroupedTable
+    from streams_py.topology.dsl.kstream import KStream
+
+__all__ = ["KTable"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+
+
+class KTable(Generic[K, V]):
+    """A table with keys of type K and values of type V (Kafka Streams' ``KTable``).
+
+    Its updates flow on like records; a deleted key is an update to None. Results are stored only where a store is
+    named (``store=``, or a :class:`Materialized` that names one) or where an operation below needs it.
+    """
+
+    def __init__(self, place: Place, operator: TableOperator, queryable_store_name: str | None) -> None:
+        self._place = place
+        self._operator = operator
+        self._queryable_store_name = queryable_store_name
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """Name of its store if the user gave one."""
+        return self._queryable_store_name
+
+    def filter(
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[K, V]:
+        """Keep the rows for which ``predicate(key, value)`` is true; others become deletions."""
+        return self._filter(predicate, materialized_or_none(materialized, store), name, negate=False)
+
+    def filter_not(
+        self,
+        predicate: Callable[[K, V], object],
+        *,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[K, V]:
+        """Drop the rows for which ``predicate(key, value)`` is true: they become deletions."""
+        return self._filter(predicate, materialized_or_none(materialized, store), name, negate=True)
+
+    @overload
+    def map_values(
+        self,
+        mapper: Callable[[V], V2],
+        /,
+        *,
+        store: str | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V2] | None = None,
+    ) -> KTable[K, V2]: ...
+    @overload
+    def map_values(
+        self,
+        /,
+        *,
+        with_key: Callable[[K, V], V2],
+        store: str | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V2] | None = None,
+    ) -> KTable[K, V2]: ...
+    def map_values(
+        self,
+        mapper: Callable[[V], V2] | None = None,
+        /,
+        *,
+        with_key: Callable[[K, V], V2] | None = None,
+        store: str | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V2] | None = None,
+    ) -> KTable[K, V2]:
+        """``mapper(value)`` gives the new value; write ``with_key=f`` for ``f(key, value)``. Deletions stay
+        deletions; the function is not called for them. ``value`` is the serde of new values."""
+        if with_key is None:
+            if mapper is None:
+                raise TopologyError("map_values needs a function: f(value), or with_key=f for an f(key, value)")
+            by_value = mapper
+
+            def with_key(key: K, value: V) -> V2:
+                return by_value(value)
+
+        options = materialized_or_none(materialized, store, None, value)
+        if options is not None and options.store is None:
+            self._place.index.store_name(Prefix.TABLE_MAP_VALUES)  # taken and thrown away, as in Kafka Streams
+        operator = TableMapValues(self._operator, with_key, _store_of(options))
+        return self._transform(operator, options, None, name, Prefix.TABLE_MAP_VALUES)
+
+    @overload
+    def to_stream(self, *, name: str | None = None) -> KStream[K, V]: ...
+    @overload
+    def to_stream(self, selector: Callable[[K, V], K2], *, name: str | None = None) -> KStream[K2, V]: ...
+    def to_stream(
+        self, selector: Callable[[K, V], K2] | None = None, *, name: str | None = None
+    ) -> KStream[K, V] | KStream[K2, V]:
+        """The table's updates as records; deletions have the value None. ``selector(key, value)`` gives new keys."""
+        from streams_py.topology.dsl.kstream import KStream  # tables become streams, and streams tables
+
+        place = self._place.process(name, Prefix.TABLE_TO_STREAM, TableToStream())
+        if selector is None:
+            return KStream(place)
+        return KStream(place.process(None, Prefix.SELECT_KEY, SelectKey(selector), changes_key=True))
+
+    def group_by(
+        self,
+        selector: Callable[[K, V], tuple[K2 | None, V2 | None]],
+        *,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+        grouped: Grouped[K2, V2] | None = None,
+    ) -> KGroupedTable[K2, V2]:
+        """``selector(key, value)`` gives the group of a row and the value it contributes; None leaves it out.
+
+        Always repartitions. When a row changes, its old contribution is taken out of the group it was in. Serdes left
+        out are the configured defaults.
+        """
+        from streams_py.topology.dsl.grouped_table import KGroupedTable  # grouped tables become tables again
+
+        keywords = {"key": key, "value": value, "name": name}
+        options = either(grouped, keywords, lambda: Grouped(key=key, value=value, name=name), "grouped")
+        place = self._place.process(options.name, Prefix.TABLE_SELECT, TableGroupBy(selector))
+        self._operator.enable_old_values(force=True)
+        return KGroupedTable(place.with_serdes(options.key, options.value), options.name)
+
+    def _filter(
+        self, predicate: Callable[[K, V], object], options: Materialized[K, V] | None, name: str | None, *, negate: bool
+    ) -> KTable[K, V]:
+        if options is not None and options.store is None:
+            self._place.index.store_name(Prefix.TABLE_FILTER)  # taken and thrown away, as in Kafka Streams
+        operator = TableFilter(self._operator, predicate, _store_of(options), negate=negate)
+        return self._transform(operator, options, self._place.value_serde, name, Prefix.TABLE_FILTER)
+
+    def _transform(
+        self,
+        operator: TableFilter | TableMapValues,
+        options: Materialized[K, V2] | None,
+        value_serde: Serde[Any] | None,
+        name: str | None,
+        prefix: str,
+    ) -> KTable[K, V2]:
+        options = options or Materialized()
+        builder = options.builder(options.store or "", self._place.key_serde, value_serde)
+        stores = [builder] if options.store is not None else []
+        place = self._place.process(name, prefix, operator, stores=stores)
+        return KTable(place.with_serdes(builder.key_serde, builder.value_serde), operator, options.store)
+
+
+def _store_of(options: Materialized[Any, Any] | None) -> str:
+    return "" if options is None else options.store or ""

@@ -1,0 +1,94 @@
+"""Event records as bytes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streams_protocol import DecodeError
+from streams_py.events.codec import VALUE_BYTES_READ_MAX, OtherVersion, decode_event, encode_event, encode_value
+from streams_py.events.model import Event
+from tests.unit.events.golden import EVENTS, FOLDER
+
+
+def test_every_golden_file_has_its_event() -> None:
+    assert sorted(path.stem for path in FOLDER.glob("*.json")) == sorted(EVENTS)
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_golden_bytes_are_written_and_read(name: str) -> None:
+    golden = (FOLDER / f"{name}.json").read_bytes()
+    assert encode_value(EVENTS[name]) == golden
+    assert decode_event(golden) == EVENTS[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("rebalance", b"r/00112233445566aa-000000000012-0"),
+        ("rebalance-client", b"r/00112233445566aa-000000000012-0"),
+        ("task-running", b"t/0_3"),
+        ("sample", b"m/6f1c2f0e-2a35-4b35-9d5f-0d6a4d1f7a01"),
+        ("client-started", b"m/6f1c2f0e-2a35-4b35-9d5f-0d6a4d1f7a01"),
+    ],
+)
+def test_key_keeps_together_what_belongs_together(name: str, key: bytes) -> None:
+    record = encode_event(EVENTS[name])
+    assert record.key == key
+    assert record.headers == (("v", b"1"), ("kind", EVENTS[name].kind.encode()))
+
+
+def test_ev7_unknown_field_is_kept() -> None:
+    fields = json.loads((FOLDER / "sample.json").read_bytes()) | {"mood": ["good", 1]}
+    value = json.dumps(fields, separators=(",", ":")).encode()
+    event = decode_event(value)
+    assert isinstance(event, Event)
+    assert json.loads(event.extra) == {"mood": ["good", 1]}
+    assert encode_value(event) == value
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"), [({"v": 2}, OtherVersion(2, "sample")), ({"kind": "x"}, OtherVersion(1, "x"))]
+)
+def test_ev7_other_version_or_kind_is_no_error(change: dict[str, object], expected: OtherVersion) -> None:
+    fields = json.loads((FOLDER / "sample.json").read_bytes()) | change
+    assert decode_event(json.dumps(fields).encode()) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, b"", b"{", b"[]", b"{}", b"\xff\xfe", b"null", b'{"v":1}', b'{"v":true,"kind":"task"}', b'{"v":NaN}',
+        b'{"v":1,"kind":"task","seq":' + b"9" * 9000 + b"}", b"[" * 200_000, b'{"a":' * 200_000,
+        b"\x00" * (VALUE_BYTES_READ_MAX + 1), bytes(range(256)) * 4096,
+    ],
+)  # fmt: skip
+def test_ev7_damaged_value_is_refused(value: bytes | None) -> None:
+    with pytest.raises(DecodeError):
+        decode_event(value)
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_each_field_is_checked_when_its_type_is_wrong(name: str) -> None:
+    golden = json.loads((FOLDER / f"{name}.json").read_bytes())
+    for field in golden.keys() - {"v", "kind"}:
+        with pytest.raises(DecodeError):
+            decode_event(json.dumps(golden | {field: {"x": [{}]}}).encode())
+
+
+@given(st.sampled_from(sorted(EVENTS)), st.data())
+def test_changed_bytes_are_an_event_or_refused(name: str, data: st.DataObject) -> None:
+    """No other error leaves the decoder, and what it returns can be written."""
+    golden = bytearray((FOLDER / f"{name}.json").read_bytes())
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(golden) - 1))
+        golden[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+    try:
+        event = decode_event(bytes(golden))
+    except DecodeError:
+        return
+    if isinstance(event, Event):
+        assert decode_event(encode_value(event)) == event

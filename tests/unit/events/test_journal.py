@@ -1,0 +1,96 @@
+"""What `assignment.events.level` turns on, and that the leader's bytes do not depend on it."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError
+from streams_py.events.emitter import Limits
+from streams_py.events.journal import Journal, check_event_clients, open_journal
+from tests.unit.events.kit import Background, FakeAdmin, FakeProducer, Recorder
+from tests.unit.leader.kit import COUNT, assign, member
+
+
+class Clients:
+    """A supplier whose producers keep what they are sent."""
+
+    def __init__(self) -> None:
+        self.producers: dict[str, FakeProducer] = {}
+
+    def event_producer(self, client_id: str) -> FakeProducer:
+        return self.producers.setdefault(client_id, FakeProducer())
+
+
+class FakeClock:
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+def config(**changes: Any) -> StreamsConfig:
+    given = {key.replace("_", "."): value for key, value in changes.items()}
+    return StreamsConfig.of({"application.id": "app", "bootstrap.servers": "h:1", **given})
+
+
+def opened(admin: FakeAdmin, clients: object, **changes: Any) -> Journal | None:
+    return open_journal(config(**changes), clients, admin, FakeClock(), process="p1", client_id="app-1")
+
+
+def test_nothing_is_there_when_events_are_off() -> None:
+    before = set(threading.enumerate())
+    clients, admin = Clients(), FakeAdmin()
+    assert opened(admin, clients) is None
+    assert set(threading.enumerate()) == before
+    assert clients.producers == {}
+    assert admin.asked == 0
+
+
+@pytest.mark.parametrize(("level", "has_tasks"), [("rebalances", False), ("tasks", True)])
+def test_level_says_what_is_written(level: str, has_tasks: bool) -> None:
+    clients, admin = Clients(), FakeAdmin()
+    journal = opened(
+        admin,
+        clients,
+        assignment_events_level=level,
+        assignment_events_topic="mine",
+        client_rack="r1",
+        num_stream_threads=3,
+    )
+    assert journal is not None
+    assert journal.has_tasks is has_tasks
+    assert (journal.tasks(lambda: (1, "m")) is not None) is has_tasks
+    assert (journal.restores(lambda: (1, "m"), {}) is not None) is has_tasks
+    journal.close()
+    (producer,) = clients.producers.values()
+    assert list(clients.producers) == ["app-1-events-producer"]
+    assert [(event.body.event, event.body.threads, event.body.rack) for event in producer.events] == [
+        ("started", 3, "r1"),
+        ("stopped", 3, "r1"),
+    ]
+    assert {topic for topic, _ in producer.sent} == {"mine"} == {spec.name for spec in admin.created}
+    assert journal.counters()["events-sent-total"] == 2
+
+
+def test_supplier_that_cannot_write_events_is_refused_only_when_they_are_wanted() -> None:
+    check_event_clients(config(), object())
+    check_event_clients(config(assignment_events_level="tasks"), Clients())
+    with pytest.raises(
+        ConfigError, match=r"event_producer\(client_id\).*Add it, or set assignment.events.level = none"
+    ):
+        check_event_clients(config(assignment_events_level="tasks"), object())
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(events=0), Limits(events=1, bytes=1)])
+def test_i2_leader_publishes_the_same_whatever_the_queue(limits: Limits) -> None:
+    members = {"a": member(1, owned="in-0 in-1"), "b": member(2, sums={"0_1": 5}), "c": member(3)}
+    background = Background(limits)
+    recorder = Recorder(num_standby_replicas=1)
+    recorder.watch._emit = background.emitter.emit
+    recorder.drafts = [None]  # nothing is kept for the test here
+    for _ in range(3):
+        assert recorder.assign(members, COUNT).result == assign(members, COUNT, num_standby_replicas=1).result
+    counters = background.run()
+    assert counters["events-offered-total"] == 3

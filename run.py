@@ -7,6 +7,7 @@ renews it when the lock file changes. Standard library only.
   demo [FILE|FOLDER]   count words with two processes; one is killed and comes back
   lab [FOLDER]         record a group's rebalances, then find out which assignor would have suited it (Java 17+)
   test [PYTEST ARGS]   the test suite (broker tests too, when Java 17+ with Maven, or Docker, is there)
+  conformance PATH...  compare this library with recordings of Apache Kafka Streams, file by file
   coverage [ARGS]      the test suite with branch coverage
   check                lint, format and types
   bench [ARGS]         the benchmark table, ours beside its peers
@@ -91,12 +92,14 @@ def main() -> int:
     if name in ("help", "-h", "--help"):
         print(__doc__)
         return 0
-    commands = {"demo", "lab", "test", "coverage", "check", "bench", "python"}
+    commands = {"conformance", "demo", "lab", "test", "coverage", "check", "bench", "python"}
     if name not in commands:
         fail(f"unknown command {name!r}; one of {', '.join(sorted(commands))}")
     # Paths are the user's: make them absolute before the working directory becomes the project's.
     if name == "lab" or (name == "demo" and arguments and Path(arguments[0]).exists()):
         arguments = [str(Path(text).resolve()) for text in arguments]
+    if name == "conformance":
+        arguments = [text if text.startswith("-") else str(Path(text).resolve()) for text in arguments]
     ensure_environment()
     if name in ("lab", "test", "coverage", "check", "bench"):
         ensure_spark()
@@ -107,6 +110,8 @@ def main() -> int:
             return run("python", "-m", "examples.rebalance_lab", *arguments)
         case "test":
             return run("python", "-m", "pytest", *arguments)
+        case "conformance":
+            return run("python", "-m", "tests.conformance", *arguments)
         case "coverage":
             return run("python", "-m", "pytest", "--cov", "--cov-report=term", *arguments)
         case "check":

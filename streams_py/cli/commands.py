@@ -174,28 +174,6 @@ def explain(
     raise typer.Exit(explain_tasks(task, file, case=case, assignor=assignor, as_json=as_json))
 
 
-@app.command()
-def conformance(
-    paths: Annotated[list[Path], typer.Argument(help="Vector files (.jsonl, .jsonl.gz) or folders of them.")],
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="The first difference of each case.")] = False,
-) -> None:
-    """Does this library do what Apache Kafka Streams did? Runs recorded vectors and compares.
-
-    Exit status: 0 all equal; 1 something differs; 3 nothing differs, but some cases are not supported; 2 wrong usage.
-
-    Example: streams-py conformance protocol/vectors tests/vectors/leader
-    """
-    from streams_py.testing.conformance import main, vector_files
-
-    try:
-        found = vector_files(paths)
-    except FileNotFoundError as error:
-        raise typer.Exit(refuse(str(error))) from None
-    if not found:
-        raise typer.Exit(refuse("there is no .jsonl or .jsonl.gz file in it"))
-    raise typer.Exit(main([*(["--verbose"] if verbose else []), *map(str, paths)]))
-
-
 @topology_app.command()
 def describe(
     what: Annotated[

@@ -1,7 +1,7 @@
 """``streams-py``: what the library can say about itself and about your application, from a shell.
 
-Each command is a module of its own, loaded when it is used. The commands ``simulate``, ``fuzz`` and ``conformance`` use
-the test kit (:mod:`streams_py.testing`); they are the only place outside of it that may, and only inside a command.
+Each command is a module of its own, loaded when it is used. The commands ``simulate`` and ``fuzz`` use the test
+kit (:mod:`streams_py.testing`); they are the only place outside of it that may, and only inside a command.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 * :class:`TopologyTestDriver` - a whole topology in this process, with mock time;
 * :mod:`streams_py.testing.broker` - a broker for tests: embedded, Apache Kafka on the JVM, in Docker, or yours;
 * :mod:`streams_py.testing.pytest_plugin` - fixtures for it: ``kafka_broker``, ``kafka_cluster``;
-* :mod:`streams_py.testing.conformance` - compares this library with recordings of Apache Kafka Streams;
 * :mod:`streams_py.testing.simulator` - whole groups of real leaders and members in virtual time, and
   :mod:`streams_py.testing.checkers` - what must never happen to them, and what they must come to;
 * :mod:`streams_py.testing.fuzz` - damaged bytes for everything that reads bytes.

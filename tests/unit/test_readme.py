@@ -129,7 +129,7 @@ def test_compose_profile_and_ports_of_the_page_are_those_of_the_file() -> None:
 
 
 def test_conformance_command_of_the_page_finds_the_vectors() -> None:
-    from streams_py.testing.conformance import vector_files
+    from tests.conformance.command import vector_files
 
     (line,) = re.findall(r"conformance (.+)", _block_of_conformance())
     assert len(vector_files([_ROOT / path for path in line.split()])) > 20

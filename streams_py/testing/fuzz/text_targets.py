@@ -13,7 +13,6 @@ from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 from streams_py.state.checkpoint import CHECKPOINT_FILE, read_checkpoint, write_checkpoint
 from streams_py.state.directory import StateDirectory
-from streams_py.testing.conformance import check_file
 from streams_py.testing.fuzz.target import Target, from_text
 
 __all__ = ["TEXT_TARGETS"]
@@ -84,18 +83,6 @@ def _toml_files(folder: Path) -> list[bytes]:
     ]
 
 
-def _check_vectors(data: bytes, folder: Path) -> object:
-    path = folder / "subscription_info.jsonl"
-    path.write_bytes(data)
-    return check_file(path)
-
-
-_VECTORS: Final = (
-    b'{"id": "a", "hex": "0000000b0000000b", "error": "truncated"}\n',
-    b'{"id": "b", "kind": "subscription", "hex": "0003", "value": {"version": 3, "topics": ["in"]}}\n{"id": "c"}\n',
-    b'{"id": "d", "members": {}, "topology": {}}\n[1]\n\n',
-)
-
 TEXT_TARGETS: Final[Mapping[str, Target]] = {
     "task_id": Target(from_text(TaskId.parse), (ValueError,), lambda _: [b"0_0", b"12_345", b"billing__1_2"]),
     "task_list": Target(
@@ -111,6 +98,5 @@ TEXT_TARGETS: Final[Mapping[str, Target]] = {
     "process_file": Target(_read_process_id, (), lambda _: [b'{"processId": "00000000-0000-0001-0000-000000000002"}']),
     "config_properties": _config("app.properties", _properties_files),
     "config_toml": _config("app.toml", _toml_files),
-    "conformance_file": Target(_check_vectors, (), lambda _: _VECTORS, ("", "")),
 }
 """Everything that is text."""

@@ -17,7 +17,7 @@ from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, Placement
-from streams_py.testing.decision_cases import problem_of
+from tests.conformance.decision_cases import problem_of
 from tests.unit.assignment.scenario_language import process_id
 
 RECORDED = Path(__file__).parents[2] / "vectors" / "decisions" / "convergence.jsonl.gz"

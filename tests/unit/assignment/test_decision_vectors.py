@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.testing.conformance_decisions import NotSupportedCase, decision_kind, run_decision_case
+from tests.conformance.decisions import NotSupportedCase, decision_kind, run_decision_case
 
 FOLDER = Path(__file__).parents[2] / "vectors" / "decisions"
 CASES = {

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 from streams_py.cli.commands import app
 
 ROOT = Path(__file__).resolve().parents[3]
-COMMANDS = [["simulate"], ["fuzz"], ["explain"], ["conformance"], ["topology", "describe"], ["version"]]
+COMMANDS = [["simulate"], ["fuzz"], ["explain"], ["topology", "describe"], ["version"]]
 WIDE = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
 
 
@@ -37,7 +37,7 @@ def one_sentence(result: Result) -> str:
 
 def test_help_names_all_commands_of_all_parts() -> None:
     shown = run("--help").output
-    for name in ("simulate", "fuzz", "explain", "conformance", "topology", "version", "telemetry", "backtest"):
+    for name in ("simulate", "fuzz", "explain", "topology", "version", "telemetry", "backtest"):
         assert name in shown
 
 
@@ -203,7 +203,7 @@ def test_recorded_situations_are_explained(tmp_path: Path) -> None:
 
 
 def test_records_of_an_events_topic_are_explained(tmp_path: Path) -> None:
-    folder = ROOT / "tests" / "vectors" / "events" / "v1"
+    folder = ROOT / "tests" / "golden" / "events" / "v1"
     records = "".join(file.read_text().strip() + "\n" for file in sorted(folder.glob("*.json")))
     path = tmp_path / "events.jsonl"
     path.write_text(records.replace("billing__1", "1"))
@@ -242,7 +242,7 @@ def test_task_that_is_none_is_refused_in_one_sentence(tmp_path: Path, task: str,
     assert why in one_sentence(run("explain", task, "--from", str(path)))
 
 
-# -- simulate, fuzz, conformance -----------------------------------------------------------------------------
+# -- simulate, fuzz -----------------------------------------------------------------------------
 
 
 def test_simulation_reports_schedules_rebalances_faults_and_violations() -> None:
@@ -304,14 +304,6 @@ def test_fuzz_reports_each_target() -> None:
 def test_fuzz_refuses_an_unknown_target_in_one_sentence() -> None:
     assert "there is no target 'x'; there are: subscription_info, " in one_sentence(run("fuzz", "--target", "x"))
     assert "is not a folder" in one_sentence(run("fuzz", "--vectors", "/no/such/folder"))
-
-
-def test_conformance_runs_vectors_and_refuses_what_is_none(tmp_path: Path) -> None:
-    result = run("conformance", str(ROOT / "protocol" / "vectors" / "subscription_info_bad.jsonl"))
-    assert result.exit_code == 0, result.output
-    assert " passed, 0 failed" in result.output
-    assert "does not exist" in one_sentence(run("conformance", str(tmp_path / "x")))
-    assert "no .jsonl" in one_sentence(run("conformance", str(tmp_path)))
 
 
 def test_installed_command_runs_schedules_on_several_processes() -> None:

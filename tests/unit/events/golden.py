@@ -31,7 +31,7 @@ from streams_py.events.model import (
     Versions,
 )
 
-FOLDER: Final = Path(__file__).parents[2] / "vectors" / "events" / "v1"
+FOLDER: Final = Path(__file__).parents[2] / "golden" / "events" / "v1"
 
 _ENVELOPE: Final = Envelope(
     group="orders",

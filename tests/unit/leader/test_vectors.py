@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.testing.conformance_leader import run_leader_case, run_threads_case
+from tests.conformance.leader import run_leader_case, run_threads_case
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "leader"
 

@@ -9,7 +9,6 @@ import pytest
 from streams_protocol.types import TaskId
 from streams_py.errors import ProcessingError
 from streams_py.ports import Headers
-from streams_py.testing.topology_user_code import Counter, Lookup, Previous, Router
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.nodes import Punctuation
 from streams_py.topology.processor import (
@@ -22,6 +21,7 @@ from streams_py.topology.processor import (
 )
 from streams_py.topology.stores import key_value_store, timestamped_key_value_store
 from streams_py.topology.topology import Topology
+from tests.conformance.programs.user_code import Counter, Lookup, Previous, Router
 from tests.unit.topology.fakes import FakeTask
 
 

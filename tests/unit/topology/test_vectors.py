@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from streams_py.testing.conformance_case import NotSupportedCase
-from streams_py.testing.conformance_topology import run_describe_case
-from streams_py.testing.topology_programs import program_of
+from tests.conformance.case import NotSupportedCase
+from tests.conformance.programs.topologies import program_of
+from tests.conformance.topology import run_describe_case
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "topology" / "describe.jsonl"
 CASES: list[dict[str, Any]] = [json.loads(line) for line in VECTORS.read_text("utf-8").splitlines()]

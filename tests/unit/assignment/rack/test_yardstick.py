@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams_protocol.types import TaskId
-from streams_py.testing.decision_cases import client_racks, partitions_of
-from streams_py.testing.kafka_racks import kafka_optimiser_for
+from tests.conformance.decision_cases import client_racks, partitions_of
+from tests.conformance.kafka_racks import kafka_optimiser_for
 from tests.unit.assignment.rack.fixture import (
     STRATEGIES,
     Placement,

@@ -27,7 +27,7 @@ from tests.unit.leader.kit import FakeCluster, member
 from tests.unit.leader.kit import sub as subtopology
 from tests.unit.spark.lab.kit import A, B, chosen, client, replay, sub
 
-GOLDEN = Path(__file__).parents[3] / "vectors" / "telemetry" / "rebalance_input.csv"
+GOLDEN = Path(__file__).parents[3] / "golden" / "telemetry" / "rebalance_input.csv"
 
 
 def golden_texts() -> list[str]:

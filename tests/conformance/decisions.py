@@ -20,9 +20,8 @@ from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyT
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import BuiltInAssignor
 from streams_py.quiet import quiet_logs
-from streams_py.testing.conformance_case import NotSupportedCase
-from streams_py.testing.conformance_racks import run_optimiser_case, run_rack_case
-from streams_py.testing.decision_cases import (
+from tests.conformance.case import NotSupportedCase
+from tests.conformance.decision_cases import (
     Case,
     Places,
     difference,
@@ -34,6 +33,7 @@ from streams_py.testing.decision_cases import (
     spread_of,
     state_of,
 )
+from tests.conformance.racks import run_optimiser_case, run_rack_case
 
 __all__ = ["NotSupportedCase", "decision_kind", "run_decision_case"]
 
@@ -260,9 +260,9 @@ _UTILS: Mapping[str, Callable[[Case], str | None]] = {
 
 
 def _threads(case: Case) -> str | None:
-    from streams_py.testing import conformance_leader  # belongs to the leader; imported only for its own file
+    from tests.conformance import leader  # belongs to the leader; imported only for its own file
 
-    answer: Any = conformance_leader.run_threads_case(case)
+    answer: Any = leader.run_threads_case(case)
     return None if answer is None else str(answer)
 
 

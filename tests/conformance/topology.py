@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from streams_py.testing.topology_programs import APPLICATION_ID, Program, program_of
 from streams_py.topology.metadata import SubtopologyTopics, TopologyMetadata
 from streams_py.topology.topology import Topology
+from tests.conformance.programs.topologies import APPLICATION_ID, Program, program_of
 
 __all__ = ["run_describe_case"]
 

@@ -22,9 +22,9 @@ from streams_protocol import (
     decode_assignment_info,
     decode_subscription_info,
 )
+from streams_py.cli.leader_cases import Case, RecordedCluster
 from streams_py.endpoint import parse_endpoint
 from streams_py.ports import AdminError, MemberAssignment
-from streams_py.testing.leader_cases import Case, RecordedCluster
 
 __all__ = ["Different", "Entry", "check_equal", "compare_costs", "compare_loosely", "host_fields", "info_fields"]
 

@@ -1,6 +1,6 @@
 """A recorded assign step as input: the group, the topology, the settings, and a cluster that answers from the case.
 
-The format is that of ``leader.jsonl``: one whole group per case, see :mod:`streams_py.testing.conformance_leader`.
+The format is that of ``leader.jsonl``: one whole group per case, see :mod:`tests.conformance.leader`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from streams_py.leader.events import (
 )
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
-from streams_py.testing.conformance_case import NotSupportedCase
-from streams_py.testing.kafka_racks import kafka_optimiser_for
 from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
+from tests.conformance.case import NotSupportedCase
+from tests.conformance.kafka_racks import kafka_optimiser_for
 
 __all__ = ["Case", "RecordedCluster", "case_request", "case_settings"]
 

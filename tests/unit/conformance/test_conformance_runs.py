@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from streams_py.testing.conformance_case import NotSupportedCase
-from streams_py.testing.conformance_runs import run_topology_run
+from tests.conformance.case import NotSupportedCase
+from tests.conformance.runs import run_topology_run
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "topology" / "runs.jsonl.gz"
 SUPPORTED = 160

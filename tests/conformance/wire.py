@@ -38,7 +38,7 @@ from streams_protocol import (
     encode_assignment_info,
     encode_subscription_info,
 )
-from streams_py.testing.wire_case import (
+from tests.conformance.wire_case import (
     Case,
     Different,
     as_bytes,
@@ -60,7 +60,7 @@ from streams_py.testing.wire_case import (
     same_fields,
     task_json,
 )
-from streams_py.testing.wire_case_connect import check_connect, check_connect_bad
+from tests.conformance.wire_case_connect import check_connect, check_connect_bad
 
 __all__ = ["WIRE_KINDS", "run_wire_case", "wire_kind"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.testing.conformance_wire import WIRE_KINDS, run_wire_case, wire_kind
+from tests.conformance.wire import WIRE_KINDS, run_wire_case, wire_kind
 
 Json = Any
 VECTORS = Path(__file__).parents[3] / "protocol" / "vectors"

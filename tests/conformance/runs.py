@@ -16,9 +16,9 @@ from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import STRING
 from streams_py.testing.in_process import InProcessTasks, WholeTopology
 from streams_py.testing.memory_clients import ManualClock, MemoryRecord
-from streams_py.testing.topology_programs import APPLICATION_ID, program_of
 from streams_py.topology.stores import StoreKind
 from streams_py.topology.topology import Topology
+from tests.conformance.programs.topologies import APPLICATION_ID, program_of
 
 __all__ = ["run_topology_run"]
 

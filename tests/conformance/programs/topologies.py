@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from streams_py.serdes import INT64, STRING
-from streams_py.testing.conformance_case import NotSupportedCase
-from streams_py.testing.topology_user_code import (
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.kstream import KStream
+from streams_py.topology.dsl.ktable import KTable
+from streams_py.topology.dsl.options import Grouped, Materialized
+from streams_py.topology.nodes import Punctuation, RecordContext
+from streams_py.topology.stores import key_value_store, timestamped_key_value_store
+from streams_py.topology.topology import Topology
+from tests.conformance.case import NotSupportedCase
+from tests.conformance.programs.user_code import (
     Counter,
     Lookup,
     Previous,
@@ -29,13 +36,6 @@ from streams_py.testing.topology_user_code import (
     tail,
     upper,
 )
-from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.dsl.kstream import KStream
-from streams_py.topology.dsl.ktable import KTable
-from streams_py.topology.dsl.options import Grouped, Materialized
-from streams_py.topology.nodes import Punctuation, RecordContext
-from streams_py.topology.stores import key_value_store, timestamped_key_value_store
-from streams_py.topology.topology import Topology
 
 __all__ = ["APPLICATION_ID", "Program", "build_program", "program_of"]
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from streams_protocol import DecodeError, connect
 from streams_protocol.buffer import Reader
-from streams_py.testing.wire_case import (
+from tests.conformance.wire_case import (
     Case,
     Different,
     as_bytes,

@@ -1,6 +1,6 @@
 """Does this library do what Apache Kafka Streams did? Runs recorded vectors and compares.
 
-    python -m streams_py.testing.conformance PATH...
+    python3 run.py conformance PATH...
 
 A path is a vector file (``.jsonl`` or ``.jsonl.gz``) or a folder, searched for such files. One line per file says how
 many cases there are, how many are equal, which differ, and how many exercise something that is not supported; the last
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from streams_py.quiet import quiet_logs
-from streams_py.testing.conformance_case import NotSupportedCase
+from tests.conformance.case import NotSupportedCase
 
 __all__ = ["FileResult", "check_file", "main", "vector_files"]
 
@@ -116,29 +115,23 @@ def _lines(path: Path) -> Iterator[tuple[int, Case | Exception]]:
 
 def _check_for(path: Path, first: Case) -> Check:
     """The comparison for a file, by its name or, for a renamed file, by what its cases contain."""
-    from streams_py.testing import (
-        conformance_decisions,
-        conformance_leader,
-        conformance_runs,
-        conformance_topology,
-        conformance_wire,
-    )
+    from tests.conformance import decisions, leader, runs, topology, wire
 
     name = path.name.removesuffix(".gz").removesuffix(".jsonl")
     if "describe" in first and "sub_topologies" in first:
-        return conformance_topology.run_describe_case
+        return topology.run_describe_case
     if "inputs" in first and "outputs" in first:
-        return conformance_runs.run_topology_run
+        return runs.run_topology_run
     if "members" in first and "topology" in first:
-        return conformance_leader.run_leader_case
-    decision = conformance_decisions.decision_kind(name, first)
+        return leader.run_leader_case
+    decision = decisions.decision_kind(name, first)
     if decision == "threads":
-        return conformance_leader.run_threads_case
+        return leader.run_threads_case
     if decision is not None:
-        return lambda case: conformance_decisions.run_decision_case(decision, case)
-    wire = conformance_wire.wire_kind(name, first)
-    if wire is not None:
-        return lambda case: conformance_wire.run_wire_case(wire, case)
+        return lambda case: decisions.run_decision_case(decision, case)
+    kind = wire.wire_kind(name, first)
+    if kind is not None:
+        return lambda case: wire.run_wire_case(kind, case)
     return _unknown_format
 
 
@@ -158,9 +151,7 @@ def _report(path: Path, *, verbose: bool) -> FileResult:
 def main(arguments: list[str] | None = None) -> int:
     """The command. Returns the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m streams_py.testing.conformance",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="run.py conformance", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="vector file, or folder of vector files")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what differs in each case")
@@ -178,7 +169,3 @@ def main(arguments: list[str] | None = None) -> int:
     unsupported = sum(len(result.not_supported) for result in results)
     print(f"{passed} passed, {failed} failed" + (f", {unsupported} skipped" if unsupported else ""))
     return 1 if failed else 3 if unsupported else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -17,7 +17,7 @@ from streams_py.assignment.assignors.high_availability import HighAvailabilityAs
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
 from streams_py.assignment.problem import RackOptimiser, Tags
 from streams_py.assignment.rack import optimiser_for
-from streams_py.testing.decision_cases import (
+from tests.conformance.decision_cases import (
     Case,
     client_racks,
     difference,

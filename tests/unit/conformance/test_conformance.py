@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.testing.conformance import check_file, main, vector_files
+from tests.conformance.command import check_file, main, vector_files
 
 VECTORS = Path(__file__).parents[3] / "protocol" / "vectors"
 
@@ -91,13 +91,13 @@ def test_a_file_without_known_cases_fails(tmp_path: Path, content: str) -> None:
 def test_a_case_of_something_not_supported_gives_its_own_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streams_py.testing import conformance_wire
-    from streams_py.testing.conformance_case import NotSupportedCase
+    from tests.conformance import wire
+    from tests.conformance.case import NotSupportedCase
 
     def refuse(kind: str, case: dict[str, Any]) -> str | None:
         raise NotSupportedCase("telepathy")
 
-    monkeypatch.setattr(conformance_wire, "run_wire_case", refuse)
+    monkeypatch.setattr(wire, "run_wire_case", refuse)
     path = write(tmp_path / "assignment_info.jsonl", cases("assignment_info.jsonl", 2))
     assert main([str(path)]) == 3
     out = capsys.readouterr().out

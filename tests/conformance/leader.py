@@ -8,7 +8,7 @@ we refuse one member.
 
 Cases whose result changed with the JVM's hash order are run in the emulated order of the JDK that recorded them. Most
 are equal then. Two kinds may differ from the recording and must be as good instead, see
-:mod:`streams_py.testing.leader_equivalence`: standbys of the public sticky assignor, for which Java followed the
+:mod:`tests.conformance.leader_equivalence`: standbys of the public sticky assignor, for which Java followed the
 identity hashes of its objects, and placements by rack, of which several have the lowest cost; those are checked twice,
 with Kafka's own optimiser for equality and with ours for the cost. What no check can notice is a change of an *input*
 that leads to the same result.
@@ -32,6 +32,7 @@ from streams_protocol import (
 )
 from streams_py.assignment.configs import STRATEGY_NONE
 from streams_py.assignment.problem import lag_from_offsets
+from streams_py.cli.leader_cases import Case, RecordedCluster, case_request, case_settings
 from streams_py.errors import BrokerUnavailable, ConfigError, IllegalStateError, StreamsError
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import FailAssign, PublishAssignments
@@ -39,8 +40,7 @@ from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.leader.threads import distribute_client
 from streams_py.ports import TopicSpec
-from streams_py.testing.leader_cases import Case, RecordedCluster, case_request, case_settings
-from streams_py.testing.leader_equivalence import (
+from tests.conformance.leader_equivalence import (
     Different,
     Entry,
     check_equal,

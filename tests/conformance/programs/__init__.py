@@ -1,0 +1,1 @@
+"""The recorded programs, written once as topologies."""

@@ -7,11 +7,43 @@ bytes), so that equal settings merge equally well; the objects behind an entry t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from streams_py.errors import StateError
 from streams_py.ports import Headers
 
-__all__ = ["CachedContent", "RecordCache", "headers_size"]
+__all__ = ["CachedContent", "FlushedStore", "RecordCache", "flush_until_clean", "headers_size"]
+
+_ROUNDS_MAX = 100
+"""Stores of one task may fill each other's caches while they are flushed. Beyond so many rounds it is a circle."""
+
+
+class FlushedStore(Protocol):
+    """What a commit asks of every store, cached or not."""
+
+    @property
+    def name(self) -> str: ...
+
+    def flush_cache(self) -> int:
+        """Write and forward the entries that are dirty now; how many they were (0: nothing was dirty, or no cache)."""
+
+
+def flush_until_clean(stores: Sequence[FlushedStore]) -> None:
+    """Flush the stores of one task until no cache has a dirty entry left: only then may its offsets be committed.
+
+    ``stores`` are in the order of the nodes that use them, so one round is enough for most topologies: a flush fills
+    the caches further down. A node further down may also put into a store further up, hence the rounds. StateError,
+    naming the stores, when that never ends.
+    """
+    for _ in range(_ROUNDS_MAX):
+        filled = [store.name for store in stores if store.flush_cache()]
+        if not filled:
+            return
+    raise StateError(
+        f"the record caches of {', '.join(filled)} fill each other without end: whenever they are flushed, a processor "
+        f"below puts into them again. Declare the store that this processor writes to with caching=False"
+    )
 
 
 class CachedContent(Protocol):

@@ -8,6 +8,9 @@ a commit interval only the last one reaches changelog and downstream (KIP-63).
 * Evicting a dirty entry flushes all dirty entries of the store; the least recently used entry goes first. (Reads count
   as use only once something had to be evicted: before that, nobody needs the order.)
 * While an entry is flushed the task's record context is that of the entry.
+* An entry is clean when the listener has returned. One whose flush failed on the way (the broker did not answer) stays
+  dirty and is flushed again; the value that was below it then is remembered in ``_owed``, because that is the one that
+  the nodes below know.
 
 For speed an entry holds Python objects where the serdes promise that this makes no difference (``Serde.plain_type``);
 then encoding happens once per flush instead of once per write. Otherwise it holds bytes, so that nobody can change a
@@ -45,9 +48,6 @@ timestamp and partition, 20 for a topic name of usual length."""
 
 _KEY_TYPES = (str, bytes, int)
 """Plain types whose hashing and comparing is quick and runs no Python code."""
-
-_FLUSH_PASSES_MAX = 8
-"""A flush may make its own store dirty again (a processor below writes to it). Beyond so many rounds it is a circle."""
 
 Entry = tuple[Any, int, "str | None", int, int, int, Headers]
 """What is held (None: deleted), counted bytes, and the record context: topic, partition, offset, timestamp, headers."""
@@ -88,6 +88,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         # eviction meets them. The order that flushing needs is that of the dirty keys.
         self._entries: dict[Any, Entry] = {}
         self._dirty: dict[Any, None] = {}
+        self._owed: dict[Any, bytes | None] = {}
         self._last: Any = None
         self._evicts = False
         # Entries are found by the key itself where that is safe, else by its bytes.
@@ -254,22 +255,26 @@ class CachedStore(KeyValueOperations[K, V, S]):
         self._listener = listener
         self._send_old_values = send_old_values
 
-    def flush_cache(self) -> None:
-        """Write all dirty entries below, and forward them, in the order of their last write."""
+    def flush_cache(self) -> int:
+        """Write what is dirty below, and forward it, in the order of the last write; how many entries that were.
+
+        What the nodes below put into this store meanwhile is dirty afterwards; see ``flush_until_clean``. After an
+        error the entries that were not forwarded are still dirty.
+        """
         if self._flushing or not self._dirty:
-            return
+            return 0
         context = self._context
         saved = (context.topic, context.partition, context.offset, context.timestamp, context.headers)
         self._flushing = True
+        flushed = 0
         try:
-            for _ in range(_FLUSH_PASSES_MAX):
-                for at in list(self._dirty):
-                    self._flush_entry(at, self._entries[at])
-                if not self._dirty:
-                    return
+            for at in list(self._dirty):
+                self._flush_entry(at, self._entries[at])
+                flushed += 1
         finally:
             self._flushing = False
             context.topic, context.partition, context.offset, context.timestamp, context.headers = saved
+        return flushed
 
     def _flush_entry(self, at: Any, entry: Entry) -> None:
         held, _, topic, partition, offset, timestamp, headers = entry
@@ -277,29 +282,40 @@ class CachedStore(KeyValueOperations[K, V, S]):
         key = self._bytes_of(at)
         data = None if held is None else self._data_of(held)
         old: bytes | None = None
-        if listener is not None and (data is None or self._send_old_values):
+        if at in self._owed:
+            old = self._owed[at]
+        elif listener is not None and (data is None or self._send_old_values):
             old = below.read_data(key)
             if data is None and old is None:
-                self._flushed(at, held)
+                self._flushed(at, entry)
                 return
         context.topic = topic
         context.partition = partition
         context.offset = offset
         context.timestamp = timestamp
         context.headers = headers
-        below.write_data(key, data)
-        self._flushed(at, held)
-        if listener is not None:
-            new = self._stored(held)
-            listener(
-                at if self._finds_by_key else self.codec.decode_key(key),
-                None if new is None else self._value_of(new),
-                self._value_of(below.decode_data(old)) if old is not None and self._send_old_values else None,
-                timestamp if new is None else self._timestamp_of(new),
-            )
+        try:
+            below.write_data(key, data)
+            if listener is not None:
+                new = self._stored(held)
+                listener(
+                    at if self._finds_by_key else self.codec.decode_key(key),
+                    None if new is None else self._value_of(new),
+                    self._value_of(below.decode_data(old)) if old is not None and self._send_old_values else None,
+                    timestamp if new is None else self._timestamp_of(new),
+                )
+        except BaseException:
+            self._owed[at] = old
+            raise
+        self._flushed(at, entry)
 
-    def _flushed(self, at: Any, held: Any) -> None:
-        if held is None:
+    def _flushed(self, at: Any, entry: Entry) -> None:
+        """An entry is written and forwarded. It is clean, unless a node below has put another one meanwhile."""
+        if self._owed:
+            self._owed.pop(at, None)
+        if self._entries.get(at) is not entry:
+            return
+        if entry[0] is None:
             self._forget(at)  # nothing to read again
         else:
             self._entries[at] = self._entries.pop(at)
@@ -315,6 +331,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
     def clear_cache(self) -> None:
         """Forget all entries, unwritten ones too: the task was committed, or failed."""
         self._dirty.clear()
+        self._owed.clear()
         self._cache.used_bytes -= sum(entry[1] for entry in self._entries.values())
         self._entries.clear()
 

@@ -154,20 +154,31 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
             data = below.encode_parts(value, timestamp_ms)
         else:
             data, timestamp_ms = held, timestamp_of(held)
-        old = below.read_data(key) if self._send_old_values and listener is not None else None
+        old: bytes | None = None
+        if at in self._owed:
+            old = self._owed[at]
+        elif self._send_old_values and listener is not None:
+            old = below.read_data(key)
         context.topic = topic
         context.partition = partition
         context.offset = offset
         context.timestamp = timestamp
         context.headers = headers
-        below.write_stamped(key, data, timestamp_ms)
+        try:
+            below.write_stamped(key, data, timestamp_ms)
+            if listener is not None:
+                if not self._holds_objects:
+                    value = below.decode_parts(data)[0]
+                before = below.decode_parts(old)[0] if old is not None and self._send_old_values else None
+                listener(at if self._finds_by_key else self.codec.decode_key(key), value, before, timestamp_ms)
+        except BaseException:
+            self._owed[at] = old
+            raise
+        if self._owed or self._entries.get(at) is not entry:
+            self._flushed(at, entry)
+            return
         self._entries[at] = self._entries.pop(at)
         self._dirty.pop(at, None)
-        if listener is not None:
-            if not self._holds_objects:
-                value = below.decode_parts(data)[0]
-            before = None if old is None else below.decode_parts(old)[0]
-            listener(at if self._finds_by_key else self.codec.decode_key(key), value, before, timestamp_ms)
 
     def _held(self, stored: ValueAndTimestamp[V]) -> Any:
         return stored[0], stored[1]

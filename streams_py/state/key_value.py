@@ -192,8 +192,9 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
             )
         return applied
 
-    def flush_cache(self) -> None:
-        """Nothing to do without a cache."""
+    def flush_cache(self) -> int:
+        """0: nothing is dirty without a cache."""
+        return 0
 
     def clear_cache(self) -> None:
         """Nothing to do without a cache."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import InvalidStateStoreError, LockError, StateError, TaskCorrupted, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
-from streams_py.state.cache import RecordCache
+from streams_py.state.cache import RecordCache, flush_until_clean
 from streams_py.state.checkpoint import UNKNOWN_OFFSET, delete_checkpoint, read_checkpoint, write_checkpoint
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 
 class TaskState:
-    """Stores of one task, in the order in which their caches are to be flushed.
+    """Stores of one task.
 
     ``owner`` is the name of the stream thread, for the lock of the task's directory. Satisfies the runtime's
     ``TaskStores``.
@@ -269,10 +269,9 @@ class TaskState:
 
     # -- committing --------------------------------------------------------------------------------------------
 
-    def flush_caches(self) -> None:
-        """Write and forward what the record caches hold. In the given order: flushing a store may fill a later one."""
-        for store in self._stores.values():
-            store.flush_cache()
+    def flush_caches(self, order: Iterable[str]) -> None:
+        """Write and forward what the record caches of these stores hold, until nothing is dirty any more."""
+        flush_until_clean([self._stores[name] for name in order])
 
     def clear_caches(self) -> None:
         """Forget what the caches hold."""

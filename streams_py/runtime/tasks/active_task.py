@@ -289,11 +289,15 @@ class ActiveTask(Task):
         return False
 
     def flush_caches(self) -> None:
-        """Write and forward what the record caches hold. Goes through the stores in the order of the nodes that use
-        them, because a flush may fill caches further down."""
-        if self._phase is TaskPhase.RUNNING:
-            for name in self._stores_in_order():
-                self.stores.store(name).flush_cache()
+        """Write and forward what the record caches hold, until nothing is dirty. Goes through the stores in the order
+        of the nodes that use them, because a flush may fill caches further down."""
+        if self._phase is not TaskPhase.RUNNING:
+            return
+        try:
+            self.stores.flush_caches(self._stores_in_order())
+        except StreamsError as error:
+            error.task_id = error.task_id or self.id
+            raise
 
     def _stores_in_order(self) -> list[str]:
         processors = (node for node in self.nodes.nodes if isinstance(node, ProcessorNode))

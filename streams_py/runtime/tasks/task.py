@@ -9,7 +9,7 @@ Answers to Kafka Streams' ``Task``, ``AbstractTask`` and ``ProcessorStateManager
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Protocol
 
@@ -79,11 +79,14 @@ class TaskStores(Protocol):
         """From now on stores log with this context through these writers; None: nobody writes (standby)."""
 
     def store(self, name: str) -> Any:
-        """An open store; it has ``flush_cache()``."""
+        """An open store."""
 
     def restore_position(self, changelog: TopicPartition) -> int: ...
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
     def store_of(self, changelog: TopicPartition) -> str: ...
+    def flush_caches(self, order: Iterable[str]) -> None:
+        """Write and forward what the record caches of these stores hold, until nothing is dirty any more."""
+
     def clear_caches(self) -> None: ...
     def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Newer last offsets of changelogs, as the producer got them acknowledged."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from streams_py.errors import ProcessingError
+from streams_py.errors import BrokerUnavailable, ProcessingError, StateError
 from streams_py.serdes import INT64, JSON, STRING, list_of
-from streams_py.state.cache import RecordCache
+from streams_py.state.cache import RecordCache, flush_until_clean
 from streams_py.state.cached_plain import CachedPlainStore
 from streams_py.state.cached_timestamped import CachedTimestampedStore
 from streams_py.state.open import open_store
@@ -298,32 +298,140 @@ def test_no_cache_is_made_when_the_budget_is_zero() -> None:
 
 
 def test_write_during_the_flush_is_flushed_too(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED)
-    forwarded: list[Any] = []
+    for shape in CACHED:
+        kit = make_kit(shape)
+        forwarded: list[Any] = []
 
-    def downstream(key: str, new: int, old: int | None, timestamp_ms: int) -> None:
-        forwarded.append((key, new))
-        if new < 3:
-            kit.store.put_value(key, new + 1, timestamp_ms)  # type: ignore[union-attr]  # a timestamped store
+        def downstream(key: str, new: int, *_: object, kit: Kit = kit, forwarded: list[Any] = forwarded) -> None:
+            forwarded.append((key, new))
+            if new < 3:
+                kit.put(key, new + 1)
 
-    kit.store.set_flush_listener(downstream, send_old_values=False)
-    kit.put("a", 1)
-    kit.store.flush_cache()
-    assert forwarded == [("a", 1), ("a", 2), ("a", 3)]
-    assert len(kit.logged) == 3
-
-
-def test_flush_ends_when_every_flush_makes_the_store_dirty_again(make_kit: Callable[..., Kit]) -> None:
-    for cache_bytes in (10_000, 100):
-        kit = make_kit(TIMESTAMPED, cache_bytes=cache_bytes)
-        store: Any = kit.store
-        store.set_flush_listener(
-            lambda key, new, *_, store=store: store.put_value(key, new + 1, 1), send_old_values=False
-        )
+        kit.store.set_flush_listener(downstream, send_old_values=False)
         kit.put("a", 1)
-        kit.put("b", 1)
-        store.flush_cache()
-        assert store.get("a").value > 1
+        flush_until_clean([kit.store])
+        assert forwarded == [("a", 1), ("a", 2), ("a", 3)]
+        assert len(kit.logged) == 3
+        assert kit.store.flush_cache() == 0
+
+
+def test_earlier_store_that_a_later_one_fills_is_flushed_before_the_commit(make_kit: Callable[..., Kit]) -> None:
+    first, second = make_kit(TIMESTAMPED), make_kit(TIMESTAMPED)
+    first.store.set_flush_listener(lambda *_: None, send_old_values=False)
+    second.store.set_flush_listener(lambda key, new, *_: first.put(f"back-{key}", new), send_old_values=False)
+    second.put("a", 1)
+    flush_until_clean([first.store, second.store])
+    assert [record.key for record in first.logged] == [b"back-a"]
+    assert first.store.content.read(b"back-a") is not None
+
+
+@pytest.mark.parametrize("cache_bytes", [10_000, 100])
+def test_caches_that_fill_each_other_without_end_are_refused_by_name(
+    make_kit: Callable[..., Kit], cache_bytes: int
+) -> None:
+    kit = make_kit(TIMESTAMPED, cache_bytes=cache_bytes)
+    store: Any = kit.store
+    store.set_flush_listener(lambda key, new, *_: store.put_value(key, new + 1, 1), send_old_values=False)
+    kit.put("a", 1)
+    kit.put("b", 1)
+    with pytest.raises(StateError, match=r"caches of s fill each other without end.*caching=False"):
+        flush_until_clean([store])
+    assert store.get("a").value > 1
+
+
+# -- failures ----------------------------------------------------------------------------------------------------
+
+
+class Flaky:
+    """A listener that remembers what it got, and fails for some keys as often as it is told."""
+
+    def __init__(self, **failures: int) -> None:
+        self.failures = failures
+        self.got: list[tuple[Any, Any, Any, int]] = []
+
+    def __call__(self, key: Any, new: Any, old: Any, timestamp_ms: int) -> None:
+        if self.failures.get(key, 0):
+            self.failures[key] -= 1
+            raise BrokerUnavailable("the queue is full")
+        self.got.append((key, new, old, timestamp_ms))
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+def test_entry_whose_forwarding_failed_is_forwarded_by_the_next_flush(
+    shape: Shape, make_kit: Callable[..., Kit]
+) -> None:
+    kit = make_kit(shape)
+    kit.store.set_flush_listener(listener := Flaky(b=2), send_old_values=True)
+    for at, key in enumerate("abc"):
+        kit.put(key, 1, at)
+    for _ in range(2):
+        with pytest.raises(BrokerUnavailable):
+            kit.store.flush_cache()
+        assert [change[0] for change in listener.got] == ["a"]
+        assert kit.bare(kit.store.peek("b")) == 1
+    kit.store.flush_cache()
+    assert listener.got == [("a", 1, None, 0), ("b", 1, None, 1), ("c", 1, None, 2)]
+    assert kit.store.flush_cache() == 0
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("newer", [2, 3, None])
+def test_old_value_of_a_repeated_flush_is_the_one_that_was_forwarded_last(
+    shape: Shape, newer: int | None, make_kit: Callable[..., Kit]
+) -> None:
+    kit = make_kit(shape)
+    kit.store.set_flush_listener(listener := Flaky(), send_old_values=True)
+    kit.put("a", 1, 10)
+    kit.store.flush_cache()
+    kit.put("a", 2, 20)
+    listener.failures["a"] = 1
+    with pytest.raises(BrokerUnavailable):
+        kit.store.flush_cache()
+    kit.put("a", newer, 30)
+    kit.store.flush_cache()
+    kit.put("a", 9, 40)
+    kit.store.flush_cache()
+    assert listener.got == [("a", 1, None, 10), ("a", newer, 1, 30), ("a", 9, newer, 40)]
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("fails", ["listener", "log"])
+def test_deletion_is_logged_and_forwarded_although_its_first_flush_failed(
+    shape: Shape, fails: str, make_kit: Callable[..., Kit]
+) -> None:
+    kit = make_kit(shape)
+    kit.store.set_flush_listener(listener := Flaky(), send_old_values=True)
+    kit.put("a", 1, 10)
+    kit.store.flush_cache()
+    kit.put("a", None, 20)
+    if fails == "listener":
+        listener.failures["a"] = 1
+    else:
+        unavailable = BrokerUnavailable("the queue is full")
+        kit.store.rebind(log=lambda *_: (_ for _ in ()).throw(unavailable), context=kit.context)
+    with pytest.raises(BrokerUnavailable):
+        kit.store.flush_cache()
+    kit.store.rebind(log=kit.log, context=kit.context)
+    kit.store.flush_cache()
+    assert listener.got == [("a", 1, None, 10), ("a", None, 1, 20)]
+    assert kit.logged[-1] == Logged(b"a", None, 20)
+    assert kit.store.get("a") is None
+
+
+@pytest.mark.parametrize("shape", CACHED, ids=str)
+def test_value_that_was_perhaps_forwarded_is_taken_back_when_it_is_deleted_before_the_next_flush(
+    shape: Shape, make_kit: Callable[..., Kit]
+) -> None:
+    kit = make_kit(shape)
+    kit.store.set_flush_listener(listener := Flaky(a=1), send_old_values=True)
+    kit.put("a", 1, 10)
+    with pytest.raises(BrokerUnavailable):
+        kit.store.flush_cache()
+    kit.put("a", None, 20)
+    kit.store.flush_cache()
+    assert listener.got == [("a", None, None, 20)]
+    assert kit.store.content.read(b"a") is None
+    assert kit.logged[-1] == Logged(b"a", None, 20)
 
 
 def test_clear_cache_forgets_what_was_not_flushed(make_kit: Callable[..., Kit]) -> None:

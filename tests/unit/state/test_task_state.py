@@ -323,7 +323,7 @@ def test_stores_move_to_another_task_object_without_being_opened_again(directory
         state.store(name).put_value("a", 2, 6)  # type: ignore[union-attr]  # a timestamped store
     state.store("disk").put("b", None)
     assert logged == []  # two are cached, one logs to its source topic (not written), one does not log
-    state.flush_caches()
+    state.flush_caches(state.stores)
     two = (2).to_bytes(8, "big")
     assert logged == [
         ("app-disk-changelog", 3, b"a", two, 6),
@@ -338,7 +338,7 @@ def test_stores_move_to_another_task_object_without_being_opened_again(directory
     state.close()
 
 
-def test_caches_are_flushed_in_the_given_order_so_that_a_store_filled_by_another_is_flushed_too(
+def test_store_that_another_fills_while_it_is_flushed_is_flushed_too_whatever_the_order(
     directory: StateDirectory,
 ) -> None:
     state = opened(directory, cache=RecordCache(1 << 20))
@@ -350,8 +350,11 @@ def test_caches_are_flushed_in_the_given_order_so_that_a_store_filled_by_another
     second: Any = state.store("memory")
     first.set_flush_listener(lambda key, new, old, ts: second.put_value(key, new, ts), send_old_values=False)
     first.put_value("a", 1, 1)
-    state.flush_caches()
+    state.flush_caches(["disk", "memory"])
     assert logged == ["app-disk-changelog", "app-memory-changelog"]
+    first.put_value("a", 2, 1)
+    state.flush_caches(["memory", "disk"])
+    assert logged[2:] == ["app-disk-changelog", "app-memory-changelog"]
     state.close()
 
 

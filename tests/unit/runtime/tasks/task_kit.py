@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
@@ -21,8 +21,7 @@ APP = "app"
 class FakeStore:
     """A logged store of str -> int without a cache."""
 
-    def __init__(self, name: str, calls: list[str]) -> None:
-        self.calls = calls
+    def __init__(self, name: str) -> None:
         self.name = name
         self.content: dict[str, int] = {}
         self.log: ChangelogWriter | None = None
@@ -36,9 +35,6 @@ class FakeStore:
         if self.log is not None:
             self.log(key.encode(), value.to_bytes(8, "big"), self.context.timestamp)
 
-    def flush_cache(self) -> None:
-        self.calls.append(f"flush {self.name}")
-
 
 class FakeStores:
     """Implements TaskStores in memory and notes what is called."""
@@ -46,7 +42,7 @@ class FakeStores:
     def __init__(self, names: Sequence[str] = (), partition: int = 0) -> None:
         self.is_open = False
         self.calls: list[str] = []
-        self.stores = {name: FakeStore(name, self.calls) for name in names}
+        self.stores = {name: FakeStore(name) for name in names}
         self._topics = {name: f"{APP}-{name}-changelog" for name in names}
         self._partition = partition
         self.changelog_offsets: dict[TopicPartition, int] = {}
@@ -85,6 +81,9 @@ class FakeStores:
 
     def store_of(self, changelog: TopicPartition) -> str:
         return next(name for name, topic in self._topics.items() if topic == changelog.topic)
+
+    def flush_caches(self, order: Iterable[str]) -> None:
+        self.calls.extend(f"flush {name}" for name in order)
 
     def clear_caches(self) -> None:
         self.calls.append("clear caches")

@@ -15,15 +15,9 @@ from streams_py import KafkaStreams, StreamsBuilder, Topology, serdes
 
 def word_count(lines: str = "text-lines", counts: str = "word-counts") -> Topology:
     """Counts the words of the topic ``lines`` into the topic ``counts``."""
-    builder = StreamsBuilder()
-    (
-        builder.stream(lines, key=serdes.STRING, value=serdes.STRING)
-        .flat_map_values(lambda line: re.findall(r"\w+", line.lower()))
-        .group_by(lambda _, word: word, key=serdes.STRING, value=serdes.STRING)
-        .count(store="counts")
-        .to_stream()
-        .to(counts, key=serdes.STRING, value=serdes.INT64)
-    )
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    words = builder.stream(lines).flat_map_values(lambda line: re.findall(r"\w+", line.lower()))
+    words.group_by(lambda _, word: word).count(store="counts").to_stream().to(counts)
     return builder.build()
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from streams_py.errors import TopologyError
+from streams_py.serdes import Serde
+from streams_py.topology.change_serde import with_default
 from streams_py.topology.names import check_name
 from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.stores import StoreBuilder
@@ -137,6 +139,18 @@ class TopologyAssembly:
     def add_copartition_group(self, sources: Iterable[str]) -> None:
         """Declare that the topics of these source nodes are joined by partition number."""
         self._copartitions.append(frozenset(sources))
+
+    def use_default_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> None:
+        """Where no serde was given these are used; the configured ones where they are None."""
+        for name, node in self._nodes.items():
+            if not isinstance(node, ProcessorNode):
+                self._nodes[name] = dataclasses.replace(
+                    node, key_serde=with_default(node.key_serde, key), value_serde=with_default(node.value_serde, value)
+                )
+        for name, store in self._stores.items():
+            self._stores[name] = dataclasses.replace(
+                store, key_serde=with_default(store.key_serde, key), value_serde=with_default(store.value_serde, value)
+            )
 
     # -- rules -----------------------------------------------------------------------------------------------
 

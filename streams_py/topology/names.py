@@ -9,6 +9,7 @@ write other topics. The prefixes are those of Kafka Streams' ``KStreamImpl`` and
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from streams_py.errors import TopologyError
@@ -22,6 +23,7 @@ __all__ = [
     "check_name",
     "full_topic_name",
     "name_or_generate",
+    "names_of",
     "suffixed_or_generate",
     "topic_on_broker",
 ]
@@ -115,6 +117,11 @@ def suffixed_or_generate(name: str | None, suffix: str, index: NameIndex, prefix
     """The user's name with a suffix, or a generated one. A value is taken either way."""
     generated = index.node_name(prefix)
     return generated if name is None else check_name(name + suffix)
+
+
+def names_of(names: str | Iterable[str]) -> tuple[str, ...]:
+    """One name or several, each once, in order."""
+    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
 
 
 class RepartitionNames:

@@ -18,7 +18,7 @@ from streams_py.topology.assembly import Node, TopologyAssembly
 from streams_py.topology.describe import describe
 from streams_py.topology.internal_topics import matched_topics, topology_metadata
 from streams_py.topology.metadata import TopologyMetadata
-from streams_py.topology.names import changelog_topic, full_topic_name, topic_on_broker
+from streams_py.topology.names import changelog_topic, full_topic_name, names_of, topic_on_broker
 from streams_py.topology.nodes import (
     Partitioner,
     ProcessorNode,
@@ -85,8 +85,8 @@ class Topology:
         brought = stores_of_supplier(supplier)
         for builder in brought:
             self._assembly.add_store(builder)
-        connected = (*_names(stores), *(builder.name for builder in brought))
-        self._assembly.add_processor(ProcessorNode(name, _names(parents), operator, connected))
+        connected = (*names_of(stores), *(builder.name for builder in brought))
+        self._assembly.add_processor(ProcessorNode(name, names_of(parents), operator, connected))
         return self
 
     def add_sink(
@@ -101,17 +101,17 @@ class Topology:
     ) -> Topology:
         """Write what ``parents`` forward to a topic, or to the one ``topic(key, value, record context)`` names."""
         fixed, chooser = (topic, None) if isinstance(topic, str) else (None, topic)
-        self._assembly.add_sink(SinkNode(name, _names(parents), fixed, chooser, key, value, partitioner))
+        self._assembly.add_sink(SinkNode(name, names_of(parents), fixed, chooser, key, value, partitioner))
         return self
 
     def add_state_store(self, builder: StoreBuilder, processors: str | Iterable[str] = ()) -> Topology:
         """Add a store and connect it to processors that are there already."""
-        self._assembly.add_store(builder, _names(processors))
+        self._assembly.add_store(builder, names_of(processors))
         return self
 
     def connect_processor_and_state_stores(self, processor: str, stores: str | Iterable[str]) -> Topology:
         """Let a processor use stores that are there already."""
-        for store in _names(stores):
+        for store in names_of(stores):
             self._assembly.connect(processor, store)
         return self
 
@@ -189,8 +189,4 @@ class Topology:
 
 
 def _topics_or_pattern(topics: str | Iterable[str] | re.Pattern[str]) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
-    return ((), topics) if isinstance(topics, re.Pattern) else (_names(topics), None)
-
-
-def _names(names: str | Iterable[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+    return ((), topics) if isinstance(topics, re.Pattern) else (names_of(topics), None)

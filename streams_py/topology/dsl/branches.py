@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from streams_py.errors import TopologyError
-from streams_py.topology.dsl.options import Branched, either
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.graph import ProcessorStep
 from streams_py.topology.names import Prefix, check_name, name_or_generate
@@ -42,24 +41,22 @@ class BranchedKStream(Generic[K, V]):
         *,
         name: str | None = None,
         chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
-        branched: Branched[K, V] | None = None,
     ) -> BranchedKStream[K, V]:
-        """Records for which ``predicate(key, value)`` is true and no earlier one was; options: :class:`Branched`."""
+        """Records for which ``predicate(key, value)`` is true and no earlier one was.
+
+        ``chain`` gets the branch; what it returns takes the branch's place in the result, None leaves it out.
+        """
         self._count += 1
-        child = self._add(self._count, name, chain, branched)
+        child = self._add(self._count, name, chain)
         self._operator.predicates.append(predicate)
         self._operator.children.append(child)
         return self
 
     def default_branch(
-        self,
-        *,
-        name: str | None = None,
-        chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
-        branched: Branched[K, V] | None = None,
+        self, *, name: str | None = None, chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None
     ) -> dict[str, KStream[K, V]]:
         """All other records; gives the branches by name."""
-        self._operator.default = self._add(0, name, chain, branched)
+        self._operator.default = self._add(0, name, chain)
         return self.no_default_branch()
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
@@ -67,24 +64,16 @@ class BranchedKStream(Generic[K, V]):
         self._is_complete = True
         return self._branches
 
-    def _add(
-        self,
-        number: int,
-        name: str | None,
-        chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None,
-        branched: Branched[K, V] | None,
-    ) -> str:
+    def _add(self, number: int, name: str | None, chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None) -> str:
         from streams_py.topology.dsl.kstream import KStream  # streams can be split, branches are streams
 
         if self._is_complete:
             raise TopologyError(f"the split {self._name!r} is complete; add branches before default_branch()")
-        keywords = {"name": name, "chain": chain}
-        options = either(branched, keywords, lambda: Branched(name=name, chain=chain), "branched")
-        own_name = str(number) if options.name is None else check_name(options.name)
+        own_name = str(number) if name is None else check_name(name)
         child = check_name(f"{self._name}{own_name}")
         self._place.index.node_name(Prefix.BRANCH)  # every branch takes a value, which its name does not show
         stream = KStream[K, V](self._place.then(ProcessorStep(child, PassThrough())))
-        result = stream if options.chain is None else options.chain(stream)
+        result = stream if chain is None else chain(stream)
         if result is not None:
             self._branches[child] = result
         return child

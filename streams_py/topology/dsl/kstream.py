@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TextIO, TypeVar, cast, overload
+from typing import Generic, TextIO, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.dsl.branches import BranchedKStream
 from streams_py.topology.dsl.grouped_stream import KGroupedStream
 from streams_py.topology.dsl.ktable import KTable
-from streams_py.topology.dsl.options import Grouped, Materialized, Produced, Repartitioned, either, materialized_or_none
+from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.graph import ProcessorStep, RepartitionStep, SinkStep, TableStep
-from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
+from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate, names_of
 from streams_py.topology.nodes import Operator, Partitioner, RecordContext, SinkNode
 from streams_py.topology.operators import stateless
 from streams_py.topology.operators.processors import ProcessorOperator, stores_of_supplier
 from streams_py.topology.operators.tables import TableSource
-from streams_py.topology.processor import FixedKeyProcessorSupplier, ProcessorSupplier
+from streams_py.topology.processor import (
+    FixedKeyProcessorSupplier,
+    FixedKeyRecordFunction,
+    ProcessorSupplier,
+    RecordFunction,
+)
 
 __all__ = ["KStream"]
 
@@ -49,21 +54,36 @@ class KStream(Generic[K, V]):
         """Drop the records for which ``predicate(key, value)`` is true."""
         return KStream(self._place.process(name, Prefix.FILTER, stateless.Filter(predicate, negate=True)))
 
-    def map(self, mapper: Callable[[K, V], tuple[K2, V2]], *, name: str | None = None) -> KStream[K2, V2]:
-        """``mapper(key, value)`` gives the new key and value. Operations by key will repartition first."""
-        operator = stateless.Map(mapper)
-        return KStream(self._place.process(name, Prefix.MAP, operator, changes_key=True, changes_value=True))
+    def map(
+        self,
+        mapper: Callable[[K, V], tuple[K2, V2]],
+        *,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]:
+        """``mapper(key, value)`` gives the new key and value. Operations by key will repartition first.
+
+        ``key`` and ``value``, here and below: serdes of what the function gives, for all operations that follow.
+        """
+        place = self._place.process(name, Prefix.MAP, stateless.Map(mapper), changes_key=True, changes_value=True)
+        return KStream(place.with_serdes(key, value))
 
     @overload
-    def map_values(self, mapper: Callable[[V], V2], /, *, name: str | None = None) -> KStream[K, V2]: ...
+    def map_values(
+        self, mapper: Callable[[V], V2], /, *, value: Serde[V2] | None = None, name: str | None = None
+    ) -> KStream[K, V2]: ...
     @overload
-    def map_values(self, /, *, with_key: Callable[[K, V], V2], name: str | None = None) -> KStream[K, V2]: ...
+    def map_values(
+        self, /, *, with_key: Callable[[K, V], V2], value: Serde[V2] | None = None, name: str | None = None
+    ) -> KStream[K, V2]: ...
     def map_values(
         self,
         mapper: Callable[[V], V2] | None = None,
         /,
         *,
         with_key: Callable[[K, V], V2] | None = None,
+        value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]:
         """``mapper(value)`` gives the new value; write ``with_key=f`` for ``f(key, value)``. The key stays."""
@@ -72,20 +92,29 @@ class KStream(Generic[K, V]):
             if with_key is not None
             else stateless.MapValues(_only(mapper, "map_values"))
         )
-        return KStream(self._place.process(name, Prefix.MAP_VALUES, operator, changes_value=True))
+        place = self._place.process(name, Prefix.MAP_VALUES, operator, changes_value=True)
+        return KStream(place.with_serdes(place.key_serde, value))
 
     def flat_map(
-        self, mapper: Callable[[K, V], Iterable[tuple[K2, V2]]], *, name: str | None = None
+        self,
+        mapper: Callable[[K, V], Iterable[tuple[K2, V2]]],
+        *,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
     ) -> KStream[K2, V2]:
         """``mapper(key, value)`` gives any number of (key, value) pairs. Operations by key will repartition first."""
         operator = stateless.FlatMap(mapper)
-        return KStream(self._place.process(name, Prefix.FLAT_MAP, operator, changes_key=True, changes_value=True))
+        place = self._place.process(name, Prefix.FLAT_MAP, operator, changes_key=True, changes_value=True)
+        return KStream(place.with_serdes(key, value))
 
     @overload
-    def flat_map_values(self, mapper: Callable[[V], Iterable[V2]], /, *, name: str | None = None) -> KStream[K, V2]: ...
+    def flat_map_values(
+        self, mapper: Callable[[V], Iterable[V2]], /, *, value: Serde[V2] | None = None, name: str | None = None
+    ) -> KStream[K, V2]: ...
     @overload
     def flat_map_values(
-        self, /, *, with_key: Callable[[K, V], Iterable[V2]], name: str | None = None
+        self, /, *, with_key: Callable[[K, V], Iterable[V2]], value: Serde[V2] | None = None, name: str | None = None
     ) -> KStream[K, V2]: ...
     def flat_map_values(
         self,
@@ -93,6 +122,7 @@ class KStream(Generic[K, V]):
         /,
         *,
         with_key: Callable[[K, V], Iterable[V2]] | None = None,
+        value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]:
         """``mapper(value)`` gives any number of values; write ``with_key=f`` for ``f(key, value)``. The key stays."""
@@ -101,11 +131,15 @@ class KStream(Generic[K, V]):
             if with_key is not None
             else stateless.FlatMapValues(_only(mapper, "flat_map_values"))
         )
-        return KStream(self._place.process(name, Prefix.FLAT_MAP_VALUES, operator, changes_value=True))
+        place = self._place.process(name, Prefix.FLAT_MAP_VALUES, operator, changes_value=True)
+        return KStream(place.with_serdes(place.key_serde, value))
 
-    def select_key(self, selector: Callable[[K, V], K2], *, name: str | None = None) -> KStream[K2, V]:
+    def select_key(
+        self, selector: Callable[[K, V], K2], *, key: Serde[K2] | None = None, name: str | None = None
+    ) -> KStream[K2, V]:
         """``selector(key, value)`` gives the new key. Operations by key will repartition first."""
-        return KStream(self._place.process(name, Prefix.SELECT_KEY, stateless.SelectKey(selector), changes_key=True))
+        place = self._place.process(name, Prefix.SELECT_KEY, stateless.SelectKey(selector), changes_key=True)
+        return KStream(place.with_serdes(key, place.value_serde))
 
     def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
         """Call ``action(key, value)`` for its side effect and pass the record on."""
@@ -155,27 +189,20 @@ class KStream(Generic[K, V]):
         value: Serde[V] | None = None,
         partitioner: Partitioner | None = None,
         name: str | None = None,
-        produced: Produced[K, V] | None = None,
     ) -> None:
         """Write to a topic, or to the one that ``topic(key, value, record context)`` names for each record.
 
         Topics must exist. Serdes left out: those of the stream.
         """
         place = self._place
-        options = either(
-            produced,
-            {"key": key, "value": value, "partitioner": partitioner, "name": name},
-            lambda: Produced(key=key, value=value, partitioner=partitioner, name=name),
-            "produced",
-        )
         sink = SinkNode(
-            name_or_generate(options.name, place.index, Prefix.SINK),
+            name_or_generate(name, place.index, Prefix.SINK),
             (),
             topic if isinstance(topic, str) else None,
             None if isinstance(topic, str) else topic,
-            options.key or place.key_serde,
-            options.value or place.value_serde,
-            options.partitioner,
+            key or place.key_serde,
+            value or place.value_serde,
+            partitioner,
         )
         place.then(SinkStep(sink))
 
@@ -187,31 +214,27 @@ class KStream(Generic[K, V]):
         partitions: int | None = None,
         partitioner: Partitioner | None = None,
         name: str | None = None,
-        repartitioned: Repartitioned[K, V] | None = None,
     ) -> KStream[K, V]:
         """Write to an internal topic and read it back: keys are in their partitions again, and there are ``partitions``
-        of them (default: as many as the topics above have). A key serde left out is the configured default, see
-        :class:`Repartitioned`."""
+        of them (default: as many as the topics above have).
+
+        A key serde left out is the default one, *not* the one the stream was read with (as in Kafka Streams: the bytes
+        in existing topics depend on it); a value serde is taken over from the stream.
+        """
         place = self._place
-        options = either(
-            repartitioned,
-            {"key": key, "value": value, "partitions": partitions, "partitioner": partitioner, "name": name},
-            lambda: Repartitioned(key=key, value=value, partitions=partitions, partitioner=partitioner, name=name),
-            "repartitioned",
-        )
-        if options.partitions is not None and options.partitions < 1:
-            raise TopologyError(f"a topic needs at least one partition; partitions={options.partitions}")
-        base = place.index.node_name(Prefix.REPARTITION) if options.name is None else check_name(options.name)
-        value_serde = options.value or place.value_serde
+        if partitions is not None and partitions < 1:
+            raise TopologyError(f"a topic needs at least one partition; partitions={partitions}")
+        base = place.index.node_name(Prefix.REPARTITION) if name is None else check_name(name)
+        value_serde = value or place.value_serde
         step = RepartitionStep(
             RepartitionNames(base, place.index),
-            options.key,
+            key,
             value_serde,
-            partitions=options.partitions,
-            partitioner=options.partitioner,
+            partitions=partitions,
+            partitioner=partitioner,
             is_explicit=True,
         )
-        return KStream(place.below_repartition(step).with_serdes(options.key or place.key_serde, value_serde))
+        return KStream(place.below_repartition(step).with_serdes(key or place.key_serde, value_serde))
 
     # -- by key ----------------------------------------------------------------------------------------------
 
@@ -231,21 +254,15 @@ class KStream(Generic[K, V]):
         return KTable(place.then(TableStep(node_name, operator, builder)), operator, options.store)
 
     def group_by_key(
-        self,
-        *,
-        key: Serde[K] | None = None,
-        value: Serde[V] | None = None,
-        name: str | None = None,
-        grouped: Grouped[K, V] | None = None,
+        self, *, key: Serde[K] | None = None, value: Serde[V] | None = None, name: str | None = None
     ) -> KGroupedStream[K, V]:
         """Group by the key as it is, for ``count``, ``reduce`` and ``aggregate``.
 
         Repartitions first if the key was changed above, through the topic ``<name or store name>-repartition``.
-        Serdes left out as keywords: those of the stream.
+        Serdes left out: those of the stream.
         """
         place = self._place
-        options = _grouped(place, key, value, name, grouped)
-        return KGroupedStream(place.with_serdes(options.key, options.value), options.name)
+        return KGroupedStream(place.with_serdes(key or place.key_serde, value or place.value_serde), name)
 
     def group_by(
         self,
@@ -254,54 +271,97 @@ class KStream(Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V] | None = None,
         name: str | None = None,
-        grouped: Grouped[K2, V] | None = None,
     ) -> KGroupedStream[K2, V]:
         """Group by ``selector(key, value)``; None leaves a record out. Always repartitions. ``name`` also names the
         selecting node."""
         place = self._place
-        options = _grouped(place.with_serdes(None, place.value_serde), key, value, name, grouped)
-        operator = stateless.SelectKey(selector)
-        selected = place.process(options.name, Prefix.SELECT_KEY, operator, changes_key=True)
-        return KGroupedStream(selected.with_serdes(options.key, options.value), options.name)
+        selected = place.process(name, Prefix.SELECT_KEY, stateless.SelectKey(selector), changes_key=True)
+        return KGroupedStream(selected.with_serdes(key, value or place.value_serde), name)
 
     # -- processors ------------------------------------------------------------------------------------------
 
+    @overload
     def process(
-        self, supplier: ProcessorSupplier[K, V, K2, V2], *, stores: Iterable[str] = (), name: str | None = None
+        self,
+        processor: ProcessorSupplier[K, V, K2, V2],
+        *,
+        stores: str | Iterable[str] = (),
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]: ...
+    @overload
+    def process(
+        self,
+        processor: RecordFunction[K, V, K2, V2],
+        *,
+        stores: str | Iterable[str] = (),
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]: ...
+    def process(
+        self,
+        processor: ProcessorSupplier[K, V, K2, V2] | RecordFunction[K, V, K2, V2],
+        *,
+        stores: str | Iterable[str] = (),
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
     ) -> KStream[K2, V2]:
-        """Run your own processor; it may use the named stores (see ``StreamsBuilder.add_state_store``) and those its
-        supplier brings. Operations by key will repartition first."""
-        place = self._process(name, Prefix.PROCESS, ProcessorOperator(supplier), supplier, stores)
-        return KStream(dataclasses.replace(place, key_serde=None, value_serde=None, key_changed=True))
+        """Run your own processor: a class, or a generator function that yields the records to send on.
 
+            def enrich(record, context):
+                yield record.with_value(look_up(record.key))
+
+        It may use the named stores (see ``StreamsBuilder.add_state_store``) and those its supplier brings. Operations
+        by key will repartition first.
+        """
+        place = self._process(name, Prefix.PROCESS, ProcessorOperator(processor), processor, stores)
+        return KStream(dataclasses.replace(place, key_serde=key, value_serde=value, key_changed=True))
+
+    @overload
     def process_values(
-        self, supplier: FixedKeyProcessorSupplier[K, V, V2], *, stores: Iterable[str] = (), name: str | None = None
+        self,
+        processor: FixedKeyProcessorSupplier[K, V, V2],
+        *,
+        stores: str | Iterable[str] = (),
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def process_values(
+        self,
+        processor: FixedKeyRecordFunction[K, V, V2],
+        *,
+        stores: str | Iterable[str] = (),
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def process_values(
+        self,
+        processor: FixedKeyProcessorSupplier[K, V, V2] | FixedKeyRecordFunction[K, V, V2],
+        *,
+        stores: str | Iterable[str] = (),
+        value: Serde[V2] | None = None,
+        name: str | None = None,
     ) -> KStream[K, V2]:
         """As :meth:`process`, for processors that cannot change the key."""
-        operator = ProcessorOperator(supplier, fixed_key=True)
-        place = self._process(name, Prefix.PROCESS_VALUES, operator, supplier, stores)
-        return KStream(dataclasses.replace(place, value_serde=None))
+        operator = ProcessorOperator(processor, fixed_key=True)
+        place = self._process(name, Prefix.PROCESS_VALUES, operator, processor, stores)
+        return KStream(dataclasses.replace(place, value_serde=value))
 
     def _process(
-        self, name: str | None, prefix: str, operator: Operator, supplier: object, stores: Iterable[str]
+        self, name: str | None, prefix: str, operator: Operator, supplier: object, stores: str | Iterable[str]
     ) -> Place:
         place = self._place
         # Unlike everywhere else, a name given here takes no value from the counter (as in Kafka Streams).
         node_name = place.index.node_name(prefix) if name is None else check_name(name)
-        names = (stores,) if isinstance(stores, str) else tuple(stores)
         own = stores_of_supplier(supplier)
-        return place.then(ProcessorStep(node_name, operator, own_stores=own, stores=names))
+        return place.then(ProcessorStep(node_name, operator, own_stores=own, stores=names_of(stores)))
 
 
 def _only(mapper: Callable[[V], V2] | None, method: str) -> Callable[[V], V2]:
     if mapper is None:
         raise TopologyError(f"{method} needs a function: f(value), or with_key=f for an f(key, value)")
     return mapper
-
-
-def _grouped(
-    place: Place, key: Serde[Any] | None, value: Serde[Any] | None, name: str | None, grouped: Grouped[K, V] | None
-) -> Grouped[K, V]:
-    made: Grouped[Any, Any] = Grouped(key=key or place.key_serde, value=value or place.value_serde, name=name)
-    keywords = {"key": key, "value": value, "name": name}
-    return either(grouped, keywords, lambda: cast("Grouped[K, V]", made), "grouped")

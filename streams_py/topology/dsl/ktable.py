@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.dsl.options import Grouped, Materialized, either, materialized_or_none
+from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.names import Prefix
 from streams_py.topology.operators.stateless import SelectKey
@@ -135,7 +135,6 @@ class KTable(Generic[K, V]):
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
         name: str | None = None,
-        grouped: Grouped[K2, V2] | None = None,
     ) -> KGroupedTable[K2, V2]:
         """``selector(key, value)`` gives the group of a row and the value it contributes; None leaves it out.
 
@@ -144,11 +143,9 @@ class KTable(Generic[K, V]):
         """
         from streams_py.topology.dsl.grouped_table import KGroupedTable  # grouped tables become tables again
 
-        keywords = {"key": key, "value": value, "name": name}
-        options = either(grouped, keywords, lambda: Grouped(key=key, value=value, name=name), "grouped")
-        place = self._place.process(options.name, Prefix.TABLE_SELECT, TableGroupBy(selector))
+        place = self._place.process(name, Prefix.TABLE_SELECT, TableGroupBy(selector))
         self._operator.enable_old_values(force=True)
-        return KGroupedTable(place.with_serdes(options.key, options.value), options.name)
+        return KGroupedTable(place.with_serdes(key, value), name)
 
     def _filter(
         self, predicate: Callable[[K, V], object], options: Materialized[K, V] | None, name: str | None, *, negate: bool

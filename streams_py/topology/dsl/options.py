@@ -1,83 +1,27 @@
-"""Options of the DSL's operators, as objects to share and pass around. Each is also available as plain keywords.
+"""How state is kept: the only options of the DSL that have an object of their own.
 
-    stream("in", key=serdes.STRING, value=serdes.STRING)
-    stream("in", consumed=Consumed(key=serdes.STRING, value=serdes.STRING))      # the same
-
-A serde left out stands for what is known from the stream above, else for the configured default. The names are those
-of Kafka Streams.
+Everything else is said by keywords (``key=``, ``value=``, ``name=``, ...), and so are the two that matter most here
+(``store=``, ``value=``). A serde left out stands for what is known from the stream above, else for the builder's
+default, else for the configured one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.names import check_name
-from streams_py.topology.nodes import Partitioner, ResetPolicy, TimestampExtractor
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
-if TYPE_CHECKING:
-    from streams_py.topology.dsl.kstream import KStream
-
-__all__ = ["Branched", "Consumed", "Grouped", "Materialized", "Produced", "Repartitioned"]
+__all__ = ["Materialized", "materialized_or_none"]
 
 K = TypeVar("K")
 V = TypeVar("V")
-Option = TypeVar("Option")
 
-# No slots here: Python 3.11 cannot call ``Grouped[str, int](...)`` of a frozen dataclass that has them.
-
-
-@dataclass(frozen=True, kw_only=True)
-class Consumed(Generic[K, V]):
-    """How a stream or table is read."""
-
-    key: Serde[K] | None = None
-    value: Serde[V] | None = None
-    timestamp_extractor: TimestampExtractor | None = None
-    reset_policy: ResetPolicy | None = None
-    name: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Produced(Generic[K, V]):
-    """How a stream is written."""
-
-    key: Serde[K] | None = None
-    value: Serde[V] | None = None
-    partitioner: Partitioner | None = None
-    name: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grouped(Generic[K, V]):
-    """How a grouped stream or table goes through its repartition topic, which gets ``name``.
-
-    The serdes are taken as they stand here, as in Kafka Streams: None is the configured default, not what the stream
-    was read with.
-    """
-
-    key: Serde[K] | None = None
-    value: Serde[V] | None = None
-    name: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repartitioned(Generic[K, V]):
-    """How a stream goes through a repartition topic of its own.
-
-    A key serde left out is the configured default, *not* the one the stream was read with (as in Kafka Streams: the
-    bytes in existing topics depend on it); a value serde is taken over from the stream.
-    """
-
-    key: Serde[K] | None = None
-    value: Serde[V] | None = None
-    partitions: int | None = None
-    partitioner: Partitioner | None = None
-    name: str | None = None
+# No slots here: Python 3.11 cannot call ``Materialized[str, int](...)`` of a frozen dataclass that has them.
 
 
 @dataclass(frozen=True)
@@ -116,35 +60,20 @@ class Materialized(Generic[K, V]):
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Branched(Generic[K, V]):
-    """One branch of a split: its name, and what to make of it right away.
-
-    ``chain`` gets the branch; what it returns takes the branch's place in the result, None leaves it out.
-    """
-
-    name: str | None = None
-    chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None
-
-
-def either(option: Option | None, keywords: Mapping[str, object], make: Callable[[], Option], what: str) -> Option:
-    """The option object, or one made from keywords; TopologyError when both were given."""
-    if option is None:
-        return make()
-    given = [keyword for keyword, value in keywords.items() if value is not None]
-    if given:
-        raise TopologyError(f"give either {what}= or {', '.join(f'{keyword}=' for keyword in given)}, not both")
-    return option
-
-
 def materialized_or_none(
     materialized: Materialized[K, V] | None,
     store: str | None,
     key: Serde[K] | None = None,
     value: Serde[V] | None = None,
 ) -> Materialized[K, V] | None:
-    """The option object, or one made from keywords, or None when nothing was said about the state."""
+    """The option object, or one made from keywords, or None when nothing was said about the state.
+
+    TopologyError when both were given.
+    """
     keywords = {"store": store, "key": key, "value": value}
-    if materialized is None and all(given is None for given in keywords.values()):
-        return None
-    return either(materialized, keywords, lambda: Materialized(store, key=key, value=value), "materialized")
+    given = [keyword for keyword, wanted in keywords.items() if wanted is not None]
+    if materialized is None:
+        return Materialized(store, key=key, value=value) if given else None
+    if given:
+        raise TopologyError(f"give either materialized= or {', '.join(f'{keyword}=' for keyword in given)}, not both")
+    return materialized

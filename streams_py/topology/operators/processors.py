@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from streams_protocol.types import TaskId
 from streams_py.errors import ProcessingError, TopologyError
@@ -21,6 +22,7 @@ from streams_py.topology.stores import StoreBuilder
 
 __all__ = ["ProcessorOperator", "stores_of_supplier"]
 
+RecordGenerator: TypeAlias = Callable[[Any, Any], Iterable[Any]]
 AnyProcessor = Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]
 AnyRecord = Record[Any, Any] | FixedKeyRecord[Any, Any]
 
@@ -28,10 +30,11 @@ AnyRecord = Record[Any, Any] | FixedKeyRecord[Any, Any]
 class ProcessorOperator:
     """Runs one processor per task. TopologyError when the supplier cannot serve several tasks."""
 
-    def __init__(self, supplier: Callable[[], AnyProcessor], *, fixed_key: bool = False) -> None:
+    def __init__(self, processor: Callable[[], AnyProcessor] | RecordGenerator, *, fixed_key: bool = False) -> None:
         wanted: type[AnyProcessor] = FixedKeyProcessor if fixed_key else Processor
-        if not callable(supplier):
-            raise TopologyError(f"{supplier!r} cannot be called; give a {wanted.__name__} class or a function")
+        if not callable(processor):
+            raise TopologyError(f"{processor!r} cannot be called; give a {wanted.__name__} class or a function")
+        supplier = _supplier_of(processor, fixed_key=fixed_key)
         first, second = supplier(), supplier()
         if not isinstance(first, wanted):
             raise TopologyError(f"the supplier must give a {wanted.__name__}; it gave {first!r}")
@@ -60,6 +63,37 @@ class ProcessorOperator:
                 failed(error, key, value, timestamp_ms)
 
         return process
+
+
+def _supplier_of(processor: Callable[..., Any], *, fixed_key: bool) -> Callable[[], AnyProcessor]:
+    """The supplier itself, or one that runs a generator function for each record."""
+    if inspect.isgeneratorfunction(processor):
+        return partial(_FixedKeyGeneratorProcessor if fixed_key else _GeneratorProcessor, processor)
+    return processor
+
+
+class _GeneratorProcessor(Processor[Any, Any, Any, Any]):
+    """Sends on what a generator function yields."""
+
+    def __init__(self, generate: RecordGenerator) -> None:
+        self._generate = generate
+
+    def process(self, record: Record[Any, Any]) -> None:
+        context = self.context
+        for made in self._generate(record, context):
+            context.forward(made)
+
+
+class _FixedKeyGeneratorProcessor(FixedKeyProcessor[Any, Any, Any]):
+    """The same for records that keep their key."""
+
+    def __init__(self, generate: RecordGenerator) -> None:
+        self._generate = generate
+
+    def process(self, record: FixedKeyRecord[Any, Any]) -> None:
+        context = self.context
+        for made in self._generate(record, context):
+            context.forward(made)
 
 
 def stores_of_supplier(supplier: object) -> tuple[StoreBuilder, ...]:

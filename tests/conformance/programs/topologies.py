@@ -15,7 +15,7 @@ from streams_py.serdes import INT64, STRING
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.dsl.ktable import KTable
-from streams_py.topology.dsl.options import Grouped, Materialized
+from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.nodes import Punctuation, RecordContext
 from streams_py.topology.stores import key_value_store, timestamped_key_value_store
 from streams_py.topology.topology import Topology
@@ -217,8 +217,7 @@ def _(builder: StreamsBuilder) -> None:
 
 @_dsl("P15")
 def _(builder: StreamsBuilder) -> None:
-    grouped = Grouped[Text, Text](name="grp", key=STRING, value=STRING)
-    g = _stream(builder, "in").group_by(_first_of_value, grouped=grouped)
+    g = _stream(builder, "in").group_by(_first_of_value, name="grp", key=STRING, value=STRING)
     g.count().to_stream().to("out")
     g.reduce(_short_sum, store="red").to_stream().to("out2")
 
@@ -304,8 +303,7 @@ def _(builder: StreamsBuilder) -> None:
     def subtract(total: Text, old: Text) -> Text:
         return None if old == "x" else tail(f"{total}~{old}", 12)
 
-    options = Grouped[Text, Text](name="tg", key=STRING, value=STRING)
-    grouped = _table(builder, "x").group_by(lambda k, v: (first(v), v), grouped=options)
+    grouped = _table(builder, "x").group_by(lambda k, v: (first(v), v), name="tg", key=STRING, value=STRING)
     kept = Materialized[Text, Text]("trs", key=STRING, value=STRING)
     result = grouped.reduce(lambda x, y: tail(f"{x}+{y}", 12), subtract, name="tr", materialized=kept)
     result.to_stream().to("out")

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from streams_py.serdes import STRING
+from streams_py.serdes import INT64, STRING
 from streams_py.topology.assembly import TopologyAssembly
+from streams_py.topology.change_serde import ChangeSerde
 from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.dsl.options import Consumed, Materialized
+from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.metadata import InternalTopic, InternalTopicKind
 from streams_py.topology.nodes import ResetPolicy, SinkNode, SourceNode
 from streams_py.topology.processor import Processor, Record
@@ -254,8 +255,7 @@ def test_options_of_a_source_reach_its_node() -> None:
     policy = ResetPolicy.LATEST
     builder = StreamsBuilder()
     builder.stream("a", key=STRING, timestamp_extractor=extractor, reset_policy=policy).to("out")
-    consumed = Consumed[Any, Any](value=STRING, timestamp_extractor=extractor, reset_policy=policy, name="t")
-    builder.table("b", consumed=consumed)
+    builder.table("b", value=STRING, timestamp_extractor=extractor, reset_policy=policy, name="t")
     nodes = {node.name: node for node in builder.build().nodes}
     assert nodes["KSTREAM-SOURCE-0000000000"] == SourceNode(
         "KSTREAM-SOURCE-0000000000", ("a",), None, STRING, None, extractor, policy
@@ -292,3 +292,35 @@ def test_table_knows_the_store_the_user_named() -> None:
     assert table.filter(max, store="f").queryable_store_name == "f"
     assert table.map_values(str).queryable_store_name is None
     assert builder.stream("s").group_by_key().count().queryable_store_name is None
+
+
+def test_default_serdes_of_the_builder_fill_what_was_left_open() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    words = builder.stream("in").flat_map_values(str.split)
+    words.group_by(lambda key, word: word).count(store="counts").to_stream().to("out")
+    builder.table("t", value=INT64).group_by(lambda k, v: (k, k)).count(store="rows")
+    topology = builder.build()
+    serdes = {node.name: (node.key_serde, node.value_serde) for node in topology.nodes if not hasattr(node, "operator")}
+    assert serdes["KSTREAM-SOURCE-0000000000"] == (STRING, STRING)
+    assert serdes["counts-repartition-sink"] == (STRING, STRING)
+    assert serdes["KSTREAM-SINK-0000000008"] == (STRING, INT64)
+    repartitioned = [value for _, value in serdes.values() if isinstance(value, ChangeSerde)]
+    assert [serde.inner for serde in repartitioned] == [STRING, STRING]
+    assert {name: (s.key_serde, s.value_serde) for name, s in topology.stores.items()} == {
+        "counts": (STRING, INT64),
+        "t-STATE-STORE-0000000009": (STRING, INT64),
+        "rows": (STRING, INT64),
+    }
+
+
+def test_serde_given_with_a_function_is_known_to_everything_below() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=STRING, value=STRING)
+    stream.map_values(len, value=INT64).group_by_key().reduce(max, store="longest")
+    stream.map(lambda k, v: (len(v), k), key=INT64, value=STRING).group_by_key().reduce(max, store="by-length")
+    stream.select_key(lambda k, v: len(v), key=INT64).to("out")
+    topology = builder.build()
+    kept = {name: (store.key_serde, store.value_serde) for name, store in topology.stores.items()}
+    assert kept == {"longest": (STRING, INT64), "by-length": (INT64, STRING)}
+    [sink] = [node for node in topology.nodes if isinstance(node, SinkNode) and node.topic == "out"]
+    assert (sink.key_serde, sink.value_serde) == (INT64, STRING)

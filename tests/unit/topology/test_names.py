@@ -10,7 +10,7 @@ import pytest
 from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, STRING
 from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.dsl.options import Grouped, Materialized
+from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.names import Named, NameIndex, RepartitionNames
 from streams_py.topology.nodes import SinkNode
 from streams_py.topology.processor import Processor, Record
@@ -44,7 +44,7 @@ def n3(b: StreamsBuilder) -> None:
 
 
 def n4(b: StreamsBuilder) -> None:
-    b.stream("in").group_by(key_of, grouped=Grouped(name="grp")).count()
+    b.stream("in").group_by(key_of, name="grp").count()
 
 
 def n5(b: StreamsBuilder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from streams_protocol.types import TaskId
 from streams_py.errors import ProcessingError
 from streams_py.ports import Headers
+from streams_py.serdes import STRING
+from streams_py.testing.driver import TopologyTestDriver
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.nodes import Punctuation
 from streams_py.topology.processor import (
@@ -311,3 +314,47 @@ def test_recorded_previous_remembers_value_and_timestamp() -> None:
     for timestamp_ms, value in enumerate(["x", "y", None, "z"]):
         task.feed("in", "k", value, timestamp_ms)
     assert [record[1] for record in task.out()] == ["->x", "x/0>y", "y/1>-", "->z"]
+
+
+# -- generator functions -------------------------------------------------------------------------------------
+
+
+def test_generator_function_sends_on_what_it_yields() -> None:
+    def each_word(record: Record[str, str], context: ProcessorContext[str, str]) -> Iterator[Record[str, str]]:
+        for number, word in enumerate(record.value.split()):
+            yield record.with_key(word).with_timestamp(record.timestamp + number)
+
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.stream("in").process(each_word).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.input_topic("in", key=STRING, value=STRING).send("k", "a b", timestamp_ms=5, headers=[("h", b"1")])
+        records = driver.output_topic("out", key=STRING, value=STRING).read_all()
+    assert records == [Record("a", "a b", 5, (("h", b"1"),)), Record("b", "a b", 6, (("h", b"1"),))]
+
+
+def test_generator_function_uses_the_stores_it_is_connected_to() -> None:
+    def changed(record: FixedKeyRecord[str, str], context: Any) -> Iterator[FixedKeyRecord[str, str]]:
+        store = context.get_state_store("last")
+        if store.get(record.key) != record.value:
+            store.put(record.key, record.value)
+            yield record
+
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.add_state_store(key_value_store("last"))
+    builder.stream("in").process_values(changed, stores="last").to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.input_topic("in", key=STRING, value=STRING).send_all([("k", "a"), ("k", "a"), ("k", "b")])
+        assert driver.output_topic("out", key=STRING, value=STRING).read_pairs() == [("k", "a"), ("k", "b")]
+
+
+def test_failure_in_a_generator_function_is_that_of_its_node() -> None:
+    def fail(record: Record[Any, Any], context: Any) -> Iterator[Record[Any, Any]]:
+        yield record
+        raise ValueError("no")
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(fail, name="broken").to("out")
+    task = FakeTask(builder.build())
+    task.feed("in", "k", "v")
+    assert [failure[0] for failure in task.failures] == ["broken"]
+    assert len(task.out()) == 1

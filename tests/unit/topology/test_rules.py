@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from streams_py.errors import ConfigError, TopologyError
-from streams_py.serdes import STRING
+from streams_py.serdes import INT64, STRING
 from streams_py.topology.assembly import TopologyAssembly
 from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.dsl.options import Consumed, Grouped
+from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.nodes import ResetPolicy, SinkNode, SourceNode
 from streams_py.topology.processor import FixedKeyProcessor, FixedKeyRecord, Processor, Record
 from streams_py.topology.stores import key_value_store, timestamped_key_value_store
@@ -107,7 +107,7 @@ def test_sink_is_refused_without_topic_and_chooser() -> None:
 def test_internal_topic_is_refused_when_declared_twice() -> None:
     builder = StreamsBuilder()
     builder.stream("a").group_by(max, name="same").count()
-    builder.stream("b").group_by(max, name="same", grouped=None).count()
+    builder.stream("b").group_by(max, name="same").count()
     with pytest.raises(TopologyError, match="'same"):
         builder.build()
 
@@ -191,10 +191,10 @@ def test_split_is_complete_after_the_default_branch() -> None:
 
 def test_option_object_and_keyword_together_are_refused() -> None:
     stream = StreamsBuilder().stream("x")
-    with pytest.raises(TopologyError, match="either grouped= or name="):
-        stream.group_by_key(name="n", grouped=Grouped())
-    with pytest.raises(TopologyError, match="either consumed= or key="):
-        StreamsBuilder().table("t", key=STRING, consumed=Consumed())
+    with pytest.raises(TopologyError, match="either materialized= or store="):
+        stream.group_by_key().count(store="n", materialized=Materialized("m"))
+    with pytest.raises(TopologyError, match="either materialized= or value="):
+        stream.group_by_key().aggregate(int, lambda k, v, a: a, value=INT64, materialized=Materialized("m"))
 
 
 def test_map_values_needs_a_function() -> None:

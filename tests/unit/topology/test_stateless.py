@@ -10,7 +10,6 @@ import pytest
 
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
-from streams_py.topology.dsl.options import Branched
 from tests.unit.topology.fakes import FakeTask
 
 
@@ -187,8 +186,9 @@ def test_split_drops_the_rest_without_default_branch() -> None:
 
 def test_chained_branch_is_replaced_by_what_its_function_gives() -> None:
     def describe(stream: KStream[Any, Any]) -> None:
-        options = Branched[Any, Any](name="doubled", chain=lambda branch: branch.map_values(lambda v: v * 2))
-        split = stream.split(name="n-").branch(lambda k, v: v > 10, branched=options)
+        split = stream.split(name="n-").branch(
+            lambda k, v: v > 10, name="doubled", chain=lambda branch: branch.map_values(lambda v: v * 2)
+        )
         branches = split.default_branch(chain=lambda rest: rest.to("rest"))
         assert list(branches) == ["n-doubled"]
         branches["n-doubled"].to("out")

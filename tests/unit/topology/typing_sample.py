@@ -7,13 +7,21 @@ Every ``reveal_type`` is compared with the comment behind it by ``test_typing.py
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import reveal_type
 
 from streams_py import serdes
 from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.dsl.options import Consumed, Grouped, Materialized, Produced
+from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.nodes import Punctuation
-from streams_py.topology.processor import FixedKeyProcessor, FixedKeyRecord, Processor, ProcessorContext, Record
+from streams_py.topology.processor import (
+    FixedKeyProcessor,
+    FixedKeyProcessorContext,
+    FixedKeyRecord,
+    Processor,
+    ProcessorContext,
+    Record,
+)
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
 
@@ -24,7 +32,9 @@ lines = builder.stream("in", key=text, value=text)
 reveal_type(lines)  # KStream[str, str]
 reveal_type(builder.stream(re.compile("in-.*"), value=text))  # KStream[Any, str]
 reveal_type(builder.stream(["a", "b"]))  # KStream[Any, Any]
-reveal_type(builder.stream("in", consumed=Consumed(key=text, value=serdes.INT64)))  # KStream[str, int]
+reveal_type(StreamsBuilder(key=text, value=serdes.INT64).stream("in"))  # KStream[str, int]
+reveal_type(StreamsBuilder(value=text).stream("in", key=serdes.INT64))  # KStream[int, str]
+reveal_type(StreamsBuilder(key=text).table("in", value=serdes.INT64))  # KTable[str, int]
 
 lengths = lines.filter(lambda k, v: v).map_values(lambda v: len(v) + 1).peek(print)
 reveal_type(lengths)  # KStream[str, int]
@@ -47,9 +57,9 @@ reveal_type(counts.to_stream(lambda k, v: v))  # KStream[int, int]
 reveal_type(counts.filter(lambda k, v: v > 1).map_values(str))  # KTable[str, str]
 reveal_type(counts.map_values(with_key=lambda k, v: v / 2, store="halves", value=serdes.FLOAT64))  # KTable[str, float]
 counts.to_stream().to("out", key=text, value=serdes.INT64)
-counts.to_stream().to(lambda k, v, record: f"out-{record.topic}", produced=Produced(key=text))
+counts.to_stream().to(lambda k, v, record: f"out-{record.topic}", key=text)
 
-sums = lengths.group_by_key(grouped=Grouped(key=text, value=serdes.INT64, name="sums"))
+sums = lengths.group_by_key(key=text, value=serdes.INT64, name="sums")
 reveal_type(sums.reduce(lambda a, b: a + b))  # KTable[str, int]
 reveal_type(sums.aggregate(lambda: 0.0, lambda k, v, total: total + v, value=serdes.FLOAT64))  # KTable[str, float]
 
@@ -81,9 +91,21 @@ class Upper(FixedKeyProcessor[str, str, bytes]):
         self.context.forward(record.with_value(record.value.encode()))
 
 
+def shout(record: Record[str, str], context: ProcessorContext[int, str]) -> Iterator[Record[int, str]]:
+    yield record.with_key(len(record.key)).with_value(record.value.upper())
+
+
+def quietly(
+    record: FixedKeyRecord[str, str], context: FixedKeyProcessorContext[str, bytes]
+) -> Iterator[FixedKeyRecord[str, bytes]]:
+    yield record.with_value(record.value.encode())
+
+
 builder.add_state_store(key_value_store("st", key=text, value=text))
 reveal_type(lines.process(Lengths, stores=["st"]))  # KStream[int, str]
 reveal_type(lines.process_values(Upper))  # KStream[str, bytes]
+reveal_type(lines.process(shout, key=serdes.INT64))  # KStream[int, str]
+reveal_type(lines.process_values(quietly))  # KStream[str, bytes]
 reveal_type(builder.build())  # Topology
 Topology().add_source("s", "in", key=text).add_processor("p", Lengths, "s").add_sink("k", "out", "p")
 
@@ -91,5 +113,7 @@ lengths.map_values(lambda v: v.upper())  # error
 lines.to("out", value=serdes.INT64)  # error
 lines.merge(lengths)  # error
 lengths.process(Lengths)  # error
+lengths.process(shout)  # error
+lines.map_values(len, value=text)  # error
 words.count(materialized=Materialized(value=text))  # error
 lines.group_by(lambda k, v: v, key=serdes.INT64)  # error

@@ -179,14 +179,20 @@ class ActiveTask(Task):
         """
         if self._phase is not TaskPhase.RUNNING:
             return 0
+        loop = self._loop
+        progressed, loop.progressed = loop.progressed, False
         try:
-            taken = self._loop.run(max_records)
+            taken = loop.run(max_records)
         except BrokerUnavailable as error:
+            if loop.progressed:  # records before this one
+                self._retrying_since_ms = None
             self._note_silence(error)
             return 0
         except StreamsError as error:
             error.task_id = error.task_id or self.id
             raise
+        finally:
+            loop.progressed = loop.progressed or progressed
         if taken:
             self._retrying_since_ms = None
         return taken
@@ -264,9 +270,10 @@ class ActiveTask(Task):
         self._punctuated = True
         return queue.fire(now_ms)
 
-    def check_sends(self) -> None:
-        """Raise what became of refused records, after asking the production exception handler."""
-        self._collector.check()
+    def check_sends(self) -> bool:
+        """Raise what became of refused records, after asking the production exception handler. True when that had
+        records written instead, which are to be flushed too."""
+        return self._collector.check()
 
     # -- commits ----------------------------------------------------------------------------------------
 
@@ -391,4 +398,7 @@ class ActiveTask(Task):
 
     def bind_sink(self, node: SinkNode) -> Process:
         """The function of a sink."""
-        return bind_sink(node, self._collector, self.record, self._failures.context_of, self._failures.dropped)
+        failures = self._failures
+        return bind_sink(
+            node, self._collector, self.record, failures.context_of, failures.node_failed, failures.dropped
+        )

@@ -16,20 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from streams_protocol.types import TaskId
-from streams_py.errors import (
-    BrokerUnavailable,
-    IllegalStateError,
-    ProcessingError,
-    ProductionError,
-    StateError,
-    TaskCorrupted,
-    TaskMigrated,
-    TimeoutExceeded,
-    TopologyError,
-)
-from streams_py.runtime.tasks.handlers import HandlerFailed
+from streams_py.errors import IllegalStateError, ProcessingError, TopologyError
 from streams_py.runtime.tasks.punctuation import Schedule
-from streams_py.runtime.tasks.sinks import RecordNotSerializable
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.topology.nodes import Process, ProcessorNode, Punctuation, RecordContext, SinkNode, SourceNode
 
@@ -40,21 +28,6 @@ Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
 
 class ReportedFailure(ProcessingError):
     """A node failed and the processing handler answered FAIL: the nodes around it must not report it again."""
-
-
-# Errors that no processing handler is asked about: they have been through a handler, or say nothing about the record.
-# (A failed store write is among them, unlike in Kafka Streams: "continue" would leave a hole in the state.)
-_FINAL = (
-    ReportedFailure,
-    ProductionError,
-    RecordNotSerializable,
-    HandlerFailed,
-    TaskCorrupted,
-    TaskMigrated,
-    BrokerUnavailable,
-    TimeoutExceeded,
-    StateError,
-)
 
 
 class TaskServices(Protocol):
@@ -132,8 +105,6 @@ class BoundNode:
 
     def failed(self, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
         """Ask the processing handler; returns when the record is to be dropped."""
-        if isinstance(error, _FINAL):
-            raise error
         self._task.node_failed(self.name, error, key, value, timestamp_ms)
 
     def dropped(self, reason: str) -> None:
@@ -147,8 +118,6 @@ class BoundNode:
         def guarded(now_ms: int) -> None:
             try:
                 callback(now_ms)
-            except _FINAL:
-                raise
             except Exception as error:
                 task.punctuator_failed(name, error)
 

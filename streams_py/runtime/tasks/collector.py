@@ -7,8 +7,8 @@ send or at the flush of a commit, and without the record itself. Sinks are in :m
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
 from typing import Final, TypeAlias
 
 from streams_protocol.types import TaskId
@@ -17,7 +17,7 @@ from streams_py.ports import DirectSend, Headers, RecordProducer
 from streams_py.runtime.tasks.handlers import Answer, DeadLetter, ErrorContext, Origin, ask
 from streams_py.runtime.tasks.task_settings import TaskSettings
 
-__all__ = ["NO_DIRECT_SEND", "ChangelogWriter", "RecordCollector", "handle_send_error"]
+__all__ = ["NO_DIRECT_SEND", "ChangelogWriter", "RecordCollector", "as_list"]
 
 _log = logging.getLogger(__name__)
 
@@ -27,32 +27,6 @@ ChangelogWriter: TypeAlias = Callable[..., None]
 
 NO_DIRECT_SEND: Final = DirectSend(lambda *_: None, None, (StreamsError("every record goes through the producer"),))
 """For producers without a direct way: one failure that is always there."""
-
-
-def handle_send_error(
-    error: ProductionError, settings: TaskSettings, context: ErrorContext, sharing: Collection[TaskId]
-) -> tuple[DeadLetter, ...]:
-    """What becomes of a record that the broker refused: returns (with records to write instead) when it is dropped,
-    raises otherwise.
-
-    ``sharing``: all tasks that write with this producer. The refusal does not say which of them sent the record, so a
-    RETRY takes all of them back to their last commit; rolling back only one of them could lose the record.
-    """
-    response = ask(settings.production_handler, replace(context, origin=Origin.SEND), None, error)
-    if response.answer is Answer.CONTINUE:
-        _log.warning("dropping a record that could not be written to %s: %s", error.topic, error)
-        return response.dead_letters
-    if response.answer is Answer.RETRY and error.retriable:
-        raise TaskCorrupted(
-            f"a record for {error.topic} was not written ({error}); processing again from the last commit",
-            dict.fromkeys(sharing, ()),
-        ) from error
-    raise ProductionError(
-        f"{error}; to pass over such records set production.exception.handler to log_and_continue or to one of yours",
-        topic=error.topic,
-        partition=error.partition,
-        retriable=error.retriable,
-    ) from error
 
 
 class RecordCollector:
@@ -99,35 +73,87 @@ class RecordCollector:
 
         return log
 
-    def write(self, letters: Iterable[DeadLetter]) -> None:
-        """Send records of an exception handler."""
-        for letter in letters:
-            self.producer.produce(
-                letter.topic, letter.value, letter.key, -1, None, letter.timestamp_ms, as_list(letter.headers)
-            )
-
-    def refused(self, error: ProductionError, context: ErrorContext) -> None:
-        """An earlier record was refused: returns when it is to be dropped, raises otherwise."""
-        self.write(handle_send_error(error, self.settings, context, self._sharing()))
+    def write(self, letters: Iterable[DeadLetter], context: ErrorContext) -> None:
+        """Send records of an exception handler, as every record is sent: ``context`` is where they come from."""
+        self._send_all(deque(map(_arguments, letters)), context)
 
     def send_after(self, error: ProductionError, context: ErrorContext, *record: object) -> None:
         """Send a record (arguments of ``produce``) that was not taken because an earlier one was refused with
         ``error``; raises unless the production handler lets that one be dropped."""
-        while True:
-            self.refused(error, context)
-            try:
-                self.producer.produce(*record)
-            except ProductionError as another:
-                error = another
-            else:
-                return
+        waiting: deque[tuple[object, ...]] = deque(self._instead_of(error, context))
+        waiting.append(record)
+        self._send_all(waiting, context)
 
-    def check(self) -> None:
-        """After a flush: raise what went wrong, unless the production handler lets it pass."""
+    def check(self) -> bool:
+        """After a flush: raise what went wrong, unless the production handler lets it pass. True when it had records
+        written instead, which are to be flushed too."""
+        wrote = False
+        while True:
+            try:
+                self.producer.check()
+            except ProductionError as error:
+                context = ErrorContext(None, -1, -1, -1, (), "commit", self.task_id)
+                letters = self._instead_of(error, context)
+                wrote = wrote or bool(letters)
+                self._send_all(deque(letters), context)
+            else:
+                return wrote
+
+    def _send_all(self, waiting: deque[tuple[object, ...]], context: ErrorContext) -> None:
+        while waiting:
+            try:
+                self.producer.produce(*waiting[0])
+            except ProductionError as error:  # of an earlier record: this one was not taken
+                waiting.extend(self._instead_of(error, context))
+            else:
+                waiting.popleft()
+
+    def _instead_of(self, error: ProductionError, context: ErrorContext) -> list[tuple[object, ...]]:
+        """What is to be written instead of a record that the broker refused; raises when it is not to be dropped.
+
+        The record is gone, and with it the input record that it was made from; ``context`` only says where its
+        refusal has come up. Nor does anybody know which of the tasks that share the producer sent it, so a RETRY takes
+        all of them back to their last commit; rolling back only one of them could lose the record.
+        """
+        context = ErrorContext(None, -1, -1, -1, (), context.node, self.task_id, Origin.SEND)
+        response = ask(self.settings.production_handler, context, None, error)
+        if any(letter.topic == error.topic for letter in response.dead_letters):
+            raise ProductionError(
+                f"{error}; the production exception handler wants to write a dead letter for it to the same topic, "
+                f"which would be refused again: check that topic {error.topic} exists and takes such records",
+                topic=error.topic,
+                partition=error.partition,
+            ) from error
+        instead = [_arguments(letter) for letter in response.dead_letters]
+        if response.answer is Answer.CONTINUE:
+            _log.warning("dropping a record that could not be written to %s: %s", error.topic, error)
+            return instead
+        for letter in instead:
+            self._write_before_failing(letter)
+        if response.answer is Answer.RETRY and error.retriable:
+            raise TaskCorrupted(
+                f"a record for {error.topic} was not written ({error}); processing again from the last commit",
+                dict.fromkeys(self._sharing(), ()),
+            ) from error
+        raise ProductionError(
+            f"{error}; to pass over such records set production.exception.handler to log_and_continue or to one of "
+            f"yours",
+            topic=error.topic,
+            partition=error.partition,
+            retriable=error.retriable,
+        ) from error
+
+    def _write_before_failing(self, letter: tuple[object, ...]) -> None:
         try:
-            self.producer.check()
-        except ProductionError as error:
-            self.refused(error, ErrorContext(None, -1, -1, -1, (), "commit", self.task_id))
+            self.producer.produce(*letter)
+        except StreamsError as another:
+            # Nothing is committed, so both records will be met again.
+            _log.warning("a dead letter for %s is not written: %s", letter[0], another)
+
+
+def _arguments(letter: DeadLetter) -> tuple[object, ...]:
+    """A dead letter as ``produce`` takes it."""
+    return (letter.topic, letter.value, letter.key, -1, None, letter.timestamp_ms, as_list(letter.headers))
 
 
 def as_list(headers: Headers) -> list[tuple[str, bytes | None]] | None:

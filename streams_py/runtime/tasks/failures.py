@@ -10,18 +10,42 @@ from collections.abc import Callable
 from typing import Any
 
 from streams_protocol.types import TaskId
-from streams_py.errors import DeserializationError, StreamsError
+from streams_py.errors import (
+    BrokerUnavailable,
+    DeserializationError,
+    ProductionError,
+    StateError,
+    StreamsError,
+    TaskCorrupted,
+    TaskMigrated,
+    TimeoutExceeded,
+)
 from streams_py.ports import RawRecord
 from streams_py.runtime.tasks.binding import ReportedFailure
 from streams_py.runtime.tasks.collector import RecordCollector
-from streams_py.runtime.tasks.handlers import Answer, ErrorContext, FailedRecord, ask
+from streams_py.runtime.tasks.handlers import Answer, ErrorContext, FailedRecord, HandlerFailed, ask
 from streams_py.runtime.tasks.record_queue import SourceReader
+from streams_py.runtime.tasks.sinks import RecordNotSerializable
 from streams_py.serdes import cannot_decode
 from streams_py.topology.nodes import RecordContext
 
 __all__ = ["Failures"]
 
 _log = logging.getLogger(__name__)
+
+# Errors that no processing handler is asked about: they have been through a handler, or say nothing about the record.
+# (A failed store write is among them, unlike in Kafka Streams: "continue" would leave a hole in the state.)
+_FINAL = (
+    ReportedFailure,
+    ProductionError,
+    RecordNotSerializable,
+    HandlerFailed,
+    TaskCorrupted,
+    TaskMigrated,
+    BrokerUnavailable,
+    TimeoutExceeded,
+    StateError,
+)
 
 
 class Failures:
@@ -71,20 +95,24 @@ class Failures:
             )
 
     def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
-        """A node raised: returns when its record is to be dropped."""
+        """A node raised: returns when its record is to be dropped. Errors that no handler is asked about are raised."""
+        if isinstance(error, _FINAL):
+            raise error
         context = self.context_of(node)
         record = FailedRecord(key, value, timestamp_ms, context.headers)
         self._ask_processing_handler(context, record, error, "processing failed")
 
     def punctuator_failed(self, node: str, error: Exception) -> None:
         """A punctuator raised: returns when that is to be passed over."""
+        if isinstance(error, _FINAL):
+            raise error
         self._ask_processing_handler(self.context_of(node), None, error, "a punctuator failed")
 
     def _ask_processing_handler(
         self, context: ErrorContext, record: FailedRecord | None, error: Exception, what: str
     ) -> None:
         response = ask(self._settings.processing_handler, context, record, error)
-        self._collector.write(response.dead_letters)
+        self._collector.write(response.dead_letters, context)
         if response.answer is not Answer.CONTINUE:
             raise ReportedFailure(
                 f"{what} in {context}: {type(error).__name__}: {error}", task_id=self._task_id
@@ -102,7 +130,7 @@ class Failures:
                 is_key = True
         context = self._context_of_raw(reader, raw)
         response = ask(self._settings.deserialization_handler, context, raw, error)
-        self._collector.write(response.dead_letters)
+        self._collector.write(response.dead_letters, context)
         if response.answer is Answer.CONTINUE:
             self.dropped(reader.node, f"{type(error).__name__}: {error}")
             return

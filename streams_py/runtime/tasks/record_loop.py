@@ -236,7 +236,13 @@ class RecordLoop:
             count += 1
             queue.buffer.popleft()
             self._note_taken(queue, raw)
-            if self._decode_head(queue):
+            try:
+                has_head = self._decode_head(queue)
+            except BaseException:
+                heapq.heappop(heads)  # its record was taken, and the next one is yet to be looked at
+                self._headless.append(queue)
+                raise
+            if has_head:
                 heapq.heapreplace(heads, (queue.head_timestamp_ms, order, queue))
             else:
                 heapq.heappop(heads)
@@ -253,14 +259,12 @@ class RecordLoop:
 
     def _find_heads(self) -> None:
         """Decode the first record of each queue that has got records since it ran empty."""
-        still: list[RecordQueue] = []
-        for queue in self._headless:
+        headless = self._headless
+        for queue in list(headless):
             if self._decode_head(queue):
+                headless.remove(queue)  # now, in case that a later one raises
                 queue.idle_deadline_ms = None
                 heapq.heappush(self._heads, (queue.head_timestamp_ms, self._order[queue.partition], queue))
-            else:
-                still.append(queue)
-        self._headless = still
 
     def _decode_head(self, queue: RecordQueue) -> bool:
         """Make the first usable record of the queue its head, passing over others; False when there is none.

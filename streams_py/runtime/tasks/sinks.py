@@ -25,6 +25,9 @@ __all__ = ["ContextOf", "RecordNotSerializable", "bind_sink", "serde_or_default"
 ContextOf: TypeAlias = Callable[[str], ErrorContext]
 """The error context of a node (by name) for the record in process."""
 
+Failed: TypeAlias = Callable[[str, Exception, Any, Any, int], None]
+"""failed(node, error, key, value, timestamp_ms): the user's code raised; returns when the record is to be dropped."""
+
 _Encode: TypeAlias = Callable[[Any], bytes]
 
 
@@ -48,11 +51,12 @@ def bind_sink(
     collector: RecordCollector,
     record: RecordContext,
     context_of: ContextOf,
+    failed: Failed,
     dropped: Callable[[str, str], None],
 ) -> Process:
-    """The function of a sink node in the task of ``collector``. ``record`` is the context of that task;
-    ``dropped(node, reason)`` counts records that are not written."""
-    sink = _Sink(node, collector, record, context_of, dropped)
+    """The function of a sink node in the task of ``collector``. ``record`` is the context of that task; ``failed`` asks
+    the processing handler, ``dropped(node, reason)`` counts records that are not written."""
+    sink = _Sink(node, collector, record, context_of, failed, dropped)
     if node.chooser is not None:
         return sink.choosing(node.chooser)
     if node.topic is None:
@@ -67,6 +71,7 @@ class _Sink:
         collector: RecordCollector,
         record: RecordContext,
         context_of: ContextOf,
+        failed: Failed,
         dropped: Callable[[str, str], None],
     ) -> None:
         settings = collector.settings
@@ -74,6 +79,7 @@ class _Sink:
         self._collector = collector
         self._record = record
         self._context_of = context_of
+        self._failed = failed
         self._count_dropped = dropped
         self._key_serde = serde_or_default(node.key_serde, settings.default_key_serde, node.name, "key")
         self._value_serde = serde_or_default(node.value_serde, settings.default_value_serde, node.name, "value")
@@ -86,16 +92,20 @@ class _Sink:
 
     def choosing(self, chooser: TopicChooser) -> Process:
         """The function that asks ``chooser`` for each record's topic."""
-        record = self._record
+        record, failed = self._record, self._failed
         writers: dict[str, Process] = {}
         name = self._node.name
 
         def sink(key: Any, value: Any, timestamp_ms: int) -> None:
-            topic = chooser(key, value, record)
-            writer = writers.get(topic)
-            if writer is None:
-                if not topic or topic.__class__ is not str:
+            try:
+                topic = chooser(key, value, record)
+                writer = writers.get(topic)
+                if writer is None and (not topic or topic.__class__ is not str):
                     raise TopologyError(f"the topic chooser of sink {name} returned {topic!r}, which is no topic name")
+            except Exception as error:
+                failed(name, error, key, value, timestamp_ms)
+                return
+            if writer is None:
                 writer = writers[topic] = self.writer(topic)
             writer(key, value, timestamp_ms)
 
@@ -145,8 +155,20 @@ class _Sink:
         record = self._record
         encode_key, encode_value = self._encoders(topic)
         produce, partitions_for = self._collector.producer.produce, self._collector.producer.partitions_for
-        send_after = self._send_after
+        send_after, failed = self._send_after, self._failed
         name = self._node.name
+
+        def chosen_partitions(key: Any, value: Any, count: int) -> tuple[int, ...]:
+            chosen = partitioner(topic, key, value, count)
+            if chosen is None:
+                return (-1,)
+            partitions = (chosen,) if isinstance(chosen, int) else tuple(chosen)
+            for partition in partitions:
+                if not 0 <= partition < count:
+                    raise TopologyError(
+                        f"the partitioner of sink {name} chose partition {partition} of {topic}, which has {count}"
+                    )
+            return partitions
 
         def sink(key: Any, value: Any, timestamp_ms: int) -> None:
             try:
@@ -158,13 +180,12 @@ class _Sink:
             if timestamp_ms < 0:
                 raise _negative(topic, timestamp_ms)
             count = partitions_for(topic)
-            chosen = partitioner(topic, key, value, count)
-            partitions = (-1,) if chosen is None else (chosen,) if isinstance(chosen, int) else tuple(chosen)
+            try:
+                partitions = chosen_partitions(key, value, count)
+            except Exception as error:
+                failed(name, error, key, value, timestamp_ms)
+                return
             for partition in partitions:
-                if not (0 <= partition < count or chosen is None):
-                    raise TopologyError(
-                        f"the partitioner of sink {name} chose partition {partition} of {topic}, which has {count}"
-                    )
                 headers = as_list(record.headers)
                 try:
                     produce(topic, value_bytes, key_bytes, partition, None, timestamp_ms, headers)
@@ -198,8 +219,8 @@ class _Sink:
         if not isinstance(error, TypeError):
             record = OutgoingRecord(topic, key, value, timestamp_ms, self._record.headers)
             response = ask(self._collector.settings.production_handler, replace(context, origin=origin), record, error)
+            self._collector.write(response.dead_letters, context)
             if response.answer is Answer.CONTINUE:
-                self._collector.write(response.dead_letters)
                 self._count_dropped(self._node.name, message)
                 return
         raise RecordNotSerializable(

@@ -40,7 +40,7 @@ class Committer:
     """Commits the tasks of one stream thread.
 
     ``gives_up`` says that a shutdown's time is over; ``check_sends`` raises what became of refused records, after
-    asking the production exception handler.
+    asking the production exception handler; True when that had records written instead.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Committer:
         *,
         task_timeout_ms: int,
         gives_up: Callable[[], bool],
-        check_sends: Callable[[], None],
+        check_sends: Callable[[], bool],
     ) -> None:
         self._producer = producer
         self._membership = membership
@@ -79,7 +79,12 @@ class Committer:
         return offsets
 
     def flush(self) -> None:
-        """Wait until every record sent so far is acknowledged."""
+        """Wait until every record sent so far is acknowledged, dead letters for refused ones included."""
+        self._wait_for_acknowledgements()
+        while self._check_sends():
+            self._wait_for_acknowledgements()
+
+    def _wait_for_acknowledgements(self) -> None:
         waited = 0
         while left := self._producer.flush(_FLUSH_STEP_MS):
             waited += _FLUSH_STEP_MS
@@ -88,7 +93,6 @@ class Committer:
                 raise BrokerUnavailable(f"{left} records were not acknowledged before the shutdown's time was over")
             if waited % 10_000 == 0:
                 _log.warning("%d records still wait for the broker's acknowledgement after %d s", left, waited // 1000)
-        self._check_sends()
 
     def commit(self, tasks: Collection[Committable]) -> int:
         """Commit those of ``tasks`` that need it; how many they were.

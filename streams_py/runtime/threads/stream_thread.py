@@ -335,13 +335,14 @@ class StreamThread:
             self._purge_repartition_topics(running)
         return max(committed, 0)
 
-    def _check_sends(self) -> None:
-        """Ask the production handler about refused records, through any task: they share the producer."""
+    def _check_sends(self) -> bool:
+        """Ask the production handler about refused records, through any task: they share the producer. True when it
+        had records written instead."""
         for task in self._parts.table.all():
             if isinstance(task, ActiveTask):
-                task.check_sends()
-                return
+                return task.check_sends()
         self._parts.producer.check()
+        return False
 
     def _purge_repartition_topics(self, tasks: Sequence[ActiveTask]) -> None:
         now = self._clock.monotonic_ms()

@@ -25,6 +25,7 @@ class Diary:
         self.unflushed: list[int] = []
         self.error: Exception | None = None
         self.send_error: Exception | None = None
+        self.dead_letters = 0
         self.gives_up = False
 
     def flush(self, timeout_ms: int) -> int:
@@ -39,10 +40,14 @@ class Diary:
         if self.error is not None:
             raise self.error
 
-    def check_sends(self) -> None:
+    def check_sends(self) -> bool:
         self.entries.append("check sends")
         if self.send_error is not None:
             raise self.send_error
+        if self.dead_letters:
+            self.dead_letters -= 1
+            return True
+        return False
 
     def committer(self) -> Committer:
         return Committer(
@@ -119,6 +124,12 @@ def test_flush_goes_on_until_everything_is_acknowledged(diary: Diary) -> None:
     diary.unflushed = [5, 2]
     diary.committer().flush()
     assert diary.entries == ["flush", "check sends"] * 3
+
+
+def test_dead_letters_for_refused_records_are_acknowledged_before_offsets_are_committed(diary: Diary) -> None:
+    diary.dead_letters = 2
+    diary.committer().commit([FakeTask(diary, "a", {IN: 3})])
+    assert diary.entries[:9] == ["a: caches", *["flush", "check sends"] * 3, "a: offsets", ("commit", {IN: 3})]
 
 
 def test_flush_is_given_up_when_a_shutdown_has_no_time_left(diary: Diary) -> None:

@@ -25,11 +25,13 @@ from streams_py.runtime.tasks.binding import ReportedFailure
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.handlers import (
     Answer,
+    DeadLetter,
     DeadLetterQueue,
     ErrorContext,
     FailedRecord,
     Origin,
     OutgoingRecord,
+    Response,
     log_and_continue,
 )
 from streams_py.runtime.tasks.task_settings import TaskSettings
@@ -349,6 +351,190 @@ def test_topic_chooser_writes_to_several_topics() -> None:
     assert [sent.topic() for sent in kit.producer.sent] == ["out-a-3", "out-b-4"]
 
 
+def fail(*_: object) -> Any:
+    raise ValueError("no idea where this belongs")
+
+
+def fails_for_bad(good: Any) -> Any:
+    return lambda *args: fail() if "bad" in args else good
+
+
+class TestChoosing:
+    """A sink's topic chooser and partitioner are user code, as every processor is."""
+
+    SINKS = (
+        {"topic": fails_for_bad("out")},
+        {"topic": fails_for_bad(None)},
+        {"topic": "out", "partitioner": fails_for_bad(0)},
+        {"topic": "out", "partitioner": lambda topic, key, value, count: 9 if value == "bad" else 0},
+        {"topic": "out", "partitioner": lambda topic, key, value, count: [0, 9] if value == "bad" else 0},
+        {"topic": "out", "partitioner": lambda topic, key, value, count: "0" if value == "bad" else 0},
+    )
+
+    def kit(self, sink: dict[str, Any], **settings: Any) -> Kit:
+        topology = Topology().add_source("source", "in").add_processor("outer", Forwarding, "source")
+        options = {name: value for name, value in sink.items() if name != "topic"}
+        topology.add_sink("sink", sink["topic"], "outer", **options)
+        return Kit(topology, **settings)
+
+    @pytest.mark.parametrize("sink", SINKS[:1] + SINKS[2:])
+    def test_record_is_dropped_when_the_processing_handler_continues(self, sink: dict[str, Any]) -> None:
+        handler = Asked(Answer.CONTINUE)
+        kit = self.kit(sink, processing_handler=handler)
+        kit.add(record("bad", at=7), record("good", offset=1))
+        assert kit.task.process(2) == 2
+        assert [value for _, value, _ in kit.sent("out")] == [b"good"]
+        ((context, failed, _),) = handler.calls
+        assert (context.node, context.offset) == ("sink", 0)
+        assert (failed.key, failed.value, failed.timestamp_ms) == ("k", "bad", 7)
+        assert kit.task.dropped_records == 1
+        assert kit.task.committable_offsets()[IN].offset == 2
+
+    @pytest.mark.parametrize("sink", SINKS)
+    def test_error_names_sink_and_record_when_the_processing_handler_fails(self, sink: dict[str, Any]) -> None:
+        handler = Asked(Answer.FAIL)
+        kit = self.kit(sink, processing_handler=handler)
+        kit.add(record("bad", offset=3))
+        with pytest.raises(ProcessingError, match="node sink, task 0_0, input record in-0 at offset 3"):
+            kit.task.process(1)
+        assert len(handler.calls) == 1
+        assert kit.task.committable_offsets() == {}
+
+    def test_errors_that_say_nothing_about_the_record_are_not_the_handlers(self) -> None:
+        def silent(*_: object) -> Any:
+            raise BrokerUnavailable("no answer")
+
+        handler = Asked(Answer.CONTINUE)
+        kit = self.kit({"topic": silent}, processing_handler=handler)
+        kit.add(record("x"))
+        assert kit.task.process(1) == 0  # tried again
+        assert handler.calls == []
+
+
+class Unreachable(MemoryProducer):
+    """A producer whose queue is full for some topics."""
+
+    def __init__(self, *full: str) -> None:
+        super().__init__()
+        self.full = set(full)
+        self.errors: list[ProductionError] = []
+        take = self.produce
+
+        def produce(topic: str, *rest: Any) -> None:
+            if self.errors:
+                raise self.errors.pop(0)
+            if topic in self.full:
+                raise BrokerUnavailable("the queue is full")
+            take(topic, *rest)
+
+        self.produce = produce
+
+    def check(self) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+class TestDeadLetters:
+    def topology(self, *topics: str) -> Topology:
+        return (
+            Topology()
+            .add_source("source", topics, key=serdes.STRING, value=serdes.JSON)
+            .add_sink("sink", "out", "source", value=serdes.JSON)
+        )
+
+    @pytest.mark.parametrize("topics", [("in",), ("in", "b"), ("in", "b", "c")])
+    def test_record_whose_letter_cannot_be_written_stays_and_runs_through_no_node(
+        self, topics: tuple[str, ...]
+    ) -> None:
+        producer = Unreachable("dead")
+        kit = Kit(
+            self.topology(*topics),
+            inputs=topics,
+            max_task_idle_ms=-1,
+            producer=producer,
+            deserialization_handler=DeadLetterQueue("dead").handle,
+        )
+        for topic in topics:  # the poison is next once the first record is taken
+            kit.add(record("1", topic=topic), record("{", topic=topic, offset=1), record("2", topic=topic, offset=2))
+        for _ in range(5):
+            kit.task.process(100)
+        assert {value for _, value, _ in kit.sent("out")} == {b"1"}
+        assert {entry.offset for entry in kit.task.committable_offsets().values()} == {1}
+        producer.full.clear()
+        while kit.task.process(100):
+            pass
+        assert sorted(value or b"" for _, value, _ in kit.sent("out")) == [b"1"] * len(topics) + [b"2"] * len(topics)
+        assert [value for _, value, _ in kit.sent("dead")] == [b"{"] * len(topics)
+        assert all(entry.offset == 3 for entry in kit.task.committable_offsets().values())
+
+    def letters(self, answer: Answer, topic: str = "dead") -> Any:
+        return lambda context, record, error: Response(answer, (DeadLetter(topic, b"k", str(error).encode(), 5),))
+
+    def test_letter_goes_the_way_of_all_sends(self) -> None:
+        producer = Unreachable()
+        production = Asked(Answer.CONTINUE)
+        kit = Kit(
+            self.topology("in"),
+            producer=producer,
+            deserialization_handler=DeadLetterQueue("dead").handle,
+            production_handler=production,
+        )
+        kit.add(record("{"))
+        producer.errors = [ProductionError(f"too large {n}", topic="out", partition=0) for n in range(2_000)]
+        assert kit.task.process(1) == 1
+        assert len(production.calls) == 2_000
+        assert [value for _, value, _ in kit.sent("dead")] == [b"{"]
+
+    def test_earlier_refusal_ends_processing_when_the_production_handler_fails_at_a_letter(self) -> None:
+        producer = Unreachable()
+        kit = Kit(self.topology("in"), producer=producer, deserialization_handler=DeadLetterQueue("dead").handle)
+        kit.add(record("{"))
+        producer.errors = [ProductionError("too large", topic="out", partition=0)]
+        with pytest.raises(ProductionError, match="too large; to pass over such records set production"):
+            kit.task.process(1)
+        assert kit.task.committable_offsets() == {}
+
+    @pytest.mark.parametrize("answer", [Answer.CONTINUE, Answer.FAIL, Answer.RETRY])
+    def test_letters_of_the_production_handler_are_written_whatever_it_answers(self, answer: Answer) -> None:
+        producer = Unreachable()
+        kit = Kit(self.topology("in"), producer=producer, production_handler=self.letters(answer))
+        kit.add(record("1"))
+        producer.errors = [ProductionError("first", topic="out", partition=0, retriable=True)]
+        if answer is Answer.CONTINUE:
+            kit.task.process(1)
+        else:
+            with pytest.raises((ProductionError, TaskCorrupted)):
+                kit.task.process(1)
+        assert [value for _, value, _ in kit.sent("dead")] == [b"first"]
+
+    def test_check_asks_about_every_refusal_and_says_when_letters_are_to_be_flushed(self) -> None:
+        producer = Unreachable()
+        kit = Kit(self.topology("in"), producer=producer, production_handler=self.letters(Answer.CONTINUE))
+        producer.errors = [ProductionError(text, topic="out", partition=0) for text in ("first", "second", "third")]
+        assert kit.task.check_sends()
+        assert [value for _, value, _ in kit.sent("dead")] == [b"first", b"second", b"third"]
+        assert not kit.task.check_sends()
+
+    def test_letter_to_the_topic_that_refuses_it_is_an_error_instead_of_a_circle(self) -> None:
+        producer = Unreachable()
+        kit = Kit(self.topology("in"), producer=producer, production_handler=self.letters(Answer.CONTINUE))
+        producer.errors = [ProductionError("no such topic", topic="dead", partition=0)]
+        with pytest.raises(
+            ProductionError, match=r"dead letter for it to the same topic.*check that topic dead exists"
+        ):
+            kit.task.check_sends()
+
+    def test_refused_record_is_not_mistaken_for_the_record_in_process(self) -> None:
+        """What is in process when a refusal comes up is not what was refused: its bytes are no dead letter."""
+        producer = Unreachable()
+        kit = Kit(self.topology("in"), producer=producer, production_handler=DeadLetterQueue("dead").handle)
+        kit.add(record("1"))
+        producer.errors = [ProductionError("too large", topic="out", partition=0)]
+        with pytest.raises(ProductionError):
+            kit.task.process(1)
+        assert kit.sent("dead") == []
+
+
 class TestSilence:
     class Silent(MemoryProducer):
         silent = True
@@ -384,6 +570,23 @@ class TestSilence:
             kit.task.process(1)
 
 
+def test_silence_is_counted_anew_when_records_were_processed_before_it() -> None:
+    producer = Unreachable("one", "two")
+    topology = Topology().add_source("source", "in").add_sink("sink", lambda key, value, context: str(value), "source")
+    kit = Kit(topology, producer=producer, task_timeout_ms=1_000)
+    kit.add(record("one"), record("two", offset=1))
+    assert kit.task.process(2) == 0
+    producer.full.remove("one")
+    kit.clock.advance(900)
+    assert kit.task.process(2) == 0  # one is written, two is not
+    kit.clock.advance(900)
+    assert kit.task.process(2) == 0
+    kit.clock.advance(100)
+    with pytest.raises(TimeoutExceeded):
+        kit.task.process(2)
+    assert kit.task.commit_needed
+
+
 class Broken:
     """An operator that does not report its own errors."""
 
@@ -407,12 +610,14 @@ def test_error_that_no_node_reports_names_the_record(topics: tuple[str, ...]) ->
     assert kit.task.committable_offsets() == {}
 
 
-@pytest.mark.parametrize("chosen", [None, "", 7])
+@pytest.mark.parametrize("chosen", [None, "", 7, []])
 def test_chooser_that_names_no_topic_is_an_error(chosen: Any) -> None:
     topology = Topology().add_source("source", "in").add_sink("sink", lambda key, value, context: chosen, "source")
     kit = Kit(topology)
     kit.add(record("x"))
-    with pytest.raises(TopologyError, match=f"the topic chooser of sink sink returned {chosen!r}"):
+    with pytest.raises(
+        ProcessingError, match=r"node sink, task 0_0, input record in-0 at offset 0: .*topic chooser|unhash"
+    ):
         kit.task.process(1)
 
 

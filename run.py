@@ -6,7 +6,8 @@ renews it when the lock file changes. Standard library only.
 
   demo [FILE|FOLDER]   count words with two processes; one is killed and comes back
   lab [FOLDER]         record a group's rebalances, then find out which assignor would have suited it (Java 17+)
-  test [PYTEST ARGS]   the test suite (broker tests too, when Java 17+ with Maven, or Docker, is there)
+  test [PYTEST ARGS]   the test suite (broker tests too, when Java 17+ with Maven, or Docker, is there); what failed
+                       runs once more, alone
   conformance PATH...  compare this library with recordings of Apache Kafka Streams, file by file
   coverage [ARGS]      the test suite with branch coverage
   check                lint, format and types
@@ -109,7 +110,7 @@ def main() -> int:
         case "lab":
             return run("python", "-m", "examples.rebalance_lab", *arguments)
         case "test":
-            return run("python", "-m", "pytest", *arguments)
+            return run("python", "-m", "tests.run_suite", *arguments)
         case "conformance":
             return run("python", "-m", "tests.conformance", *arguments)
         case "coverage":

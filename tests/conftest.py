@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.parallel import Sharing
 from tests.scenarios import TABLES, rows_played
 
+_ROOT = Path(__file__).resolve().parent.parent
 _Row = tuple[int, str]
 """(Number of the table, id)."""
 
@@ -27,11 +29,18 @@ class RowCounter:
 
     @pytest.hookimpl(trylast=True)  # after -m and -k: count only what was asked for
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        for item in items:
-            path, said = item.nodeid.partition("::")[0], _said(item)
+        self._selected([item.nodeid for item in items])
+
+    @pytest.hookimpl(optionalhook=True)  # a parallel run: workers collect and the controller counts
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        self._selected(ids)
+
+    def _selected(self, ids: list[str]) -> None:
+        for nodeid in ids:
+            path, said = nodeid.partition("::")[0], _said(nodeid)
             rows = [(number, row) for number, table in enumerate(TABLES) for row in rows_played(table, path, said)]
             if rows:
-                self.rows_of[item.nodeid] = rows
+                self.rows_of[nodeid] = rows
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         rows = self.rows_of.get(report.nodeid, ())
@@ -56,19 +65,21 @@ class RowCounter:
 @cache
 def _comments(path: str) -> dict[str, str]:
     """Of each test function of a file: the comment at the end of its ``def`` line."""
-    text = Path(path).read_text(encoding="utf-8")
+    text = (_ROOT / path).read_text(encoding="utf-8")
     pattern = r"^ *def (test_\w+)\((?:[^#]*?)\) -> None:(.*)$"
     return {match[1]: match[2] for match in re.finditer(pattern, text, re.MULTILINE)}
 
 
-def _said(item: pytest.Item) -> str:
+def _said(nodeid: str) -> str:
     """Everything by which a test names rows."""
-    comment = _comments(str(item.path)).get(getattr(item, "originalname", item.name), "")
-    return f"{item.name} {comment}"
+    path, _, name = nodeid.partition("::")
+    function = name.partition("[")[0].rpartition("::")[2]
+    return f"{name} {_comments(path).get(function, '')}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RowCounter(), "scenario-rows")
+    config.pluginmanager.register(Sharing(), "sharing")
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,7 @@
 """pytest plugin: real brokers as session fixtures, and an honest count of the tests that had one.
 
-* ``kafka_broker``: one Apache Kafka node, started when the first test asks for it, shared by the session;
+* ``kafka_broker``: one Apache Kafka node, started when the first test asks for it, shared by the session (of a
+  parallel run: by the worker);
 * ``kafka_cluster``: three nodes; a test that kills some must start them again;
 * tests marked ``broker`` are deselected where no broker can be had, and the last lines of the run say so by number:
   ``0 of 12 broker tests ran: no Java and no Docker``. A test that did not run never looks like one that passed.
@@ -9,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,6 +29,22 @@ class _BrokerTests:
         self.why_none: str | None = None
         self.labels: set[str] = set()
 
+    def to_controller(self) -> dict[str, Any]:
+        """Plain values: in a parallel run (pytest-xdist) the workers count, and the controller has the last word."""
+        return {
+            "selected": sorted(self.selected),
+            "ran": sorted(self.ran),
+            "why_none": self.why_none,
+            "labels": sorted(self.labels),
+        }
+
+    def add(self, other: dict[str, Any]) -> None:
+        """What a worker counted."""
+        self.selected |= set(other["selected"])
+        self.ran |= set(other["ran"])
+        self.labels |= set(other["labels"])
+        self.why_none = self.why_none or other["why_none"]
+
     def summary(self) -> str | None:
         """The line for the end of the run; None when no such test was selected."""
         if not self.selected:
@@ -39,6 +56,7 @@ class _BrokerTests:
 
 
 _STATE = pytest.StashKey[_BrokerTests]()
+_FROM_WORKER = "streams-py-broker-tests"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -68,6 +86,18 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.when == "call" and not report.skipped and item.nodeid in state.selected:
         state.ran.add(item.nodeid)
     return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput[_FROM_WORKER] = session.config.stash[_STATE].to_controller()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    counted = getattr(node, "workeroutput", {}).get(_FROM_WORKER)
+    if counted is not None:  # None: the worker died
+        node.config.stash[_STATE].add(counted)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -81,3 +81,12 @@ def test_count_names_the_broker_and_leaves_out_what_was_not_reached(run, tmp_pat
     done = run("-x")
     assert "2 of 3 broker tests ran on Fake Kafka 1 (jvm)\n" in done.stdout
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
+
+
+def test_count_is_the_sum_of_the_workers_in_a_parallel_run(run, tmp_path):
+    (tmp_path / "conftest.py").write_text(FAKE_BROKER)
+    assert "3 of 3 broker tests ran on Fake Kafka 1 (jvm)\n" in run("-n2").stdout
+
+
+def test_reason_comes_from_the_workers_in_a_parallel_run(run):
+    assert "0 of 3 broker tests ran: STREAMS_PY_BROKER=none\n" in run("-n2", STREAMS_PY_BROKER="none").stdout

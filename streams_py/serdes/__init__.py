@@ -1,8 +1,8 @@
 """Serdes: how keys and values become bytes. Byte for byte those of Kafka's own ``Serdes``.
 
 Ready-made serdes are constants (``STRING``, ``INT64``, ...), serdes that need an argument are functions
-(:func:`string`, :func:`json`, :func:`list_of`). Your own: :func:`serde` from two functions, or a subclass of
-:class:`Serde`. There is no serde that executes what it reads (no pickle).
+(:func:`string`, :func:`json`, :func:`list_of`, :func:`time_windowed`, :func:`session_windowed`). Yours: :func:`serde`
+from two functions, or a subclass of :class:`Serde`. There is no serde that executes what it reads (no pickle).
 
 ==============  ==========================  =================
 constant        Kafka's ``Serdes.``         Python type
@@ -29,6 +29,7 @@ from streams_py.serdes.json import JSON, json
 from streams_py.serdes.lists import list_of
 from streams_py.serdes.named import resolve_serde
 from streams_py.serdes.serde import Serde, serde
+from streams_py.serdes.windowed import Windowed, session_windowed, time_windowed
 
 __all__ = [
     "BOOL",
@@ -43,11 +44,14 @@ __all__ = [
     "UUID",
     "VOID",
     "Serde",
+    "Windowed",
     "cannot_decode",
     "cannot_encode",
     "json",
     "list_of",
     "resolve_serde",
     "serde",
+    "session_windowed",
     "string",
+    "time_windowed",
 ]

@@ -36,6 +36,9 @@ class BytesStore(Protocol):
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Snapshot of the entries from ``first`` on and below ``end`` (not included); None is an open end."""
 
+    def remove_below(self, end: bytes) -> None:
+        """Remove everything below ``end``, as a whole: for segments that have expired."""
+
     def approximate_count(self) -> int: ...
 
     def clear(self) -> None:
@@ -120,6 +123,10 @@ class MemoryBytes:
             start = 0 if first is None else bisect_left(keys, first)
             stop = len(keys) if end is None else bisect_left(keys, end)
             return keys[start:stop]
+
+    def remove_below(self, end: bytes) -> None:
+        for key in self._keys_between(None, end):
+            self.remove(key)
 
     def approximate_count(self) -> int:
         return len(self._data)

@@ -167,6 +167,29 @@ class CachedStore(KeyValueOperations[K, V, S]):
                 found.append((key, self._stored(entry[0])))
         return found
 
+    @property
+    def below(self) -> StoreOverBytes[K, V, S]:
+        """The store that is cached."""
+        return self._below
+
+    def holds(self, at: Any) -> bool:
+        """Whether there is an entry, clean or dirty, for the serialized key."""
+        return at in self._entries
+
+    def held_entries(self, places: Iterable[Any] | None = None) -> list[tuple[Any, S | None]]:
+        """Entries, clean ones too, by serialized key; None: deleted and not flushed yet. Default: all of them.
+
+        Only for stores whose keys are bytes. For any thread.
+        """
+        found: list[tuple[Any, S | None]] = []
+        for at in list(self._entries) if places is None else places:
+            entry = self._entries.get(at)
+            while entry is None and at in self._dirty:  # caught while it was moved
+                entry = self._entries.get(at)
+            if entry is not None:
+                found.append((at, self._stored(entry[0])))
+        return found
+
     def approximate_num_entries(self) -> int:
         """As of the last flush; on disk an estimate."""
         return self._below.approximate_num_entries()

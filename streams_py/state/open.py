@@ -14,15 +14,19 @@ from streams_py.state.cached_plain import CachedPlainStore
 from streams_py.state.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
+from streams_py.state.windowed.open import WINDOWED_KINDS, WindowedStore, open_windowed
 from streams_py.topology import names
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
-__all__ = ["Store", "StoreDefaults", "changelog_topic", "is_persistent", "open_store"]
+__all__ = ["AnyKeyValueStore", "Store", "StoreDefaults", "changelog_topic", "is_persistent", "open_store"]
 
-Store: TypeAlias = (
+AnyKeyValueStore: TypeAlias = (
     "PlainStore[Any, Any] | TimestampedStore[Any, Any] | CachedPlainStore[Any, Any] | CachedTimestampedStore[Any, Any]"
 )
+"""An open key-value store."""
+
+Store: TypeAlias = "AnyKeyValueStore | WindowedStore"
 """An open store of any kind."""
 
 
@@ -71,9 +75,12 @@ def open_store(
         _serde(builder.value_serde or defaults.value_serde, builder, "value"),
     )
     on_disk = disk is not None and is_persistent(builder, defaults)
-    content: BytesStore = disk(builder.name) if disk is not None and on_disk else MemoryBytes()
     own_log = log if builder.logging and builder.source_topic is None else None
     cached = builder.caching and cache is not None and cache.max_bytes > 0
+    files = disk(builder.name) if disk is not None and on_disk else None
+    if builder.kind in WINDOWED_KINDS:
+        return open_windowed(builder, codec, context, content=files, log=own_log, cache=cache if cached else None)
+    content: BytesStore = MemoryBytes() if files is None else files
     if builder.kind is StoreKind.KEY_VALUE:
         plain = PlainStore(builder.name, content, codec, context, persistent=on_disk, log=own_log)
         return CachedPlainStore(plain, context, cache) if cache is not None and cached else plain

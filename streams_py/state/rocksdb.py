@@ -132,6 +132,12 @@ class TaskDatabase:
                 batch.put(key, data)
         self._database.write(batch, _without_log())
 
+    def remove_range(self, name: str, first: bytes, end: bytes) -> None:
+        """Remove the entries of one store from ``first`` on and below ``end``, with one tombstone for all."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        batch.delete_range(first, end, self._database.get_column_family_handle(name))
+        self._database.write(batch, _without_log())
+
 
 _OPEN_FILES_PER_TASK: Final = "7 to 9"
 _MISSING: Final = object()
@@ -260,6 +266,11 @@ class RocksBytes:
         ]
         found.sort(key=itemgetter(0), reverse=reverse)
         return found
+
+    def remove_below(self, end: bytes) -> None:
+        self._write_out()
+        self._recent.forget()
+        self._attempt(lambda: self._database.remove_range(self._name, b"", end))
 
     def approximate_count(self) -> int:
         waiting = sum(data is not None for data in list(self._recent.waiting.values()))

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from streams_py.errors import ConfigError, SerializationError
 from streams_py.serdes import Serde
+from streams_py.serdes.windowed import WindowedSerde
 from streams_py.topology.nodes import Change
 
 __all__ = ["ChangeSerde", "with_default"]
@@ -89,7 +90,9 @@ class ChangeSerde(Serde[Change]):
 
 
 def with_default(serde: Serde[Any] | None, default: Serde[Any] | None) -> Serde[Any] | None:
-    """``serde`` with the configured default where it asks for it: as a whole, or inside of a ChangeSerde."""
+    """``serde`` with the configured default where it asks for it: as a whole, or inside of a serde of ours."""
+    if isinstance(serde, WindowedSerde):
+        return serde.with_inner(default) if serde.inner is None else serde
     if isinstance(serde, ChangeSerde):
         return ChangeSerde(default) if serde.inner is None else serde
     return default if serde is None else serde

@@ -26,6 +26,9 @@ _REPARTITION_CONFIG: Final = {
     "segment.bytes": "52428800",  # 50 MiB: small segments, because only whole ones can be deleted
 }
 _CHANGELOG_CONFIG: Final = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+_ADDITIONAL_RETENTION: Final = "windowstore.changelog.additional.retention.ms"
+_DAY_MS: Final = 86_400_000
+_MAX_MS: Final = 2**63 - 1
 
 
 def topology_metadata(
@@ -40,10 +43,11 @@ def topology_metadata(
         key.removeprefix(_TOPIC_PREFIX): str(value) for key, value in config.items() if key.startswith(_TOPIC_PREFIX)
     }
     topics_of = _topics_by_source(assembly, application_id, available_topics)
+    additional_ms = int(str(config.get(_ADDITIONAL_RETENTION, _DAY_MS)))
 
     def changelog(store: StoreBuilder) -> InternalTopic:
         name = full_topic_name(application_id, changelog_topic(store.name))
-        merged = {**_CHANGELOG_CONFIG, **overrides, **store.logging_config}
+        merged = {**_changelog_config(store, additional_ms), **overrides, **store.logging_config}
         return InternalTopic(name, InternalTopicKind.CHANGELOG, None, merged)
 
     def repartition(topic: str) -> InternalTopic:
@@ -68,6 +72,17 @@ def topology_metadata(
         )
 
     return TopologyMetadata({sub.id: topics(sub) for sub in subtopologies}, _copartition_groups(assembly, topics_of))
+
+
+def _changelog_config(store: StoreBuilder, additional_ms: int) -> dict[str, str]:
+    """What the library asks for: windows are deleted when they have been expired for some time."""
+    windows = store.windows
+    if windows is None:
+        return _CHANGELOG_CONFIG
+    # Of what a join keeps nothing is ever replaced, so there is nothing to compact.
+    policy = "delete" if windows.keeps_duplicates else "compact,delete"
+    retention_ms = min(windows.retention_ms + additional_ms, _MAX_MS)
+    return {**_CHANGELOG_CONFIG, "cleanup.policy": policy, "retention.ms": str(retention_ms)}
 
 
 def matched_topics(assembly: TopologyAssembly, available_topics: Iterable[str]) -> dict[str, tuple[str, ...]]:

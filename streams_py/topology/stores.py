@@ -21,6 +21,8 @@ __all__ = [
     "StoreKind",
     "TimestampedKeyValueStore",
     "ValueAndTimestamp",
+    "WindowRetention",
+    "WindowUpdater",
     "key_value_store",
     "timestamped_key_value_store",
 ]
@@ -42,6 +44,26 @@ class StoreKind(Enum):
 
     KEY_VALUE = "key-value"
     TIMESTAMPED_KEY_VALUE = "timestamped key-value"
+    WINDOW = "window"
+    TIMESTAMPED_WINDOW = "timestamped window"
+    SESSION = "session"
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRetention:
+    """What a window or session store keeps, in ms.
+
+    ``retention_ms``: how long, by stream time, from the start of a window or the end of a session. ``span_ms``: from
+    start to end of a window (sessions: 0). ``segment_ms``: windows that start in one segment lie together, are scanned
+    together and go together. ``keeps_duplicates``: several values per key and time, for joins; then null is no
+    deletion. ``holds_back``: nothing goes before it is released (emit on window close).
+    """
+
+    retention_ms: int
+    span_ms: int
+    segment_ms: int
+    keeps_duplicates: bool = False
+    holds_back: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,6 +74,7 @@ class StoreBuilder:
     A None serde stands for the configured default. ``logging``: keep a changelog topic, created with
     ``logging_config`` on top of the defaults. ``caching``: merge updates between commits (record cache).
     ``source_topic``: short name of the source topic that serves as changelog (optimised source tables), else None.
+    ``windows``: set for window and session stores.
     """
 
     name: str
@@ -63,6 +86,7 @@ class StoreBuilder:
     caching: bool = False
     logging_config: Mapping[str, str] = field(default_factory=dict)
     source_topic: str | None = None
+    windows: WindowRetention | None = None
 
 
 def key_value_store(
@@ -135,6 +159,9 @@ FlushListener = Callable[[Any, Any, Any, int], None]
 
 Updater = Callable[[Any, Any, int], "tuple[Any, Any, int]"]
 """update(key, value, timestamp_ms) -> new aggregate, old aggregate, timestamp_ms of the new one."""
+
+WindowUpdater = Callable[[Any, Any, int, int], "tuple[Any, Any, int]"]
+"""update(key, value, timestamp_ms, window start) -> new aggregate, old aggregate, timestamp_ms of the new one."""
 
 
 class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]], Protocol[K, V]):

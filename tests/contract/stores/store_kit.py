@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from streams_py.serdes import INT64, STRING, Serde
 from streams_py.state.cache import RecordCache
-from streams_py.state.open import Store, open_store
+from streams_py.state.open import AnyKeyValueStore, open_store
 from streams_py.state.rocksdb import RocksMemory, TaskDatabase
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind, ValueAndTimestamp
@@ -44,7 +44,7 @@ class Shape:
 
 SHAPES = [
     Shape(kind, persistent, caching, logging)
-    for kind in StoreKind
+    for kind in (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE)
     for persistent in (False, True)
     for caching in (False, True)
     for logging in (True, False)
@@ -70,7 +70,7 @@ class Kit:
         self.context.timestamp = 1000
         self.store = self.open()
 
-    def open(self) -> Store:
+    def open(self) -> AnyKeyValueStore:
         """Open the store, again after a close."""
         self.database = TaskDatabase(self.directory, ["s"], memory=MEMORY) if self.shape.persistent else None
         self.store = open_store(

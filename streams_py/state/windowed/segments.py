@@ -1,0 +1,212 @@
+"""Bytes that grow old: a bytes store in segments, whose oldest ones go as a whole.
+
+Stream time of a store is the largest time that was ever put, null values included. What lies ``retention_ms`` or more
+behind it is expired: it is not stored, not read, and its segment is removed when all of it is expired. That is the rule
+of Kafka Streams' in-memory stores, here for both media. Emit on window close can hold it back: what was not emitted yet
+must not go.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+
+from streams_py.state.bytes_store import BytesStore, MemoryBytes
+from streams_py.state.windowed.layout import SEGMENT_BYTES, Layout, segment_prefix
+from streams_py.topology.stores import WindowRetention
+
+__all__ = ["AgingBytes", "SegmentedMemory"]
+
+_UNKNOWN = -1
+_I64 = struct.Struct(">q")
+
+
+class SegmentedMemory:
+    """A :class:`MemoryBytes` for each segment, so that a segment goes by forgetting one object."""
+
+    def __init__(self) -> None:
+        self._segments: dict[bytes, MemoryBytes] = {}
+        segments = self._segments
+
+        def read(at: bytes) -> bytes | None:
+            segment = segments.get(at[:SEGMENT_BYTES])
+            return None if segment is None else segment.read(at)
+
+        def write(at: bytes, data: bytes) -> None:
+            segment = segments.get(at[:SEGMENT_BYTES])
+            if segment is None:
+                segment = segments[at[:SEGMENT_BYTES]] = MemoryBytes()
+            segment.write(at, data)
+
+        def remove(at: bytes) -> None:
+            segment = segments.get(at[:SEGMENT_BYTES])
+            if segment is not None:
+                segment.remove(at)
+
+        self.read: Callable[[bytes], bytes | None] = read
+        self.write: Callable[[bytes, bytes], None] = write
+        self.remove: Callable[[bytes], object] = remove
+
+    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        for at, data in entries:
+            if data is None:
+                self.remove(at)
+            else:
+                self.write(at, data)
+
+    def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        if first is not None and end is not None and first[:SEGMENT_BYTES] == end[:SEGMENT_BYTES]:
+            segment = self._segments.get(first[:SEGMENT_BYTES])
+            return iter(()) if segment is None else segment.scan(first, end, reverse=reverse)
+        prefixes = sorted(self._segments, reverse=reverse)
+        return chain.from_iterable(
+            self._segments[prefix].scan(first, end, reverse=reverse)
+            for prefix in prefixes
+            if (first is None or prefix >= first[:SEGMENT_BYTES])
+            and (end is None or prefix < end)
+            and prefix in self._segments
+        )
+
+    def remove_below(self, end: bytes) -> None:
+        for prefix in [prefix for prefix in self._segments if prefix < end]:
+            del self._segments[prefix]
+
+    def approximate_count(self) -> int:
+        return sum(segment.approximate_count() for segment in list(self._segments.values()))
+
+    def clear(self) -> None:
+        self._segments.clear()
+
+    def flush(self) -> None:
+        """Memory has nothing to flush to."""
+
+    def close(self) -> None:
+        self.clear()
+
+
+class AgingBytes:
+    """A bytes store whose content expires; places are those of ``layout``.
+
+    ``segments`` are the numbers of those that may hold something, also of what a record cache above still holds.
+    """
+
+    def __init__(self, below: BytesStore, layout: Layout, retention: WindowRetention) -> None:
+        self._below = below
+        self._retention = retention
+        self._time_of = layout.time_of
+        self._suffix_bytes = layout.suffix_bytes
+        self.segments: set[int] = set()
+        self.stream_time_ms = _UNKNOWN
+        self.cutoff_ms = -(2**63)
+        """Up to this time everything is expired."""
+        self._released_ms = -(2**63) if retention.holds_back else 2**63
+        self._first_segment = -(2**63)
+        self._bind(below)
+        self._learn(below)
+
+    def _learn(self, below: BytesStore) -> None:
+        """What files that were there tell: the segments, and a stream time that is not later than the true one."""
+        following: bytes | None = None
+        while (found := next(below.scan(following, None), None)) is not None:
+            (segment,) = _I64.unpack_from(found[0])
+            self.segments.add(segment)
+            following = segment_prefix(segment + 1)
+        last = next(below.scan(None, None, reverse=True), None) if self.segments else None
+        if last is not None:
+            self.observe(self._time_of(last[0]))
+
+    def _bind(self, below: BytesStore) -> None:
+        read_below, write_below, remove_below = below.read, below.write, below.remove
+        unpack, back = _I64.unpack_from, self._suffix_bytes
+
+        def read(at: bytes) -> bytes | None:
+            if unpack(at, len(at) - back)[0] <= self.cutoff_ms:
+                return None
+            return read_below(at)
+
+        def write(at: bytes, data: bytes) -> None:
+            time_ms = unpack(at, len(at) - back)[0]
+            if time_ms > self.stream_time_ms:
+                self.observe(time_ms)
+            elif time_ms <= self.cutoff_ms:
+                return
+            write_below(at, data)
+
+        def remove(at: bytes) -> None:
+            time_ms = unpack(at, len(at) - back)[0]
+            if time_ms > self.stream_time_ms:
+                self.observe(time_ms)
+            remove_below(at)
+
+        self.read: Callable[[bytes], bytes | None] = read
+        self.write: Callable[[bytes, bytes], None] = write
+        self.remove: Callable[[bytes], object] = remove
+
+    def observe(self, time_ms: int) -> None:
+        """Stream time is at least this."""
+        if time_ms > self.stream_time_ms:
+            self.stream_time_ms = time_ms
+            self._expire()
+
+    def note(self, segment: int) -> None:
+        """Something is put into a segment, perhaps into a record cache first."""
+        if segment >= self._first_segment:
+            self.segments.add(segment)
+
+    def release(self, time_ms: int) -> None:
+        """Everything up to this time was emitted, so it may go when it is old enough."""
+        if self._retention.holds_back and time_ms > self._released_ms:
+            self._released_ms = time_ms
+            self._expire()
+
+    def _expire(self) -> None:
+        self.cutoff_ms = min(self.stream_time_ms - self._retention.retention_ms, self._released_ms)
+        first = (self.cutoff_ms + 1) // self._retention.segment_ms
+        if first > self._first_segment:
+            self._first_segment = first
+            old = {segment for segment in self.segments if segment < first}
+            if old:
+                self.segments -= old
+                self._below.remove_below(segment_prefix(first))
+
+    def segments_between(self, first_ms: int, last_ms: int, *, reverse: bool) -> list[int]:
+        """Numbers of the segments that may hold something of that time."""
+        length = self._retention.segment_ms
+        first, last = max(first_ms, self.cutoff_ms + 1) // length, last_ms // length
+        if last - first < 3:
+            found = [segment for segment in range(first, last + 1) if segment in self.segments]
+            return found[::-1] if reverse else found
+        return sorted((segment for segment in list(self.segments) if first <= segment <= last), reverse=reverse)
+
+    # -- as a bytes store --------------------------------------------------------------------------------------
+
+    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        given = list(entries)
+        self.observe(max((self._time_of(at) for at, _ in given), default=_UNKNOWN))
+        alive = [entry for entry in given if self._time_of(entry[0]) > self.cutoff_ms]
+        self.segments.update(_I64.unpack_from(at)[0] for at, _ in alive)
+        self._below.write_batch(alive)
+
+    def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        time_of, cutoff_ms = self._time_of, self.cutoff_ms
+        return (entry for entry in self._below.scan(first, end, reverse=reverse) if time_of(entry[0]) > cutoff_ms)
+
+    def remove_below(self, end: bytes) -> None:
+        self._below.remove_below(end)
+
+    def approximate_count(self) -> int:
+        return self._below.approximate_count()
+
+    def clear(self) -> None:
+        self._below.clear()
+        self._bind(self._below)
+        self.segments.clear()
+        self.stream_time_ms = _UNKNOWN
+        self.cutoff_ms = self._first_segment = -(2**63)
+
+    def flush(self) -> None:
+        self._below.flush()
+
+    def close(self) -> None:
+        self._below.close()

@@ -1,0 +1,142 @@
+"""Window stores: a value per key and window start (Kafka Streams' ``WindowStore`` and ``TimestampedWindowStore``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, cast
+
+from streams_py.ports import Headers
+from streams_py.serdes.windowed import Windowed
+from streams_py.state.cached_timestamped import CachedTimestampedStore
+from streams_py.state.key_value import ChangeLog, TimestampedStore
+from streams_py.state.windowed.entries import WindowedEntries
+from streams_py.state.windowed.layout import WINDOW_LAYOUT
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.stores import ValueAndTimestamp, WindowUpdater
+
+__all__ = ["DuplicatesWindowStore", "PlainWindowStore", "TimestampedWindowStore", "WindowStoreOverEntries"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+S = TypeVar("S")
+
+_LATEST = 2**63 - 1
+_SEQUENCE_MASK = 0x7FFFFFFF
+
+_suffix = WINDOW_LAYOUT.suffix
+_last_suffix = WINDOW_LAYOUT.last_suffix
+
+
+class WindowStoreOverEntries(WindowedEntries[K, V, S]):
+    """What all window stores have in common. Times are window starts in ms, ranges include both ends."""
+
+    def fetch(self, key: K, start: int) -> S | None:
+        """What is stored for a key and window."""
+        at = self._place_to_read(self.key_bytes(key), start, _suffix(start))
+        found: S | None = self._entries.get(at)
+        return found
+
+    def peek(self, key: K, start: int) -> S | None:
+        """As :meth:`fetch`, for other threads."""
+        at = self._place_to_read(self.key_bytes(key), start, _suffix(start))
+        found: S | None = self._entries.peek(at)
+        return found
+
+    def fetch_between(self, key: K, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, S]]:
+        """(start, stored) of a key's windows that start from ``first`` to ``last``, ascending unless ``reverse``."""
+        self.check_open()
+        time_of = self._layout.time_of
+        found = self._entries_of(self.key_bytes(key), first, last, _suffix(max(first, 0)), _last_suffix(max(last, 0)))
+        entries = reversed(found) if reverse else iter(found)
+        return ((time_of(at), stored) for at, stored in entries)
+
+    def fetch_keys(
+        self, first_key: K | None, last_key: K | None, first: int, last: int, *, reverse: bool = False
+    ) -> Iterator[tuple[Windowed[K], S]]:
+        """Windows of the keys from ``first_key`` to ``last_key`` (None: open end) that start from ``first`` to
+        ``last``: by start, then by key bytes."""
+        return self._scan_time(max(first, 0), last, self._between_keys(first_key, last_key), reverse=reverse)
+
+    def fetch_all(self, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], S]]:
+        """Windows of all keys that start from ``first`` to ``last``: by start, then by key bytes."""
+        return self._scan_time(max(first, 0), last, None, reverse=reverse)
+
+    def _timestamp_of(self, windowed: Windowed[K], timestamp_ms: int) -> int:
+        return timestamp_ms
+
+
+class PlainWindowStore(WindowStoreOverEntries[K, V, V]):
+    """Window store of the Processor API: values without timestamps, logged with the context's timestamp."""
+
+    def put(self, key: K, value: V | None, start: int) -> None:
+        """Store ``value`` for the window that starts at ``start``; None deletes."""
+        self._entries.put(self._place(self.key_bytes(key), start, _suffix(start)), value)
+
+
+class TimestampedWindowStore(WindowStoreOverEntries[K, V, "ValueAndTimestamp[V]"]):
+    """Window store of windowed aggregations: values with the timestamp of the latest record in them."""
+
+    def put(self, key: K, value: ValueAndTimestamp[V] | None, start: int) -> None:
+        """Store a value with its timestamp for the window that starts at ``start``; None deletes."""
+        self._entries.put(self._place(self.key_bytes(key), start, _suffix(start)), value)
+
+    def put_value(self, key: K, value: V | None, timestamp_ms: int, start: int) -> None:
+        """As :meth:`put`, without a pair object."""
+        self._timestamped.put_value(self._place(self.key_bytes(key), start, _suffix(start)), value, timestamp_ms)
+
+    def updater(self, initializer: Callable[[], V], aggregator: Callable[[K, Any, V], V | None]) -> WindowUpdater:
+        """Reading, aggregating and writing of one record in one window as one function."""
+
+        def take(at: bytes, record: tuple[K, Any], aggregate: V) -> V | None:
+            return aggregator(record[0], record[1], aggregate)
+
+        update_entry, place, key_bytes = self._timestamped.updater(initializer, take), self._place, self.key_bytes
+
+        def update(key: K, value: Any, timestamp_ms: int, start: int) -> tuple[Any, Any, int]:
+            return update_entry(place(key_bytes(key), start, _suffix(start)), (key, value), timestamp_ms)
+
+        return update
+
+    @property
+    def _timestamped(self) -> TimestampedStore[bytes, V] | CachedTimestampedStore[bytes, V]:
+        return cast("TimestampedStore[bytes, V]", self._entries)
+
+
+class DuplicatesWindowStore(WindowStoreOverEntries[K, V, V]):
+    """Window store of stream-stream joins: all records of a key, also of one time, in the order they came.
+
+    A null value stores and deletes nothing, but is logged, takes a sequence number and moves stream time. Changelog
+    records carry the record's headers.
+    """
+
+    _log: ChangeLog | None = None
+    _sequence = 0
+
+    def put(self, key: K, value: V | None, start: int) -> None:
+        """Add a value at a time."""
+        self.check_open()
+        self._sequence = (self._sequence + 1) & _SEQUENCE_MASK
+        key_bytes = self.key_bytes(key)
+        suffix = _suffix(start, self._sequence)
+        data: bytes | None = None
+        if value is None:
+            self._aging.observe(start)
+        else:
+            data = self._direct.encode_data(value)
+            self._direct.write_data(self._place(key_bytes, start, suffix), data)
+        if self._log is not None:
+            context = self._context
+            headers: Headers = context.headers
+            self._log(key_bytes + suffix, data, context.timestamp, list(headers) if headers else None)  # type: ignore[call-arg]
+
+    def fetch(self, key: K, start: int) -> V | None:
+        """The first value of a key at a time."""
+        return next((value for _, value in self.fetch_between(key, start, start)), None)
+
+    peek = fetch
+
+    def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
+        """Belong to another task object from now on."""
+        super().rebind(log=None, context=context)
+        self._log = log
+        self._sequence = 0

@@ -1,0 +1,30 @@
+"""Durations, everywhere in one convention: milliseconds as an int, or a ``timedelta``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final, TypeAlias
+
+from streams_py.errors import TopologyError
+
+__all__ = ["Duration", "duration_ms"]
+
+Duration: TypeAlias = int | timedelta
+"""Milliseconds, or a ``timedelta``."""
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_MAX_MS: Final = 2**63 - 1
+
+
+def duration_ms(duration: Duration, what: str, *, least_ms: int = 0) -> int:
+    """The duration in ms, fractions cut off; TopologyError naming ``what`` when it is smaller than ``least_ms``."""
+    given: object = duration
+    if isinstance(given, timedelta):
+        ms = given // _MILLISECOND
+    elif isinstance(given, int) and not isinstance(given, bool):
+        ms = given
+    else:
+        raise TopologyError(f"{what} must be milliseconds (int) or a timedelta, not {duration!r}")
+    if not least_ms <= ms <= _MAX_MS:
+        raise TopologyError(f"{what} is {ms} ms; it must be at least {least_ms} ms")
+    return ms

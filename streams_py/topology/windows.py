@@ -1,0 +1,108 @@
+"""Kinds of windows, as they are given to ``windowed_by``. All times in ms; sizes are given as ms or ``timedelta``.
+
+A window is *closed*, and takes no more records, when the stream time of its operator has passed its end by the grace
+period. Answers to Kafka Streams' ``TimeWindows``, ``SlidingWindows`` and ``SessionWindows``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from streams_py.errors import TopologyError
+from streams_py.topology.durations import Duration, duration_ms
+
+__all__ = ["EmitStrategy", "SessionWindows", "SlidingWindows", "TimeWindows"]
+
+
+class EmitStrategy(Enum):
+    """When results of a windowed aggregation are sent on (KIP-825)."""
+
+    ON_WINDOW_UPDATE = "on window update"
+    """With every record, or, with a record cache, the latest result at every commit."""
+    ON_WINDOW_CLOSE = "on window close"
+    """Once, when the window is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindows:
+    """Windows of a fixed size, ``[start, start + size)``, aligned to the epoch.
+
+    One starts every ``advance``: tumbling windows when that is the size, else hopping windows, which overlap.
+    """
+
+    size_ms: int
+    grace_ms: int
+    advance_ms: int
+
+    @classmethod
+    def of(cls, size: Duration, *, grace: Duration = 0, advance: Duration | None = None) -> TimeWindows:
+        """Tumbling windows, or hopping ones that advance by less than their size. TopologyError for bad durations."""
+        size_ms = duration_ms(size, "size of TimeWindows", least_ms=1)
+        grace_ms = duration_ms(grace, "grace of TimeWindows")
+        advance_ms = size_ms if advance is None else duration_ms(advance, "advance of TimeWindows", least_ms=1)
+        if advance_ms > size_ms:
+            raise TopologyError(
+                f"advance of TimeWindows is {advance_ms} ms, more than the size of {size_ms} ms: records in between "
+                "would be in no window"
+            )
+        return cls(size_ms, grace_ms, advance_ms)
+
+    @property
+    def span_ms(self) -> int:
+        """From the start to the end of a window."""
+        return self.size_ms
+
+    @property
+    def retention_ms(self) -> int:
+        """For how long a store must keep windows, counted from their start."""
+        return self.size_ms + self.grace_ms
+
+    def starts_of(self, timestamp_ms: int) -> range:
+        """Starts of the windows that contain a timestamp, ascending."""
+        advance = self.advance_ms
+        first = max(0, timestamp_ms - self.size_ms + advance) // advance * advance
+        return range(first, timestamp_ms + 1, advance)
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingWindows:
+    """A window ``[t, t + difference]`` for each distinct set of records at most ``difference`` apart (KIP-450)."""
+
+    difference_ms: int
+    grace_ms: int
+
+    @classmethod
+    def of(cls, difference: Duration, *, grace: Duration = 0) -> SlidingWindows:
+        """Windows over records at most ``difference`` apart. TopologyError for bad durations."""
+        return cls(
+            duration_ms(difference, "difference of SlidingWindows"), duration_ms(grace, "grace of SlidingWindows")
+        )
+
+    @property
+    def span_ms(self) -> int:
+        """From the start to the end of a window."""
+        return self.difference_ms
+
+    @property
+    def retention_ms(self) -> int:
+        """For how long a store must keep windows, counted from their start."""
+        return 2 * self.difference_ms + self.grace_ms
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWindows:
+    """Sessions: records of one key that follow each other within ``gap``; both ends are records' timestamps."""
+
+    gap_ms: int
+    grace_ms: int
+
+    @classmethod
+    def of(cls, gap: Duration, *, grace: Duration = 0) -> SessionWindows:
+        """Sessions that end after ``gap`` of inactivity. TopologyError for bad durations."""
+        return cls(duration_ms(gap, "gap of SessionWindows", least_ms=1), duration_ms(grace, "grace of SessionWindows"))
+
+    @property
+    def retention_ms(self) -> int:
+        """For how long a store must keep sessions, counted from their end."""
+        return self.gap_ms + self.grace_ms

@@ -254,10 +254,12 @@ class WindowedEntries(ABC, Generic[K, V, S]):
         self._places.clear()
         return self._entries.restore(placed())
 
-    def flush_cache(self) -> None:
-        """Write and forward what the record cache holds."""
-        self._entries.flush_cache()
-        self._forget_places()
+    def flush_cache(self) -> int:
+        """Write and forward what the record cache holds; how many entries that were."""
+        flushed = self._entries.flush_cache()
+        if flushed:
+            self._forget_places()
+        return flushed
 
     def clear_cache(self) -> None:
         """Forget what the record cache holds."""

@@ -1,7 +1,8 @@
 """Reading what the application's own task assignor returned (KIP-924).
 
-The shell has made sure that it is a TaskAssignment (``streams_py.assignment.assignors.registry.call_assignor``). Here
-its entries become placements, and the rules of KIP-924 are checked.
+The shell has made sure that it is a TaskAssignment all the way down, of values that nobody else can change
+(:mod:`streams_py.assignment.assignors.answer`). Here its entries become placements, and the rules of KIP-924 are
+checked.
 """
 
 from __future__ import annotations

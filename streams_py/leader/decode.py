@@ -6,11 +6,15 @@ made-up client: they take part, and get the version the others speak.
 Apache Kafka Streams lets one member's undecodable user data fail the assign step, and with it the whole group. Here
 that member alone is refused (it gets an error assignment) while its claims on partitions still count: it may be
 processing them until it learns of the error.
+
+A member that does not subscribe to what the leader's topology reads runs another topology under the same
+``application.id``. It could not process what it is given: it would reject the assignment and rejoin, for ever. It is
+refused in the same way, and both sides say why. (Kafka Streams rebalances for ever.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from streams_protocol import (
@@ -24,9 +28,10 @@ from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
 from streams_py.assignment.java_order import in_hash_order, process_hash
 from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
+from streams_py.leader.events import AssignRequested
 from streams_py.ports import MemberSubscription
 
-__all__ = ["Client", "Group", "consumer_order", "decode_group"]
+__all__ = ["Client", "Group", "consumer_order", "decode_group", "unread_topics"]
 
 
 def consumer_order(member: str) -> bytes:
@@ -77,12 +82,16 @@ class Group:
 
 
 def decode_group(
-    members: Mapping[str, MemberSubscription], *, future_process_id: ProcessId, refuse_garbage: bool
+    members: Mapping[str, MemberSubscription],
+    *,
+    future_process_id: ProcessId,
+    refuse_garbage: bool,
+    named_topics: frozenset[str] = frozenset(),
 ) -> Group:
     """Decode all subscriptions.
 
     With ``refuse_garbage`` undecodable members end up in ``refused``; without it their DecodeError (or ConfigError, for
-    a bad end point) is raised, as in Kafka.
+    a bad end point) is raised, as in Kafka. Members that do not subscribe to all of ``named_topics`` are refused, too.
     """
     clients: dict[ProcessId, Client] = {}
     claimed: set[TopicPartition] = set()
@@ -105,6 +114,10 @@ def decode_group(
                 raise
             refused[member] = str(error)
             continue
+        missing = named_topics - frozenset(subscription.topics)
+        if missing:
+            refused[member] = _other_topology(subscription.topics, missing, named_topics)
+            continue
         clients[process_id] = client
         shutdown |= info.error_code == ErrorCode.SHUTDOWN_REQUESTED
         received = min(received, info.version)
@@ -125,6 +138,32 @@ def decode_group(
         shutdown_requested=shutdown,
         refused=refused,
     )
+
+
+def unread_topics(request: AssignRequested) -> list[str]:
+    """Warnings: topics that members subscribe to, but that the leader's topology does not read, so that nobody does."""
+    if not request.named_topics:
+        return []
+    read = request.topology.source_topics
+    return [
+        f"member {member} also reads {_listed(unread)}, which the leader's topology does not: nobody processes that "
+        "until a member with the larger topology leads. Run the same code everywhere"
+        for member in sorted(request.members, key=consumer_order)
+        if request.named_topics.issubset(request.members[member].topics)
+        and (unread := frozenset(request.members[member].topics) - read)
+    ]
+
+
+def _other_topology(topics: Collection[str], missing: frozenset[str], named: frozenset[str]) -> str:
+    return (
+        f"two topologies run under one application.id: this member reads {_listed(topics)}, and not "
+        f"{_listed(missing)}, which the leader's topology reads (all of it: {_listed(named)}). Give one of the two "
+        "applications another application.id, or run the same code everywhere"
+    )
+
+
+def _listed(topics: Collection[str]) -> str:
+    return ", ".join(sorted(topics)) or "nothing"
 
 
 def _new_client(process_id: ProcessId, info: SubscriptionInfo, subscription: MemberSubscription) -> Client:

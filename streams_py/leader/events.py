@@ -33,13 +33,16 @@ class AssignRequested:
     """A JoinGroup response made this member the leader.
 
     ``members`` are all members of the group by member id. ``topics`` is the cluster's metadata of the topics they
-    subscribe to; a topic that does not exist is absent (or has no partitions).
+    subscribe to; a topic that does not exist is absent (or has no partitions). ``named_topics`` are the source topics
+    that the leader's topology names (patterns aside): whoever runs the same topology subscribes to all of them. Empty
+    when that is not to be looked at.
     """
 
     now_ms: int
     members: Mapping[str, MemberSubscription]
     topics: Mapping[str, tuple[PartitionInfo, ...]]
     topology: TopologyMetadata
+    named_topics: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

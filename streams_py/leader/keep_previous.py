@@ -30,14 +30,18 @@ def keep_previous(
     histories: Mapping[ProcessId, ClientHistory],
     table: TaskTable,
     members: Mapping[str, MemberSubscription],
+    *,
+    standbys_max: int,
 ) -> dict[ProcessId, ClientThreads]:
     """The tasks of each consumer, as its subscription says it had them.
 
     A task belongs to the member that claims its partitions; where claims disagree, to the one of the newest generation
-    (the others are out of date). Standbys are the stateful tasks that a client reported and runs nowhere as active,
-    given to the first consumer that reported them.
+    (the others are out of date). Standbys are stateful tasks that a client reported and runs nowhere as active, given
+    to the first consumer that reported them. What a client reports may as well lie on its disk from former times, so of
+    each task no more than ``standbys_max`` copies are kept (``num.standby.replicas``), the most complete ones.
     """
     owner = _owners(group, table, members)
+    kept = _standbys(group, histories, table, owner, standbys_max)
     threads = {}
     for process_id, client in group.clients.items():
         active: dict[str, list[TaskId]] = {consumer: [] for consumer in client.consumers}
@@ -46,12 +50,36 @@ def keep_previous(
             active[consumer] = owner.get(consumer, [])
         taken = {task for mine in active.values() for task in mine}
         for consumer in client.consumers:
-            for task in sorted(client.reported[consumer] & histories[process_id].standby):
-                if table.is_stateful(task) and task not in taken:
+            for task in sorted(client.reported[consumer] & kept[process_id]):
+                if task not in taken:
                     taken.add(task)
                     standby[consumer].append(task)
         threads[process_id] = ClientThreads(active, standby)
     return threads
+
+
+def _standbys(
+    group: Group,
+    histories: Mapping[ProcessId, ClientHistory],
+    table: TaskTable,
+    owner: Mapping[str, list[TaskId]],
+    standbys_max: int,
+) -> dict[ProcessId, set[TaskId]]:
+    """Standbys that each client keeps."""
+    running = {
+        (process, task) for process, c in group.clients.items() for m in c.consumers for task in owner.get(m, ())
+    }
+    copies: dict[TaskId, list[tuple[int, ProcessId]]] = {}
+    for process_id in sorted(group.clients):
+        history = histories[process_id]
+        for task in history.standby:
+            if table.is_stateful(task) and (process_id, task) not in running:
+                copies.setdefault(task, []).append((history.lags[task], process_id))
+    kept: dict[ProcessId, set[TaskId]] = {process_id: set() for process_id in group.clients}
+    for task, found in copies.items():
+        for _, process_id in sorted(found)[:standbys_max]:
+            kept[process_id].add(task)
+    return kept
 
 
 def _owners(group: Group, table: TaskTable, members: Mapping[str, MemberSubscription]) -> dict[str, list[TaskId]]:

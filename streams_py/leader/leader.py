@@ -27,7 +27,7 @@ from typing import TypeAlias, TypeVar
 from streams_protocol import EARLIEST_PROBEABLE_VERSION, DecodeError, ErrorCode
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import AssignmentError, GroupAssignment, GroupSubscription
-from streams_py.assignment.assignors.registry import assignor_name
+from streams_py.assignment.assignors.registry import assignor_name, public_built_in
 from streams_py.assignment.problem import Placement, RackOptimiser, sentences
 from streams_py.errors import (
     AssignorError,
@@ -39,7 +39,7 @@ from streams_py.errors import (
 )
 from streams_py.leader.application_state import application_state
 from streams_py.leader.custom import read_assignment
-from streams_py.leader.decode import Group, decode_group
+from streams_py.leader.decode import Group, decode_group, unread_topics
 from streams_py.leader.effects import (
     DescribeTopics,
     Effect,
@@ -78,7 +78,7 @@ from streams_py.leader.repartition import (
     repartition_topics,
     with_repartition,
 )
-from streams_py.leader.settings import LeaderSettings
+from streams_py.leader.settings import FOLLOW_UP_FLOOR_MS, LeaderSettings
 from streams_py.leader.state import EndOffsets, asked_partitions, client_histories, end_offset_sums, problem_of
 from streams_py.leader.stories import Stories
 from streams_py.leader.tasks import TaskTable, changelog_specs, task_table
@@ -150,10 +150,12 @@ class GroupLeader:
                 request.members,
                 future_process_id=settings.future_process_id,
                 refuse_garbage=not settings.reference_behaviour,
+                named_topics=frozenset() if settings.reference_behaviour else request.named_topics,
             )
         except (DecodeError, ConfigError) as error:
             return self._fail(error)
         self._log_group(group)
+        self._warn(unread_topics(request))
         try:
             if group.shutdown_requested:
                 return self._publish_error(
@@ -319,11 +321,15 @@ class GroupLeader:
             answer = read_assignment(event.assignment, state, name, reference_behaviour=settings.reference_behaviour)
         except AssignorError as error:
             return self._assignor_failed(step, error)
-        subscription = GroupSubscription(step.request.members)
+        subscription = GroupSubscription(dict(step.request.members))
         if answer.error in (AssignmentError.UNKNOWN_PROCESS_ID, AssignmentError.UNKNOWN_TASK_ID):
             self._said.append(NotifyAssignor(GroupAssignment(), subscription, answer.error))
             return self._assignor_failed(step, answer.as_error(name))
-        assignments, stable = self._encode(step, answer.placements, answer.deadlines, custom=True)
+        deadlines = answer.deadlines if self._is_trusted() else self._with_floor(answer.deadlines, name)
+        try:
+            assignments, stable = self._encode(step, answer.placements, deadlines, custom=True)
+        except TaskAssignmentError as error:
+            return self._assignor_failed(step, error)
         everybody = self._with_refused(step, assignments)
         self._said.append(NotifyAssignor(GroupAssignment(everybody), subscription, answer.error))
         if answer.error is not AssignmentError.NONE:
@@ -333,20 +339,57 @@ class GroupLeader:
         )
         if again is not None:
             self.stories.keep(self._now_ms, step.problem, again)
+        self._warn_of_idle(step, [task for placed in answer.placements.values() for task in placed.active], name)
         return self._publish(step, assignments, stable=stable)
+
+    def _is_trusted(self) -> bool:
+        """Whether follow-ups in the past are meant: by our own assignors, and where we do as Kafka Streams does."""
+        settings = self._settings
+        return settings.reference_behaviour or public_built_in(settings.task_assignor) is not None
+
+    def _with_floor(self, deadlines: Mapping[ProcessId, int], name: str) -> dict[ProcessId, int]:
+        """Follow-ups no sooner than a while from now: otherwise an assignor whose clock (or sum) is wrong makes the
+        group rebalance without a pause."""
+        earliest_ms = self._now_ms + FOLLOW_UP_FLOOR_MS
+        early = sorted(client for client, deadline_ms in deadlines.items() if deadline_ms < earliest_ms)
+        if early:
+            self._say(
+                _WARNING,
+                f"task assignor {name} wants a follow-up rebalance in the past or in less than {FOLLOW_UP_FLOOR_MS} ms "
+                f"from client {', '.join(map(str, early))}; it will be in {FOLLOW_UP_FLOOR_MS} ms",
+            )
+        return {client: max(deadline_ms, earliest_ms) for client, deadline_ms in deadlines.items()}
+
+    def _warn_of_idle(self, step: Gathered, placed: Collection[TaskId], name: str) -> None:
+        idle = sorted(set(step.table.tasks).difference(placed))
+        if idle:
+            self._say(
+                _WARNING,
+                f"nobody gets task {', '.join(map(str, idle))}: nothing reads "
+                f"{', '.join(str(tp) for task in idle for tp in step.table.inputs[task])} until task assignor {name} "
+                "places it",
+            )
 
     def _assignor_failed(self, step: Gathered, error: StreamsError) -> _Effects:
         """Everybody keeps what they have, and the application hears of the error (unless we do as Kafka does)."""
         if self._settings.reference_behaviour:
             raise error
         self._said.append(ReportError(error))
-        threads = keep_previous(step.group, step.histories, step.table, step.request.members)
+        threads = keep_previous(
+            step.group,
+            step.histories,
+            step.table,
+            step.request.members,
+            standbys_max=self._settings.assignment.num_standby_replicas,
+        )
         deadlines = probing_deadlines(
             step.group.clients,
             self._settings.process_id,
             now_ms=self._now_ms,
             interval_ms=self._settings.assignor_retry_ms,
         )
+        owned = [task for each in threads.values() for mine in each.active.values() for task in mine]
+        self._warn_of_idle(step, owned, assignor_name(self._settings.task_assignor))
         self._observer.decided(Decided(None, threads, deadlines))
         self._observer.entered(AssignStep.ENCODE)
         assignments, stable = encode_assignments(step.group, step.histories, step.table, threads, deadlines)

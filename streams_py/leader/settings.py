@@ -15,11 +15,14 @@ from streams_py.assignment.problem import RackOptimiserFactory
 if TYPE_CHECKING:
     from streams_py.config import StreamsConfig
 
-__all__ = ["ASSIGNOR_RETRY_MS", "LeaderSettings"]
+__all__ = ["ASSIGNOR_RETRY_MS", "FOLLOW_UP_FLOOR_MS", "LeaderSettings"]
 
 ASSIGNOR_RETRY_MS: Final = 60_000
 """After a failed custom assignor the group tries again after this time: as long as the smallest allowed probing
 interval, so that a broken assignor costs no more rebalances than a busy probing phase does."""
+
+FOLLOW_UP_FLOOR_MS: Final = 10_000
+"""No assignor of the application brings on the next rebalance sooner than this."""
 
 _MAX_POLL_INTERVAL_MS: Final = 300_000  # Kafka's default
 

@@ -258,8 +258,9 @@ def _meaning(code: int) -> str:
             return "the group is probing for a common version"
         case ErrorCode.ASSIGNMENT_ERROR:
             return (
-                "the group could not be assigned, or this member's subscription could not be read; the leader's log "
-                "has the reason"
+                "the group could not be assigned, or not with this member in it: its user data cannot be read, or its "
+                "topology reads other topics than the leader's under the same application.id; the leader's log has the "
+                "reason"
             )
         case ErrorCode.SHUTDOWN_REQUESTED:
             return "a member asked the whole application to stop"

@@ -33,6 +33,7 @@ def client_metrics(state: State, threads: Sequence[StreamThread], failed_threads
             "process-total": thread.processed_records,
             "process-rate": thread.processed_records / seconds,
             "thread-start-time": thread.started_ms,
+            "task-assignor-error-total": thread.reported_errors,
             **thread.commit_latency.figures("commit"),
         }
         if thread.parts is None:

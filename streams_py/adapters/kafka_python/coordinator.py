@@ -51,7 +51,7 @@ from streams_py.adapters.kafka_python.payloads import (
     readable_members,
     subscription_to_send,
 )
-from streams_py.errors import BrokerUnavailable, StreamsError, TaskMigrated
+from streams_py.errors import BrokerUnavailable, StreamsError, TaskAssignmentError, TaskMigrated
 from streams_py.ports import GroupMetadata, MembershipListener, OffsetAndMetadata
 
 __all__ = ["PROTOCOL_NAME", "StreamsCoordinator"]
@@ -426,6 +426,10 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         received = read_assignment(assignment)
         assigned, owned = frozenset(received.partitions), self.owned
         if not self._is_subscribed_to({partition.topic for partition in assigned}):
+            if self._subscription.subscribed_pattern is None:  # nothing that a newer look at the cluster would change
+                error = self._other_topology({partition.topic for partition in assigned})
+                self.fail(error)
+                raise error
             _log.warning("assigned %s, which is not all subscribed to; joining again", sorted(assigned))
             self.request_rejoin_because("assigned topics that are not in the subscription")
             return
@@ -443,6 +447,14 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         await _collect(problems, self._inbox.call(self._listener.on_assigned, tuple(sorted(assigned - owned))))
         if problems:
             raise problems[0]
+
+    def _other_topology(self, assigned: Collection[str]) -> TaskAssignmentError:
+        subscribed = sorted(self._subscription.subscription)
+        return TaskAssignmentError(
+            f"two topologies run under application.id {self.group_id}: this member reads {', '.join(subscribed)}, but "
+            f"the group's leader assigned {', '.join(sorted(assigned))} to it. Give one of the two applications "
+            "another application.id, or run the same code everywhere"
+        )
 
     def _is_subscribed_to(self, topics: Collection[str]) -> bool:
         pattern: re.Pattern[str] | None = self._subscription.subscribed_pattern

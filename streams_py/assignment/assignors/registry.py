@@ -9,18 +9,12 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
-from streams_py.assignment.api import (
-    ApplicationState,
-    AssignedTask,
-    KafkaStreamsAssignment,
-    TaskAssignment,
-    TaskAssignor,
-    TaskType,
-)
+from streams_py.assignment.api import ApplicationState, TaskAssignment, TaskAssignor
+from streams_py.assignment.assignors.answer import described, trusted_answer
 from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.assignors.static import StaticTaskAssignor
@@ -60,9 +54,6 @@ _PUBLIC_CLASSES: Final[Mapping[str, type[TaskAssignor]]] = {
     "sticky": StickyTaskAssignor,
     _PUBLIC + "StickyTaskAssignor": StickyTaskAssignor,
 }
-
-# Runs a call and returns its result; a runtime passes one that gives up after a while with TimeoutError.
-Runner: TypeAlias = Callable[[Callable[[], TaskAssignment]], TaskAssignment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +128,10 @@ def _import(text: str) -> object:
         )
     try:
         found: object = importlib.import_module(module_name)
-    except Exception as error:  # importing runs user code
+    except (Exception, SystemExit) as error:  # importing runs user code
         raise AssignorError(
             f"{TASK_ASSIGNOR_CLASS}={text!r}: module {module_name} cannot be imported "
-            f"({type(error).__name__}: {error}); check the name, and that every instance has it on its Python path"
+            f"({described(error)}); check the name, and that every instance has it on its Python path"
         ) from error
     for part in class_name.split("."):
         if not hasattr(found, part):
@@ -156,74 +147,26 @@ def new_task_assignor(choice: type[TaskAssignor], configs: Mapping[str, object])
         assignor = choice()
     except Exception as error:
         raise AssignorError(
-            f"task assignor {name} cannot be created ({type(error).__name__}: {error}); "
-            "its constructor must take no arguments"
+            f"task assignor {name} cannot be created ({described(error)}); its constructor must take no arguments"
         ) from error
     try:
-        assignor.configure(configs)
+        assignor.configure(dict(configs))  # a copy: what it does to its configuration is nobody else's business
     except Exception as error:
-        raise AssignorError(f"task assignor {name} failed in configure ({type(error).__name__}: {error})") from error
+        raise AssignorError(f"task assignor {name} failed in configure ({described(error)})") from error
     return assignor
 
 
-def call_assignor(
-    assignor: TaskAssignor, application_state: ApplicationState, *, run: Runner | None = None
-) -> TaskAssignment:
-    """Ask an assignor, and make sure that its answer is a TaskAssignment all the way down.
+def call_assignor(assignor: TaskAssignor, application_state: ApplicationState) -> TaskAssignment:
+    """Ask an assignor; the answer is a copy of what it returned, a TaskAssignment all the way down.
 
-    ``run`` performs the call, for a runtime that limits its time: TimeoutError from it means "never returned".
     TaskAssignmentError passes through; anything else is an AssignorError. Whether the answer is *valid* is the next
     question: :func:`~streams_py.assignment.validation.validate_task_assignment`.
     """
     name = assignor_name(assignor)
     try:
-        returned = (
-            assignor.assign(application_state) if run is None else run(lambda: assignor.assign(application_state))
-        )
+        returned = assignor.assign(application_state)
     except TaskAssignmentError:
         raise
-    except TimeoutError as error:
-        raise AssignorError(
-            f"task assignor {name} did not return in time ({error}); look for an endless loop"
-        ) from error
     except Exception as error:
-        raise AssignorError(f"task assignor {name} failed in assign ({type(error).__name__}: {error})") from error
-    _check_answer(name, returned)
-    return returned
-
-
-def _check_answer(name: str, returned: object) -> None:
-    if not isinstance(returned, TaskAssignment):
-        raise AssignorError(f"task assignor {name} returned {_shown(returned)}; assign must return a TaskAssignment")
-    entries: object = returned.assignment
-    if not isinstance(entries, Collection) or isinstance(entries, str | bytes | Mapping):
-        raise AssignorError(
-            f"task assignor {name} returned a TaskAssignment of {_shown(entries)}; "
-            "give it a list with one KafkaStreamsAssignment for each client"
-        )
-    for entry in entries:
-        if not isinstance(entry, KafkaStreamsAssignment):
-            raise AssignorError(
-                f"task assignor {name} returned a TaskAssignment with {_shown(entry)} in it; "
-                "give it a list with one KafkaStreamsAssignment for each client"
-            )
-        for task, assigned in entry.tasks.items():
-            if not _is_assigned_task(task, assigned):
-                raise AssignorError(
-                    f"task assignor {name} gave client {entry.process_id} {_shown(assigned)}; use AssignedTask"
-                )
-
-
-def _is_assigned_task(task: object, assigned: object) -> bool:
-    if not isinstance(assigned, AssignedTask):
-        return False
-    role: object = assigned.type
-    return isinstance(role, TaskType) and assigned.id == task
-
-
-def _shown(value: object) -> str:
-    try:
-        text = f"{value!r:.100}"
-    except Exception:  # the object is the user's, its repr may fail too
-        text = "without a usable repr"
-    return f"a {type(value).__name__}, {text}"
+        raise AssignorError(f"task assignor {name} failed in assign ({described(error)})") from error
+    return trusted_answer(name, returned)

@@ -1,4 +1,4 @@
-"""LeaderExecutor the group: carries out what the sans-IO leader asks for, inside the client's assign call.
+"""The leader's part of a stream thread: carries out what the sans-IO leader asks for, inside the client's assign call.
 
 The leader decides; this module only talks to the cluster and runs the application's own assignor, under a time limit.
 """
@@ -6,14 +6,11 @@ The leader decides; this module only talks to the cluster and runs the applicati
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import Generic, TypeVar
+from typing import TypeVar, assert_never
 
 from streams_protocol.types import TopicPartition
-from streams_py.assignment.api import TaskAssignor
-from streams_py.assignment.assignors.registry import assignor_name, call_assignor, choose_assignor, new_task_assignor
-from streams_py.errors import AssignorError, BrokerUnavailable, StreamsError, TaskAssignmentError
+from streams_py.errors import AssignorError, BrokerUnavailable, IllegalStateError, StreamsError
 from streams_py.events.watch import AssignWatch
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import (
@@ -52,6 +49,8 @@ from streams_py.ports import (
     MemberSubscription,
     PartitionInfo,
 )
+from streams_py.runtime.threads.assignor_runner import AssignorRunner
+from streams_py.topology.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 
 __all__ = ["LeaderExecutor"]
@@ -83,11 +82,9 @@ class LeaderExecutor:
         self._clock = clock
         self._application_id = application_id
         self._topic_settings = topic_settings
-        self._assignor_timeout_ms = assignor_timeout_ms
+        self._runner = AssignorRunner(timeout_ms=assignor_timeout_ms)
         self._on_error = on_error
         self._watch = watch
-        self._assignor: TaskAssignor | None = None
-        self._stuck: threading.Thread | None = None
         self.failure: StreamsError | None = None
         """Why the group could not be assigned in this rebalance, if this thread leads it. The protocol tells the
         members only a code."""
@@ -106,10 +103,10 @@ class LeaderExecutor:
             outcome = self._run(members)
         except BaseException as error:
             if watch is not None:
-                watch.ended(error, self._assignor)
+                watch.ended(error, self._runner.assignor)
             raise
         if watch is not None:
-            watch.ended(outcome, self._assignor)
+            watch.ended(outcome, self._runner.assignor)
         if isinstance(outcome, FailAssign):
             raise outcome.error
         self.failure = outcome.error
@@ -118,14 +115,26 @@ class LeaderExecutor:
         return outcome.assignments
 
     def _run(self, members: Mapping[str, MemberSubscription]) -> PublishAssignments | FailAssign:
-        known = self._admin.describe_topics(None)
-        topics = {name: found for name, found in known.items() if not isinstance(found, AdminError) and found}
-        metadata = self._topology.metadata(self._application_id, self._topic_settings, available_topics=sorted(topics))
-        subscribed = {topic for member in members.values() for topic in member.topics} | metadata.source_topics
-        request = AssignRequested(
-            self._clock.now_ms(), members, {name: topics[name] for name in subscribed & topics.keys()}, metadata
-        )
+        named = self._metadata(())
+        subscribed = named.source_topics.union(*(member.topics for member in members.values()))
+        topics = self._existing(subscribed)
+        request = AssignRequested(self._clock.now_ms(), members, topics, self._metadata(topics), named.source_topics)
         return run_assign(self._leader, request, self._perform)
+
+    def _metadata(self, available_topics: Collection[str]) -> TopologyMetadata:
+        return self._topology.metadata(
+            self._application_id, self._topic_settings, available_topics=sorted(available_topics)
+        )
+
+    def _existing(self, names: Collection[str]) -> Mapping[str, tuple[PartitionInfo, ...]]:
+        """The topics that exist. BrokerUnavailable when that is not known of one of them: absent topics end groups."""
+        topics: dict[str, tuple[PartitionInfo, ...]] = {}
+        for name, found in sorted(self._admin.describe_topics(names).items()):
+            if not isinstance(found, AdminError):
+                topics |= {name: found} if found else {}
+            elif found.kind in (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE):
+                raise BrokerUnavailable(f"topic {name} cannot be described now: {found.message}")
+        return topics
 
     def _perform(self, effect: Effect) -> Event | None:
         """Carry out one effect; the event that answers it, if it has an answer."""
@@ -153,6 +162,10 @@ class LeaderExecutor:
                 self._report(error)
             case Log(level, text):
                 _log.log(level, "%s", text)
+            case PublishAssignments() | FailAssign():
+                raise IllegalStateError("an assign step ends with these; nobody carries them out")
+            case _:
+                assert_never(effect)
         return None
 
     # -- cluster ---------------------------------------------------------------------------------------------
@@ -185,70 +198,18 @@ class LeaderExecutor:
 
     def _run_assignor(self, effect: RunAssignor) -> Event:
         try:
-            assignor = choose_assignor(effect.assignor).task_assignor
-            if assignor is None:
-                raise AssignorError(f"{assignor_name(effect.assignor)} is no assignor of the application")
-            self._assignor = new_task_assignor(assignor, effect.configs)
             state = effect.application_state(self._describe)
-            assignment = call_assignor(self._assignor, state, run=self._in_time)
-        except TaskAssignmentError as error:  # raised by the assignor itself: its words, and whose they are
-            refusal = TaskAssignmentError(f"task assignor {assignor_name(effect.assignor)} refused: {error}")
-            refusal.__cause__ = error
-            return AssignorFailed(self._clock.now_ms(), refusal)
+            assignment = self._runner.ask(effect.assignor, effect.configs, state)
         except StreamsError as error:
             return AssignorFailed(self._clock.now_ms(), error)
         return AssignorReturned(self._clock.now_ms(), assignment)
 
-    def _in_time(self, action: Callable[[], T]) -> T:
-        """Run user code that may never return; TimeoutError when it has not in time.
-
-        A thread cannot be stopped from outside, so one that overruns is left behind (it is a daemon) and its result,
-        if it ever comes, is ignored. As long as it is there no other one is started: they would pile up.
-        """
-        if self._stuck is not None and self._stuck.is_alive():
-            raise TimeoutError("an earlier call has not returned yet")
-        call = _Call(action)
-        worker = threading.Thread(target=call.run, name="task-assignor", daemon=True)
-        worker.start()
-        worker.join(self._assignor_timeout_ms / 1000)
-        if worker.is_alive():
-            self._stuck = worker
-            raise TimeoutError(f"waited {self._assignor_timeout_ms} ms")
-        return call.result()
-
     def _notify(self, effect: NotifyAssignor) -> None:
-        assignor = self._assignor
-        if assignor is None:
-            return
-        name = assignor_name(assignor)
         try:
-            self._in_time(lambda: assignor.on_assignment_computed(effect.assignment, effect.subscription, effect.error))
-        except Exception as error:
-            self._report(AssignorError(f"task assignor {name} failed in on_assignment_computed: {error}"))
+            self._runner.notify(effect)
+        except AssignorError as error:
+            self._report(error)
 
     def _report(self, error: StreamsError) -> None:
-        _log.error("%s", error)
+        _log.error("%s", error, exc_info=error.__cause__)
         self._on_error(error)
-
-
-class _Call(Generic[T]):
-    """Something to run on another thread, and what came of it."""
-
-    def __init__(self, action: Callable[[], T]) -> None:
-        self._action = action
-        self._returned: list[T] = []
-        self._raised: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._returned.append(self._action())
-        except BaseException as error:
-            self._raised = error
-
-    def result(self) -> T:
-        """What it returned, or what it raised, raised here; ``sys.exit`` in an assignor is only an error of it."""
-        if isinstance(self._raised, Exception):
-            raise self._raised
-        if self._raised is not None:
-            raise RuntimeError(f"{type(self._raised).__name__}: {self._raised}") from self._raised
-        return self._returned[0]

@@ -93,6 +93,7 @@ class StreamThread:
         """The topic that is read, if it is only one."""
         self.last_error: Exception | None = None
         """The last error that stopped nothing, such as a failing task assignor."""
+        self.reported_errors = 0
         self.processed_records = 0
         self.started_ms = clock.now_ms()
         self.commit_latency = Latency()
@@ -150,6 +151,7 @@ class StreamThread:
 
     def report(self, error: Exception) -> None:
         """Note an error that stops nothing."""
+        self.reported_errors += 1
         self.last_error = error
 
     def pause(self, paused: bool) -> None:

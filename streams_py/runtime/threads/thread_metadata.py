@@ -26,12 +26,16 @@ class TaskMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ThreadMetadata:
-    """Name, state and tasks of one stream thread (Kafka's ThreadMetadata). Tasks are sorted by id."""
+    """Name, state and tasks of one stream thread (Kafka's ThreadMetadata). Tasks are sorted by id.
+
+    ``last_error`` is the last error that stopped nothing: of a task assignor that failed on this thread, as leader.
+    """
 
     name: str
     state: ThreadState
     active: tuple[TaskMetadata, ...]
     standby: tuple[TaskMetadata, ...]
+    last_error: Exception | None = None
 
     @property
     def active_tasks(self) -> tuple[TaskId, ...]:
@@ -56,4 +60,4 @@ def thread_metadata(thread: StreamThread) -> ThreadMetadata:
             standby.append(TaskMetadata(task.id, task.state, task.input_partitions, {}))
     active.sort(key=lambda task: task.id)
     standby.sort(key=lambda task: task.id)
-    return ThreadMetadata(thread.name, thread.state, tuple(active), tuple(standby))
+    return ThreadMetadata(thread.name, thread.state, tuple(active), tuple(standby), thread.last_error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final, cast
 
@@ -22,7 +22,7 @@ from streams_py.assignment.assignors.registry import choose_assignor, new_task_a
 from streams_py.assignment.assignors.sticky import StickyTaskAssignor
 from streams_py.errors import TaskAssignmentError
 
-__all__ = ["ASSIGNOR_CLASS", "ASSIGNOR_MOOD", "MOODS", "SimulatedAssignor", "run_in_time"]
+__all__ = ["ASSIGNOR_CLASS", "ASSIGNOR_MOOD", "MOODS", "SimulatedAssignor"]
 
 ASSIGNOR_MOOD: Final = "simulated.assignor.mood"
 ASSIGNOR_CLASS: Final = "simulated.assignor.class"
@@ -108,14 +108,3 @@ class SimulatedAssignor(TaskAssignor):
             case _:
                 pass
         return entries
-
-
-def run_in_time(mood: str) -> Callable[[Callable[[], TaskAssignment]], TaskAssignment]:
-    """The runtime's time limit, without the waiting."""
-
-    def run(action: Callable[[], TaskAssignment]) -> TaskAssignment:
-        if mood == "hangs":
-            raise TimeoutError("waited 30000 ms")
-        return action()
-
-    return run

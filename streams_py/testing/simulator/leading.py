@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from streams_protocol import decode_assignment_info
 from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members
-from streams_py.assignment.assignors.registry import call_assignor, choose_assignor, new_task_assignor
+from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.assignment.assignors.static import STATIC_TASKS_SPILL
-from streams_py.errors import BrokerUnavailable, StreamsError
+from streams_py.errors import AssignorError, BrokerUnavailable, StreamsError
 from streams_py.leader import GroupLeader, LeaderSettings
 from streams_py.leader.effects import (
     CreateTopics,
@@ -45,7 +45,7 @@ from streams_py.leader.events import (
     WaitEnded,
 )
 from streams_py.ports import AdminError, AdminErrorKind, MemberAssignment, MemberSubscription
-from streams_py.testing.simulator.assignors import ASSIGNOR_CLASS, ASSIGNOR_MOOD, run_in_time
+from streams_py.testing.simulator.assignors import ASSIGNOR_CLASS, ASSIGNOR_MOOD
 from streams_py.testing.simulator.canaries import CRASH_ON_GARBAGE, GIVE_UP_FOR_NOTHING
 from streams_py.testing.simulator.releases import ReleaseLeader
 
@@ -74,6 +74,7 @@ class Step:
     struck_before: int = 0
     answers: list[Event] = field(default_factory=list)
     assignor_error: Exception | None = None
+    callback_error: Exception | None = None
     source_missing: bool = False
     error_code: int = 0
     """What everybody is sent instead of tasks; 0 when there are tasks."""
@@ -154,8 +155,10 @@ class SimulatedLeading:
         while self._effects:
             effect = self._effects.popleft()
             match effect:
-                case Log() | NotifyAssignor():
+                case Log():
                     pass
+                case NotifyAssignor():
+                    self._notify(effect)
                 case ReportError(error):
                     self._step.assignor_error = error
                 case PublishAssignments():
@@ -215,18 +218,25 @@ class SimulatedLeading:
                 assert_never(effect)
 
     def _run(self, effect: RunAssignor, now_ms: int) -> Event:
-        """As the runtime does it, but for the time limit, which is virtual."""
-        assert self._step is not None
+        """As the runtime does it; only that a simulated assignor hangs in virtual time."""
         mood = str(effect.configs.get(ASSIGNOR_MOOD))
         self._world.strike_assignor(mood)
         try:
-            chosen = choose_assignor(effect.assignor).task_assignor
-            assert chosen is not None
-            assignor = new_task_assignor(chosen, effect.configs)
+            if mood == "hangs":
+                raise AssignorError(
+                    f"task assignor {assignor_name(effect.assignor)} did not return in time (simulated)"
+                )
             state = effect.application_state(self._world.cluster.describe)
-            return AssignorReturned(now_ms, call_assignor(assignor, state, run=run_in_time(mood)))
+            return AssignorReturned(now_ms, self._world.runner.ask(effect.assignor, effect.configs, state))
         except StreamsError as error:
             return AssignorFailed(now_ms, error)
+
+    def _notify(self, effect: NotifyAssignor) -> None:
+        assert self._step is not None
+        try:
+            self._world.runner.notify(effect)
+        except AssignorError as error:
+            self._step.callback_error = error
 
     def _publish(self, effect: PublishAssignments) -> None:
         assert self._step is not None

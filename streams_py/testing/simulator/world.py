@@ -14,6 +14,7 @@ from functools import partial
 from streams_protocol import LATEST_SUPPORTED_VERSION, SubscriptionInfo
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import MemberAssignment
+from streams_py.runtime.threads.assignor_runner import AssignorRunner
 from streams_py.testing.checkers import Checker, Committed, Gained, Published
 from streams_py.testing.simulator.assignors import SimulatedAssignor
 from streams_py.testing.simulator.canaries import ACCEPT_EVERY_COMMIT, CANARIES, LATE_TO_REJOIN, When, plant
@@ -35,6 +36,7 @@ __all__ = ["World"]
 _THREADS_MAX = 12
 _PROCESSES_MAX = 8
 _LATE_MS = 150_000
+_ASSIGNOR_TIMEOUT_MS = 10_000  # of real time: what is virtual here cannot interrupt user code
 _INTERNAL = ("high_availability", "legacy_sticky", "fallback")
 
 
@@ -63,6 +65,7 @@ class World:
         self.last: Published | None = None
         self.history: list[tuple[int, str, tuple[object, ...]]] = []
         self.assignor_mood = "good"
+        self.runner = AssignorRunner(timeout_ms=_ASSIGNOR_TIMEOUT_MS)
         self._armed: list[Action] = []
         self._holders: dict[TopicPartition, set[SimulatedThread]] = {}
         self._grants = 0

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from streams_protocol import AssignmentInfo, SubscriptionInfo, decode_assignment_info, encode_subscription_info
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.assignment.api import ApplicationState, AssignmentError, GroupAssignment, TaskAssignment
+from streams_py.assignment.assignors.answer import trusted_answer
+from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.errors import StreamsError
 from streams_py.leader.drive import run_assign
@@ -204,7 +206,8 @@ class FakeCluster:
     def _run(self, effect: RunAssignor) -> Event:
         assert self.assignor is not None
         try:
-            return AssignorReturned(self.now_ms, self.assignor(effect.application_state(self.describe)))
+            returned = self.assignor(effect.application_state(self.describe))
+            return AssignorReturned(self.now_ms, trusted_answer(assignor_name(effect.assignor), returned))
         except StreamsError as error:
             return AssignorFailed(self.now_ms, error)
 
@@ -302,7 +305,9 @@ def assign(
     cluster: FakeCluster | None = None,
     **changes: object,
 ) -> Outcome:
-    """One assign step from beginning to end."""
+    """One assign step from beginning to end; subscriptions are compared with the topology's topics if asked to."""
     cluster = cluster if cluster is not None else FakeCluster()
-    request = AssignRequested(cluster.now_ms, members, cluster.metadata(topology.source_topics), topology)
+    named = topology.source_topics if changes.pop("compare_topics", False) else frozenset()
+    subscribed = topology.source_topics.union(*(sent.topics for sent in members.values()))
+    request = AssignRequested(cluster.now_ms, members, cluster.metadata(subscribed), topology, named)
     return Outcome(run_assign(CheckedLeader(settings(**changes)), request, cluster.execute), cluster)

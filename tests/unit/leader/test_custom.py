@@ -27,6 +27,7 @@ from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import DescribeTopics, ListEndOffsets, RunAssignor
 from streams_py.leader.events import AssignRequested, EndOffsetsListed
 from streams_py.leader.leader import GroupLeader
+from streams_py.leader.settings import FOLLOW_UP_FLOOR_MS
 from streams_py.ports import MemberSubscription
 from streams_py.topology.metadata import TopologyMetadata
 from tests.unit.leader.kit import (
@@ -126,8 +127,15 @@ def test_deadlines_are_kept_for_each_client_and_make_the_group_unstable() -> Non
         )
     )
     assert outcome.next_ms("a") == NOW_MS + 180_000
-    assert outcome.next_ms("b") == 0
+    assert outcome.next_ms("b") == NOW_MS + FOLLOW_UP_FLOOR_MS
     assert outcome.published.stable is False
+    assert f"{NAME} wants a follow-up rebalance in the past" in outcome.cluster.logged
+    assert str(pid(2)) in outcome.cluster.logged
+
+
+def test_follow_up_in_the_past_is_passed_on_when_we_do_as_kafka_does() -> None:
+    past = fixed(entry(pid(1), "0_0").with_followup_rebalance(datetime.fromtimestamp(0, UTC)), entry(pid(2)))
+    assert run(past, reference_behaviour=True).next_ms("a") == 0
 
 
 def test_assignor_is_used_when_end_offsets_are_not_known() -> None:
@@ -254,11 +262,37 @@ RUNNING_GROUP = {
 @pytest.mark.parametrize("fault", FAULTY)
 def test_everybody_keeps_what_they_have_when_the_assignor_fails(fault: str) -> None:
     assignor, _ = FAULTY[fault]
-    outcome = run(assignor, RUNNING_GROUP)
+    outcome = run(assignor, RUNNING_GROUP, num_standby_replicas=1)
     assert outcome.partitions == {"a": tps("in-0 in-1"), "b": tps("in-2")}
     assert outcome.standby("a") == ["0_2"]
     assert outcome.standby("b") == ["0_0"]
     assert set(outcome.codes.values()) == {0}
+
+
+def test_no_standbys_are_made_of_old_state_when_none_are_configured_and_the_assignor_fails() -> None:
+    outcome = run(breaks, RUNNING_GROUP)
+    assert (outcome.standby("a"), outcome.standby("b")) == ([], [])
+
+
+def test_most_complete_copies_are_kept_when_the_assignor_fails() -> None:
+    group = {"a": member(1, owned="in-0", sums={"0_0": -2})}
+    group |= {name: member(n, sums={"0_0": n}) for n, name in enumerate("bcd", start=2)}
+    cluster = FakeCluster({"in": 4, "app-counts-changelog": 4})
+    outcome = run(breaks, group, cluster=cluster, num_standby_replicas=2)
+    assert [outcome.standby(name) for name in "abcd"] == [[], [], ["0_0"], ["0_0"]]
+
+
+@pytest.mark.parametrize("assignor", [breaks, fixed(entry(pid(1), "0_0 0_1"), standby_entry(pid(2), "0_2"))])
+def test_tasks_that_nobody_gets_are_warned_of(assignor: Assign) -> None:
+    logged = run(assignor, {"a": member(1, owned="in-0 in-1"), "b": member(2)}).cluster.logged
+    assert f"nobody gets task 0_2, 0_3: nothing reads in-2, in-3 until task assignor {NAME} places it" in logged
+
+
+def test_what_the_callback_changes_reaches_nobody() -> None:
+    outcome = run(ALL_TO_B)
+    [(told, _)] = outcome.cluster.notified
+    told.group_assignment.clear()  # type: ignore[attr-defined]  # user code may try
+    assert outcome.active("b") == ["0_0", "0_1", "0_2", "0_3"]
 
 
 @pytest.mark.parametrize("fault", FAULTY)
@@ -320,7 +354,7 @@ def test_task_with_two_owners_waits_when_the_assignor_fails() -> None:
 
 def test_standby_is_given_once_when_two_threads_report_it() -> None:
     group = {"a": member(1, sums={"0_0": 5}), "b": member(1, sums={"0_0": 5, "0_1": 5}, owned="in-1")}
-    outcome = run(breaks, group)
+    outcome = run(breaks, group, num_standby_replicas=1)
     assert outcome.standby("a") == ["0_0"]
     assert outcome.standby("b") == []
     assert outcome.active("b") == ["0_1"]

@@ -218,3 +218,30 @@ def test_assignments_are_the_same_bytes_in_any_order_of_members(order: list[str]
     expected = assign(group, COUNT, cluster(), num_standby_replicas=1)
     shuffled = assign({name: group[name] for name in order}, COUNT, cluster(), num_standby_replicas=1)
     assert list(shuffled.published.assignments.items()) == list(expected.published.assignments.items())
+
+
+def test_member_with_another_topology_is_refused_and_both_are_named_and_the_others_go_on() -> None:
+    stranger = member(2)._replace(topics=("other", "third"))
+    outcome = assign({"a": member(1), "b": stranger}, STATELESS, compare_topics=True)
+    assert outcome.codes == {"a": 0, "b": 3}
+    assert outcome.active("a") == ["0_0", "0_1", "0_2", "0_3"]
+    assert (
+        "member b gets an error assignment, the others go on: two topologies run under one application.id: this member "
+        "reads other, third, and not in, which the leader's topology reads"
+    ) in outcome.cluster.logged
+
+
+def test_member_that_reads_more_than_the_leader_takes_part_and_what_nobody_processes_is_warned_of() -> None:
+    larger = member(2)._replace(topics=("in", "more"))
+    outcome = assign({"a": member(1), "b": larger}, STATELESS, compare_topics=True)
+    assert outcome.codes == {"a": 0, "b": 0}
+    assert outcome.active("b") == ["0_1", "0_3"]
+    assert "member b also reads more, which the leader's topology does not: nobody processes that" in (
+        outcome.cluster.logged
+    )
+
+
+def test_topologies_are_not_compared_when_we_do_as_kafka_does() -> None:
+    stranger = member(2)._replace(topics=("other",))
+    outcome = assign({"a": member(1), "b": stranger}, STATELESS, compare_topics=True, reference_behaviour=True)
+    assert outcome.codes == {"a": 0, "b": 0}

@@ -31,6 +31,7 @@ from streams_py.errors import (
 )
 from streams_py.ports import AdminError, AdminErrorKind
 from streams_py.runtime.states import ThreadState
+from streams_py.runtime.threads.thread_metadata import thread_metadata
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
 
 BOTH = {"0_0": "RUNNING", "0_1": "RUNNING"}
@@ -261,10 +262,10 @@ def test_running_tasks_keep_running_and_the_error_names_the_assignor_when_it_fai
     assert "rejoin" in world.names()
 
 
-def test_assignor_that_never_returns_is_left_behind_and_no_second_one_started(
+def test_assignor_that_never_returns_is_left_behind_and_asked_again_when_it_has(
     world: World, tmp_path: Path, scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = custom(world, tmp_path, max_poll_interval_ms=100)
+    steps = custom(world, tmp_path)
     steps.membership.lead()
     steps.turn(3)
     release = threading.Event()
@@ -275,18 +276,62 @@ def test_assignor_that_never_returns_is_left_behind_and_no_second_one_started(
         release.wait(60)
 
     monkeypatch.setattr(scripted, "before", staticmethod(hang))
+    runner = leading(steps)._runner
+    monkeypatch.setattr(runner, "_timeout_ms", 50)
     steps.membership.lead()
-    assert "did not return in time (waited 50 ms)" in str(steps.thread.last_error)
+    assert "did not return in time from assign (waited 50 ms)" in str(steps.thread.last_error)
     steps.membership.lead()
     assert "an earlier call has not returned yet" in str(steps.thread.last_error)
     assert calls == [1]
     assert steps.tasks == BOTH
+    assert thread_metadata(steps.thread).last_error is steps.thread.last_error
+    assert steps.thread.reported_errors == 2
     release.set()
-    leading(steps)._stuck.join(10)
+    runner._deciding._stuck.join(60)
+    monkeypatch.setattr(runner, "_timeout_ms", 60_000)
     monkeypatch.setattr(scripted, "before", staticmethod(lambda: None))
     computed = len(scripted.computed)
     steps.membership.lead()
     assert len(scripted.computed) == computed + 1
+
+
+def test_log_has_the_traceback_of_a_failing_assignor(
+    world: World,
+    tmp_path: Path,
+    scripted: type[Scripted],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(scripted, "before", staticmethod(fail))
+    steps = custom(world, tmp_path)
+    steps.membership.lead()
+    assert "in fail\n" in caplog.text
+    assert "ZeroDivisionError: moody" in caplog.text
+
+
+def test_only_subscribed_topics_are_described(world: World, tmp_path: Path) -> None:
+    world.topics["strangers"] = 5
+    steps = Steps(world, counting(), tmp_path)
+    asked: list[Any] = []
+    admin = leading(steps)._admin
+    describe = admin.describe_topics
+
+    def watched(names: Any = None) -> Any:
+        asked.append(names)
+        return describe(names)
+
+    admin.describe_topics = watched
+    steps.membership.lead()
+    assert asked[0] == {"in"}
+    assert None not in asked
+
+
+def test_leader_tries_again_when_a_topic_cannot_be_described_now(world: World, tmp_path: Path) -> None:
+    steps = Steps(world, copying(), tmp_path)
+    admin = leading(steps)._admin
+    admin.describe_topics = lambda names=None: {"in": AdminError(AdminErrorKind.LEADER_NOT_AVAILABLE, "electing")}
+    with pytest.raises(BrokerUnavailable, match="topic in cannot be described now: electing"):
+        steps.membership.lead()
 
 
 def test_failing_callback_of_an_assignor_is_reported_but_its_assignment_counts(

@@ -24,7 +24,7 @@ from streams_protocol.consumer import Assignment, decode_subscription, encode_as
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.coordinator import PROTOCOL_NAME, StreamsCoordinator
 from streams_py.adapters.kafka_python.options import MemberOptions
-from streams_py.errors import BrokerUnavailable, TaskMigrated, TopologyError
+from streams_py.errors import BrokerUnavailable, TaskAssignmentError, TaskMigrated, TopologyError
 from streams_py.ports import OffsetAndMetadata
 
 T0, T1, T2 = (TopicPartition("t", i) for i in range(3))
@@ -283,14 +283,12 @@ def test_rebalance_in_sync_joins_again_with_unchanged_ownership(make):
     ]  # fmt: skip
 
 
-def test_assignment_of_an_unsubscribed_topic_changes_nothing_and_joins_again(make):
+def test_assignment_of_an_unsubscribed_topic_ends_the_membership_and_says_that_there_are_two_topologies(make):
     member = make().joined(T0)
     member.will_join(2, T0, TopicPartition("strange", 0))
-    member.will_join(3, T0)
-    member.rejoin()
-    assert member.story == [
-        ("JoinGroup", (T0,)), ("JoinGroup", (T0,)), ("on_assignment", (T0,)), ("on_assigned", ()),
-    ]  # fmt: skip
+    with pytest.raises(TaskAssignmentError, match=r"two topologies run under application.id .*reads t, but .*strange"):
+        member.rejoin()
+    assert member.story == [("JoinGroup", (T0,))]
 
 
 def test_first_problem_of_the_callbacks_is_raised_when_the_round_is_complete(make):

@@ -1,0 +1,157 @@
+"""From whatever an assignor of the application returned to values that can be trusted.
+
+User code may return anything: the wrong types, ids that cannot be hashed, containers whose iteration raises or never
+ends, instants that no clock shows. And it may keep what it returned and change it later. So the answer is *copied*,
+item by item, into plain values of our own types; what cannot be copied is one AssignorError that names the class, the
+client and the task. Reading the answer runs user code (a container's ``__iter__``, an id's ``__eq__``), which is why
+it belongs under the same time limit as :meth:`~streams_py.assignment.api.TaskAssignor.assign` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.api import AssignedTask, KafkaStreamsAssignment, TaskAssignment, TaskType
+from streams_py.errors import AssignorError
+
+__all__ = ["described", "trusted_answer"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_ENTRIES_MAX: Final = 1_000_000
+"""More clients than any group has: an answer of more entries has no end."""
+_NUMBER_MAX: Final = 2**31 - 1  # sub-topologies and partitions are 32-bit numbers on the wire
+
+
+def described(error: BaseException) -> str:
+    """``Type: text``; the text of a user's exception may be code that fails, too."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__} (without a usable text)"
+
+
+def trusted_answer(name: str, returned: object) -> TaskAssignment:
+    """A copy of what the assignor ``name`` returned. AssignorError when it is no TaskAssignment all the way down.
+
+    Whether the answer is *valid* is the next question, see
+    :func:`~streams_py.assignment.validation.validate_task_assignment`.
+    """
+    try:
+        return TaskAssignment(_entries(name, returned))
+    except AssignorError:
+        raise
+    except Exception as error:
+        raise AssignorError(
+            f"task assignor {name} returned an answer that cannot be read ({described(error)}); "
+            "assign must return a TaskAssignment with a list of KafkaStreamsAssignment in it"
+        ) from error
+
+
+def _entries(name: str, returned: object) -> list[KafkaStreamsAssignment]:
+    if not isinstance(returned, TaskAssignment):
+        raise AssignorError(f"task assignor {name} returned {_shown(returned)}; assign must return a TaskAssignment")
+    given: object = returned.assignment
+    if not isinstance(given, Collection) or isinstance(given, str | bytes | Mapping):
+        raise AssignorError(
+            f"task assignor {name} returned a TaskAssignment of {_shown(given)}; "
+            "give it a list with one KafkaStreamsAssignment for each client"
+        )
+    entries: list[KafkaStreamsAssignment] = []
+    for entry in given:
+        if not isinstance(entry, KafkaStreamsAssignment):
+            raise AssignorError(
+                f"task assignor {name} returned a TaskAssignment with {_shown(entry)} in it; "
+                "give it a list with one KafkaStreamsAssignment for each client"
+            )
+        if len(entries) == _ENTRIES_MAX:
+            raise AssignorError(f"task assignor {name} returned more than {_ENTRIES_MAX} entries")
+        entries.append(_entry(name, entry))
+    return entries
+
+
+def _entry(name: str, entry: KafkaStreamsAssignment) -> KafkaStreamsAssignment:
+    client = _process_id(entry.process_id)
+    if client is None:
+        raise AssignorError(
+            f"task assignor {name} returned an entry for client {_shown(entry.process_id)}; "
+            "use the process ids of ApplicationState.kafka_streams_states"
+        )
+    tasks: dict[TaskId, AssignedTask] = {}
+    try:
+        for key, assigned in entry.tasks.items():
+            task = _assigned(key, assigned)
+            if task is None:
+                raise AssignorError(
+                    f"task assignor {name} gave client {client} {_shown(assigned)} as task {_shown(key)}; "
+                    "use AssignedTask(TaskId, TaskType) with the ids of ApplicationState.all_tasks"
+                )
+            tasks[task.id] = task
+        deadline = _instant(entry.followup_rebalance_deadline)
+    except AssignorError:
+        raise
+    except _NoInstant as error:
+        raise AssignorError(f"task assignor {name}, client {client}: {error}") from error.__cause__
+    except Exception as error:
+        raise AssignorError(
+            f"task assignor {name}: what it gave client {client} cannot be read ({described(error)})"
+        ) from error
+    return KafkaStreamsAssignment(client, tasks, deadline, read_only=deadline is not None)
+
+
+def _process_id(value: object) -> ProcessId | None:
+    if not isinstance(value, ProcessId) or not (_is_int(value.high) and _is_int(value.low)):
+        return None
+    return value if type(value) is ProcessId else ProcessId(value.id)
+
+
+def _assigned(key: object, value: object) -> AssignedTask | None:
+    if not isinstance(value, AssignedTask) or not isinstance(value.type, TaskType):
+        return None
+    task = _task_id(value.id)
+    if task is None or _task_id(key) != task:
+        return None
+    return value if type(value) is AssignedTask and task is value.id else AssignedTask(task, value.type)
+
+
+def _task_id(value: object) -> TaskId | None:
+    """The id itself where it is a plain one, which nobody can change: a hundred thousand of them are common."""
+    if not isinstance(value, TaskId) or type(value.name) is not str:
+        return None
+    if not all(_is_int(number) and 0 <= number <= _NUMBER_MAX for number in value[1:]):
+        return None
+    return value if type(value) is TaskId else TaskId(value.subtopology, value.partition, value.name)
+
+
+def _is_int(value: object) -> bool:
+    return type(value) is int
+
+
+class _NoInstant(Exception):  # never leaves this module: becomes an AssignorError
+    """A follow-up deadline that is no instant; the text says what it is and what to give instead."""
+
+
+def _instant(deadline: object) -> datetime | None:
+    """The instant in whole milliseconds, in UTC."""
+    if deadline is None:
+        return None
+    advice = "use datetime.now(timezone.utc) + delay"
+    if not isinstance(deadline, datetime):
+        raise _NoInstant(f"the follow-up deadline is {_shown(deadline)}; {advice}")
+    if deadline.tzinfo is None or deadline.utcoffset() is None:
+        raise _NoInstant(f"the follow-up deadline {deadline.isoformat()} has no time zone; {advice}")
+    try:
+        return _EPOCH + (deadline - _EPOCH) // _MILLISECOND * _MILLISECOND
+    except OverflowError as error:
+        raise _NoInstant(f"the follow-up deadline {deadline.isoformat()} is outside of what a clock shows") from error
+
+
+def _shown(value: object) -> str:
+    try:
+        text = f"{value!r:.100}"
+    except Exception:  # the object is the user's, its repr may fail too
+        text = "without a usable repr"
+    return f"a {type(value).__name__}, {text}"

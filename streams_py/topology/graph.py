@@ -21,6 +21,7 @@ from streams_py.topology.change_serde import ChangeSerde
 from streams_py.topology.names import NameIndex, RepartitionNames, repartition_topic
 from streams_py.topology.nodes import Operator, Partitioner, ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.operators.stateless import NullKeyFilter
+from streams_py.topology.operators.table_joins import TableJoin, TableJoinMerge
 from streams_py.topology.operators.tables import TableSource
 from streams_py.topology.stores import StoreBuilder
 
@@ -32,6 +33,7 @@ __all__ = [
     "SinkStep",
     "SourceStep",
     "StoreStep",
+    "TableJoinStep",
     "TableRepartitionStep",
     "TableSourceStep",
 ]
@@ -127,8 +129,15 @@ class ProcessorStep(GraphNode):
         changes_key: bool = False,
         changes_value: bool = False,
         is_merge: bool = False,
+        accepts_null_keys: bool = False,
     ) -> None:
-        super().__init__(name, changes_key=changes_key, changes_value=changes_value, is_merge=is_merge)
+        super().__init__(
+            name,
+            changes_key=changes_key,
+            changes_value=changes_value,
+            is_merge=is_merge,
+            accepts_null_keys=accepts_null_keys,
+        )
         self.operator = operator
         self.own_stores = tuple(own_stores)
         self.stores = tuple(stores)
@@ -151,6 +160,35 @@ class TableStep(ProcessorStep):
         super().write(assembly)
         if self._table.is_stored:
             assembly.add_store(self._store, [self.name])
+
+
+class TableJoinStep(GraphNode):
+    """Joins two tables: an operator for each side, and one that merges their results and stores them if asked for."""
+
+    def __init__(
+        self,
+        names: tuple[str, str, str],
+        tables: tuple[GraphNode, GraphNode],
+        left: TableJoin,
+        right: TableJoin,
+        merge: TableJoinMerge,
+        own_stores: Iterable[StoreBuilder],
+    ) -> None:
+        left_name, right_name, merge_name = names
+        super().__init__(merge_name)
+        self._sides = ((left_name, tables[0], left), (right_name, tables[1], right))
+        self._merge = merge
+        self._own_stores = tuple(own_stores)
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        for name, table, operator in self._sides:
+            assembly.add_processor(ProcessorNode(name, (table.name,), operator))
+        assembly.add_processor(ProcessorNode(self.name, tuple(name for name, _, _ in self._sides), self._merge))
+        for name, _, operator in self._sides:
+            for store in operator.other_stores:
+                assembly.connect(name, store)
+        for builder in self._own_stores:
+            assembly.add_store(builder, [self.name])
 
 
 class SinkStep(GraphNode):
@@ -239,6 +277,7 @@ class LogicalGraph:
         self.root = GraphNode("root")
         self._priority = 0
         self._is_built = False
+        self._copartitions: list[frozenset[str]] = []
         self._attached: dict[GraphNode, None] = {}
 
     @property
@@ -255,6 +294,18 @@ class LogicalGraph:
         self._priority += len(parents)
         node.priority = self._priority
         self._attached[node] = None
+
+    def copartition(self, sources: Iterable[str]) -> frozenset[str]:
+        """Declare that the topics of these source nodes are joined by partition number; gives them back."""
+        group = frozenset(sources)
+        self._copartitions.append(group)
+        return group
+
+    def replace_source(self, old: str, new: str) -> None:
+        """A source node goes away, another one takes its place in what is joined by partition number."""
+        self._copartitions = [
+            frozenset(new if source == old else source for source in group) for group in self._copartitions
+        ]
 
     def close(self) -> None:
         """No more calls: the topology is being built."""
@@ -273,3 +324,5 @@ class LogicalGraph:
             for child in node.children:
                 sequence += 1
                 heapq.heappush(ready, (child.priority, sequence, child))
+        for group in self._copartitions:
+            assembly.add_copartition_group(group)

@@ -195,6 +195,7 @@ def _move_up(graph: LogicalGraph, changer: GraphNode, repartitions: list[Reparti
                 parent.add_child(child)
         for parent in list(old.parents):
             parent.remove_child(old)
+        graph.replace_source(old.name, single.name)
     changer.add_child(single)
 
 

@@ -18,7 +18,7 @@ from streams_py.testing.in_process import InProcessTasks, WholeTopology
 from streams_py.testing.memory_clients import ManualClock, MemoryRecord
 from streams_py.topology.stores import StoreKind
 from streams_py.topology.topology import Topology
-from tests.conformance.programs.topologies import APPLICATION_ID, program_of
+from tests.conformance.programs import APPLICATION_ID, program_of
 
 __all__ = ["run_topology_run"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from streams_py.topology.metadata import SubtopologyTopics, TopologyMetadata
 from streams_py.topology.topology import Topology
-from tests.conformance.programs.topologies import APPLICATION_ID, Program, program_of
+from tests.conformance.programs import APPLICATION_ID, Program, program_of
 
 __all__ = ["run_describe_case"]
 

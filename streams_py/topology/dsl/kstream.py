@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Generic, TextIO, TypeVar, overload
+from typing import TextIO, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
@@ -13,6 +13,7 @@ from streams_py.topology.dsl.grouped_stream import KGroupedStream
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
+from streams_py.topology.dsl.stream_joins import StreamJoins
 from streams_py.topology.graph import ProcessorStep, RepartitionStep, SinkStep, TableStep
 from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate, names_of
 from streams_py.topology.nodes import Operator, Partitioner, RecordContext, SinkNode
@@ -34,7 +35,7 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
-class KStream(Generic[K, V]):
+class KStream(StreamJoins[K, V]):
     """A stream of records with keys of type K and values of type V (Kafka Streams' ``KStream``).
 
     Operations return a new stream; the old one can be used again. Functions get what is in the record: null keys and

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
+from streams_py.topology.dsl.table_joins import TableJoins
 from streams_py.topology.names import Prefix
 from streams_py.topology.operators.stateless import SelectKey
 from streams_py.topology.operators.tables import TableFilter, TableGroupBy, TableMapValues, TableOperator, TableToStream
@@ -25,7 +26,7 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
-class KTable(Generic[K, V]):
+class KTable(TableJoins[K, V]):
     """A table with keys of type K and values of type V (Kafka Streams' ``KTable``).
 
     Its updates flow on like records; a deleted key is an update to None. Results are stored only where a store is

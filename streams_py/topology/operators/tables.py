@@ -12,12 +12,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from streams_py.errors import ProcessingError
 from streams_py.topology.nodes import Change, NodeContext, Process
 
 __all__ = [
+    "RowReader",
     "TableFilter",
     "TableGroupBy",
     "TableMapValues",
@@ -29,6 +30,9 @@ __all__ = [
 ]
 
 _NULL_KEY = "null key in a table"
+
+RowReader: TypeAlias = Callable[[Any], "tuple[Any, int] | None"]
+"""read(key) -> value and timestamp_ms of a table's row, None when there is none."""
 
 make_change: Callable[[tuple[Any, Any]], Change] = partial(tuple.__new__, Change)
 """``make_change((new, old))``: what ``Change(new, old)`` gives, in half the time; for the record path."""
@@ -48,6 +52,15 @@ class TableOperator(ABC):
         """Fill in old values from now on; False when that would need a store that ``force`` does not allow to add."""
         self.sends_old_values = True
         return True
+
+    def readable_stores(self) -> tuple[str, ...]:
+        """Names of the stores through which rows can be read; a source table is stored from now on."""
+        return (self.store_name,)
+
+    def reader(self, store: Callable[[str], Any]) -> RowReader:
+        """Reads rows as they are now; ``store`` gives the stores named by :meth:`readable_stores`."""
+        read: RowReader = store(self.store_name).get
+        return read
 
     @abstractmethod
     def bind(self, node: NodeContext) -> Process:
@@ -69,6 +82,10 @@ class TableSource(TableOperator):
             return False
         self.is_stored = True
         return super().enable_old_values(force=force)
+
+    def readable_stores(self) -> tuple[str, ...]:
+        self.is_stored = True
+        return super().readable_stores()
 
     def bind(self, node: NodeContext) -> Process:
         return self._bind_stored(node) if self.is_stored else self._bind_plain(node)
@@ -123,6 +140,27 @@ class _TableTransformation(TableOperator):
             self.sends_old_values = True
         return self.sends_old_values
 
+    def readable_stores(self) -> tuple[str, ...]:
+        return super().readable_stores() if self.store_name else self._parent.readable_stores()
+
+    def reader(self, store: Callable[[str], Any]) -> RowReader:
+        if self.store_name:
+            return super().reader(store)
+        compute, read_parent = self._row_function(), self._parent.reader(store)
+
+        def read(key: Any) -> tuple[Any, int] | None:
+            row = read_parent(key)
+            if row is None:
+                return None
+            value = compute(key, row[0])
+            return None if value is None else (value, row[1])
+
+        return read
+
+    @abstractmethod
+    def _row_function(self) -> Callable[[Any, Any], Any]:
+        """The value of a row, from key and value of the parent's row; None where there is none."""
+
     def _bind(self, node: NodeContext, compute: Callable[[Any, Any], Any], *, skip_nulls: bool) -> Process:
         forward, failed, context = node.forward, node.failed, node.record
         old_values = self.sends_old_values
@@ -169,13 +207,16 @@ class TableFilter(_TableTransformation):
         self._negate = negate
         self.sends_old_values = parent.enable_old_values(force=False)
 
-    def bind(self, node: NodeContext) -> Process:
+    def _row_function(self) -> Callable[[Any, Any], Any]:
         predicate, negate = self._predicate, self._negate
 
         def compute(key: Any, value: Any) -> Any:
             return None if value is None or bool(predicate(key, value)) is negate else value
 
-        return self._bind(node, compute, skip_nulls=True)
+        return compute
+
+    def bind(self, node: NodeContext) -> Process:
+        return self._bind(node, self._row_function(), skip_nulls=True)
 
 
 class TableMapValues(_TableTransformation):
@@ -185,13 +226,16 @@ class TableMapValues(_TableTransformation):
         super().__init__(parent, store)
         self._mapper = mapper
 
-    def bind(self, node: NodeContext) -> Process:
+    def _row_function(self) -> Callable[[Any, Any], Any]:
         mapper = self._mapper
 
         def compute(key: Any, value: Any) -> Any:
             return None if value is None else mapper(key, value)
 
-        return self._bind(node, compute, skip_nulls=False)
+        return compute
+
+    def bind(self, node: NodeContext) -> Process:
+        return self._bind(node, self._row_function(), skip_nulls=False)
 
 
 class TableToStream:

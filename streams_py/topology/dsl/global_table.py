@@ -1,0 +1,26 @@
+"""Global tables: a full copy of a topic in each process."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+__all__ = ["GlobalKTable"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class GlobalKTable(Generic[K, V]):
+    """The latest value of each key of a topic, all partitions of it, in every process (KIP-99).
+
+    Streams can be joined with it by any key, without repartitioning; its updates trigger nothing.
+    """
+
+    def __init__(self, store: str, queryable_store_name: str | None) -> None:
+        self._store = store
+        self._queryable_store_name = queryable_store_name
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """Name of its store if the user gave one."""
+        return self._queryable_store_name

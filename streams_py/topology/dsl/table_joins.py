@@ -1,0 +1,131 @@
+"""What tables can be joined with: tables, by key."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from streams_py.errors import TopologyError
+from streams_py.serdes import Serde
+from streams_py.topology.dsl.joiners import joiner_with_key
+from streams_py.topology.dsl.options import Materialized, materialized_or_none
+from streams_py.topology.dsl.place import Place
+from streams_py.topology.graph import TableJoinStep
+from streams_py.topology.names import Prefix, name_or_generate, suffixed_or_generate
+from streams_py.topology.operators.table_joins import TableJoin, TableJoinMerge
+from streams_py.topology.operators.tables import TableOperator
+
+if TYPE_CHECKING:
+    from streams_py.topology.dsl.ktable import KTable
+
+__all__ = ["TableJoins"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+VO = TypeVar("VO")
+VR = TypeVar("VR")
+
+
+class TableJoins(Generic[K, V]):
+    """The joins of a :class:`~streams_py.topology.dsl.ktable.KTable`.
+
+    Both tables are stored, and their topics must have equal numbers of partitions. The result has the larger timestamp
+    of both rows; it is stored under ``store`` if given, else it is computed when somebody reads it.
+    """
+
+    _place: Place
+    _operator: TableOperator
+
+    def join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO], VR] | None = None,
+        *,
+        with_key: Callable[[K, V, VO], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]:
+        """Rows of keys that both tables have: ``joiner(value, other value)``, or ``with_key=f`` for
+        ``f(key, value, other value)``. ``value`` is the serde of results."""
+        function = joiner_with_key(joiner, with_key, "join")
+        options = materialized_or_none(materialized, store, None, value)
+        return self._join(other, function, options, name, keeps_left=False, keeps_right=False)
+
+    def left_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V, VO | None], VR] | None = None,
+        *,
+        with_key: Callable[[K, V, VO | None], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]:
+        """As :meth:`join`, and rows of keys that only this table has, with None for the other value."""
+        function = joiner_with_key(joiner, with_key, "left_join")
+        options = materialized_or_none(materialized, store, None, value)
+        return self._join(other, function, options, name, keeps_left=True, keeps_right=False)
+
+    def outer_join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[V | None, VO | None], VR] | None = None,
+        *,
+        with_key: Callable[[K, V | None, VO | None], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]:
+        """As :meth:`join`, and rows of keys that only one table has, with None for the missing value."""
+        function = joiner_with_key(joiner, with_key, "outer_join")
+        options = materialized_or_none(materialized, store, None, value)
+        return self._join(other, function, options, name, keeps_left=True, keeps_right=True)
+
+    def _join(
+        self,
+        other: KTable[K, VO],
+        joiner: Callable[[Any, Any, Any], Any],
+        options: Materialized[K, VR] | None,
+        name: str | None,
+        *,
+        keeps_left: bool,
+        keeps_right: bool,
+    ) -> KTable[K, VR]:
+        from streams_py.topology.dsl.ktable import KTable  # joined tables are tables
+
+        here, there = self._place, other._place
+        if here.graph is not there.graph:
+            raise TopologyError("only tables of one builder can be joined")
+        index = here.index
+        kept = None
+        if options is not None:
+            kept = dataclasses.replace(options, store=options.store or index.store_name(Prefix.TABLE_MERGE))
+        merge_name = name_or_generate(name, index, Prefix.TABLE_MERGE)
+        sources = here.graph.copartition(here.sources | there.sources)
+        if keeps_left:
+            self._operator.enable_old_values(force=True)
+        if keeps_right:
+            other._operator.enable_old_values(force=True)
+
+        def reversed_joiner(key: Any, right: Any, left: Any) -> Any:
+            return joiner(key, left, right)
+
+        left = TableJoin(self._operator, other._operator, joiner, keeps_this=keeps_left, keeps_other=keeps_right)
+        right = TableJoin(
+            other._operator, self._operator, reversed_joiner, keeps_this=keeps_right, keeps_other=keeps_left
+        )
+        left_name = suffixed_or_generate(name, "-join-this", index, Prefix.TABLE_JOIN_THIS)
+        right_name = suffixed_or_generate(name, "-join-other", index, Prefix.TABLE_JOIN_OTHER)
+        merge = TableJoinMerge(left, right, "" if kept is None else kept.store or "")
+        builders = [] if kept is None else [kept.builder(merge.store_name, here.key_serde, None)]
+        step = TableJoinStep((left_name, right_name, merge_name), (here.node, there.node), left, right, merge, builders)
+        here.graph.attach(step, here.node, there.node)
+        key_serde = builders[0].key_serde if builders else here.key_serde
+        value_serde = builders[0].value_serde if builders else None
+        place = Place(here.graph, step, key_serde, value_serde, sources)
+        return KTable(place, merge, None if options is None else options.store)

@@ -1,0 +1,100 @@
+"""Joins of a stream with a table: a record is joined with the row of its key as it is now; the table triggers nothing.
+
+Answers to Kafka Streams' ``KStreamKTableJoin`` and ``KStreamGlobalKTableJoin``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.operators.tables import TableOperator
+
+__all__ = ["GlobalTableJoin", "StreamTableJoin"]
+
+_NO_JOIN = "null key or value in a join"
+
+
+class StreamTableJoin:
+    """Joins with the row that has the record's key. ``joiner`` takes key, value, the row's value.
+
+    ``keeps_stream`` (left join): a record without a row is joined with None, and so is one without a key.
+    """
+
+    def __init__(self, table: TableOperator, joiner: Callable[[Any, Any, Any], Any], *, keeps_stream: bool) -> None:
+        self._table = table
+        self._joiner = joiner
+        self._keeps_stream = keeps_stream
+
+    def bind(self, node: NodeContext) -> Process:
+        read, joiner, keeps_stream = self._table.reader(node.store), self._joiner, self._keeps_stream
+        forward, failed = node.forward, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            if value is None or (key is None and not keeps_stream):
+                node.dropped(_NO_JOIN)
+                return
+            try:
+                row = None if key is None else read(key)
+                if row is None:
+                    if not keeps_stream:
+                        return
+                    joined = joiner(key, value, None)
+                else:
+                    joined = joiner(key, value, row[0])
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            forward(key, joined, timestamp_ms)
+
+        return process
+
+
+class GlobalTableJoin:
+    """Joins with the row of a global table that ``selector(key, value)`` names.
+
+    The rule about what is dropped asks for the *selected* key, unless a left join gets a record without a key.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        selector: Callable[[Any, Any], Any],
+        joiner: Callable[[Any, Any, Any], Any],
+        *,
+        keeps_stream: bool,
+    ) -> None:
+        self._store = store
+        self._selector = selector
+        self._joiner = joiner
+        self._keeps_stream = keeps_stream
+
+    def bind(self, node: NodeContext) -> Process:
+        get, selector, joiner, keeps_stream = (
+            node.store(self._store).get,
+            self._selector,
+            self._joiner,
+            self._keeps_stream,
+        )
+        forward, failed = node.forward, node.failed
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            if value is None:
+                node.dropped(_NO_JOIN)
+                return
+            try:
+                selected = selector(key, value)
+                if selected is None and not keeps_stream:
+                    node.dropped(_NO_JOIN)
+                    return
+                row = None if selected is None else get(selected)
+                if row is None and not keeps_stream:
+                    return
+                joined = joiner(key, value, None if row is None else row[0])
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            forward(key, joined, timestamp_ms)
+
+        return process

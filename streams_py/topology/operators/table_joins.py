@@ -1,0 +1,139 @@
+"""Joins of tables by key: whatever changes on one side is joined with the row of the other side as it is now.
+
+Two operators see the changes of one side each; a third one, the merge, stores their results if the table is stored.
+Which sides are *kept* (have a result although the other side is missing) makes the kind of join: none (inner), the left
+one (left), both (outer). Answers to Kafka Streams' ``KTableKTableInnerJoin`` and its siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
+
+__all__ = ["TableJoin", "TableJoinMerge"]
+
+_NULL_KEY = "null key in a join of tables"
+
+
+class TableJoin(TableOperator):
+    """Changes of one side, joined with the other side's rows. ``joiner`` takes key, this value, other value."""
+
+    def __init__(
+        self,
+        this: TableOperator,
+        other: TableOperator,
+        joiner: Callable[[Any, Any, Any], Any],
+        *,
+        keeps_this: bool,
+        keeps_other: bool,
+    ) -> None:
+        super().__init__("")
+        self._this = this
+        self._other = other
+        self._joiner = joiner
+        self._keeps_this = keeps_this
+        self._keeps_other = keeps_other
+        self.other_stores = other.readable_stores()
+
+    def enable_old_values(self, *, force: bool) -> bool:
+        self._this.enable_old_values(force=True)
+        self._other.enable_old_values(force=True)
+        return super().enable_old_values(force=force)
+
+    def readable_stores(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self._this.readable_stores(), *self._other.readable_stores())))
+
+    def reader(self, store: Callable[[str], Any]) -> RowReader:
+        read_this, read_other, joiner = self._this.reader(store), self._other.reader(store), self._joiner
+        keeps_this, keeps_other = self._keeps_this, self._keeps_other
+
+        def read(key: Any) -> tuple[Any, int] | None:
+            this = read_this(key)
+            if this is None and not keeps_other:
+                return None
+            other = read_other(key)
+            if other is None and (this is None or not keeps_this):
+                return None
+            this_value, this_ms = (None, -1) if this is None else this
+            other_value, other_ms = (None, -1) if other is None else other
+            value = joiner(key, this_value, other_value)
+            return None if value is None else (value, max(this_ms, other_ms))
+
+        return read
+
+    def bind(self, node: NodeContext) -> Process:
+        read_other, joiner = self._other.reader(node.store), self._joiner
+        keeps_this, keeps_other, old_values = self._keeps_this, self._keeps_other, self.sends_old_values
+        forward, failed, context = node.forward, node.failed, node.record
+
+        def process(key: Any, change: Any, timestamp_ms: int) -> None:
+            if key is None:
+                node.dropped(_NULL_KEY)
+                return
+            new_input, old_input = change
+            context.timestamp = timestamp_ms
+            new = old = None
+            try:
+                row = read_other(key)
+                if row is None:
+                    if not keeps_this or (new_input is None and old_input is None):
+                        return
+                    other = None
+                else:
+                    other, other_ms = row
+                    if other_ms > timestamp_ms:
+                        timestamp_ms = other_ms
+                always = keeps_other and row is not None
+                if always or new_input is not None:
+                    new = joiner(key, new_input, other)
+                if old_values and (always or old_input is not None):
+                    old = joiner(key, old_input, other)
+            except Exception as error:
+                failed(error, key, change, timestamp_ms)
+                return
+            forward(key, make_change((new, old)), timestamp_ms)
+
+        return process
+
+
+class TableJoinMerge(TableOperator):
+    """The joined table: what both sides gave, stored when ``store_name`` is not ""."""
+
+    def __init__(self, left: TableJoin, right: TableJoin, store_name: str) -> None:
+        super().__init__(store_name)
+        self._left = left
+        self._right = right
+
+    def enable_old_values(self, *, force: bool) -> bool:
+        self._left.enable_old_values(force=True)
+        self._right.enable_old_values(force=True)
+        return super().enable_old_values(force=force)
+
+    def readable_stores(self) -> tuple[str, ...]:
+        return super().readable_stores() if self.store_name else self._left.readable_stores()
+
+    def reader(self, store: Callable[[str], Any]) -> RowReader:
+        return super().reader(store) if self.store_name else self._left.reader(store)
+
+    def bind(self, node: NodeContext) -> Process:
+        forward, failed, context = node.forward, node.failed, node.record
+        old_values = self.sends_old_values
+        if not self.store_name:
+            return forward  # the sides send old values only when this operator was asked for them
+        store = node.store(self.store_name)
+        put, forwards = store.put_value, forward_flushed(node, store, send_old_values=old_values)
+
+        def process(key: Any, change: Any, timestamp_ms: int) -> None:
+            context.timestamp = timestamp_ms
+            try:
+                put(key, change[0], timestamp_ms)
+            except Exception as error:
+                failed(error, key, change, timestamp_ms)
+                return
+            if forwards:
+                forward(key, change, timestamp_ms)
+
+        return process

@@ -1,0 +1,82 @@
+"""Joins of streams and tables."""
+
+from __future__ import annotations
+
+from streams_py.serdes import STRING
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.dsl.options import Materialized
+from tests.conformance.programs.registry import Text, dsl, stream, table
+from tests.conformance.programs.user_code import cat, first
+
+__all__: list[str] = []
+
+
+def _first_of_value(key: Text, value: Text) -> Text:
+    return first(value)
+
+
+# -- streams with tables -------------------------------------------------------------------------------------
+
+
+@dsl("P52")
+def _(builder: StreamsBuilder) -> None:
+    stream(builder, "s").join(table(builder, "t"), cat).to("out")
+
+
+@dsl("P53")
+def _(builder: StreamsBuilder) -> None:
+    t = table(builder, "t")
+    stream(builder, "s").select_key(_first_of_value).left_join(t, cat).to("out")
+
+
+@dsl("P54")
+def _(builder: StreamsBuilder) -> None:
+    t, u = table(builder, "t"), table(builder, "u")
+    s2 = stream(builder, "s").select_key(_first_of_value)
+    s2.join(t, cat).to("out")
+    s2.join(u, cat).to("out2")
+
+
+@dsl("P55")
+def _(builder: StreamsBuilder) -> None:
+    t, u = table(builder, "t"), table(builder, "u")
+    s2 = stream(builder, "s").select_key(_first_of_value)
+    s2.join(t, cat).to("out")
+    s2.join(u, cat, name="jn", key=STRING, value=STRING).to("out2")
+
+
+# -- tables with tables --------------------------------------------------------------------------------------
+
+
+@dsl("P56")
+def _(builder: StreamsBuilder) -> None:
+    table(builder, "x").join(table(builder, "y"), cat).to_stream().to("out")
+
+
+@dsl("P57")
+def _(builder: StreamsBuilder) -> None:
+    kept = Materialized[str, Text]("joined", key=STRING, value=STRING)
+    joined = table(builder, "x").left_join(
+        table(builder, "y"), lambda v, w: None if w == "x" else cat(v, w), name="lj", materialized=kept
+    )
+    joined.to_stream().to("out")
+
+
+@dsl("P58")
+def _(builder: StreamsBuilder) -> None:
+    kept = Materialized[str, str](key=STRING, value=STRING)
+    table(builder, "x").outer_join(table(builder, "y"), cat, materialized=kept).to_stream().to("out")
+
+
+@dsl("P59")
+def _(builder: StreamsBuilder) -> None:
+    x, y, z = (table(builder, topic) for topic in "xyz")
+    joined = x.left_join(y, cat).outer_join(z, cat)
+    grouped = joined.group_by(lambda k, v: (first(k), v), key=STRING, value=STRING)
+    grouped.count().to_stream().to("out")
+
+
+@dsl("P67", optimization="reuse.ktable.source.topics")
+def _(builder: StreamsBuilder) -> None:
+    x = builder.table("x", materialized=Materialized("xs", key=STRING, value=STRING))
+    x.join(table(builder, "y"), cat).to_stream().to("out")

@@ -38,7 +38,7 @@ from streams_py.runtime.threads.thread_parts import LoopSettings, ThreadParts
 from streams_py.state.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import StoreDefaults, is_persistent
-from streams_py.topology.nodes import ResetPolicy
+from streams_py.topology.nodes import ResetPolicy, SourceNode
 from streams_py.topology.topology import Topology
 
 __all__ = ["ClientResources"]
@@ -296,13 +296,8 @@ class ClientResources:
         return self.restore_listener if restores is None else JournaledRestores(restores, self.restore_listener)
 
     def _start_positions(self) -> StartPositions:
-        policies: dict[str, ResetPolicy | None] = {}
-        topics = self._topology.source_topics(self.config.application_id)
-        for sub in self._subtopologies:
-            for source in sub.sources:
-                for topic in topics[source.name]:
-                    policies[topic] = source.reset_policy
-        return StartPositions(policies, self._default_policy)
+        sources = [node for node in self._topology.nodes if isinstance(node, SourceNode)]
+        return StartPositions(self.config.application_id, sources, self._default_policy)
 
     def _explain(self, error: Exception) -> Exception:
         """The protocol carries only a code; the reason, if the leader is one of this client's threads."""

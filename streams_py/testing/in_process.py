@@ -24,7 +24,7 @@ from streams_py.state.directory import StateDirectory
 from streams_py.state.open import Store, StoreDefaults, changelog_topic
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
-from streams_py.topology.names import topic_on_broker
+from streams_py.topology.names import internal_topics, topic_on_broker
 from streams_py.topology.nodes import SourceNode
 from streams_py.topology.stores import StoreBuilder
 
@@ -151,6 +151,8 @@ class InProcessTasks:
     def _reads(self, unit: int, nodes: TaskNodes, topic: str) -> bool:
         if topic in self._exact_topics(nodes):
             return True
+        if internal_topics(self.settings.application_id).fullmatch(topic):
+            return False
         patterns = [node.pattern for node in nodes.nodes if isinstance(node, SourceNode) and node.pattern is not None]
         if not any(pattern.fullmatch(topic) for pattern in patterns):
             return False

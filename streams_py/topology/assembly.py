@@ -65,12 +65,12 @@ class TopologyAssembly:
     # -- adding ----------------------------------------------------------------------------------------------
 
     def add_source(self, node: SourceNode) -> None:
-        """Add a source. Each topic belongs to one source, by name or by pattern."""
+        """Add a source. Each topic belongs to one source, by name or by pattern; no pattern matches internal ones."""
         self._check_new_node(node.name)
         if not node.topics and node.pattern is None:
             raise TopologyError(f"source {node.name!r} needs at least one topic or a pattern")
         for topic in node.topics:
-            self._check_topic_is_free(topic)
+            self._check_topic_is_free(topic, is_internal=node.is_internal)
         if node.pattern is not None:
             if node.pattern.flags != re.UNICODE:
                 raise TopologyError(
@@ -78,7 +78,7 @@ class TopologyAssembly:
                     "because all patterns are joined into one subscription"
                 )
             for topic, source in self._source_of_topic.items():
-                if node.pattern.fullmatch(topic):
+                if node.pattern.fullmatch(topic) and not self._is_internal(source):
                     raise TopologyError(
                         f"pattern {node.pattern.pattern!r} matches topic {topic!r}, which is read already by {source!r}"
                     )
@@ -160,11 +160,15 @@ class TopologyAssembly:
         if name in self._nodes:
             raise TopologyError(f"node {name!r} is added twice; node names must be unique")
 
-    def _check_topic_is_free(self, topic: str) -> None:
+    def _is_internal(self, source: str) -> bool:
+        node = self._nodes[source]
+        return isinstance(node, SourceNode) and node.is_internal
+
+    def _check_topic_is_free(self, topic: str, *, is_internal: bool) -> None:
         if topic in self._source_of_topic:
             raise TopologyError(f"topic {topic!r} is read already by source {self._source_of_topic[topic]!r}")
         for source, pattern in self._patterns.items():
-            if pattern.fullmatch(topic):
+            if not is_internal and pattern.fullmatch(topic):
                 raise TopologyError(f"topic {topic!r} is read already by {source!r}: {pattern.pattern!r} matches it")
 
     def _check_store(self, store: str, processor: str) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from streams_py.topology.assembly import TopologyAssembly
 from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
-from streams_py.topology.names import changelog_topic, full_topic_name, topic_on_broker
+from streams_py.topology.names import changelog_topic, full_topic_name, internal_topics, topic_on_broker
 from streams_py.topology.nodes import SourceNode
 from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.subtopologies import Subtopology
@@ -85,13 +85,16 @@ def _changelog_config(store: StoreBuilder, additional_ms: int) -> dict[str, str]
     return {**_CHANGELOG_CONFIG, "cleanup.policy": policy, "retention.ms": str(retention_ms)}
 
 
-def matched_topics(assembly: TopologyAssembly, available_topics: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def matched_topics(
+    assembly: TopologyAssembly, application_id: str, available_topics: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
     """Pattern source -> topics it reads: those its pattern matches and no other source reads, sorted.
 
-    A topic that two patterns match belongs to the source that was added first.
+    Internal topics match no pattern. A topic that two patterns match belongs to the source that was added first.
     """
     taken = {topic for node in assembly.nodes.values() if isinstance(node, SourceNode) for topic in node.topics}
-    free = sorted(set(available_topics) - taken)
+    internal = internal_topics(application_id)
+    free = sorted(topic for topic in set(available_topics) - taken if not internal.fullmatch(topic))
     matched: dict[str, tuple[str, ...]] = {}
     for name, node in assembly.nodes.items():
         if isinstance(node, SourceNode) and node.pattern is not None:
@@ -104,7 +107,7 @@ def matched_topics(assembly: TopologyAssembly, available_topics: Iterable[str]) 
 def _topics_by_source(
     assembly: TopologyAssembly, application_id: str, available_topics: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
-    topics = matched_topics(assembly, available_topics)
+    topics = matched_topics(assembly, application_id, available_topics)
     for name, node in assembly.nodes.items():
         if isinstance(node, SourceNode) and node.pattern is None:
             topics[name] = tuple(

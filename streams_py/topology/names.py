@@ -22,6 +22,7 @@ __all__ = [
     "changelog_topic",
     "check_name",
     "full_topic_name",
+    "internal_topics",
     "name_or_generate",
     "names_of",
     "suffixed_or_generate",
@@ -33,6 +34,11 @@ _LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _GENERATED_STREAM_NAME: Final = re.compile(r"KSTREAM.*-[0-9]{10}")
 _REPARTITION: Final = "-repartition"
 _CHANGELOG: Final = "-changelog"
+_KAFKAS_TOPICS: Final = "__consumer_offsets|__transaction_state|__share_group_state"
+_INTERNAL_NAME: Final = (
+    rf".+(?:{_CHANGELOG}|{_REPARTITION}|-subscription-registration-topic|-subscription-response-topic)"
+    r"|(?:.+-)?KTABLE-FK-JOIN-SUBSCRIPTION-(?:REGISTRATION|RESPONSE)-\d+-topic"
+)
 
 
 class Prefix:
@@ -162,6 +168,13 @@ def changelog_topic(store: str) -> str:
 def full_topic_name(application_id: str, short_name: str) -> str:
     """Name on the broker of an internal topic. The only place that puts application id and name together."""
     return f"{application_id}-{short_name}"
+
+
+def internal_topics(application_id: str) -> re.Pattern[str]:
+    """Matches (``fullmatch``) Kafka's own topics and all that an application of this id makes for itself, those of an
+    earlier version of its topology included. A pattern source never reads them. They are known by the same
+    signs as in Kafka's reset tool (``StreamsResetter``)."""
+    return re.compile(rf"{_KAFKAS_TOPICS}|{re.escape(application_id)}-(?:{_INTERNAL_NAME})")
 
 
 def topic_on_broker(application_id: str, name: str, *, is_internal: bool) -> str:

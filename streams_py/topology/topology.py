@@ -18,7 +18,7 @@ from streams_py.topology.assembly import Node, TopologyAssembly
 from streams_py.topology.describe import describe
 from streams_py.topology.internal_topics import matched_topics, topology_metadata
 from streams_py.topology.metadata import TopologyMetadata
-from streams_py.topology.names import changelog_topic, full_topic_name, names_of, topic_on_broker
+from streams_py.topology.names import changelog_topic, full_topic_name, internal_topics, names_of, topic_on_broker
 from streams_py.topology.nodes import (
     Partitioner,
     ProcessorNode,
@@ -165,7 +165,7 @@ class Topology:
     ) -> Mapping[str, tuple[str, ...]]:
         """Source node -> the topics it reads, full names; pattern sources choose from ``available_topics``."""
         topics: dict[str, tuple[str, ...]] = {}
-        matched = matched_topics(self._assembly, available_topics)
+        matched = matched_topics(self._assembly, application_id, available_topics)
         for node in self.nodes:
             if isinstance(node, SourceNode):
                 own = matched[node.name] if node.pattern is not None else node.topics
@@ -175,12 +175,16 @@ class Topology:
         return topics
 
     def subscription(self, application_id: str) -> tuple[str, ...] | re.Pattern[str]:
-        """What the consumer subscribes to: sorted full topic names, or one expression when there are patterns."""
+        """What the consumer subscribes to: sorted full topic names, or one expression when there are patterns. Patterns
+        match no internal topics."""
         sources = [node for node in self.nodes if isinstance(node, SourceNode)]
         exact = sorted({topic for topics in self.source_topics(application_id).values() for topic in topics})
-        patterns = [node.pattern.pattern for node in sources if node.pattern is not None]
+        patterns = "|".join(node.pattern.pattern for node in sources if node.pattern is not None)
+        if not self.has_patterns:
+            return tuple(exact)
+        matched = rf"(?!(?:{internal_topics(application_id).pattern})\Z)(?:{patterns})"
         # Anchored, because a Kafka client may only ask whether a topic name *starts* with a match.
-        return re.compile(rf"(?:{'|'.join([*map(re.escape, exact), *patterns])})\Z") if patterns else tuple(exact)
+        return re.compile(rf"(?:{'|'.join([*map(re.escape, exact), matched])})\Z")
 
     def changelog_topic(self, store: str, application_id: str) -> str:
         """Full name of the changelog a store has, or would have if it were logged: serdes are told this topic."""

@@ -206,6 +206,40 @@ def test_subscription_is_one_expression_when_a_pattern_is_read() -> None:
         assert not expression.match(topic), topic
 
 
+INTERNAL = (
+    "__consumer_offsets",
+    "__transaction_state",
+    "__share_group_state",
+    "app-counts-changelog",
+    "app-r-repartition",
+    "app-of-an-earlier-version-repartition",
+    "app-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog",
+    "app-KTABLE-FK-JOIN-SUBSCRIPTION-REGISTRATION-0000000006-topic",
+    "app-KTABLE-FK-JOIN-SUBSCRIPTION-RESPONSE-0000000014-topic",
+    "app-mine-subscription-response-topic",
+)
+
+
+@pytest.mark.parametrize("pattern", [".*", ".*offsets|__.*|app-.*", "(?:a|_).*"])
+def test_pattern_never_matches_internal_topics(pattern: str) -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile(pattern)).repartition(name="r").group_by_key().count(store="counts")
+    topology = builder.build()
+    expression = topology.subscription("app")
+    assert isinstance(expression, re.Pattern)
+    others = [
+        topic
+        for topic in ("app-changelog-of-mine", "appl-x-changelog", "_offsets", "aa")
+        if re.fullmatch(pattern, topic)
+    ]
+    for topic in INTERNAL:
+        assert bool(expression.match(topic)) is (topic == "app-r-repartition"), topic
+    for topic in others:
+        assert expression.match(topic), topic
+    subs = topology.metadata("app", available_topics=[*INTERNAL, *others]).subtopologies
+    assert [sub.source_topics for sub in subs.values()] == [set(others), {"app-r-repartition"}]
+
+
 def test_pattern_source_reads_what_matches_and_nobody_reads_by_name() -> None:
     topology = Topology().add_source("exact", "in-1").add_source("first", re.compile("x-.*"))
     topology.add_source("second", re.compile(".-2"))

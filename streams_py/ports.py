@@ -181,7 +181,11 @@ class TopicSpec:
 
 
 class Admin(Protocol):
-    """Administrative requests. Thread-safe. A request that fails as a whole raises BrokerUnavailable."""
+    """Administrative requests. Thread-safe. A request that fails as a whole raises BrokerUnavailable.
+
+    Everything asked for is in the answer: with what a broker said, or with an AdminError. What a client library makes
+    up when a broker dies (negative offsets, topics without partitions, nothing at all) is never passed on.
+    """
 
     def describe_topics(
         self, names: Collection[str] | None = None
@@ -193,7 +197,7 @@ class Admin(Protocol):
     def list_offsets(
         self, partitions: Collection[TopicPartition], *, earliest: bool = False
     ) -> Mapping[TopicPartition, int | AdminError]:
-        """End (or first) offsets, read uncommitted."""
+        """End (or first) offsets, read uncommitted; never negative."""
 
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]

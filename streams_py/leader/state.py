@@ -77,7 +77,7 @@ def end_offset_sums(
     sums = {}
     for task in table.stateful:
         total = sum(_end_offset(ends, tp) for tp in table.changelogs[task] if tp.topic not in newly_created)
-        total += sum(starts.get(tp) or 0 for tp in table.source_changelogs[task])
+        total += sum(max(starts.get(tp) or 0, 0) for tp in table.source_changelogs[task])
         sums[task] = min(total, _INT64_MAX)
     return EndOffsets(sums)
 
@@ -92,6 +92,8 @@ def _failure(listed: EndOffsetsListed | None, committed: CommittedOffsetsFetched
     for tp, answer in sorted(listed.offsets.items(), key=lambda item: item[0]):
         if isinstance(answer, AdminError):
             return f"the end offset of {tp} cannot be listed: {answer.message}"
+        if answer < 0:
+            return f"the end offset of {tp} is not known: {answer} is no offset"
     return None
 
 

@@ -23,7 +23,7 @@ from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
-from streams_py.ports import Admin, AdminError, Clients, Clock, GroupMetadata, Membership, TopicSpec
+from streams_py.ports import Admin, AdminError, AdminErrorKind, Clients, Clock, GroupMetadata, Membership, TopicSpec
 from streams_py.runtime.restore.restore_events import JournaledRestores
 from streams_py.runtime.restore.updater import RestoreListener, StateUpdater
 from streams_py.runtime.states import ThreadState
@@ -316,7 +316,7 @@ class ClientResources:
             found = self._admin.describe_topics(wanted)
         except Exception:
             return error
-        missing = [topic for topic in wanted if isinstance(found.get(topic), AdminError | None)]
+        missing = [topic for topic in wanted if _is_missing(found.get(topic))]
         if not missing:
             return error
         servers = ", ".join(self.config.bootstrap_servers)
@@ -324,6 +324,10 @@ class ClientResources:
             f"source topic{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing on {servers}; "
             f"create {'them' if len(missing) > 1 else 'it'}, then start the application again"
         )
+
+
+def _is_missing(answer: object) -> bool:
+    return answer is None or (isinstance(answer, AdminError) and answer.kind is AdminErrorKind.UNKNOWN_TOPIC)
 
 
 def _forming(thread: StreamThread) -> tuple[int, str] | None:

@@ -7,6 +7,9 @@ library, the client is thrown away and the next request makes a new one.
 
 Each item of a request has its own result. When *nothing* was answered, the request as a whole raises BrokerUnavailable
 with the cluster's address and the time waited.
+
+What the library returns without an error is not always an answer: asked for an end offset while the broker dies, it
+says -1001. So answers are read by :mod:`.answers`, which turns what no broker says into "timed out".
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.answers import NO_ANSWER, offset_of, partitions_of, topics_of
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import admin_error, broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
@@ -54,6 +58,9 @@ _COORDINATOR_MOVES: Final = frozenset(
 )
 """The group's coordinator restarts, moves or is away: asking again is all it takes."""
 _COORDINATOR_BACKOFF_S: Final = 0.1
+
+_SECOND_LOOK_S: Final = 0.2
+"""How much later a cluster that says it has no topics is asked again."""
 
 
 def _is_doubtful(answer: AdminError) -> bool:
@@ -96,7 +103,8 @@ class ConfluentAdmin:
         return self._ask(
             "describing topics",
             lambda client: client.describe_topics(asked, request_timeout=self._timeout_s),
-            _partition_infos,
+            partitions_of,
+            names,
         )
 
     def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
@@ -110,14 +118,32 @@ class ConfluentAdmin:
             "creating topics",
             lambda client: client.create_topics(wanted, request_timeout=self._timeout_s),
             lambda _nothing: None,
+            [spec.name for spec in specs],
         )
 
     def _all_topics(self) -> list[str]:
+        return sorted(self._listed_topics())
+
+    def _listed_topics(self) -> Mapping[str, Any]:
+        """The library's topic metadata by name. That there is none at all is believed when a second client says so
+        too: a broker that starts or dies may be the first to say it, and whoever believes it gives up every task."""
+        topics = self._list_topics()
+        if not topics:
+            self._forget_client()
+            time.sleep(_SECOND_LOOK_S)
+            topics = self._list_topics()
+        return topics
+
+    def _list_topics(self) -> Mapping[str, Any]:
         try:
-            return sorted(self._live().list_topics(timeout=self._timeout_s).topics)
+            topics = topics_of(self._live().list_topics(timeout=self._timeout_s))
         except KafkaException as failed:
             self._forget_client()
             raise broker_away(self._bootstrap, "listing topics", self._timeout_ms) from failed
+        if topics is None:
+            self._forget_client()
+            raise broker_away(self._bootstrap, "listing topics", self._timeout_ms, "the answer names no brokers")
+        return topics
 
     # -- offsets ----------------------------------------
 
@@ -134,7 +160,8 @@ class ConfluentAdmin:
             lambda client: client.list_offsets(
                 asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._timeout_s
             ),
-            lambda found: int(found.offset),
+            offset_of,
+            asked,
         )
         return {TopicPartition(asked.topic, asked.partition): answer for asked, answer in answers.items()}
 
@@ -157,6 +184,8 @@ class ConfluentAdmin:
                 try:
                     answer = self._reader_of(group).committed(asked, timeout=max(0.1, deadline_s - time.monotonic()))
                     refused = next((position.error for position in answer if position.error is not None), None)
+                    if refused is None and {(at.topic, at.partition) for at in answer} != set(partitions):
+                        refused = KafkaError(KafkaError._TIMED_OUT, "the answer leaves out partitions")
                 except KafkaException as failed:
                     refused = error_of(failed)
                     if refused is None:
@@ -251,9 +280,13 @@ class ConfluentAdmin:
             self._client = None
 
     def _ask(
-        self, doing: str, send: Callable[[AdminClient], Mapping[_Item, Future[Any]]], read: Callable[[Any], _Answer]
+        self,
+        doing: str,
+        send: Callable[[AdminClient], Mapping[_Item, Future[Any]]],
+        read: Callable[[Any], _Answer | AdminError],
+        items: Collection[_Item],
     ) -> dict[_Item, _Answer | AdminError]:
-        """The answer or the error of each item. BrokerUnavailable when nothing was answered at all."""
+        """The answer or the error of each of ``items``. BrokerUnavailable when nothing was answered at all."""
         # Held until the end: futures of a client that is gone (another thread may forget it) are never completed.
         client = self._live()
         try:
@@ -263,14 +296,14 @@ class ConfluentAdmin:
         answers: dict[_Item, _Answer | AdminError] = {}
         unanswered = ""
         doubtful = False
-        for item, future in futures.items():
-            answer = self._result_of(future)
+        for item in items:
+            future = futures.get(item)
+            result = NO_ANSWER if future is None else self._result_of(future)
+            answer = result if isinstance(result, AdminError) else read(result)
+            answers[item] = answer
             if isinstance(answer, AdminError):
-                answers[item] = answer
                 unanswered = answer.message if answer.kind is AdminErrorKind.TIMED_OUT else unanswered
                 doubtful = doubtful or _is_doubtful(answer)
-            else:
-                answers[item] = read(answer)
         client.poll(0)  # librdkafka's log lines
         self._broker_log.check()
         if doubtful:
@@ -301,17 +334,3 @@ def _log_failed_deletion(log: BrokerLog, partition: str) -> Callable[[Future[Any
             log.warn(f"records of {partition} could not be deleted: {failed}")
 
     return done
-
-
-def _partition_infos(described: Any) -> tuple[PartitionInfo, ...]:
-    """An admin client's TopicDescription as the port's tuple, ascending by number."""
-    return tuple(
-        PartitionInfo(
-            described.name,
-            partition.id,
-            partition.leader.id if partition.leader is not None and partition.leader.id >= 0 else None,
-            tuple(node.id for node in partition.replicas),
-            frozenset(node.rack for node in partition.replicas if node.rack),
-        )
-        for partition in sorted(described.partitions, key=lambda partition: int(partition.id))
-    )

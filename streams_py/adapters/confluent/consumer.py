@@ -9,12 +9,18 @@ another client. Three facts about librdkafka shape it (each has a probe test):
   that a partition whose last records are invisible (transaction markers, aborted or compacted records) has been read to
   its end.
 * ``seek`` is refused in several states, so a position is changed by taking the partition out and putting it back.
+* A pause can overtake the start of a partition that was put in a moment ago, and then it is silent for ever. So a
+  partition that has delivered nothing yet is paused by keeping it out, and put in by ``resume``.
+
+A position that librdkafka calls invalid is looked at again before anybody resets it: a broker that has just started,
+or a look-up that failed, must not cost records.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, cast
 
@@ -26,7 +32,7 @@ from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import IllegalStateError, OffsetOutOfRange, StreamsError
-from streams_py.ports import RawRecord
+from streams_py.ports import END, RawRecord
 
 __all__ = ["ConfluentConsumer"]
 
@@ -37,6 +43,11 @@ _FINAL: Final = frozenset(
     {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.TOPIC_EXCEPTION}
 )
 _INVALID_POSITION: Final = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+_LOOK_TIMEOUT_S: Final = 0.5
+_LOOK_INTERVAL_S: Final = 0.2
+_LOOKS: Final = 5
+"""So often a position must be found beyond the end of its log, or be called invalid although the log has it, before it
+is reported."""
 
 _error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
 
@@ -53,12 +64,17 @@ class ConfluentConsumer:
             error = error_of(refused)
             raise rejected_setting(error.str() if error else str(refused), settings, purpose) from None
         self._consume = self._consumer.consume
+        # None when it timed out, whatever the binding's type says.
+        self._watermarks: Callable[..., tuple[int, int] | None] = self._consumer.get_watermark_offsets
         self._reads_committed = settings.get("isolation.level") == "read_committed"
         self._client_id = client_id
         self._starts: dict[TopicPartition, int] = {}  # the assignment, and where each partition started
         self._ends: dict[TopicPartition, int] = {}  # offset at which the end of the partition was last seen
         self._paused: set[TopicPartition] = set()
+        self._kept_out: set[TopicPartition] = set()  # paused before they delivered anything: not in the library
         self._invalid: set[TopicPartition] = set()  # reported by librdkafka, not raised yet
+        self._looks: dict[TopicPartition, int] = {}  # how often an invalid one was looked at without a clear result
+        self._next_look_s = 0.0
         self._known_topics: set[str] = set()
 
     # -- what is read ----------------------------------------
@@ -86,35 +102,54 @@ class ConfluentConsumer:
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Deliver nothing of these until :meth:`resume`. Prefetched records are fetched again then."""
         wanted = self._starts.keys() & set(partitions) - self._paused
-        if wanted:
-            self._consumer.pause(_native(wanted))
-            self._paused |= wanted
+        fresh = {
+            partition: self._starts[partition] if (at := self.position(partition)) is None else at
+            for partition in wanted
+            if self._delivered(partition) < 0
+        }
+        if fresh:
+            self._remove(fresh)
+        self._paused |= wanted
+        self._add(fresh)
+        if running := wanted - fresh.keys():
+            self._consumer.pause(_native(running))
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Undo :meth:`pause`."""
         wanted = self._paused & set(partitions)
-        if wanted:
-            self._consumer.resume(_native(wanted))
-            self._paused -= wanted
+        self._paused -= wanted
+        kept_out = wanted & self._kept_out
+        self._kept_out -= kept_out
+        self._add({partition: self._starts[partition] for partition in kept_out})
+        if running := wanted - kept_out:
+            self._consumer.resume(_native(running))
 
     def _remove(self, partitions: Iterable[TopicPartition]) -> None:
-        gone = list(partitions)
-        if gone:
-            self._consumer.incremental_unassign(_native(gone))
+        gone = set(partitions)
+        in_library = gone - self._kept_out
+        if paused := in_library & self._paused:
+            self._consumer.resume(_native(paused))  # the library remembers a pause beyond the assignment
+        if in_library:
+            self._consumer.incremental_unassign(_native(in_library))
+        self._kept_out -= gone
         for partition in gone:
             del self._starts[partition]
             self._ends.pop(partition, None)
             self._invalid.discard(partition)
+            self._looks.pop(partition, None)
 
     def _add(self, positions: Mapping[TopicPartition, int]) -> None:
-        if not positions:
-            return
-        self._consumer.incremental_assign(
-            [confluent_kafka.TopicPartition(*partition, offset) for partition, offset in positions.items()]
-        )
-        self._starts.update(positions)
-        if still_paused := self._paused & positions.keys():
-            self._consumer.pause(_native(still_paused))
+        put_in = []
+        for partition, offset in positions.items():
+            if partition not in self._paused:
+                self._starts[partition] = offset
+                put_in.append(confluent_kafka.TopicPartition(*partition, offset))
+                continue
+            log = self._look_at_log(partition) if offset == END else None
+            self._starts[partition] = offset if log is None else log[1]  # its end as it is now, not at `resume`
+            self._kept_out.add(partition)
+        if put_in:
+            self._consumer.incremental_assign(put_in)
 
     def _learn_topics(self, topics: set[str]) -> None:
         """Ask for the leaders of new topics: librdkafka would find them by itself, but only after 0.6 s."""
@@ -130,11 +165,12 @@ class ConfluentConsumer:
     def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:
         """Up to ``max_records`` records; empty after ``timeout_ms``, or earlier when only an event came.
 
-        Raises OffsetOutOfRange for positions that do not exist: these partitions deliver nothing until ``seek``.
+        Raises OffsetOutOfRange for positions that do not exist, after another look at the log: these partitions deliver
+        nothing until ``seek``.
         Raises StreamsError when the broker refuses for good. A broker that is away is logged, not raised.
         """
         if self._invalid:
-            self._raise_invalid()
+            self._look_at_invalid()
         try:
             batch = self._consume(max_records, 0)
             if not batch and timeout_ms > 0:
@@ -159,16 +195,19 @@ class ConfluentConsumer:
             else:
                 self._on_event(message, error)
         if self._invalid and not records:
-            self._raise_invalid()
+            self._look_at_invalid()
         return records
 
     def _on_event(self, message: Message, error: KafkaError) -> None:
         partition = TopicPartition(message.topic() or "", message.partition() or 0)
         code = error.code()
         if code == KafkaError._PARTITION_EOF:
-            self._ends[partition] = message.offset() or 0
+            end = message.offset()
+            if end is not None and end >= 0 and partition in self._starts:
+                self._ends[partition] = end
         elif code in _INVALID_POSITION:
-            self._invalid.add(partition)
+            if partition in self._starts:
+                self._invalid.add(partition)
         elif code in _FINAL or error.fatal():
             raise StreamsError(
                 f"{partition} cannot be read: {error.str()}; check the user's rights and the topic's name"
@@ -176,9 +215,48 @@ class ConfluentConsumer:
         else:
             self._broker_log.warn(f"{partition}: {error.str()}; trying again")
 
-    def _raise_invalid(self) -> None:
-        invalid, self._invalid = self._invalid, set()
-        raise OffsetOutOfRange(invalid)
+    def _look_at_invalid(self) -> None:
+        """Raise for positions that the log does not have; put in again those that it has. Nothing happens while no
+        broker says where the log begins and ends."""
+        now_s = time.monotonic()
+        if now_s < self._next_look_s:
+            return
+        gone = {partition for partition in sorted(self._invalid) if self._is_gone(partition)}
+        self._next_look_s = time.monotonic() + _LOOK_INTERVAL_S if self._invalid - gone else 0.0
+        if gone:
+            self._invalid -= gone
+            for partition in gone:
+                self._looks.pop(partition, None)
+            raise OffsetOutOfRange(gone)
+
+    def _is_gone(self, partition: TopicPartition) -> bool:
+        position = self.position(partition)
+        if position is None:
+            return True  # not even the beginning or the end could be found: the caller says again where to start
+        log = self._look_at_log(partition)
+        if log is None:
+            return False
+        low, high = log
+        if position < low:
+            return True
+        looks = self._looks[partition] = self._looks.get(partition, 0) + 1
+        if looks >= _LOOKS:
+            return True
+        if position <= high:
+            self._remove([partition])
+            self._add({partition: position})
+            self._looks[partition] = looks
+            _log.warning("%s: offset %d of %s was refused, but exists; again", self._client_id, position, partition)
+        return False
+
+    def _look_at_log(self, partition: TopicPartition) -> tuple[int, int] | None:
+        """First offset and end of a partition; None when no broker says."""
+        try:
+            native = confluent_kafka.TopicPartition(*partition)
+            low, high = self._watermarks(native, timeout=_LOOK_TIMEOUT_S) or (-1, -1)
+        except KafkaException:
+            return None
+        return (low, high) if 0 <= low <= high else None
 
     # -- where it stands ----------------------------------------
 
@@ -202,8 +280,9 @@ class ConfluentConsumer:
             return None  # the library keeps the end offset of an earlier assignment: it may be stale
         if self._reads_committed and end_seen == reached:
             return 0  # what follows belongs to an open transaction
-        end = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*partition), cached=True)[1]
-        return max(0, end - reached) if end >= 0 else None
+        native = confluent_kafka.TopicPartition(*partition)
+        _, end = self._watermarks(native, cached=True) or (-1, -1)
+        return end - reached if end >= reached else None  # an end before our position is out of date
 
     def _delivered(self, partition: TopicPartition) -> int:
         """Offset after the last delivered record; negative when none was since the assignment."""

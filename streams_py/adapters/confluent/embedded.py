@@ -27,12 +27,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
-
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import embedded_server as server
 from streams_py.adapters.confluent.admin import ConfluentAdmin
-from streams_py.adapters.confluent.failures import broker_away
+from streams_py.adapters.confluent.answers import NO_ANSWER, whole_partitions
 from streams_py.adapters.confluent.mock_library import TOPIC_ALREADY_EXISTS
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.security import is_security_key
@@ -277,14 +275,12 @@ class EmbeddedAdmin(ConfluentAdmin):
         self, names: Collection[str] | None = None
     ) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
         """As the port says. All topics are listed and then chosen from: the mock creates what is asked for by name."""
-        client = self._live()
-        try:
-            topics = client.list_topics(timeout=self._timeout_s).topics
-        except KafkaException as failed:
-            raise broker_away(self._bootstrap, "describing topics", self._timeout_ms) from failed
+        topics = self._list_topics()
         described: dict[str, tuple[PartitionInfo, ...] | AdminError] = {}
         for name in sorted(topics if names is None else names):
-            if name in topics:
+            if name in topics and whole_partitions(topics[name]) is None:
+                described[name] = NO_ANSWER
+            elif name in topics:
                 described[name] = tuple(
                     PartitionInfo(
                         name, number, part.leader if part.leader >= 0 else None, tuple(part.replicas), frozenset()

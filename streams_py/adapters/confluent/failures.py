@@ -62,6 +62,12 @@ _ADMIN_KINDS: Final = {
     KafkaError._NOENT: AdminErrorKind.UNKNOWN_TOPIC,  # list_offsets: "No leaders found"
     KafkaError.LEADER_NOT_AVAILABLE: AdminErrorKind.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION: AdminErrorKind.LEADER_NOT_AVAILABLE,
+    # A leader that was elected a moment ago does not know the end yet (KIP-207), or an old one is still asked.
+    KafkaError.OFFSET_NOT_AVAILABLE: AdminErrorKind.LEADER_NOT_AVAILABLE,
+    KafkaError.FENCED_LEADER_EPOCH: AdminErrorKind.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH: AdminErrorKind.LEADER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE: AdminErrorKind.LEADER_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR: AdminErrorKind.LEADER_NOT_AVAILABLE,
     KafkaError.TOPIC_ALREADY_EXISTS: AdminErrorKind.ALREADY_EXISTS,
     KafkaError._UNSUPPORTED_FEATURE: AdminErrorKind.UNSUPPORTED,
     KafkaError.UNSUPPORTED_VERSION: AdminErrorKind.UNSUPPORTED,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import confluent_kafka
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, TopicCollection
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.admin import ConfluentAdmin
-from streams_py.adapters.confluent.failures import broker_away
-from streams_py.errors import StreamsError
+from streams_py.adapters.confluent.answers import offset_of, time_offset_of, whole_partitions
+from streams_py.errors import BrokerUnavailable, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind
 
 __all__ = ["LogAdmin"]
@@ -22,6 +22,11 @@ _PASSING: Final = (AdminErrorKind.LEADER_NOT_AVAILABLE, AdminErrorKind.TIMED_OUT
 _LEADER_PATIENCE_S: Final = 10.0
 """A new topic has no leaders for a moment, and a topic whose broker has just gone has none for a while."""
 _LEADER_RETRY_S: Final = 0.1
+_NOT_THERE: Final = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_EXCEPTION,
+)
 
 
 class LogAdmin(ConfluentAdmin):
@@ -29,12 +34,23 @@ class LogAdmin(ConfluentAdmin):
 
     def partition_counts(self) -> Mapping[str, int]:
         """All topics with the number of their partitions. Never creates one, as asking for a topic by name might."""
-        try:
-            listed = self._live().list_topics(timeout=self._timeout_s).topics
-        except KafkaException as failed:
-            self._forget_client()
-            raise broker_away(self._bootstrap, "listing topics", self._timeout_ms) from failed
-        return {name: len(topic.partitions) for name, topic in listed.items() if topic.partitions}
+        give_up_s = time.monotonic() + min(self._timeout_s, _LEADER_PATIENCE_S)
+        while True:
+            listed = {
+                name: topic
+                for name, topic in self._listed_topics().items()
+                # Deleted between two looks of the broker, or not to be seen: then it is not there for us.
+                if topic.error is None or topic.error.code() not in _NOT_THERE
+            }
+            counts = {name: whole_partitions(topic) for name, topic in listed.items()}
+            unsure = sorted(name for name, count in counts.items() if count is None)
+            if not unsure:
+                return {name: count for name, count in counts.items() if count is not None}
+            if time.monotonic() >= give_up_s:
+                raise BrokerUnavailable(
+                    f"{self._bootstrap} does not say how many partitions {', '.join(unsure)} have; is a broker down?"
+                )
+            time.sleep(_LEADER_RETRY_S)
 
     def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
         """The cluster's ids of topics (KIP-516): a topic that was deleted and created again has another one. Topics
@@ -45,6 +61,7 @@ class LogAdmin(ConfluentAdmin):
             "describing topics",
             lambda client: client.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout_s),
             lambda described: str(getattr(described, "topic_id", "")),
+            sorted(topics),
         )
         return {name: text for name, text in found.items() if isinstance(text, str) and text}
 
@@ -58,10 +75,16 @@ class LogAdmin(ConfluentAdmin):
 
     def first_at(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
         """First offset whose record is not older; -1 where all records are older."""
-        return self._offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms), read_committed=False)
+        spec = OffsetSpec.for_timestamp(timestamp_ms)
+        return self._offsets(partitions, spec, read_committed=False, read=time_offset_of)
 
     def _offsets(
-        self, partitions: Collection[TopicPartition], spec: Any, *, read_committed: bool
+        self,
+        partitions: Collection[TopicPartition],
+        spec: Any,
+        *,
+        read_committed: bool,
+        read: Callable[[Any], int | AdminError] = offset_of,
     ) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
@@ -75,7 +98,8 @@ class LogAdmin(ConfluentAdmin):
                 lambda client, asked=left: client.list_offsets(  # type: ignore[misc]  # bound now, called now
                     asked, isolation_level=level, request_timeout=self._timeout_s
                 ),
-                lambda found: int(found.offset),
+                read,
+                left,
             )
             failed: dict[confluent_kafka.TopicPartition, AdminError] = {}
             for native, answer in answers.items():
@@ -84,11 +108,16 @@ class LogAdmin(ConfluentAdmin):
                 else:
                     offsets[TopicPartition(native.topic, native.partition)] = answer
             for native, error in failed.items():
-                if error.kind not in _PASSING or time.monotonic() >= give_up_s:
-                    raise StreamsError(
-                        f"offsets of {native.topic}-{native.partition} cannot be listed: {error.message}; was the "
-                        "topic deleted, or may the user not describe it?"
+                if error.kind in _PASSING and time.monotonic() < give_up_s:
+                    continue
+                if error.kind is AdminErrorKind.TIMED_OUT:
+                    raise BrokerUnavailable(
+                        f"offsets of {native.topic}-{native.partition} cannot be listed now: {error.message}"
                     )
+                raise StreamsError(
+                    f"offsets of {native.topic}-{native.partition} cannot be listed: {error.message}; was the "
+                    "topic deleted, or may the user not describe it?"
+                )
             left = dict.fromkeys(failed, spec)
             if left:
                 time.sleep(_LEADER_RETRY_S)

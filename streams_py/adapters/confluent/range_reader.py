@@ -199,6 +199,8 @@ class _RangeReader:
             )
         except KafkaException as failed:
             raise broker_away(self._bootstrap, f"looking up {self._partition}", 10_000) from failed
+        if low < 0 or high < low:
+            raise broker_away(self._bootstrap, f"looking up {self._partition}", 10_000, f"offsets {low} to {high}")
         if self._limits.skip_gone and self._position < low:
             _log.warning("%s: offsets %d to %d are gone and skipped", self._partition, self._position, low - 1)
             self._position = low

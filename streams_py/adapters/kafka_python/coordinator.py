@@ -43,7 +43,12 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
 from streams_py.adapters.kafka_python.metadata_watch import MetadataSnapshot, metadata_snapshot
-from streams_py.adapters.kafka_python.offsets import commit_owned, fetch_committed
+from streams_py.adapters.kafka_python.offsets import (
+    answered_offsets,
+    check_all_committed,
+    commit_owned,
+    fetch_committed,
+)
 from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import (
     assignments_to_send,
@@ -503,6 +508,13 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
             return await fetch_committed(self, partitions, timeout_ms)
         except kafka_errors.KafkaError as error:
             raise translated(error, "committed offsets") from error
+
+    def _handle_offset_fetch_response(self, response: Any) -> dict[Any, Any]:
+        return answered_offsets(response, super()._handle_offset_fetch_response(response))
+
+    def _handle_offset_commit_response(self, offsets: Mapping[Any, Any], send_time: float, response: Any) -> None:
+        super()._handle_offset_commit_response(offsets, send_time, response)
+        check_all_committed(offsets, response)
 
     # -- leaving -----------------------------------------------------------------------------------------------------
 

@@ -1,18 +1,26 @@
-"""Committed offsets of a member, in the types of the port. Coroutines of the network thread."""
+"""Committed offsets of a member, in the types of the port. Coroutines of the network thread.
+
+kafka-python takes what an answer leaves out for done (commits) or for "never committed" (look-ups), and an unknown
+topic for the latter too. A task would start at its reset policy instead of where it was: so every partition asked for
+must be in the answer, without an error, or the answer does not count.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from kafka import errors as kafka_errors
 from kafka.structs import OffsetAndMetadata as KafkaOffset
 from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import TaskMigrated
+from streams_py.errors import BrokerUnavailable, StreamsError, TaskMigrated
 from streams_py.ports import OffsetAndMetadata
 
-__all__ = ["commit_owned", "fetch_committed"]
+__all__ = ["answered_offsets", "check_all_committed", "commit_owned", "fetch_committed"]
+
+_NOTHING_COMMITTED = -1
 
 
 async def commit_owned(
@@ -35,11 +43,43 @@ async def commit_owned(
 async def fetch_committed(
     coordinator: Any, partitions: Collection[TopicPartition], timeout_ms: int
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-    """Committed positions, None where there is none."""
-    found = await coordinator.fetch_committed_offsets_async(
-        {KafkaPartition(*partition) for partition in partitions}, timeout_ms=timeout_ms
-    )
-    result: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
-    for (topic, partition), at in found.items():
-        result[TopicPartition(topic, partition)] = OffsetAndMetadata(at.offset, at.metadata or "")
+    """Committed positions, None where there is none. BrokerUnavailable when the answer cannot be read or leaves out a
+    partition; kafka-python's errors otherwise."""
+    try:
+        found = await coordinator.fetch_committed_offsets_async(
+            {KafkaPartition(*partition) for partition in partitions}, timeout_ms=timeout_ms
+        )
+    except (kafka_errors.KafkaError, StreamsError):
+        raise
+    except Exception as unreadable:
+        raise BrokerUnavailable(
+            f"committed offsets: the answer cannot be read ({type(unreadable).__name__}: {unreadable})"
+        ) from unreadable
+    result: dict[TopicPartition, OffsetAndMetadata | None] = {}
+    for partition in partitions:
+        at = found.get(KafkaPartition(*partition))
+        if at is None or at.offset < _NOTHING_COMMITTED:
+            raise BrokerUnavailable(f"committed offsets: the answer of the group's coordinator leaves out {partition}")
+        is_committed = at.offset != _NOTHING_COMMITTED
+        result[partition] = OffsetAndMetadata(at.offset, at.metadata or "") if is_committed else None
     return result
+
+
+def answered_offsets(response: Any, found: dict[Any, Any]) -> dict[Any, Any]:
+    """What kafka-python ``found`` in an OffsetFetch answer, and -1 for partitions that the broker calls uncommitted:
+    so that they can be told from those it says nothing about."""
+    topics = response.groups[0].topics if response.API_VERSION >= 8 else response.topics
+    for topic in topics:
+        for partition in topic.partitions:
+            if partition.error_code == 0 and partition.committed_offset == _NOTHING_COMMITTED:
+                found[KafkaPartition(topic.name, partition.partition_index)] = KafkaOffset(_NOTHING_COMMITTED, "", -1)
+    return found
+
+
+def check_all_committed(offsets: Collection[Any], response: Any) -> None:
+    """Raise kafka-python's RequestTimedOutError when an OffsetCommit answer leaves out some of ``offsets``."""
+    answered = {KafkaPartition(name, number) for name, partitions in response.topics for number, _ in partitions}
+    left_out = sorted(set(offsets) - answered)
+    if left_out:
+        names = ", ".join(f"{topic}-{partition}" for topic, partition in left_out)
+        raise kafka_errors.RequestTimedOutError(f"the answer to a commit leaves out {names}")

@@ -11,7 +11,8 @@ Rules kept:
   compaction and transaction markers leave gaps;
 * while any active restores, standbys wait;
 * a changelog that is the source topic of a table is never read past the group's committed offset;
-* a position below the log start makes the task corrupted: it starts again from the beginning.
+* a position below the log start makes the task corrupted: it starts again from the beginning;
+* an end below the checkpoint is asked for again, and makes the task corrupted only when it stays.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ _log = logging.getLogger(__name__)
 
 _RECORDS_MAX = 5_000
 """Records taken per poll: large enough for speed, small enough that a removal never waits long for the lock."""
+
+_DOUBTS = 5
+_DOUBT_MS = 1_000
+"""An end below what the task's checkpoint says is believed when it was given so often, for so long."""
 
 _BACKOFF_MAX_MS = 1_000
 """Longest pause between two attempts to reach the cluster."""
@@ -84,6 +89,8 @@ class _Changelog:
     end: int | None = None  # active: where it is done; standby of a source changelog: where it must stop
     total: int = 0
     registered: bool = False  # part of the restore consumer's assignment
+    doubts: int = 0  # how often its end was below its position
+    doubted_since_ms: int = 0
 
     @property
     def needs_end(self) -> bool:
@@ -309,10 +316,35 @@ class StateUpdater:
                 end = ends[partition]
                 if changelog is None or not isinstance(end, int):
                     continue
-                if partition in refresh:
-                    end = min(end, committed.get(partition) or 0)
-                if changelog.end is None or not changelog.task.is_active:
-                    changelog.end = end
+                limit = min(end, committed.get(partition) or 0) if partition in refresh else end
+                if changelog.end is not None and changelog.task.is_active:
+                    continue
+                at = changelog.position
+                at = changelog.task.restore_position(partition) if at is None else at
+                if self._is_doubtful(changelog, limit, at, now):
+                    continue
+                if end < at:
+                    self._corrupted([partition], f"ends at {end}, before")
+                    continue
+                changelog.end = limit
+
+    def _is_doubtful(self, changelog: _Changelog, end: int, position: int, now_ms: int) -> bool:
+        """True while an end lies before the position, and was not given often enough to be believed."""
+        if end >= position:
+            changelog.doubts = 0
+            return False
+        if not changelog.doubts:
+            changelog.doubted_since_ms = now_ms
+            _log.warning(
+                "%s: changelog %s is said to end at %d, but the state of task %s is at %d; asking again",
+                self._name,
+                changelog.partition,
+                end,
+                changelog.task.id,
+                position,
+            )
+        changelog.doubts += 1
+        return changelog.doubts <= _DOUBTS or now_ms - changelog.doubted_since_ms < _DOUBT_MS
 
     def _assign(self, consumer: RecordConsumer) -> None:
         """Let the consumer read what is needed now: restoring actives first, else standbys."""
@@ -401,7 +433,7 @@ class StateUpdater:
         for partition in task.changelog_partitions:
             self._changelogs.pop(partition, None)
 
-    def _corrupted(self, partitions: Collection[TopicPartition]) -> None:
+    def _corrupted(self, partitions: Collection[TopicPartition], what: str = "does not reach back to") -> None:
         with self._lock:
             bad: dict[TaskId, set[TopicPartition]] = {}
             for partition in partitions:
@@ -410,7 +442,7 @@ class StateUpdater:
             for task_id, changelogs in bad.items():
                 names = ", ".join(map(str, sorted(changelogs)))
                 error = TaskCorrupted(
-                    f"changelog {names} does not reach back to the checkpoint of task {task_id}", {task_id: changelogs}
+                    f"changelog {names} {what} the checkpoint of task {task_id}", {task_id: changelogs}
                 )
                 self._fail(self._tasks[task_id], error)
 

@@ -129,12 +129,14 @@ class LeaderExecutor:
     def _existing(self, names: Collection[str]) -> Mapping[str, tuple[PartitionInfo, ...]]:
         """The topics that exist. BrokerUnavailable when that is not known of one of them: absent topics end groups."""
         topics: dict[str, tuple[PartitionInfo, ...]] = {}
-        for name, found in sorted(self._admin.describe_topics(names).items()):
-            if not isinstance(found, AdminError):
-                topics |= {name: found} if found else {}
-            elif found.kind in (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE):
-                raise BrokerUnavailable(f"topic {name} cannot be described now: {found.message}")
-        return topics
+        for _ in range(2):  # a broker that has just started may not know a topic yet: absence takes two answers
+            absent = sorted(set(names) - topics.keys())
+            for name, found in self._admin.describe_topics(absent).items() if absent else ():
+                if not isinstance(found, AdminError):
+                    topics |= {name: found} if found else {}
+                elif found.kind in (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE):
+                    raise BrokerUnavailable(f"topic {name} cannot be described now: {found.message}")
+        return {name: topics[name] for name in sorted(topics)}
 
     def _perform(self, effect: Effect) -> Event | None:
         """Carry out one effect; the event that answers it, if it has an answer."""

@@ -122,6 +122,16 @@ def test_l25_committed_offsets_that_are_not_known_count_as_well() -> None:
     assert outcome.active("a") == ["0_0", "0_1", "0_2", "0_3"]
 
 
+@pytest.mark.parametrize("lie", [-1001, -1, -2])
+def test_negative_end_offset_is_taken_for_none(lie: int) -> None:
+    def dying(effect: object) -> Event:
+        return EndOffsetsListed(NOW_MS, dict.fromkeys(tps("app-counts-changelog-0"), lie))
+
+    cluster = FakeCluster({"in": 1, "app-counts-changelog": 1}, faults={ListEndOffsets: dying})
+    outcome = assign({"a": member(1)}, COUNT, cluster)
+    assert outcome.next_ms("a") == NOW_MS + 600_000
+
+
 def test_l26_error_leaves_the_assign_step_when_an_end_offset_is_left_out() -> None:
     cluster = FakeCluster(
         {"in": 1, "app-counts-changelog": 1}, faults={ListEndOffsets: lambda e: EndOffsetsListed(NOW_MS)}

@@ -98,13 +98,64 @@ def test_active_is_done_at_once_when_its_changelog_is_empty(log: FakeLog) -> Non
     assert updater.drain_restored() == [task]
 
 
-def test_active_is_done_at_once_when_its_checkpoint_is_at_or_past_the_end(log: FakeLog) -> None:
+def test_active_is_done_at_once_when_its_checkpoint_is_at_the_end(log: FakeLog) -> None:
     log.write(LOG, 2)
-    updater, task = Stepped(log), active(LOG, checkpoint={LOG: 7})
+    updater, task = Stepped(log), active(LOG, checkpoint={LOG: 1})
     updater.add(task)
     updater.turn()
     assert updater.drain_restored() == [task]
     assert task.restored == []
+
+
+def test_end_before_the_checkpoint_is_not_believed_when_it_is_right_again_soon(log: FakeLog) -> None:
+    log.write(LOG, 8)
+    updater, task = Stepped(log), active(LOG, checkpoint={LOG: 4})
+    log.ends[LOG] = 0
+    updater.add(task)
+    updater.turn(3)
+    assert updater.drain_restored() == []
+    assert updater.listener.events == []
+    log.ends[LOG] = 8
+    updater.turn(2)
+    assert task.restored == [(LOG, 5), (LOG, 6), (LOG, 7)]
+    assert updater.drain_restored() == [task]
+
+
+def test_task_is_corrupted_when_its_changelog_stays_shorter_than_its_checkpoint(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    updater, task = Stepped(log), active(LOG, checkpoint={LOG: 7})
+    updater.add(task)
+    updater.turn(50)
+    assert updater.drain_failed() == []
+    updater.clock.now += 1_000
+    updater.turn()
+    [(failed, error)] = updater.drain_failed()
+    assert failed is task
+    assert isinstance(error, TaskCorrupted)
+    assert error.tasks == {task.id: frozenset({LOG})}
+    assert "ends at 2, before the checkpoint" in str(error)
+
+
+def test_source_changelog_is_not_rewound_when_the_group_has_committed_less_than_the_checkpoint(log: FakeLog) -> None:
+    log.write(LOG, 9)
+    updater, task = Stepped(log), active(LOG, checkpoint={LOG: 6}, source_changelogs=[LOG])
+    updater.add(task)  # nothing committed at all: suspect, but possible after a reset of the group's offsets
+    updater.turn(5)
+    assert updater.drain_restored() == []
+    updater.clock.now += 1_000
+    updater.turn(2)
+    assert updater.drain_restored() == [task]
+    assert task.restored == []
+
+
+def test_other_tasks_are_restored_while_an_end_is_in_doubt(log: FakeLog) -> None:
+    log.write(OTHER, 2)
+    updater, doubtful = Stepped(log), active(LOG, checkpoint={LOG: 7})
+    other = FakeTask(TaskId(0, 1), [OTHER], is_active=True)
+    updater.add(doubtful)
+    updater.add(other)
+    updater.turn(2)
+    assert updater.drain_restored() == [other]
 
 
 def test_active_ends_by_position_when_the_log_ends_in_a_gap(log: FakeLog) -> None:

@@ -145,7 +145,7 @@ def test_invalid_position_is_raised_with_its_partitions_and_read_on_after_seek(
     consumer.assign({bad: 500, good: 0})
     records: list[RawRecord] = []
     invalid: list[frozenset[TopicPartition]] = []
-    for _ in range(30):
+    for _ in range(120):
         try:
             records += consumer.poll(100, 20)
         except OffsetOutOfRange as error:

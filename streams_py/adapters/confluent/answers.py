@@ -1,0 +1,70 @@
+"""What the library returned, read with suspicion: an answer of the broker, or none.
+
+librdkafka and its binding fill in values of their own where an answer is missing, and report success: offset -1001 when
+the broker died while it was asked, metadata without brokers or topics, a partition whose number is left out. Whoever
+believes that restores an empty store. So every answer passes one of these functions, and what no broker ever says
+becomes an AdminError of the kind "timed out": ask again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
+
+__all__ = ["NO_ANSWER", "offset_of", "partitions_of", "time_offset_of", "topics_of", "whole_partitions"]
+
+NO_ANSWER: Final = AdminError(AdminErrorKind.TIMED_OUT, "the client library left this out of its answer")
+
+
+def _unanswered(what: str) -> AdminError:
+    return AdminError(AdminErrorKind.TIMED_OUT, f"the client library says {what}, which is no broker's answer")
+
+
+def offset_of(found: Any) -> int | AdminError:
+    """The offset of a ListOffsets result; never negative."""
+    return _at_least(0, found)
+
+
+def time_offset_of(found: Any) -> int | AdminError:
+    """The offset of a look-up by time: -1 means that all records are older."""
+    return _at_least(-1, found)
+
+
+def _at_least(lowest: int, found: Any) -> int | AdminError:
+    offset: object = getattr(found, "offset", None)
+    is_offset = isinstance(offset, int) and not isinstance(offset, bool) and offset >= lowest
+    return offset if is_offset else _unanswered(f"offset {offset!r}")  # type: ignore[return-value]  # it is a number
+
+
+def topics_of(metadata: Any) -> Mapping[str, Any] | None:
+    """The topics in a cluster's metadata; None when nobody has answered: who answers knows at least itself."""
+    topics = getattr(metadata, "topics", None)
+    return topics if getattr(metadata, "brokers", None) and isinstance(topics, Mapping) else None
+
+
+def whole_partitions(topic: Any) -> int | None:
+    """Number of partitions of a topic in the cluster's metadata; None unless they are 0 to n-1 with no error."""
+    numbers = sorted(getattr(topic, "partitions", None) or ())
+    if not numbers or getattr(topic, "error", None) is not None or numbers != list(range(len(numbers))):
+        return None
+    return len(numbers)
+
+
+def partitions_of(described: Any) -> tuple[PartitionInfo, ...] | AdminError:
+    """A TopicDescription as the port's tuple, ascending by number; a topic without or with half of its partitions is
+    no answer. A partition without a leader has None there."""
+    infos = tuple(
+        PartitionInfo(
+            described.name,
+            partition.id,
+            partition.leader.id if partition.leader is not None and partition.leader.id >= 0 else None,
+            tuple(node.id for node in partition.replicas),
+            frozenset(node.rack for node in partition.replicas if node.rack),
+        )
+        for partition in sorted(getattr(described, "partitions", None) or (), key=lambda partition: int(partition.id))
+    )
+    if not infos or [info.partition for info in infos] != list(range(len(infos))):
+        return _unanswered(f"partitions {[info.partition for info in infos]}")
+    return infos

@@ -1,0 +1,219 @@
+"""A client library that answers nonsense: what no broker says never passes the port as an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.admin import ConfluentAdmin
+from streams_py.adapters.confluent.log_admin import LogAdmin
+from streams_py.errors import BrokerUnavailable, StreamsError
+from streams_py.ports import AdminError, AdminErrorKind, TopicSpec
+
+SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "client.id": "lied-to", "log.connection.close": False}
+PARTITIONS = [TopicPartition("t", number) for number in range(3)]
+NO_OFFSETS = (-1001, -1, -2, -1000, None, "12", 3.5, True)
+
+offsets = st.one_of(st.integers(0, 2**62), st.sampled_from(NO_OFFSETS))
+codes = st.sampled_from(
+    [
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._NOENT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN,
+    ]
+)
+failures = codes.map(lambda code: KafkaException(KafkaError(code)))
+LEFT_OUT = object()
+
+
+def done(value: object) -> Future[Any]:
+    future: Future[Any] = Future()
+    if isinstance(value, Exception):
+        future.set_exception(value)
+    else:
+        future.set_result(value)
+    return future
+
+
+class Library:
+    """An admin client whose answers are given."""
+
+    def __init__(self, answers: Mapping[Any, object] | None = None, topics: list[object] | None = None) -> None:
+        self.answers = answers or {}
+        self.topics = topics or []
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def list_offsets(self, asked: Mapping[Any, object], **_: object) -> dict[Any, Future[Any]]:
+        found = {(tp.topic, tp.partition): tp for tp in asked}
+        return {
+            found[tp]: done(value if isinstance(value, Exception) else SimpleNamespace(offset=value))
+            for tp, value in self.answers.items()
+            if value is not LEFT_OUT and tp in found
+        }
+
+    def by_name(self, *_: object, **__: object) -> dict[Any, Future[Any]]:
+        return {name: done(value) for name, value in self.answers.items() if value is not LEFT_OUT}
+
+    describe_topics = create_topics = by_name
+
+    def list_topics(self, **_: object) -> object:
+        answer = self.topics.pop(0) if len(self.topics) > 1 else self.topics[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Reader:
+    """A consumer whose answer to ``committed`` is given."""
+
+    def __init__(self, answers: list[object]) -> None:
+        self.answers = answers
+
+    def committed(self, asked: object, timeout: float) -> object:
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        pass
+
+
+def lied_to(library: Library, kind: type[ConfluentAdmin] = ConfluentAdmin, timeout_ms: int = 300) -> Any:
+    admin = kind(SETTINGS, timeout_ms=timeout_ms)
+    admin._live = lambda: library  # type: ignore[method-assign, assignment, return-value]
+    return admin
+
+
+@given(st.dictionaries(st.sampled_from(PARTITIONS), st.one_of(offsets, failures, st.just(LEFT_OUT))))
+def test_every_listed_offset_is_one_or_an_error(answers: dict[TopicPartition, object]) -> None:
+    admin = lied_to(Library(answers))
+    try:
+        listed = admin.list_offsets(PARTITIONS)
+    except BrokerUnavailable:
+        assert not any(isinstance(value, int) and value is not True and value >= 0 for value in answers.values())
+        return
+    assert set(listed) == set(PARTITIONS)
+    for partition, answer in listed.items():
+        given_answer = answers.get(partition, LEFT_OUT)
+        if isinstance(answer, AdminError):
+            assert isinstance(given_answer, Exception) or given_answer in NO_OFFSETS or given_answer is LEFT_OUT
+        else:
+            assert answer >= 0
+            assert answer == given_answer
+
+
+@given(st.dictionaries(st.sampled_from(PARTITIONS), offsets, min_size=3))
+def test_ends_of_a_range_are_offsets_or_there_are_none(answers: dict[TopicPartition, object]) -> None:
+    admin = lied_to(Library(answers), LogAdmin, timeout_ms=1)
+    believable = all(isinstance(value, int) and value is not True and value >= 0 for value in answers.values())
+    for ask in (lambda: admin.log_starts(PARTITIONS), lambda: admin.log_ends(PARTITIONS, read_committed=True)):
+        if believable:
+            assert ask() == answers
+        else:
+            with pytest.raises(BrokerUnavailable):
+                ask()
+
+
+def test_only_a_look_up_by_time_may_say_minus_one() -> None:
+    partition = PARTITIONS[0]
+    assert lied_to(Library({partition: -1}), LogAdmin).first_at([partition], 5) == {partition: -1}
+    with pytest.raises(BrokerUnavailable):
+        lied_to(Library({partition: -1001}), LogAdmin).first_at([partition], 5)
+
+
+def described(*numbers: int, leader: int | None = 1) -> object:
+    node = SimpleNamespace(id=1, rack=None)
+    head = None if leader is None else SimpleNamespace(id=leader)
+    parts = [SimpleNamespace(id=number, leader=head, replicas=[node]) for number in numbers]
+    return SimpleNamespace(name="t", partitions=parts)
+
+
+@pytest.mark.parametrize("numbers", [(), (1,), (0, 2), (0, 0, 1)])
+def test_topic_with_half_of_its_partitions_is_no_answer(numbers: tuple[int, ...]) -> None:
+    admin = lied_to(Library({"t": described(*numbers), "good": described(0, 1)}))
+    answers = admin.describe_topics(["t", "good"])
+    assert answers["t"].kind is AdminErrorKind.TIMED_OUT
+    assert [info.partition for info in answers["good"]] == [0, 1]
+
+
+@pytest.mark.parametrize("leader", [None, -1])
+def test_partition_without_leader_has_none(leader: int | None) -> None:
+    [info] = lied_to(Library({"t": described(0, leader=leader)})).describe_topics(["t"])["t"]
+    assert info.leader is None
+
+
+def test_topic_that_is_left_out_of_an_answer_is_neither_there_nor_created() -> None:
+    admin = lied_to(Library({"t": described(0)}))
+    assert admin.describe_topics(["t", "u"])["u"].kind is AdminErrorKind.TIMED_OUT
+    admin = lied_to(Library({"t": None}))
+    assert admin.create_topics([TopicSpec("t", 1), TopicSpec("u", 1)])["u"].kind is AdminErrorKind.TIMED_OUT
+
+
+def cluster(*topics: str, brokers: int = 1, **odd: object) -> object:
+    found = {name: SimpleNamespace(error=None, partitions={0: None}) for name in topics}
+    return SimpleNamespace(topics={**found, **odd}, brokers=dict.fromkeys(range(brokers)))
+
+
+def test_metadata_without_brokers_is_no_answer() -> None:
+    with pytest.raises(BrokerUnavailable, match="names no brokers"):
+        lied_to(Library(topics=[cluster(brokers=0)])).describe_topics()
+
+
+def test_cluster_without_topics_is_believed_when_it_says_so_twice() -> None:
+    assert lied_to(Library(topics=[cluster(), cluster()])).describe_topics() == {}
+    late = lied_to(Library({"t": described(0)}, topics=[cluster(), cluster("t")]))
+    assert list(late.describe_topics()) == ["t"]
+
+
+def test_partition_counts_are_asked_for_again_while_a_topic_has_an_error() -> None:
+    broken = SimpleNamespace(error=KafkaError(KafkaError.LEADER_NOT_AVAILABLE), partitions={})
+    gone = SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), partitions={})
+    library = Library(topics=[cluster(a=broken, gone=gone), cluster("a", gone=gone)])
+    assert lied_to(library, LogAdmin).partition_counts() == {"a": 1}
+    with pytest.raises(BrokerUnavailable, match="how many partitions a have"):
+        lied_to(Library(topics=[cluster(a=broken)]), LogAdmin).partition_counts()
+
+
+def position(number: int, offset: int, error: KafkaError | None = None) -> object:
+    found = confluent_kafka.TopicPartition("t", number, offset)
+    return SimpleNamespace(topic=found.topic, partition=number, offset=offset, error=error)
+
+
+@given(st.lists(st.integers(0, 2), unique=True, max_size=2))
+def test_committed_offsets_that_leave_out_a_partition_are_no_answer(numbers: list[int]) -> None:
+    admin = ConfluentAdmin(SETTINGS, timeout_ms=1)
+    admin._reader_of = lambda group: Reader([[position(number, 5) for number in numbers]])  # type: ignore[method-assign, assignment, return-value]
+    with pytest.raises(BrokerUnavailable, match="leaves out partitions"):
+        admin.committed_offsets("g", PARTITIONS)
+
+
+def test_committed_offsets_are_asked_for_again_when_one_partition_failed() -> None:
+    whole = [position(0, 4), position(1, -1001), position(2, 9)]
+    partial = [position(0, 4), position(1, -1001, KafkaError(KafkaError._TIMED_OUT)), position(2, 9)]
+    reader = Reader([partial, KafkaException(KafkaError(KafkaError._TRANSPORT)), whole])
+    admin = ConfluentAdmin(SETTINGS, timeout_ms=20_000)
+    admin._reader_of = lambda group: reader  # type: ignore[method-assign, assignment, return-value]
+    assert admin.committed_offsets("g", PARTITIONS) == dict(zip(PARTITIONS, (4, None, 9), strict=True))
+
+
+def test_error_that_waiting_cannot_mend_is_not_called_a_broker_that_is_away() -> None:
+    refused = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(StreamsError) as raised:
+        lied_to(Library({PARTITIONS[0]: refused}), LogAdmin).log_ends([PARTITIONS[0]], read_committed=False)
+    assert not raised.value.retriable

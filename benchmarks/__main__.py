@@ -39,7 +39,7 @@ simulator: whole groups in virtual time, checkers on.
 
 events: the leader's step with assignment events on beside off; the import with the extra spark beside without.
 
-spark-read, telemetry, laboratory: a topic read by the data source streams-kafka beside a bare loop; telemetry's tables
+spark-read, telemetry, backtest: a topic read by the data source streams-kafka beside a bare loop; telemetry's tables
 from 10,000 to 1,000,000 events; recorded rebalances decided again beside a plain loop, and from 1,000 to 100,000 of
 them. All need the extra spark, and about three minutes each.
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from benchmarks.assignors.rows import assignor_rows
 from benchmarks.cluster import BenchmarkError
 from benchmarks.simulated import simulator_rows
+from benchmarks.spark_backtest import backtest_rows
 from benchmarks.spark_events import event_rows
-from benchmarks.spark_lab import laboratory_rows
 from benchmarks.spark_read import read_rows
 from benchmarks.spark_telemetry import telemetry_rows
 from benchmarks.table import Goal, Row
@@ -154,5 +154,5 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "events": event_rows,
     "spark-read": read_rows,
     "telemetry": telemetry_rows,
-    "laboratory": laboratory_rows,
+    "backtest": backtest_rows,
 }

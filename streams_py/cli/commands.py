@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
+from streams_py.cli.backtest import app as backtest_app
+from streams_py.cli.telemetry import app as telemetry_app
 from streams_py.cli.usage import refuse
-from streams_py.spark.commands import app as telemetry_app
-from streams_py.spark.lab_commands import app as backtest_app
 
 __all__ = ["app"]
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from streams_protocol.types import ProcessId, TaskId
+from streams_py.backtest.inputs import read_input
+from streams_py.backtest.situation import Situation
+from streams_py.backtest.sources import Skipped, inputs_in_file
 from streams_py.cli.leader_cases import RecordedCluster, case_request, case_settings
 from streams_py.cli.tellers import Stories, teller_named
 from streams_py.leader import GroupLeader, run_assign
-from streams_py.spark.laboratory.inputs import read_input
-from streams_py.spark.laboratory.situation import Situation
-from streams_py.spark.laboratory.sources import Skipped, inputs_in_file
 
 __all__ = ["recorded_stories", "stories_of_case", "stories_of_rebalance"]
 

@@ -1,7 +1,7 @@
 """From bronze to all tables: one function for all of history and for a few days of it.
 
 Spark's part is small: bring the events of each group into one order, in one Spark partition, and let the fold of
-:mod:`streams_py.spark.tables.fold` pass over them, batch by batch. Memory is that of the fold, whatever the length of
+:mod:`streams_py.telemetry.fold` pass over them, batch by batch. Memory is that of the fold, whatever the length of
 the history; groups run side by side.
 """
 
@@ -27,9 +27,9 @@ from pyspark.sql.types import (
 )
 from pyspark.sql.window import Window
 
-from streams_py.spark.tables.bronze import BAD, BRONZE, OK, UNKNOWN, bronze_batches
-from streams_py.spark.tables.fold import GroupFold, Output
-from streams_py.spark.tables.schemas import STATE_TABLE, TABLES
+from streams_py.telemetry.bronze import BAD, BRONZE, OK, UNKNOWN, bronze_batches
+from streams_py.telemetry.fold import GroupFold, Output
+from streams_py.telemetry.schemas import STATE_TABLE, TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -32,11 +32,11 @@ from pyspark.sql import functions as f
 
 from streams_py.errors import ConfigError
 from streams_py.spark.build import bronze_of, fold_events, refused_of, tables_of
-from streams_py.spark.delta import check_delta
 from streams_py.spark.files import Folder
 from streams_py.spark.source import register
-from streams_py.spark.tables.bronze import BAD, BRONZE, OK, UNKNOWN
-from streams_py.spark.tables.schemas import STATE_TABLE
+from streams_py.telemetry.bronze import BAD, BRONZE, OK, UNKNOWN
+from streams_py.telemetry.delta import check_delta
+from streams_py.telemetry.schemas import STATE_TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

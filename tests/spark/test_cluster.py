@@ -9,7 +9,7 @@ import pytest
 from tests.spark.conftest import Cluster
 from tests.spark.standalone import Standalone, wait_until
 from tests.spark.test_telemetry import append, comparable, expected
-from tests.unit.spark.tables.golden import stored
+from tests.unit.telemetry.golden import stored
 
 pytestmark = [pytest.mark.broker, pytest.mark.slow, pytest.mark.timeout(1_200)]
 
@@ -17,7 +17,7 @@ SMALL = ("spark.executor.memory=512m", "spark.sql.shuffle.partitions=3", "spark.
 
 
 def telemetry(standalone: Standalone, cluster: Cluster, topic: str, tables: Path) -> list[str]:
-    command = ["-m", "streams_py.spark.commands", "run", "--group", "app", "--tables", str(tables), "--once"]
+    command = ["-m", "streams_py.cli.telemetry", "run", "--group", "app", "--tables", str(tables), "--once"]
     command += ["--bootstrap", cluster.bootstrap, "--master", standalone.master]
     for option in (f"topics={topic}", "rows.per.trigger=12"):
         command += ["--option", option]

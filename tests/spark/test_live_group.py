@@ -106,9 +106,9 @@ def total(group: Group) -> int:
 def test_live_group_becomes_tables_and_a_report(
     spark: SparkSession, cluster: Cluster, options: Callable[..., dict[str, str]], tmp_path: Path
 ) -> None:
-    from streams_py.spark.report.page import report_page
-    from streams_py.spark.report.tables import read_tables
     from streams_py.spark.telemetry import events_topic, start_telemetry
+    from streams_py.telemetry.report.page import report_page
+    from streams_py.telemetry.report.tables import read_tables
 
     group = Group(cluster, tmp_path)
     play(group)

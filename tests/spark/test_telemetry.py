@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
+from streams_py.cli.telemetry import app
 from streams_py.errors import ConfigError
-from streams_py.spark.commands import app
-from streams_py.spark.tables.schemas import TABLES
+from streams_py.telemetry.schemas import TABLES
 from tests.spark.conftest import Cluster
-from tests.unit.spark.tables.golden import stored
-from tests.unit.spark.tables.history import Stored, fold, shuffled
+from tests.unit.telemetry.golden import stored
+from tests.unit.telemetry.history import Stored, fold, shuffled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,8 +7,8 @@ from itertools import islice
 from benchmarks.spark_telemetry import _GROUPS, _history, _merged
 from streams_py.events.codec import decode_event
 from streams_py.events.model import Event
-from streams_py.spark.tables.fold import GroupFold
-from streams_py.spark.tables.schemas import TABLES
+from streams_py.telemetry.fold import GroupFold
+from streams_py.telemetry.schemas import TABLES
 
 
 def test_every_table_gets_rows() -> None:

@@ -1,0 +1,117 @@
+"""Which assignor suits this group? Its own history answers.
+
+    python3 run.py backtest [FOLDER]
+    BOOTSTRAP=localhost:9092 python3 run.py backtest
+
+1. Three processes run the word count; they join, leave, one is killed (history.py). They record every rebalance.
+2. Telemetry reads the record with Spark and makes tables and a report: what happened, and what it cost.
+3. The backtest decides every recorded situation again, with three assignors: the default (high availability), the
+   sticky one, and the custom one of examples/custom_assignor.py.
+
+What to look at: the table and the sentence at the end, then the two reports. Needs Java 17+ and the extra `spark`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rich.console import Console
+
+from examples.backtest.history import LiveGroup
+from examples.word_count.demo import DemoError
+from streams_py import StreamsError
+
+_CANDIDATES = (
+    "recorded",
+    "high_availability=builtin:high_availability",
+    "sticky=builtin:sticky",
+    "heavy_on_large=examples.custom_assignor:HeavyOnLarge;app.heavy=1",
+)
+_EVENT = "topic string, partition int, offset bigint, timestamp_ms bigint, value binary"
+_SCENARIOS = ("", "rolling(1)")
+
+
+def make_tables(group: LiveGroup, folder: Path) -> Path:
+    """Telemetry: from the events topic to tables and a report."""
+    from streams_py.spark.session import spark_session
+    from streams_py.spark.telemetry import TableFolder, start_telemetry
+    from streams_py.telemetry.report.page import report_page
+    from streams_py.telemetry.report.tables import read_tables
+
+    tables = folder / "tables"
+    session = spark_session("rebalance lab", master="local[2]", **{"spark.sql.shuffle.partitions": 2})
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        if group.is_embedded:  # it cannot tell Spark which topics it has, so the records are handed over
+            events = session.createDataFrame(group.events(), _EVENT)
+            made = TableFolder(session, str(tables), group.name)
+            made.claim()
+            made.add(events, 0)
+        else:
+            options = {"kafka.bootstrap.servers": group.address}
+            start_telemetry(session, group.name, str(tables), options, once=True).awaitTermination()
+    finally:
+        session.stop()
+    (folder / "telemetry.html").write_text(report_page(read_tables(tables)), encoding="utf-8")
+    return tables
+
+
+def compare(tables: Path, folder: Path, console: Console) -> Path:
+    """The backtest: every recorded situation, decided again by each candidate."""
+    from streams_py.backtest.candidates import parse_candidate
+    from streams_py.backtest.folder import RunFolder
+    from streams_py.backtest.kernel import Orders
+    from streams_py.backtest.report import report_page
+    from streams_py.backtest.run import evaluate_locally, finish
+    from streams_py.backtest.sources import Skipped, situations_in
+    from streams_py.backtest.terminal import print_summary
+    from streams_py.backtest.verdict import verdict_of
+
+    orders = Orders([parse_candidate(text) for text in _CANDIDATES], _SCENARIOS)
+    out = folder / "backtest"
+    summary = evaluate_locally(orders, situations_in(tables, Skipped()), out)
+    verdict = verdict_of(summary)
+    print_summary(console, summary, verdict)
+    return Path(finish(RunFolder(str(out)), summary, report_page(summary, verdict, title="word count")))
+
+
+def main(arguments: list[str]) -> int:
+    """The command; 0 when a choice could be made."""
+    console = Console(highlight=False)
+
+    def say(text: str) -> None:
+        console.print(f"[dim]{time.strftime('%H:%M:%S')}[/dim] {text}")
+
+    try:
+        from streams_py.spark.session import check_platform
+
+        check_platform()
+        folder = Path(arguments[0]) if arguments else Path(tempfile.mkdtemp(prefix="rebalance-lab-"))
+        folder.mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryDirectory(prefix="streams-py-lab-") as state,
+            LiveGroup(os.environ.get("BOOTSTRAP", "embedded"), Path(state), say) as group,
+        ):
+            group.play()
+            group.end_processes()
+            say("telemetry: from the record to tables")
+            tables = make_tables(group, folder)
+        say("backtest: every situation again, with other assignors")
+        report = compare(tables, folder, console)
+    except KeyboardInterrupt:
+        console.print("ended by Ctrl-C")
+        return 130
+    except (DemoError, StreamsError, ModuleNotFoundError) as error:
+        console.print(f"[red]failed:[/red] {error}", markup=True)
+        return 1
+    console.print(f"what happened: {folder / 'telemetry.html'}", soft_wrap=True)
+    console.print(f"report: {report}", soft_wrap=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,242 @@
+"""Asking a candidate, and being sure of the answer.
+
+The code under test is somebody's draft. Whatever it does becomes a value: it raises, calls ``sys.exit``, runs on and
+on, returns nonsense, changes what it was given, answers differently when asked again. Only the decision itself is
+timed; one that takes less than 10 ms is made three times and the median counts. A class of the user's is always asked
+at least twice, because a decision that changes from one call to the next cannot be compared with anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.api import AssignmentError, TaskAssignor
+from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
+from streams_py.assignment.assignors.registry import assignor_name, call_assignor, new_task_assignor
+from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
+from streams_py.assignment.problem import BuiltInAssignor, Placement
+from streams_py.backtest.candidates import Chosen
+from streams_py.backtest.inputs import RecordedDecision
+from streams_py.backtest.situation import Situation
+from streams_py.errors import StreamsError
+from streams_py.leader.custom import read_assignment
+
+__all__ = ["OK", "Answer", "Failure", "Followup", "Placed", "ask", "recorded_answer"]
+
+OK: Final = "ok"
+_QUICK_NS: Final = 10_000_000
+_ERROR_CHARS_MAX: Final = 300
+
+
+class Followup:
+    """Does the candidate want another rebalance?"""
+
+    NONE: Final = "none"
+    AT_ONCE: Final = "at_once"
+    LATER: Final = "later"
+
+
+class Placed(NamedTuple):
+    """Tasks of one client, ascending. Warm-ups are not among the standbys here."""
+
+    active: tuple[TaskId, ...] = ()
+    standby: tuple[TaskId, ...] = ()
+    warmup: tuple[TaskId, ...] = ()
+
+
+class Failure(NamedTuple):
+    """Why there is no decision to score. ``kind``: ``raised``, ``too_slow``, ``changes_input``, ``not_deterministic``,
+    or the rule that is broken (``missing_process_id`` and so on)."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A decision by client name, or a failure. Times are None for what was not decided here."""
+
+    placed: Mapping[str, Placed]
+    followup: str = Followup.NONE
+    failure: Failure | None = None
+    ns_wall: int | None = None
+    ns_cpu: int | None = None
+
+
+def recorded_answer(decision: RecordedDecision) -> Answer:
+    """What was decided at the time."""
+    return Answer(
+        {
+            name: Placed(tuple(of.active), tuple(of.standby), tuple(of.warmup))
+            for name, of in sorted(decision.clients.items())
+        }
+    )
+
+
+def ask(chosen: Chosen, situation: Situation, *, seed: int, limit_s: float, once: bool = False) -> Answer:
+    """Let a candidate decide. ``once``: no repetitions, for the rounds after the first."""
+    try:
+        run = _built_in(chosen, situation) if chosen.built_in is not None else _custom(chosen, situation, seed)
+        first, followup, times = _timed(run, seed, limit_s)
+        repeats = 0 if once else _repeats(times[0].wall, is_ours=chosen.is_ours)
+        for _ in range(repeats):
+            again, _, more = _timed(run, seed, limit_s)
+            if again != first:
+                return _failed("not_deterministic", _differs(first, again))
+            times += more
+    except _OutOfTime:
+        return _failed("too_slow", f"gave no answer within {limit_s:g} s")
+    except _Refused as refused:
+        return Answer({}, failure=refused.failure)
+    except SystemExit as error:
+        return _failed("raised", f"SystemExit: {error}")
+    except StreamsError as error:
+        cause = error.__cause__
+        return _failed("raised", f"{type(cause).__name__}: {cause}" if cause is not None else str(error))
+    except Exception as error:
+        return _failed("raised", f"{type(error).__name__}: {error}")
+    wall = statistics.median_low([time.wall for time in times])
+    return Answer(first, followup, ns_wall=wall, ns_cpu=statistics.median_low([time.cpu for time in times]))
+
+
+class _Time(NamedTuple):
+    wall: int
+    cpu: int
+
+
+_Decided = tuple[dict[str, Placed], str]
+_Run = Callable[[], tuple[_Decided, _Time]]
+
+
+class _OutOfTime(BaseException):
+    """Not an Exception: code under test catches those."""
+
+
+class _Refused(Exception):
+    def __init__(self, kind: str, text: str) -> None:
+        super().__init__(text)
+        self.failure = Failure(kind, _cut(text))
+
+
+def _failed(kind: str, text: str) -> Answer:
+    return Answer({}, failure=Failure(kind, _cut(text)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _ERROR_CHARS_MAX else f"{text[: _ERROR_CHARS_MAX - 3]}..."
+
+
+def _repeats(first_ns: int, *, is_ours: bool) -> int:
+    return 2 if first_ns < _QUICK_NS else 0 if is_ours else 1
+
+
+def _timed(run: _Run, seed: int, limit_s: float) -> tuple[dict[str, Placed], str, list[_Time]]:
+    random.seed(seed)
+    with _limited(limit_s):
+        (placed, followup), took = run()
+    return placed, followup, [took]
+
+
+@contextlib.contextmanager
+def _limited(limit_s: float) -> Iterator[None]:
+    """Interrupts Python code after a while. Only a main thread can be interrupted; elsewhere nothing is limited."""
+    if limit_s <= 0 or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def out_of_time(_signal: int, _frame: Any) -> None:
+        raise _OutOfTime
+
+    before = signal.signal(signal.SIGALRM, out_of_time)
+    signal.setitimer(signal.ITIMER_REAL, limit_s, 1.0)  # again and again, in case it is caught
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# -- the two ways to decide --------------------------------------------------------------------------------------------
+
+
+def _built_in(chosen: Chosen, situation: Situation) -> _Run:
+    """As the leader calls it: without lags only the sticky assignor is asked, otherwise the fallback."""
+
+    def run() -> tuple[_Decided, _Time]:
+        assert chosen.built_in is not None
+        assignor: BuiltInAssignor = chosen.built_in()
+        if not situation.replay.lag_ok and not isinstance(assignor, LegacyStickyAssignor):
+            assignor = FallbackPriorAssignor()
+        problem = situation.problem
+        began_cpu, began = time.process_time_ns(), time.perf_counter_ns()
+        decision = assignor.decide(problem)
+        took = _Time(time.perf_counter_ns() - began, time.process_time_ns() - began_cpu)
+        warmups: dict[ProcessId, set[TaskId]] = {}
+        for task, process in decision.warmups:
+            warmups.setdefault(process, set()).add(task)
+        followup = Followup.LATER if decision.probing else Followup.NONE
+        return (_by_name(decision.placements, situation, warmups), followup), took
+
+    return run
+
+
+def _custom(chosen: Chosen, situation: Situation, seed: int) -> _Run:
+    """As KIP-924 has it: a fresh instance, configured, asked, checked."""
+    kind = chosen.task_assignor
+    assert kind is not None
+    name = assignor_name(kind)
+    configs = {**chosen.candidate.overrides, "seed": seed}
+
+    def run() -> tuple[_Decided, _Time]:
+        problem = situation.fresh_problem()
+        state = situation.application_state(problem)
+        began_cpu, began = time.process_time_ns(), time.perf_counter_ns()
+        assignor: TaskAssignor = new_task_assignor(kind, configs)
+        returned = call_assignor(assignor, state)
+        took = _Time(time.perf_counter_ns() - began, time.process_time_ns() - began_cpu)
+        if not chosen.is_ours and problem != situation.fresh_problem():
+            raise _Refused("changes_input", f"{name} changes what it is given; copy before you change something")
+        answer = read_assignment(returned, situation.application_state(problem), name)
+        if answer.error is not AssignmentError.NONE:
+            raise _Refused(answer.error.name.lower(), answer.error.value)
+        followup = Followup.NONE
+        if answer.deadlines:
+            now_ms = datetime.now(UTC).timestamp() * 1000
+            followup = Followup.AT_ONCE if min(answer.deadlines.values()) <= now_ms else Followup.LATER
+        return (_by_name(answer.placements, situation, {}), followup), took
+
+    return run
+
+
+def _by_name(
+    placements: Mapping[ProcessId, Placement], situation: Situation, warmups: Mapping[ProcessId, set[TaskId]]
+) -> dict[str, Placed]:
+    placed = {}
+    for process, of in placements.items():
+        warm = warmups.get(process, set())
+        standby = sorted(of.standby)
+        placed[situation.names[process]] = Placed(
+            tuple(sorted(of.active)),
+            tuple(task for task in standby if task not in warm),
+            tuple(task for task in standby if task in warm),
+        )
+    return dict(sorted(placed.items()))
+
+
+def _differs(first: Mapping[str, Placed], again: Mapping[str, Placed]) -> str:
+    for name, placed in first.items():
+        if again.get(name) != placed:
+            return (
+                f"asked twice about one situation it gave client {name} different tasks; use configs['seed'] for chance"
+            )
+    return "asked twice about one situation it gave different answers; use configs['seed'] for chance"

@@ -1,0 +1,109 @@
+"""The engine without Spark: one process, one situation after the other.
+
+Situations are first dealt to files by the beginning of their hash, so memory does not grow with their number, equal
+ones meet, and a run that was killed can go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streams_py.backtest.folder import PREFIXES, SCORES, RunFolder
+from streams_py.backtest.kernel import COLUMNS, Bench, Orders, Row
+
+__all__ = ["SCHEMA", "run_local"]
+
+_BUFFER_BYTES: Final = 32 << 20
+_TYPES: Final[dict[str, Any]] = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+}
+SCHEMA: Final[Any] = pa.schema([(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
+"""The score table as Arrow has it."""
+
+Tick = Callable[[int, int], None]
+
+
+def run_local(
+    orders: Orders, situations: Iterable[str], folder: RunFolder, tick: Tick = lambda _done, _all: None
+) -> int:
+    """Evaluate all situations; the number of different ones. ``tick`` hears how many are done, of how many."""
+    bench = Bench(orders)
+    spool = Path(folder.path("_inputs"))
+    folder.files.remove("_inputs")
+    total = _deal(situations, spool)
+    done = folder.done()
+    finished = 0
+    for prefix in PREFIXES:
+        texts = _dealt(spool, prefix)
+        if prefix not in done and texts:
+            rows = [
+                row
+                for input_hash, (text, seen) in sorted(texts.items())
+                for row in bench.rows(text, input_hash=input_hash, seen=seen)
+            ]
+            _write(rows, Path(folder.path(SCORES, f"prefix={prefix}")))
+            folder.mark_done(prefix, prefix)
+        finished += sum(seen for _, seen in texts.values())
+        if texts:
+            tick(finished, total)
+    folder.files.remove("_inputs")
+    return finished
+
+
+def _deal(situations: Iterable[str], spool: Path) -> int:
+    spool.mkdir(parents=True)
+    waiting: dict[str, list[str]] = {}
+    size = total = 0
+
+    def flush() -> None:
+        for prefix, texts in waiting.items():
+            with (spool / prefix).open("a", encoding="utf-8") as file:
+                file.writelines(f"{json.dumps(text)}\n" for text in texts)
+        waiting.clear()
+
+    for text in situations:
+        total += 1
+        prefix = _hash(text)[:2]
+        waiting.setdefault(prefix, []).append(text)
+        size += len(text)
+        if size > _BUFFER_BYTES:
+            flush()
+            size = 0
+    flush()
+    return total
+
+
+def _dealt(spool: Path, prefix: str) -> dict[str, tuple[str, int]]:
+    """(text, how often it was there) by hash."""
+    found: dict[str, tuple[str, int]] = {}
+    path = spool / prefix
+    if path.exists():
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                text = json.loads(line)
+                key = _hash(text)
+                found[key] = (text, found.get(key, ("", 0))[1] + 1)
+    return found
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write(rows: list[Row], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    table = pa.Table.from_pylist(rows, schema=SCHEMA)
+    draft = folder / "_scores.parquet"
+    pq.write_table(table, draft)
+    draft.replace(folder / "scores.parquet")

@@ -1,0 +1,71 @@
+"""A run from the beginning to the end: claim the folder, evaluate, summarise, write summary and report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from streams_py.backtest.folder import SCORES, RunFolder
+from streams_py.backtest.kernel import Orders, Row
+from streams_py.backtest.local import SCHEMA, Tick, run_local
+from streams_py.backtest.summary import Summary, summarise
+
+__all__ = ["evaluate_locally", "fingerprint_of", "finish", "read_scores", "score_digest"]
+
+
+def fingerprint_of(orders: Orders, inputs: str) -> str:
+    """What makes a run this run."""
+    return json.dumps({**json.loads(orders.fingerprint()), "inputs": inputs})
+
+
+def evaluate_locally(
+    orders: Orders,
+    situations: Iterable[str],
+    out: str | Path,
+    *,
+    inputs: str = "",
+    resume: bool = False,
+    base: str | None = None,
+    tick: Tick = lambda _done, _all: None,
+) -> Summary:
+    """Evaluate on this machine, in this process, without Spark; scores are in the folder ``out``.
+
+    ``inputs`` says where the situations come from: a resumed run must be the same. ConfigError when the folder is not
+    empty, a candidate cannot be imported, a setting is wrong.
+    """
+    folder = RunFolder(str(out))
+    folder.claim(fingerprint_of(orders, inputs), resume=resume)
+    run_local(orders, situations, folder, tick)
+    names = [candidate.name for candidate in orders.candidates]
+    return summarise(read_scores(folder), names, orders.scenarios, base=base)
+
+
+def read_scores(folder: RunFolder) -> Iterator[Row]:
+    """All rows of a folder of this machine, prefix by prefix."""
+    import pyarrow.parquet as pq
+
+    root = Path(folder.path(SCORES))
+    for place in sorted(root.glob("prefix=*")):
+        rows: list[Row] = []
+        for path in sorted(place.glob("*.parquet")):
+            rows += pq.read_table(path, schema=SCHEMA, partitioning=None).to_pylist()
+        yield from sorted(rows, key=lambda row: (row["input_hash"], row["scenario"], row["candidate"]))
+
+
+def score_digest(rows: Iterable[Row], without: Sequence[str] = ("ns_wall", "ns_cpu")) -> str:
+    """Checksum of score rows but for their times."""
+    digest = hashlib.sha256()
+    for row in rows:
+        kept: dict[str, Any] = {name: value for name, value in row.items() if name not in without}
+        digest.update(json.dumps(kept, sort_keys=True).encode())
+    return digest.hexdigest()
+
+
+def finish(folder: RunFolder, summary: Summary, page: str) -> str:
+    """Write summary and report; the report's path."""
+    folder.files.write_text(summary.to_json(), "summary.json")
+    folder.files.write_text(page, "report.html")
+    return folder.path("report.html")

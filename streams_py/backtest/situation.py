@@ -1,0 +1,219 @@
+"""From a recorded situation to what an assignor is given: the leader's own values, in the leader's orders.
+
+The sticky assignors depend on the order of clients and tasks, which in Kafka Streams is that of Java's hash maps; it
+follows from the ids, so it can be made again. Racks are those of the record: nothing is looked up.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Final
+
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.api import ApplicationState
+from streams_py.assignment.configs import STRATEGY_NONE, AssignmentConfigs
+from streams_py.assignment.java_order import HashSizing, in_hash_order, process_hash
+from streams_py.assignment.problem import AssignmentProblem, ClientInput, RackOptimiser, lag_from_offsets
+from streams_py.backtest.inputs import FUTURE_CLIENT, UNKNOWN, ReplayClient, ReplayInput
+from streams_py.endpoint import parse_endpoint
+from streams_py.errors import ConfigError
+from streams_py.events.model import SubtopologySlice
+from streams_py.leader.application_state import application_state
+from streams_py.leader.decode import consumer_order
+from streams_py.leader.racks import RackQuestion
+from streams_py.leader.tasks import TaskTable, task_table
+from streams_py.ports import PartitionInfo
+from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
+
+__all__ = ["Plan", "Situation", "configs_of", "ends_of"]
+
+_SIZING: Final = HashSizing.JDK_19_AND_NEWER
+_FUTURE_PROCESS: Final = ProcessId(uuid.uuid5(uuid.NAMESPACE_DNS, FUTURE_CLIENT))
+_A_BROKER: Final = (0,)  # which brokers a partition is on is not recorded; to have one means that its racks are known
+
+
+def configs_of(recorded: Mapping[str, Any], overrides: Mapping[str, object]) -> AssignmentConfigs:
+    """Settings of a rebalance: the recorded ones, and what a candidate sets instead. ConfigError for a bad value."""
+    return AssignmentConfigs.of({**recorded, **overrides})
+
+
+class Plan:
+    """Tasks, topics and racks: what stays the same while clients come and go."""
+
+    def __init__(self, subs: Sequence[SubtopologySlice]) -> None:
+        self.topics = _topics(subs)
+        self.table: TaskTable = task_table(_topology(subs), self.topics, hash_sizing=_SIZING)
+        self.per_record = {int(piece.sub): piece.bytes_per_offset for piece in subs}
+        self.stateful_subs = frozenset(int(piece.sub) for piece in subs if piece.stateful)
+        self.weights: dict[TaskId, float] = {
+            TaskId(int(piece.sub), piece.first + n): weight
+            for piece in subs
+            for n, weight in enumerate(piece.weight or ())
+        }
+        self.knows_racks = any(piece.racks is not None for piece in subs)
+
+
+def ends_of(subs: Sequence[SubtopologySlice]) -> dict[TaskId, int]:
+    """End-offset sum of each task with a changelog; -3 where it is not known."""
+    return {
+        TaskId(int(piece.sub), piece.first + n): piece.end[n] if piece.end is not None else UNKNOWN
+        for piece in subs
+        if piece.logged
+        for n in range(piece.count)
+    }
+
+
+class Situation:
+    """A recorded situation under a candidate's settings, ready to be decided.
+
+    ``names`` maps process ids back to the recorded names of the clients.
+    """
+
+    def __init__(
+        self, replay: ReplayInput, overrides: Mapping[str, object] | None = None, plan: Plan | None = None
+    ) -> None:
+        self.replay = replay
+        self.plan = plan if plan is not None else Plan(replay.subs)
+        self.configs = configs_of(replay.configs, overrides or {})
+        ends = ends_of(replay.subs)
+        self.ends: dict[TaskId, int] = {task: ends[task] for task in self.plan.table.stateful}
+        self._process_of = {client.client: _process_id(client.client) for client in replay.clients}
+        self.names: dict[ProcessId, str] = {process: name for name, process in self._process_of.items()}
+        self.clients: dict[str, ReplayClient] = {client.client: client for client in replay.clients}
+
+    def process_id(self, name: str) -> ProcessId:
+        """Id of a client."""
+        return self._process_of[name]
+
+    @cached_property
+    def problem(self) -> AssignmentProblem:
+        """The input of a built-in assignor, racks included."""
+        return replace(self.fresh_problem(), racks=self._racks())
+
+    def fresh_problem(self) -> AssignmentProblem:
+        """The same without racks, made anew: what somebody does to it leaves the situation alone."""
+        return AssignmentProblem(
+            clients=[self._client_input(self.clients[self.names[process]]) for process in self._in_java_order()],
+            tasks=self.plan.table.tasks,
+            end_offset_sums=dict(self.ends),
+            configs=self.configs,
+            hash_sizing=_SIZING,
+        )
+
+    def application_state(self, problem: AssignmentProblem) -> ApplicationState:
+        """The problem as KIP-924 shows it, with the recorded racks."""
+        return application_state(problem, self.plan.table, self.plan.topics)
+
+    @cached_property
+    def lags(self) -> dict[str, dict[TaskId, int]]:
+        """Lag of each stateful task that a client reported, by client."""
+        ends = self.ends
+        return {
+            name: {
+                task: lag_from_offsets(value, ends[task])
+                for task, value in zip(client.sums.tasks, client.sums.v, strict=True)
+                if task in ends
+            }
+            for name, client in self.clients.items()
+        }
+
+    def lag(self, client: str, task: TaskId) -> int | None:
+        """Records that a client is behind in a task; -2 running there, None not known or nothing to be behind in."""
+        end = self.ends.get(task)
+        if end is None:
+            return None
+        lag = self.lags[client].get(task, end)
+        return None if lag == UNKNOWN else lag
+
+    def _in_java_order(self) -> list[ProcessId]:
+        """Order of the leader's hash map, which is filled in the order of the members' ids."""
+        members = sorted(
+            ((consumer.member, client.client) for client in self.replay.clients for consumer in client.consumers),
+            key=lambda pair: consumer_order(pair[0]),
+        )
+        filled = dict.fromkeys(self._process_of[name] for _, name in members)
+        return in_hash_order(filled, process_hash)
+
+    def _client_input(self, client: ReplayClient) -> ClientInput:
+        consumers = sorted((consumer.member for consumer in client.consumers), key=consumer_order)
+        reported: dict[str, set[TaskId]] = {member: set() for member in consumers}
+        owner = {task: consumer.member for consumer in client.consumers for task in consumer.owned}
+        for task in client.sums.tasks:
+            reported[owner.get(task, consumers[0])].add(task)
+        return ClientInput(
+            process_id=self._process_of[client.client],
+            capacity=len(consumers),
+            tags=dict(client.tags),
+            rack=client.rack,
+            previous_active=list(client.prev_active),
+            previous_standby=list(client.prev_standby),
+            lags=dict(self.lags[client.client]),
+            consumers=tuple(consumers),
+            consumer_tasks=reported,
+            host=_host(client.host),
+        )
+
+    def _racks(self) -> RackOptimiser | None:
+        configs, replay = self.configs, self.replay
+        if configs.rack_aware_assignment_strategy == STRATEGY_NONE or not replay.lag_ok:
+            return None
+        racks = {self._process_of[client.client]: client.rack for client in replay.clients}
+        known = {process: rack for process, rack in sorted(racks.items()) if rack}
+        if len(known) < len(racks):
+            return None
+        return RackQuestion(known, (), self.plan.table, self.plan.topics, configs).answer({})[0]
+
+
+def _process_id(name: str) -> ProcessId:
+    if name == FUTURE_CLIENT:
+        return _FUTURE_PROCESS
+    try:
+        return ProcessId.parse(name)
+    except ValueError:
+        return ProcessId(uuid.uuid5(uuid.NAMESPACE_DNS, name))  # a name given by hand, in a test or an experiment
+
+
+def _host(text: str | None) -> Any:
+    try:
+        return parse_endpoint(text)
+    except ConfigError:
+        return None
+
+
+def _topology(subs: Sequence[SubtopologySlice]) -> TopologyMetadata:
+    made = {}
+    for piece in subs:
+        sources = frozenset(piece.sources)
+        own = [name for name in piece.changelogs if name not in sources]
+        made[int(piece.sub)] = SubtopologyTopics(
+            source_topics=sources,
+            sink_topics=frozenset(),
+            repartition_sources={},
+            changelogs={name: InternalTopic(name, InternalTopicKind.CHANGELOG) for name in own},
+            source_changelogs=frozenset(piece.changelogs) & sources,
+            stores=frozenset(piece.stores),
+        )
+    return TopologyMetadata(made)
+
+
+def _topics(subs: Sequence[SubtopologySlice]) -> dict[str, tuple[PartitionInfo, ...]]:
+    """Partitions of every topic with their racks. A topic with fewer partitions than its sub-topology has tasks shows
+    by partitions without racks at its end."""
+    topics: dict[str, tuple[PartitionInfo, ...]] = {}
+    for piece in subs:
+        for name in (*piece.sources, *piece.changelogs):
+            racks: list[frozenset[str]] = [frozenset()] * piece.count
+            recorded = piece.racks.p.get(name) if piece.racks is not None else None
+            if piece.racks is not None and recorded is not None:
+                names = piece.racks.names
+                racks = [frozenset(names[place] for place in of) for of in recorded]
+                while len(racks) > 1 and not racks[-1] and any(racks):
+                    racks.pop()
+            if len(racks) > len(topics.get(name, ())):
+                topics[name] = tuple(
+                    PartitionInfo(name, number, None, _A_BROKER if of else (), of) for number, of in enumerate(racks)
+                )
+    return topics

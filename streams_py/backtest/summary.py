@@ -1,0 +1,300 @@
+"""From rows to what a person reads: distributions, comparisons, findings.
+
+A candidate is compared with the base situation by situation: it wins where its figure is smaller. Whether that may be
+chance is answered by a sign test: with w wins and l losses, the probability that a fair coin thrown w + l times falls
+so unevenly. Ties count for nobody.
+
+:class:`Summary` is the same whether it was made here, from rows in memory, or by Spark
+(:mod:`streams_py.spark.backtest`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from streams_py.backtest.candidates import RECORDED
+from streams_py.backtest.deciding import OK
+from streams_py.backtest.kernel import METRICS, NOBODYS_FAULT, Row
+
+__all__ = [
+    "ASKS_FOR_EVER",
+    "CHANCE",
+    "FICKLE",
+    "FLAPS",
+    "FREQUENT",
+    "RESTLESS",
+    "SAME",
+    "Comparison",
+    "Distribution",
+    "Finding",
+    "Key",
+    "Noted",
+    "Summary",
+    "base_of",
+    "findings_of",
+    "p_value",
+    "summarise",
+]
+
+CHANCE: Final = 0.01
+"""A difference less probable than this is taken to be one."""
+SAME: Final = 1e-9
+"""Figures closer than this are equal."""
+FICKLE: Final = "fickle"
+FLAPS: Final = "flaps"
+FREQUENT: Final = 0.1
+"""Who is fickle in more than this share of situations cannot be used."""
+ASKS_FOR_EVER: Final = "asks_for_ever"
+RESTLESS: Final = "restless"
+_HARMLESS: Final = (*NOBODYS_FAULT, ASKS_FOR_EVER, RESTLESS)
+_EXACT_MAX: Final = 100_000
+
+
+class Key(NamedTuple):
+    """A candidate in a scenario."""
+
+    scenario: str
+    candidate: str
+
+
+class Distribution(NamedTuple):
+    """Of the figures of one candidate. ``median`` and ``p90`` are figures that occurred: the smallest that at least so
+    large a share does not exceed."""
+
+    number: int
+    median: float
+    p90: float
+    worst: float
+    mean: float
+
+
+class Comparison(NamedTuple):
+    """Situations in which a candidate was better than, as good as, and worse than the base."""
+
+    wins: int
+    ties: int
+    losses: int
+
+    @property
+    def p(self) -> float:
+        """Probability of such a difference, or a greater one, by chance."""
+        return p_value(self.wins, self.losses)
+
+    @property
+    def is_chance(self) -> bool:
+        """Whether the difference says nothing."""
+        return self.p >= CHANCE
+
+
+class Finding(NamedTuple):
+    """Something is wrong with a candidate, or with what it was to decide. ``kind``: what a row's ``valid`` says, or
+    ``flaps``, ``fickle``, ``asks_for_ever``, ``restless``. With an error a candidate cannot be used."""
+
+    candidate: str
+    scenario: str
+    kind: str
+    times: int
+    example: str
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All there is to say about a run. ``situations`` are different ones, ``seen`` counts repetitions."""
+
+    candidates: Sequence[str]
+    scenarios: Sequence[str]
+    base: str
+    situations: int
+    seen: int
+    rows: Mapping[Key, int]
+    figures: Mapping[Key, Mapping[str, Distribution]]
+    against: Mapping[Key, Mapping[str, Comparison]]
+    findings: Sequence[Finding]
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether a candidate failed anywhere."""
+        return any(finding.is_error for finding in self.findings)
+
+    def to_json(self) -> str:
+        """As text, for programs."""
+        value: dict[str, Any] = {
+            "candidates": list(self.candidates),
+            "scenarios": list(self.scenarios),
+            "base": self.base,
+            "situations": self.situations,
+            "seen": self.seen,
+            "findings": [finding._asdict() for finding in self.findings],
+            "results": [
+                {
+                    **key._asdict(),
+                    "rows": self.rows.get(key, 0),
+                    "figures": {name: of._asdict() for name, of in self.figures.get(key, {}).items()},
+                    "against_base": {
+                        name: {**of._asdict(), "p": of.p} for name, of in self.against.get(key, {}).items()
+                    },
+                }
+                for key in (Key(s, c) for s in self.scenarios for c in self.candidates)
+            ],
+        }
+        return json.dumps(value, indent=1) + "\n"
+
+
+def base_of(candidates: Sequence[str], scenarios: Sequence[str], wanted: str | None = None) -> str:
+    """Whom the others are compared with: ``recorded``, unless nothing is recorded because of what-ifs."""
+    if wanted is not None:
+        return wanted
+    return (
+        RECORDED
+        if RECORDED in candidates and list(scenarios) == [""]
+        else next((name for name in candidates if name != RECORDED), candidates[0])
+    )
+
+
+def p_value(wins: int, losses: int) -> float:
+    """Two-sided sign test."""
+    count, fewer = wins + losses, min(wins, losses)
+    if count == 0 or wins == losses:
+        return 1.0
+    if count > _EXACT_MAX:
+        return math.erfc((abs(wins - losses) - 1) / math.sqrt(2 * count))
+    logs = (math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in range(fewer + 1))
+    return min(1.0, 2 * math.fsum(math.exp(log - count * math.log(2)) for log in logs))
+
+
+def summarise(
+    rows: Iterable[Row], candidates: Sequence[str], scenarios: Sequence[str], *, base: str | None = None
+) -> Summary:
+    """Of rows in memory."""
+    base = base_of(candidates, scenarios, base)
+    by_key: dict[Key, dict[str, Row]] = defaultdict(dict)
+    seen: dict[str, int] = {}
+    for row in rows:
+        by_key[Key(row["scenario"], row["candidate"])][row["input_hash"]] = row
+        seen[row["input_hash"]] = row["seen"]
+    figures: dict[Key, dict[str, Distribution]] = {}
+    against: dict[Key, dict[str, Comparison]] = {}
+    for key, mine in by_key.items():
+        good = {name: row for name, row in mine.items() if row["valid"] == OK}
+        figures[key] = {
+            metric: _distribution(values)
+            for metric in METRICS
+            if (values := [row[metric] for row in good.values() if row[metric] is not None])
+        }
+        if key.candidate != base:
+            against[key] = _compared(good, by_key.get(Key(key.scenario, base), {}))
+    return Summary(
+        candidates,
+        scenarios,
+        base,
+        len(seen),
+        sum(seen.values()),
+        {key: len(of) for key, of in by_key.items()},
+        figures,
+        against,
+        findings_of(_noted(by_key), {key: len(of) for key, of in by_key.items()}, candidates, scenarios),
+    )
+
+
+def _distribution(values: Sequence[float]) -> Distribution:
+    ordered = sorted(values)
+    count = len(ordered)
+    mean = math.fsum(ordered) / count
+    return Distribution(count, _ranked(ordered, 0.5), _ranked(ordered, 0.9), ordered[-1], mean)
+
+
+def _ranked(ordered: Sequence[float], share: float) -> float:
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def _compared(mine: Mapping[str, Row], base: Mapping[str, Row]) -> dict[str, Comparison]:
+    found: dict[str, list[int]] = {}
+    for name, row in mine.items():
+        other = base.get(name)
+        if other is None or other["valid"] != OK:
+            continue
+        for metric in METRICS:
+            if row[metric] is not None and other[metric] is not None:
+                difference = row[metric] - other[metric]
+                place = 1 if abs(difference) <= SAME else 0 if difference < 0 else 2
+                found.setdefault(metric, [0, 0, 0])[place] += 1
+    return {metric: Comparison(*counts) for metric, counts in found.items()}
+
+
+class Noted(NamedTuple):
+    """Rows of one candidate and scenario with one peculiarity: how many, and the one with the smallest hash."""
+
+    key: Key
+    kind: str
+    times: int
+    example: str
+    error: str | None
+    cycle: int | None
+
+
+def _noted(by_key: Mapping[Key, Mapping[str, Row]]) -> list[Noted]:
+    noted: list[Noted] = []
+    for key, rows in by_key.items():
+        kinds: Counter[str] = Counter()
+        first: dict[str, Row] = {}
+        for name in sorted(rows):
+            row = rows[name]
+            kind = row["valid"]
+            if kind == OK and row["stable"] is False:
+                cycle = row["cycle"]
+                kind = (
+                    RESTLESS if cycle is None else ASKS_FOR_EVER if cycle == 1 else FLAPS if row["endless"] else FICKLE
+                )
+            if kind != OK:
+                kinds[kind] += 1
+                first.setdefault(kind, row)
+        noted += [
+            Noted(key, kind, count, first[kind]["input_hash"], first[kind]["error"], first[kind]["cycle"])
+            for kind, count in kinds.items()
+        ]
+    return noted
+
+
+def findings_of(
+    noted: Iterable[Noted], rows: Mapping[Key, int], candidates: Sequence[str], scenarios: Sequence[str]
+) -> list[Finding]:
+    """Sentences, errors first, then by candidate. What nobody is to blame for is said once, not for each candidate."""
+    findings: list[Finding] = []
+    said: set[tuple[str, str]] = set()
+    for of in noted:
+        if of.kind in NOBODYS_FAULT:
+            if of.kind == "not_recorded" and of.key.scenario:
+                continue  # of course not: it is a what-if
+            if (of.key.scenario, of.kind) in said:
+                continue
+            said.add((of.key.scenario, of.kind))
+        harmless = of.kind in _HARMLESS or (of.kind == FICKLE and of.times <= FREQUENT * rows[of.key])
+        findings.append(
+            Finding(of.key.candidate, of.key.scenario, of.kind, of.times, of.example, _sentence(of), not harmless)
+        )
+    places = {name: number for number, name in enumerate(candidates)}
+    orders = {name: number for number, name in enumerate(scenarios)}
+    return sorted(findings, key=lambda f: (not f.is_error, places[f.candidate], orders[f.scenario], f.kind))
+
+
+def _sentence(of: Noted) -> str:
+    match of.kind:
+        case "flaps":
+            return (
+                f"never comes to rest: it goes round in circles of {of.cycle} decisions, each rebalance causes the next"
+            )
+        case "fickle":
+            return f"changes its mind at every rebalance, between {of.cycle} decisions: tasks move for nothing"
+        case "restless":
+            return "is still on its way after the last round: it needs many rebalances (see max.warmup.replicas)"
+        case "asks_for_ever":
+            return "has decided, but asks for another rebalance for ever"
+        case _:
+            return of.error or of.kind

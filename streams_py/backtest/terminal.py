@@ -1,0 +1,154 @@
+"""The result on a terminal: findings, one table for each scenario, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from streams_py.backtest.candidates import RECORDED
+from streams_py.backtest.summary import Finding, Key, Summary
+from streams_py.backtest.verdict import Verdict
+
+__all__ = ["TITLES", "figure_text", "print_summary", "shown_candidates"]
+
+TITLES: Final[dict[str, str]] = {
+    "unavailable_records": "to restore before tasks run (records)",
+    "restore_records": "to restore in all (records)",
+    "restore_bytes": "to restore in all (bytes)",
+    "moved_active": "tasks moved",
+    "moved_cold": "tasks moved without their state",
+    "moved_standby": "standbys moved",
+    "max_over_mean": "busiest thread over mean",
+    "balance_cv": "deviation of tasks per thread",
+    "sub_skew": "most minus least tasks of a sub-topology",
+    "weighted_max_over_mean": "busiest client over mean, by work",
+    "spread_violations": "copies that share a zone or tag",
+    "cross_rack_partitions": "partitions read from another rack",
+    "rounds": "rebalances until at rest",
+    "ns_cpu": "processor time of a decision",
+}
+_COLUMNS: Final[dict[str, str]] = {
+    "unavailable_records": "records\nto wait for",
+    "spread_violations": "sharing\na zone",
+    "moved_cold": "moved\ncold",
+    "max_over_mean": "busiest\nthread",
+    "restore_records": "records\nto restore",
+    "moved_active": "tasks\nmoved",
+    "rounds": "rounds\nto rest",
+    "moved_standby": "standbys\nmoved",
+    "ns_cpu": "CPU\ntime",
+}
+_NARROW: Final = 100
+_NARROW_COLUMNS: Final = 7
+_CANDIDATES_MAX: Final = 12
+_FINDINGS_MAX: Final = 12
+_OUT_MAX: Final = 8
+_SMALL: Final = 100
+_RATIOS: Final = ("max_over_mean", "balance_cv", "weighted_max_over_mean")
+
+
+def figure_text(metric: str, value: float) -> str:
+    """A figure with its unit, short enough for a column."""
+    if metric == "ns_cpu":
+        return f"{value / 1e6:,.2f} ms"
+    if metric == "restore_bytes":
+        return f"{_short(value)}B"
+    if metric in _RATIOS or (value != int(value) and value < _SMALL):
+        return f"{value:.2f}"
+    return _short(value).rstrip()
+
+
+def _short(value: float) -> str:
+    """With three digits and a prefix: 12,345,678 is 12.3 M."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= 10 * size or (value >= size and size > 1e3):
+            return f"{value / size:.3g} {unit}"
+    return f"{value:,.0f} "
+
+
+def shown_candidates(summary: Summary, verdict: Verdict, most: int) -> list[str]:
+    """The base, then the best, then those that are out; as many as there is room for."""
+    order = [summary.base, *verdict.ranking, *(name for name, _ in verdict.out), *summary.candidates]
+    return list(dict.fromkeys(order))[:most]
+
+
+def print_summary(console: Console, summary: Summary, verdict: Verdict) -> None:
+    """Findings first: a candidate that fails is out, whatever its figures."""
+    repeated = f", recorded {summary.seen:,} times" if summary.seen > summary.situations else ""
+    console.print(
+        f"{summary.situations:,} situations{repeated}, {len(summary.candidates):,} candidates, "
+        f"{len(summary.scenarios)} scenario{'s' * (len(summary.scenarios) != 1)}"
+    )
+    _print_findings(console, summary.findings)
+    shown = shown_candidates(summary, verdict, _CANDIDATES_MAX)
+    for scenario in summary.scenarios:
+        console.print(_table(summary, scenario, shown, console.width))
+    hidden = len(summary.candidates) - len(shown)
+    if hidden > 0:
+        console.print(f"{hidden:,} more candidates are in summary.json")
+    console.print(f"[bold]{escape(verdict.sentence)}[/bold]")
+    for reason in verdict.reasons:
+        console.print(f"  {escape(reason)}")
+    for name, reason in verdict.out[:_OUT_MAX]:
+        console.print(f"  [red]{escape(name)} is out:[/red] {escape(reason)}")
+    if len(verdict.out) > _OUT_MAX:
+        console.print(f"  {len(verdict.out) - _OUT_MAX:,} more are out")
+
+
+def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
+    for finding in findings[:_FINDINGS_MAX]:
+        colour = "red" if finding.is_error else "yellow"
+        where = f" under {finding.scenario}" if finding.scenario else ""
+        console.print(
+            f"[{colour}]{escape(finding.candidate)}[/{colour}]{escape(where)}, {finding.times:,} times: "
+            f"{escape(finding.text)} (e.g. {finding.example[:12]})"
+        )
+    if len(findings) > _FINDINGS_MAX:
+        console.print(f"{len(findings) - _FINDINGS_MAX:,} more findings are in the report")
+
+
+def _table(summary: Summary, scenario: str, shown: Sequence[str], width: int) -> Table:
+    """Means: a line for each candidate, a column for each score that decides and differs."""
+    title = f"what if {scenario}" if scenario else "the recorded situations"
+    caption = f"means; green and red: better and worse than {summary.base} by more than chance"
+    table = Table(
+        title=escape(title),
+        title_justify="left",
+        caption=escape(caption),
+        caption_justify="left",
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    table.add_column("", overflow="fold", min_width=12)
+    columns = list(_COLUMNS)[: _NARROW_COLUMNS if width < _NARROW else None]
+    metrics = [metric for metric in columns if any(_mean(summary, Key(scenario, name), metric) for name in shown)]
+    for metric in metrics:
+        table.add_column(_COLUMNS[metric], justify="right", no_wrap=True)
+    for name in shown:
+        key = Key(scenario, name)
+        cells = [_cell(summary, key, metric) for metric in metrics]
+        if any(cells):
+            table.add_row(escape(name) + (" (base)" if name == summary.base else ""), *cells)
+    return table
+
+
+def _mean(summary: Summary, key: Key, metric: str) -> float | None:
+    found = summary.figures.get(key, {}).get(metric)
+    return None if found is None else found.mean
+
+
+def _cell(summary: Summary, key: Key, metric: str) -> str:
+    mean = _mean(summary, key, metric)
+    if mean is None:
+        return ""
+    text = figure_text(metric, mean)
+    versus = summary.against.get(key, {}).get(metric)
+    if versus is None or versus.is_chance or key.candidate == RECORDED:
+        return text
+    colour = "green" if versus.wins > versus.losses else "red"
+    return f"[{colour}]{text}[/{colour}]"

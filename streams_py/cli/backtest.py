@@ -1,0 +1,298 @@
+"""The commands ``backtest`` and ``backtest generate``.
+
+``app()`` is a Typer application; ``python -m streams_py.cli.backtest`` runs it by itself. The command exits with
+0, with 1 when a candidate cannot be used, with 2 when the command line cannot be understood or nothing could be run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from streams_py.errors import ConfigError, StreamsError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streams_py.backtest.folder import RunFolder
+    from streams_py.backtest.kernel import Orders
+    from streams_py.backtest.summary import Summary
+
+__all__ = ["LOCAL_ROWS_MAX", "app"]
+
+LOCAL_ROWS_MAX = 10_000
+"""From so many rows on the work is worth the start of a JVM."""
+
+_UNUSABLE = 1
+_USAGE = 2
+
+
+class Engine(StrEnum):
+    """Where the work is done."""
+
+    AUTO = "auto"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+def backtest(
+    context: typer.Context,
+    tables: Annotated[str | None, typer.Option(help="Folder of a group's tables, as `telemetry run` makes it.")] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="JSONL file instead: situations, or records of an events topic.")
+    ] = None,
+    candidate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="[NAME=]SPEC[;KEY=VALUE].. with SPEC one of recorded, builtin:high_availability, builtin:sticky, "
+            "builtin:static, package.module:Class, path/to/file.py:Class; repeatable."
+        ),
+    ] = None,
+    out: Annotated[str, typer.Option(help="Folder for scores and report; new or empty.")] = "backtest",
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(help="Change the situations first, e.g. 'lose_zone(zone=b) add_standby(1)'; repeatable."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Try every candidate with KEY=VALUE,VALUE; repeatable, makes the product."),
+    ] = None,
+    base: Annotated[str | None, typer.Option(help="Candidate that the others are compared with.")] = None,
+    engine: Annotated[Engine, typer.Option(help="auto takes Spark from 10,000 rows on.")] = Engine.AUTO,
+    master: Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(help="Spark setting as KEY=VALUE, e.g. spark.driver.memory=2g; repeatable.")
+    ] = None,
+    py_files: Annotated[list[Path] | None, typer.Option(help="Python files for Spark's workers; repeatable.")] = None,
+    seed: Annotated[int, typer.Option(help="For candidates and what-ifs that use chance.")] = 0,
+    limit_s: Annotated[float, typer.Option("--limit-s", help="Longest time for one decision.")] = 60.0,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Follow groups for so many rebalances; 0: first decision only.")
+    ] = 50,
+    restore_rate: Annotated[int, typer.Option(min=1, help="Records a second that a task restores.")] = 50_000,
+    produce_rate: Annotated[int, typer.Option(min=0, help="Records a second that a changelog grows by.")] = 0,
+    keep_decisions: Annotated[bool, typer.Option("--keep-decisions", help="Write decisions into the scores.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
+) -> None:
+    """What would another assignor, or another setting, have done with the recorded rebalances?
+
+    Situations come from --tables or --inputs, or from `backtest generate`. Scores go to --out, with a report.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if (tables is None) == (inputs is None):
+        raise typer.BadParameter("give either --tables or --inputs", param_hint="--tables")
+    with _explained():
+        from streams_py.backtest.candidates import choose, parse_candidate
+        from streams_py.backtest.kernel import Orders
+        from streams_py.backtest.rounds import Pace
+        from streams_py.backtest.sweep import sweep
+        from streams_py.backtest.what_if import check_what_if
+
+        if "" not in sys.path and os.getcwd() not in sys.path:
+            sys.path.append(os.getcwd())  # as `python -m` has it; the command itself does not
+        sys.path.extend(str(path.parent.resolve()) for path in py_files or ())
+        given = candidate or ["recorded", "high_availability=builtin:high_availability", "sticky=builtin:sticky"]
+        candidates = sweep([parse_candidate(text) for text in given], settings or [])
+        for one in candidates:
+            choose(one)
+        for text in what_if or []:
+            check_what_if(text)
+        orders = Orders(
+            candidates,
+            scenarios=tuple(what_if or [""]),
+            seed=seed,
+            limit_s=limit_s,
+            rounds=rounds > 0,
+            pace=Pace(restore_rate, produce_rate, max(1, rounds)),
+            keep_decisions=keep_decisions,
+        )
+        names = [one.name for one in candidates]
+        if base is not None and base not in names:
+            raise ConfigError(f"--base {base!r} is no candidate; use one of {', '.join(names[:20])}")
+        source = tables if tables is not None else str(inputs)
+        run = _Run(orders, source, out, resume=resume, base=base)
+        session = dict(_setting(text) for text in conf or ())
+        summary = run.on_spark(master, py_files or [], session) if run.chooses_spark(engine) else run.locally()
+    raise typer.Exit(_UNUSABLE if summary.has_errors else 0)
+
+
+def generate(
+    out: Annotated[Path, typer.Option(help="JSONL file to write; must not exist.")],
+    count: Annotated[int, typer.Option(min=1, help="Situations.")] = 100,
+    tasks: Annotated[int, typer.Option(min=1, help="Tasks of the application.")] = 100,
+    clients: Annotated[int, typer.Option(min=1, help="Instances at the beginning.")] = 10,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of an instance.")] = 2,
+    zones: Annotated[str, typer.Option(help="Zones that instances and brokers are in; empty for none.")] = "a,b,c",
+    standbys: Annotated[int, typer.Option(min=0, help="num.standby.replicas.")] = 1,
+    records: Annotated[int, typer.Option(min=0, help="Mean length of a changelog partition.")] = 1_000_000,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same file.")] = 0,
+) -> None:
+    """Write a synthetic history: a group that lives through joins, losses and restarts."""
+    with _explained():
+        from streams_py.backtest.generate import History
+        from streams_py.backtest.generate import generate as situations
+
+        if out.exists():
+            raise ConfigError(f"{out} exists; name a new file")
+        named = tuple(zone.strip() for zone in zones.split(",") if zone.strip())
+        history = History(tasks, clients, threads, named, standbys, records=records, seed=seed)
+        with out.open("w", encoding="utf-8") as file:
+            file.writelines(f"{text}\n" for text in situations(history, count))
+    _console().print(f"wrote {count:,} situations to {out}", soft_wrap=True)
+
+
+class _Run:
+    """One run, whichever engine it takes."""
+
+    def __init__(self, orders: Orders, source: str, out: str, *, resume: bool, base: str | None) -> None:
+        self._orders = orders
+        self._source = source
+        self._out = out
+        self._resume = resume
+        self._base = base
+
+    def chooses_spark(self, engine: Engine) -> bool:
+        """Says which engine it takes, and why."""
+        if engine is not Engine.AUTO:
+            return engine is Engine.SPARK
+        if "://" in self._source:
+            _console().print("engine: spark, because the tables are not on this machine")
+            return True
+        from streams_py.backtest.sources import Skipped, situations_in
+
+        each = len(self._orders.candidates) * len(self._orders.scenarios)
+        rows = 0
+        for _ in situations_in(self._source, Skipped()):
+            rows += each
+            if rows > LOCAL_ROWS_MAX:
+                _console().print(f"engine: spark, because there are more than {LOCAL_ROWS_MAX:,} rows to compute")
+                return True
+        _console().print(f"engine: local, because {rows:,} rows are done before Spark has started")
+        return False
+
+    def locally(self) -> Summary:
+        """In this process."""
+        from streams_py.backtest.folder import RunFolder
+        from streams_py.backtest.run import evaluate_locally
+        from streams_py.backtest.sources import Skipped, situations_in
+
+        skipped = Skipped()
+        situations = situations_in(self._source, skipped)
+        with _progress() as tick:
+            summary = evaluate_locally(
+                self._orders,
+                situations,
+                self._out,
+                inputs=self._source,
+                resume=self._resume,
+                base=self._base,
+                tick=tick,
+            )
+        if skipped.lines:
+            _console().print(f"[yellow]{skipped.lines:,} lines could not be read[/yellow] ({skipped.reason})")
+        self._finish(summary, RunFolder(self._out))
+        return summary
+
+    def on_spark(self, master: str | None, py_files: list[Path], conf: dict[str, str]) -> Summary:
+        """In a session of our own."""
+        from streams_py.spark.backtest import evaluate_on_spark, folder_of
+        from streams_py.spark.session import spark_session
+
+        session = spark_session("backtest", master=master, **conf)
+        session.sparkContext.setLogLevel("ERROR")
+        try:
+            with _progress() as tick:
+                summary = evaluate_on_spark(
+                    session,
+                    self._orders,
+                    self._source,
+                    self._out,
+                    resume=self._resume,
+                    base=self._base,
+                    py_files=[str(path) for path in py_files],
+                    tick=tick,
+                )
+            self._finish(summary, folder_of(session, self._out))
+            return summary
+        finally:
+            session.stop()
+
+    def _finish(self, summary: Summary, folder: RunFolder) -> None:
+        """Print, and write the report."""
+        from streams_py.backtest.report import report_page
+        from streams_py.backtest.run import finish
+        from streams_py.backtest.terminal import print_summary
+        from streams_py.backtest.verdict import verdict_of
+
+        if not summary.situations:
+            raise ConfigError(
+                f"{self._source} holds no complete rebalance; was assignment.events.level set when it was recorded?"
+            )
+        verdict = verdict_of(summary)
+        print_summary(_console(), summary, verdict)
+        page = report_page(summary, verdict, title=Path(self._source).name or self._source)
+        _console().print(f"report: {finish(folder, summary, page)}", soft_wrap=True)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or not key.startswith("spark."):
+        raise ConfigError(f"--conf {text!r} is no Spark setting; write spark.KEY=VALUE")
+    return key, value
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, nothing elsewhere: the result says it all."""
+    console = _console()
+    if not console.is_terminal:
+        yield lambda _done, _all: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("situations", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Our own errors, and a missing package, end the command with one sentence."""
+    try:
+        yield
+    except (StreamsError, ModuleNotFoundError) as error:
+        remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
+        Console(stderr=True).print(
+            f"error: {error}{remedy}", style="red", highlight=False, markup=False, soft_wrap=True
+        )
+        raise typer.Exit(_USAGE) from error
+
+
+def _console() -> Console:
+    return Console(highlight=False)
+
+
+def app() -> typer.Typer:
+    """The commands under one name."""
+    made = typer.Typer(
+        name="backtest",
+        help="What another assignor, or another setting, would have done with the recorded rebalances.",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+    )
+    made.callback(invoke_without_command=True)(backtest)
+    made.command()(generate)
+    return made
+
+
+if __name__ == "__main__":
+    app()()

@@ -1,0 +1,283 @@
+"""The commands ``streams-py telemetry run | report | placement | moves``.
+
+``app`` is a Typer application; ``python -m streams_py.cli.telemetry`` runs it by itself. Only ``run`` starts Spark.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from streams_py.errors import ConfigError, StreamsError
+from streams_py.quiet import quiet_logs
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="telemetry",
+    help="What the rebalances of a group did and cost.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_Folder = Annotated[str, typer.Option("--tables", help="Folder of the group's tables.")]
+_CHECK_TIMEOUT_MS: Final = "15000"
+_LOOK_S: Final = 1
+_LONGEST_WORD: Final = len("subscription") + 1
+
+
+class _Format(StrEnum):
+    PARQUET = "parquet"
+    DELTA = "delta"
+
+
+@app.command()
+def run(
+    group: Annotated[str, typer.Option(help="The application's application.id.")],
+    tables: _Folder,
+    bootstrap: Annotated[str, typer.Option(help="host:port[,host:port] of the cluster.")],
+    once: Annotated[bool, typer.Option("--once", help="Read what is there, then end.")] = False,
+    interval_s: Annotated[int, typer.Option(min=1, help="Seconds between looks at the topic.")] = 60,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Option of streams-kafka as KEY=VALUE, e.g. kafka.sasl.password=env:PASSWORD; repeatable."),
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(help="Setting of Spark as KEY=VALUE, e.g. spark.executor.memory=1g; repeatable.")
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")] = None,
+    table_format: Annotated[
+        _Format, typer.Option("--format", help="Of the tables; delta needs the package delta-spark.")
+    ] = _Format.PARQUET,
+) -> None:
+    """Keep the tables of a group current from its events topic.
+
+    Needs Java 17 or later and the extra `spark`. The application must run with assignment.events.level=rebalances or
+    tasks.
+    """
+    given = {"kafka.bootstrap.servers": bootstrap} | _pairs(option, "--option")
+    settings = _pairs(conf, "--conf")
+    with quiet_logs(below=logging.ERROR), _explained():  # attempts to connect; how they end is said below
+        from streams_py.spark.session import QUIET, check_platform, spark_session
+
+        check_platform()
+        from streams_py.spark.telemetry import start_telemetry
+        from streams_py.telemetry.delta import delta_settings
+
+        if table_format is _Format.DELTA:
+            settings = delta_settings() | settings
+
+        _check_topic(group, given)
+        _console().print("starting Spark")
+        session = spark_session(f"telemetry of {group}", master=master, **{**QUIET, **settings})
+        session.sparkContext.setLogLevel("OFF")  # what fails is said below, in one sentence
+        try:
+            query = start_telemetry(
+                session, group, tables, given, once=once, interval_s=interval_s, table_format=table_format.value
+            )
+            ended = _follow(query)
+        finally:
+            session.stop()
+    if ended:
+        _console().print(f"tables of {group} are in {tables}; see `streams-py telemetry report --tables {tables}`")
+    else:
+        _console().print("stopped; the tables are complete up to the last look, and the next run goes on from there")
+
+
+def _pairs(texts: list[str] | None, name: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=name)
+        pairs[key.strip()] = value
+    return pairs
+
+
+def _check_topic(group: str, given: Mapping[str, str]) -> None:
+    """Ask the cluster for the topic before a JVM is started; the same question, with less patience."""
+    from streams_py.spark.source import StreamsKafkaSource
+    from streams_py.spark.telemetry import events_topic
+
+    asked = {"topics": events_topic(group), "on.gone": "skip", **given}
+    asked.setdefault("poll.timeout.ms", _CHECK_TIMEOUT_MS)
+    reader = StreamsKafkaSource(asked).streamReader(schema=None)  # type: ignore[arg-type]  # not looked at
+    try:
+        reader.initialOffset()
+    except ConfigError as error:
+        if error.key != "topics":
+            raise
+        raise ConfigError(
+            f"{error}; the application writes events when it runs with assignment.events.level=rebalances or tasks"
+        ) from None
+    finally:
+        reader.stop()
+
+
+def _follow(query: StreamingQuery) -> bool:
+    """Until the query ends (True) or the process is told to (False); a line for each micro-batch.
+
+    PySpark's own way with Ctrl-C breaks off whatever it is just asking its JVM, and says so at length.
+    """
+    told = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: told.set())
+    seen = -1
+    while True:
+        is_over = not query.isActive
+        for progress in query.recentProgress:
+            if progress["batchId"] > seen and progress["numInputRows"]:
+                seen = progress["batchId"]
+                _console().print(_progress_line(progress))
+        if is_over:
+            query.awaitTermination()  # raises what it ended with
+            return True
+        if told.wait(_LOOK_S):
+            query.stop()
+            return False
+
+
+def _progress_line(progress: Any) -> str:
+    (source,) = progress["sources"]
+    left = sum(_offsets(source["latestOffset"]).values()) - sum(_offsets(source["endOffset"]).values())
+    rows, took_s = progress["numInputRows"], progress["durationMs"].get("triggerExecution", 0) / 1_000
+    more = f"; {left:,} left, about {left * took_s / rows:,.0f} s" if left > 0 else ""
+    return f"{time.strftime('%H:%M:%S')}  {rows:,} records in {took_s:,.1f} s{more}"
+
+
+def _offsets(given: Any) -> dict[str, int]:
+    found = json.loads(given) if isinstance(given, str) else given
+    return dict(found) if isinstance(found, dict) else {}
+
+
+@app.command()
+def report(
+    tables: _Folder,
+    out: Annotated[
+        Path, typer.Option(help="The HTML file to write, or an existing folder for it and for its charts as PNG files.")
+    ] = Path("telemetry.html"),
+) -> None:
+    """Write the report: one HTML file, light and dark, without a network."""
+    with _explained():
+        from streams_py.telemetry.report.page import report_page
+
+        found = _read(tables)
+        target = out / "telemetry.html" if out.is_dir() else out
+        images: list[Path] = []
+        try:
+            target.write_text(report_page(found), encoding="utf-8")
+            if out.is_dir():
+                from streams_py.telemetry.report.images import write_images
+
+                images = write_images(found, out)
+        except OSError as error:
+            raise ConfigError(f"{target} cannot be written: {error.strerror}; choose another --out") from None
+    _console().print(f"wrote {target}" + (f" and {len(images)} PNG files" if images else ""))
+
+
+@app.command()
+def placement(tables: _Folder) -> None:
+    """Who has what after the last rebalance. Waiting: tasks that a client gets when their old owner has let go."""
+    found = _read(tables)
+    shown = _table(f"{found.group}: placement", "client", "active", "waiting", "standby", "warm-up")
+    by_client: dict[str, Counter[str]] = {}
+    for row in found["placement"]:
+        by_client.setdefault(row["client"], Counter())[row["role"]] += 1
+    for client in sorted(by_client):
+        of = by_client[client]
+        shown.add_row(client, *(str(of[role]) for role in ("active", "target", "standby", "warmup")))
+    _console().print(shown if by_client else f"no placement of {found.group} is recorded yet")
+
+
+@app.command()
+def moves(
+    tables: _Folder, last: Annotated[int, typer.Option(min=1, help="How many rebalances, newest first.")] = 10
+) -> None:
+    """What the last rebalances moved, and what that cost: records to restore for cold moves."""
+    found = _read(tables)
+    rebalances = sorted(found["rebalance"], key=lambda row: row["at"], reverse=True)[:last]
+    kinds: dict[str, Counter[str]] = {}
+    records: Counter[str] = Counter()
+    for row in found["move"]:
+        kinds.setdefault(row["rebalance_id"], Counter())[row["kind"]] += 1
+        if row["kind"] == "move_cold":
+            records[row["rebalance_id"]] += row["restore_records"] or 0
+    head = ("at (UTC)", "gen.", "because", "free", "warm", "cold", "restore", "outcome")
+    shown = _table(f"{found.group}: moves", *head)
+    for row in rebalances:
+        of = kinds.get(row["rebalance_id"], Counter())
+        figures = [str(of[kind]) for kind in ("move_free", "move_warm", "move_cold")]
+        if of["unknown_base"]:
+            figures = ["?"] * 3
+        shown.add_row(
+            f"{row['at']:%Y-%m-%d %H:%M:%S}",
+            str(row["generation"]),
+            ", ".join(row["trigger"]).replace("_", " "),
+            *figures,
+            f"{records[row['rebalance_id']]:,}",
+            row["outcome"],
+        )
+    _console().print(shown if rebalances else f"no rebalance of {found.group} is recorded yet")
+
+
+def _read(tables: str) -> Any:
+    with _explained():
+        from streams_py.telemetry.report.tables import read_tables
+
+        return read_tables(tables)
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """What goes wrong ends the command with one sentence and status 1."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        _fail(f"{error}; install kafka-streams-py[spark]", error)
+    except StreamsError as error:
+        _fail(str(error), error)
+    except Exception as error:
+        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
+            raise
+        from streams_py.spark.failures import sentence_of
+
+        _fail(sentence_of(error), error)
+
+
+def _fail(sentence: str, error: Exception) -> None:
+    Console(stderr=True, soft_wrap=True).print(f"error: {sentence}", style="red", highlight=False, markup=False)
+    raise typer.Exit(1) from error
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=True)
+
+
+def _table(title: str, *columns: str) -> Table:
+    """Lines of one row each also where 80 columns are all there is; the first column is never cut."""
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
+    for number, name in enumerate(columns):
+        made.add_column(name, no_wrap=number == 0, min_width=_LONGEST_WORD if name == "because" else None)
+    return made
+
+
+if __name__ == "__main__":
+    app()

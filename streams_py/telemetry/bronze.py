@@ -1,0 +1,85 @@
+"""Events as they came, one row per record: the first table, from which all others can be made again.
+
+A record that cannot be read, or is of a version that this program does not know, is kept with the reason and goes no
+further; a newer program may read it from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from streams_protocol import DecodeError
+from streams_py.events.codec import OtherVersion, decode_event
+from streams_py.events.model import ClientPart, RebalanceHeader, TasksPart
+from streams_py.telemetry.fold import day_of
+
+__all__ = ["BAD", "BRONZE", "OK", "UNKNOWN", "bronze_batches"]
+
+OK: Final = "ok"
+UNKNOWN: Final = "unknown"
+BAD: Final = "bad"
+
+BRONZE: Final = (
+    "status string, reason string, group string, day int, append_ms bigint, topic string, partition int, "
+    "offset bigint, kind string, rebalance_id string, part int, parts int, value binary"
+)
+"""``day`` counts from 1970-01-01, by append time; ``part`` is 0 for what is no part of a rebalance."""
+
+_ARROW: Final[Any] = pa.schema(
+    [
+        ("status", pa.string()),
+        ("reason", pa.string()),
+        ("group", pa.string()),
+        ("day", pa.int32()),
+        ("append_ms", pa.int64()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("kind", pa.string()),
+        ("rebalance_id", pa.string()),
+        ("part", pa.int32()),
+        ("parts", pa.int32()),
+        ("value", pa.binary()),
+    ]
+)
+
+
+def bronze_batches(batches: Iterator[Any]) -> Iterator[Any]:
+    """Arrow batches with ``topic partition offset timestamp_ms value`` as bronze rows, batch by batch."""
+    for batch in batches:
+        columns = {name: batch.column(name).to_pylist() for name in ("timestamp_ms", "value")}
+        rows = [_read(value) for value in columns["value"]]
+        days = [day_of(append_ms) for append_ms in columns["timestamp_ms"]]
+        given = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
+        yield pa.RecordBatch.from_pydict(
+            {
+                **({name: [] for name in _ARROW.names} if not rows else given),
+                "day": days,
+                "append_ms": columns["timestamp_ms"],
+                "topic": batch.column("topic"),
+                "partition": batch.column("partition"),
+                "offset": batch.column("offset"),
+                "value": batch.column("value"),
+            },
+            schema=_ARROW,
+        )
+
+
+def _read(value: bytes | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "status": OK, "reason": None, "group": None, "kind": None, "rebalance_id": None, "part": 0, "parts": 1
+    }  # fmt: skip
+    try:
+        event = decode_event(value)
+    except DecodeError as error:
+        return {**row, "status": BAD, "reason": str(error)}
+    if isinstance(event, OtherVersion):
+        return {**row, "status": UNKNOWN, "reason": f"version {event.version}, kind {event.kind}", "kind": event.kind}
+    row["group"], row["kind"] = event.envelope.group, event.kind
+    body = event.body
+    if isinstance(body, RebalanceHeader | TasksPart | ClientPart):
+        row |= {"rebalance_id": body.rebalance_id, "part": body.part, "parts": body.parts}
+    return row

@@ -1,0 +1,274 @@
+"""All tables of a group in one pass over its events.
+
+The events come in one order: by append time, then place in the topic; all parts of a rebalance at the place of its
+header. The fold keeps what later events need (who held what, what is under way) and nothing else, so memory does not
+grow with history. At the end of each day it writes that down as text; a fold that starts from such a text and takes the
+rest of the events gives the same rows as one that takes them all. That is what makes a stream equal a batch: when
+something arrives late, the days from there on are simply done again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from streams_protocol import DecodeError
+from streams_py.events.codec import decode_event
+from streams_py.events.model import ClientPart, Event, RebalanceHeader, Sample, TaskEvent, TasksPart
+from streams_py.events.parts import WholeRebalance, join_rebalance
+from streams_py.telemetry.clocks import Clocks
+from streams_py.telemetry.facts import Facts
+from streams_py.telemetry.gaps import Gaps
+from streams_py.telemetry.hot_tasks import Offenders
+from streams_py.telemetry.moves import moves, unknown_base
+from streams_py.telemetry.ownership import Standing, standing_of
+from streams_py.telemetry.placement import balance, balance_summary, placements, spread
+from streams_py.telemetry.replay import canonical_input
+from streams_py.telemetry.restores import Restores
+from streams_py.telemetry.schemas import STATE_TABLE
+from streams_py.telemetry.warmups import Warmups
+
+__all__ = ["GroupFold", "Output", "day_of"]
+
+Row = dict[str, Any]
+
+_RECENT: Final = 64
+"""Numbers of the last events of each process: a producer that repeats a record does it within seconds."""
+_COUNTS: Final = ("clients", "consumers", "tasks", "stateful", "active", "standby", "warmup", "withheld", "moved")
+_CURRENT: Final = ("task", "client", "role", "rebalance_id", "member", "lag")
+_IDS_KEPT: Final = 8
+_DAY_MS: Final = 86_400_000
+_OK: Final = "ok"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Output(NamedTuple):
+    """A row of a table. ``day`` is counted from 1970-01-01. Instants in ``row`` are ms since the epoch."""
+
+    table: str
+    day: int
+    row: Row
+
+
+def day_of(append_ms: int) -> int:
+    """Day of an append time, in UTC."""
+    return (_EPOCH + timedelta(milliseconds=append_ms) - _EPOCH).days
+
+
+class GroupFold:
+    """One group. Feed it events in order, then :meth:`finish`."""
+
+    def __init__(self, state: str | None = None) -> None:
+        given: Mapping[str, Any] = json.loads(state) if state else {}
+        self._epoch: int = given.get("epoch", 0)
+        self._generation: int = given.get("generation", -1)
+        previous = given.get("previous")
+        self._previous = None if previous is None else Standing.from_json(previous)
+        self._since: dict[str, int] = dict(given.get("since", {}))
+        self._current: list[Row] = list(given.get("current", []))
+        self._states: dict[str, str] = dict(given.get("states", {}))
+        self._recent: dict[str, list[int]] = {key: list(of) for key, of in given.get("recent", {}).items()}
+        self._ids: dict[str, str] = dict(given.get("ids", ()))
+        self._warmups = Warmups(given.get("warmups"))
+        self._restores = Restores(given.get("restores"))
+        self._gaps = Gaps(given.get("gaps"))
+        self._clocks = Clocks(given.get("clocks"))
+        self._offenders = Offenders(given.get("offenders"))
+        self._day: int | None = None
+        self._parts: dict[int, RebalanceHeader | TasksPart | ClientPart] = {}
+        self._header_ms = 0
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def feed(self, value: bytes, sort_ms: int, append_ms: int) -> Iterator[Output]:
+        """One record. ``sort_ms`` is the append time of the header for parts of a rebalance, else ``append_ms``."""
+        event = decode_event(value)
+        if not isinstance(event, Event):
+            return
+        day = day_of(sort_ms)
+        if self._day is not None and day > self._day:
+            yield from self._end_of_day()
+        self._day = day
+        for row in self._offenders.advance(sort_ms):
+            yield Output("offender", day, row)
+        body = event.body
+        if isinstance(body, RebalanceHeader | TasksPart | ClientPart):
+            yield from self._part(event, body, sort_ms, append_ms)
+            return
+        if self._is_repeated(event):
+            return
+        self._clocks.note(event.envelope.process, event.envelope.at_ms, append_ms)
+        if isinstance(body, TaskEvent):
+            yield from self._task_event(event, body)
+        elif isinstance(body, Sample):
+            self._offenders.sample(body, append_ms)
+
+    def finish(self) -> Iterator[Output]:
+        """No more events: the last day ends."""
+        if self._day is not None:
+            yield from self._end_of_day()
+
+    def _is_repeated(self, event: Event) -> bool:
+        envelope = event.envelope
+        recent = self._recent.setdefault(f"{envelope.process} {envelope.run}", [])
+        if envelope.seq in recent:
+            return True
+        recent.append(envelope.seq)
+        del recent[:-_RECENT]
+        return False
+
+    # -- rebalances ----------------------------------------------------------------------------------------------------
+
+    def _part(
+        self, event: Event, body: RebalanceHeader | TasksPart | ClientPart, sort_ms: int, append_ms: int
+    ) -> Iterator[Output]:
+        if isinstance(body, RebalanceHeader) and body.part == 0:
+            if self._parts and self._parts[0].rebalance_id == body.rebalance_id:
+                return  # the header again
+            self._parts, self._header_ms = {0: body}, sort_ms
+            self._clocks.note(event.envelope.process, event.envelope.at_ms, append_ms)
+        elif self._parts and self._parts[0].rebalance_id == body.rebalance_id:
+            self._parts.setdefault(body.part, body)
+        else:
+            return
+        try:
+            whole = join_rebalance(self._parts)
+        except DecodeError:
+            self._parts = {}
+            return
+        if whole is not None:
+            yield from self._rebalance(whole)
+            self._parts = {}
+
+    def _rebalance(self, whole: WholeRebalance) -> Iterator[Output]:
+        assert self._day is not None
+        header, at_ms, day = whole.header, self._header_ms, self._day
+        if header.generation < self._generation:
+            self._epoch += 1
+            self._previous, self._generation = None, -1
+        known = self._previous is not None and header.generation <= self._generation + 1
+        is_first = self._generation < 0 and self._epoch == 0 and tuple(header.trigger) == ("first",)
+        self._generation = header.generation
+        self._ids.pop(f"{header.generation}", None)
+        self._ids[f"{header.generation}"] = header.rebalance_id
+        for old in list(self._ids)[:-_IDS_KEPT]:
+            del self._ids[old]
+        yield Output("rebalance", day, self._rebalance_row(whole, at_ms))
+        if header.outcome != _OK or not whole.clients:
+            return
+        facts, now = Facts(whole), standing_of(whole)
+        text = canonical_input(whole)
+        tasks = sum(piece.count for piece in whole.slices)
+        row: Row = {"rebalance_id": header.rebalance_id, "input": text, "tasks": tasks, "clients": len(whole.clients)}
+        yield Output("rebalance_input", day, row)
+        placed = list(placements(now, facts))
+        for table, rows in (("placement", placed), ("balance", balance(facts)), ("spread", spread(facts))):
+            for row in rows:
+                yield Output(table, day, row)
+        yield Output("balance_summary", day, balance_summary(facts))
+        if known or is_first:
+            before = self._previous if known and self._previous is not None else Standing("")
+            for row in moves(before, now, facts):
+                if row["kind"].startswith("move_"):
+                    self._offenders.moved(row["task"])
+                yield Output("move", day, row)
+        else:
+            yield Output("move", day, unknown_base(header.rebalance_id))
+        for row in self._warmups.advance(now, facts, at_ms):
+            yield Output("warmup", day, row)
+        self._remember(now, placed, at_ms)
+
+    def _rebalance_row(self, whole: WholeRebalance, at_ms: int) -> Row:
+        header = whole.header
+        error = header.error
+        return {
+            "rebalance_id": header.rebalance_id,
+            "generation": header.generation,
+            "epoch": self._epoch,
+            "at": at_ms,
+            "trigger": list(header.trigger),
+            "assignor": header.assignor.name,
+            "outcome": header.outcome,
+            "error_type": None if error is None else error.type,
+            "error_text": None if error is None else error.text,
+            **{name: header.counts.get(name, 0) for name in _COUNTS},
+            "duration_us": dict(sorted(header.duration_us.items())),
+            "lag_ok": header.lag_ok,
+            "parts": header.parts,
+            "complete": True,
+            "stable": header.outcome == _OK and not header.followups and not header.counts.get("withheld", 0),
+        }
+
+    def _remember(self, now: Standing, placed: Iterable[Row], at_ms: int) -> None:
+        since: dict[str, int] = {}
+        self._current = []
+        for row in placed:
+            key = f"{row['task']} {row['client']} {row['role']}"
+            since[key] = self._since.get(key, at_ms)
+            self._current.append({name: row[name] for name in _CURRENT})
+        self._since = since
+        self._previous = now
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def _task_event(self, event: Event, body: TaskEvent) -> Iterator[Output]:
+        assert self._day is not None
+        envelope = event.envelope
+        if body.event not in ("first_record", "last_record", "restore_progress", "warm"):
+            self._states[f"{body.task} {envelope.process}"] = body.event
+        if body.event == "restore_started":
+            self._offenders.restored(str(body.task))
+        row = self._restores.feed(envelope, body)
+        if row is not None:
+            yield Output("restore", self._day, row)
+        if body.event == "last_record":
+            self._gaps.last_record(envelope, body, self._clocks)
+        elif body.event == "first_record":
+            found = self._ids.get(f"{body.generation}")
+            row = self._gaps.first_record(envelope, body, self._clocks, found)
+            if row is not None:
+                yield Output("gap", self._day, row)
+
+    # -- the end of a day ----------------------------------------------------------------------------------------------
+
+    def _end_of_day(self) -> Iterator[Output]:
+        assert self._day is not None
+        for current in self._current:
+            key = f"{current['task']} {current['client']} {current['role']}"
+            state = self._states.get(f"{current['task']} {current['client']}")
+            row = {**current, "since": self._since[key], "state": state}
+            row["lag"] = row.pop("lag")  # the last column
+            yield Output("placement_current", self._day, row)
+        for row in self._restores.under_way():
+            yield Output("restore", self._day, row)
+        self._forget()
+        yield Output(STATE_TABLE, self._day, {"state": self._state()})
+
+    def _forget(self) -> None:
+        """Drop what belongs to processes and copies that are gone: also in memory, so that a fold that goes on and one
+        that starts from the text stay the same."""
+        assert self._day is not None
+        wanted = {f"{row['task']} {row['client']}" for row in self._current}
+        self._states = {key: state for key, state in self._states.items() if key in wanted}
+        self._clocks.forget((self._day + 1) * _DAY_MS)
+        self._recent = {key: of for key, of in self._recent.items() if self._clocks.knows(key.partition(" ")[0])}
+
+    def _state(self) -> str:
+        value = {
+            "epoch": self._epoch,
+            "generation": self._generation,
+            "previous": None if self._previous is None else self._previous.to_json(),
+            "since": self._since,
+            "current": self._current,
+            "states": self._states,
+            "recent": self._recent,
+            "ids": list(self._ids.items()),
+            "warmups": self._warmups.to_json(),
+            "restores": self._restores.to_json(),
+            "gaps": self._gaps.to_json(),
+            "clocks": self._clocks.to_json(),
+            "offenders": self._offenders.to_json(),
+        }
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

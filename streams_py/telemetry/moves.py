@@ -1,0 +1,105 @@
+"""What a rebalance moved, by comparison with the one before.
+
+=================  =====================================================================================================
+kind               meaning
+=================  =====================================================================================================
+``start``          nobody had the task, now somebody has
+``lost_owner``     somebody had it, now nobody has
+``move_free``      it moved, and there was nothing to restore: stateless, already running there, or up to date
+``move_warm``      it moved to a standby or warm-up within ``acceptable.recovery.lag``
+``move_cold``      it moved, and its state has to be restored first
+``standby_add``    a client got, ``standby_drop`` lost, a standby; ``warmup_add`` and ``warmup_drop`` likewise
+``unknown_base``   nothing can be said: the rebalance before is not known (led by a Java member, or lost)
+=================  =====================================================================================================
+
+A withheld task has not moved yet; it does in the rebalance that hands it over. Tasks that stay have no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from streams_protocol.types import TaskId
+from streams_py.telemetry.facts import Facts
+from streams_py.telemetry.ownership import RUNNING, Standing
+
+__all__ = ["moves", "unknown_base"]
+
+Row = dict[str, Any]
+
+
+def unknown_base(rebalance_id: str) -> Row:
+    """The one row of a rebalance without a known predecessor."""
+    return _row(rebalance_id, "", "unknown_base", None, None)
+
+
+def moves(before: Standing, now: Standing, facts: Facts) -> Iterator[Row]:
+    """Rows by task, then kind."""
+    for task in sorted(before.holders.keys() | now.holders.keys()):
+        was, held = before.holders.get(task), now.holders.get(task)
+        if was == held:
+            continue
+        if held is None:
+            yield _row(now.rebalance_id, str(task), "lost_owner", was, None)
+        elif was is None:
+            yield _with_state(_row(now.rebalance_id, str(task), "start", None, held), task, held, facts)
+        else:
+            row = _row(now.rebalance_id, str(task), facts_kind(task, held, facts), was, held)
+            from_rack, to_rack = before.racks.get(was), now.racks.get(held)
+            row["cross_rack"] = None if from_rack is None or to_rack is None else from_rack != to_rack
+            yield _with_state(row, task, held, facts)
+    yield from _copies(before.standbys, now.standbys, "standby", now.rebalance_id, facts)
+    yield from _copies(before.warmups, now.warmups, "warmup", now.rebalance_id, facts)
+
+
+def facts_kind(task: TaskId, client: str, facts: Facts) -> str:
+    """Which kind of move it is for the client that gets a task."""
+    if facts.end_of(task) is None:
+        return "move_free"
+    lag = facts.lag(client, task)
+    if lag == RUNNING or lag == 0:
+        return "move_free"
+    warm = lag is not None and lag <= facts.acceptable_lag and facts.had_copy(client, task)
+    return "move_warm" if warm else "move_cold"
+
+
+def _with_state(row: Row, task: TaskId, client: str, facts: Facts) -> Row:
+    lag = facts.lag(client, task)
+    row["lag_to"] = lag
+    if facts.end_of(task) is not None:
+        row["restore_records"] = 0 if lag == RUNNING else lag
+        per_record = facts.bytes_per_offset(task)
+        if per_record is not None and row["restore_records"] is not None:
+            row["restore_bytes"] = round(row["restore_records"] * per_record)
+    return row
+
+
+def _copies(
+    before: Mapping[str, frozenset[TaskId]],
+    now: Mapping[str, frozenset[TaskId]],
+    kind: str,
+    rebalance_id: str,
+    facts: Facts,
+) -> Iterator[Row]:
+    nothing: frozenset[TaskId] = frozenset()
+    for client in sorted(before.keys() | now.keys()):
+        had, has = before.get(client, nothing), now.get(client, nothing)
+        for task in sorted(has - had):
+            yield _with_state(_row(rebalance_id, str(task), f"{kind}_add", None, client), task, client, facts)
+        for task in sorted(had - has):
+            yield _row(rebalance_id, str(task), f"{kind}_drop", client, None)
+
+
+def _row(rebalance_id: str, task: str, kind: str, from_client: str | None, to_client: str | None) -> Row:
+    return {
+        "rebalance_id": rebalance_id,
+        "task": task,
+        "kind": kind,
+        "from_client": from_client,
+        "to_client": to_client,
+        "lag_to": None,
+        "restore_records": None,
+        "restore_bytes": None,
+        "cross_rack": None,
+    }

@@ -1,0 +1,153 @@
+"""Where every copy of every task is, and the balance and spread of that."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from streams_protocol.types import TaskId
+from streams_py.events.model import ClientPart
+from streams_py.telemetry.facts import Facts
+from streams_py.telemetry.ownership import Standing
+
+__all__ = ["balance", "balance_summary", "placements", "spread"]
+
+Row = dict[str, Any]
+
+_RACK: Final = "rack"
+_NOT_RELEASED: Final = "not_released"
+"""Reason of a task that stays with its old client until that one has given it up."""
+
+
+def placements(now: Standing, facts: Facts) -> Iterator[Row]:
+    """Roles: ``active`` (each task once, where it is held), ``target`` (the client that a withheld task is for),
+    ``standby``, ``warmup``."""
+    for part in sorted(facts.whole.clients, key=lambda part: part.client):
+        reason_of = {task: code for code, tasks in part.reasons.items() for task in tasks}
+        members = [consumer.member for consumer in part.consumers]
+        held: set[TaskId] = set()
+        for member, thread in zip(members, part.threads, strict=True):
+            for task in thread.active:
+                held.add(task)
+                yield _row(part, task, "active", member, reason_of.get(task), facts, withheld=False)
+            for task in thread.withheld:
+                yield _row(part, task, "target", member, reason_of.get(task), facts, withheld=True)
+        for task in sorted(task for task, client in now.holders.items() if client == part.client and task not in held):
+            owner = next((c.member for c in part.consumers if task in c.owned), None)
+            yield _row(part, task, "active", owner, _NOT_RELEASED, facts, withheld=False)
+        member_of = {
+            task: member for member, thread in zip(members, part.threads, strict=True) for task in thread.standby
+        }
+        for role, tasks in (("standby", part.standby), ("warmup", part.warmup)):
+            for task in tasks:
+                yield _row(part, task, role, member_of.get(task), reason_of.get(task), facts, withheld=False)
+
+
+def _row(
+    part: ClientPart, task: TaskId, role: str, member: str | None, reason: str | None, facts: Facts, *, withheld: bool
+) -> Row:
+    return {
+        "rebalance_id": facts.whole.header.rebalance_id,
+        "task": str(task),
+        "client": part.client,
+        "role": role,
+        "member": member,
+        "withheld": withheld,
+        "reason": reason,
+        "lag": facts.lag(part.client, task),
+        "end_offset": facts.end_of(task),
+        "prev_role": facts.previous_role(part.client, task),
+    }
+
+
+# -- balance: of the decision, withheld tasks where they are to be -----------------------------------------------------
+
+
+def balance(facts: Facts) -> Iterator[Row]:
+    """One row for each client."""
+    for part in sorted(facts.whole.clients, key=lambda part: part.client):
+        capacity = max(1, len(part.consumers))
+        weights = [facts.weight(task) for task in part.active]
+        yield {
+            "rebalance_id": facts.whole.header.rebalance_id,
+            "client": part.client,
+            "capacity": capacity,
+            "active": len(part.active),
+            "standby": len(part.standby),
+            "stateful": sum(facts.is_stateful(task) for task in part.active),
+            "weight": _sum_known(weights),
+            "active_per_thread": len(part.active) / capacity,
+        }
+
+
+def balance_summary(facts: Facts) -> Row:
+    """Figures over all threads and clients; null where there is nothing to compare."""
+    clients = facts.whole.clients
+    threads = [len(thread.active) + len(thread.withheld) for part in clients for thread in part.threads]
+    mean = statistics.fmean(threads) if threads else 0.0
+    weights = [_sum_known([facts.weight(task) for task in part.active]) for part in clients]
+    known = [weight for weight in weights if weight is not None]
+    weight_mean = statistics.fmean(known) if known and len(known) == len(weights) else 0.0
+    return {
+        "rebalance_id": facts.whole.header.rebalance_id,
+        "max_min_active": max(threads) - min(threads) if threads else None,
+        "cv_active": statistics.pstdev(threads) / mean if mean else None,
+        "max_over_mean": max(threads) / mean if mean else None,
+        "max_sub_skew": _sub_skew(clients),
+        "weighted_max_over_mean": max(known) / weight_mean if weight_mean else None,
+    }
+
+
+def _sub_skew(clients: Sequence[ClientPart]) -> int | None:
+    """Over all sub-topologies, the largest difference between two clients' actives; 0 and 1 are perfect."""
+    counts: dict[tuple[str, int], dict[str, int]] = {}
+    for part in clients:
+        for task in part.active:
+            of_sub = counts.setdefault((task.name, task.subtopology), {})
+            of_sub[part.client] = of_sub.get(part.client, 0) + 1
+    if not counts:
+        return None
+    return max(
+        max(of_sub.values()) - (min(of_sub.values()) if len(of_sub) == len(clients) else 0)
+        for of_sub in counts.values()
+    )
+
+
+def _sum_known(weights: Sequence[float | None]) -> float | None:
+    known = [weight for weight in weights if weight is not None]
+    return sum(known) if known and len(known) == len(weights) else None
+
+
+# -- spread ------------------------------------------------------------------------------------------------------------
+
+
+def spread(facts: Facts) -> Iterator[Row]:
+    """How many values of each tag the copies of a task are spread over; warm-ups do not count, and a task with one copy
+    has no row. The rack is treated as a tag."""
+    values: dict[str, dict[str, str]] = {}
+    replicas: dict[TaskId, list[str]] = {}
+    for part in facts.whole.clients:
+        tags = dict(part.tags) | ({_RACK: part.rack} if part.rack else {})
+        for tag, value in tags.items():
+            values.setdefault(tag, {})[part.client] = value
+        for task in (*part.active, *part.standby):
+            replicas.setdefault(task, []).append(part.client)
+    for task in sorted(replicas):
+        clients = replicas[task]
+        if len(clients) < 2:
+            continue
+        for tag in sorted(values):
+            of_tag = values[tag]
+            found = sorted({of_tag[client] for client in clients if client in of_tag})
+            ideal = min(len(clients), len(set(of_tag.values())))
+            yield {
+                "rebalance_id": facts.whole.header.rebalance_id,
+                "task": str(task),
+                "tag": tag,
+                "replicas": len(clients),
+                "distinct": len(found),
+                "ideal": ideal,
+                "violation": len(found) < ideal,
+                "values": found,
+            }

@@ -1,0 +1,136 @@
+"""The report's charts as PNG files, for a document or a chat. Needs matplotlib, which the extra ``spark`` brings."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from streams_protocol.types import TaskId
+from streams_py.telemetry.report.tables import Row, Tables
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["write_images"]
+
+_SIZE_IN: Final = (10.0, 3.2)
+_DPI: Final = 120
+_BARS_MAX: Final = 60
+_TASKS_MAX: Final = 500
+_COLOURS: Final[Mapping[str, str]] = {
+    "first": "#1f8f82", "member_joined": "#2f6fb2", "member_left": "#c98a15", "metadata_changed": "#7a5bb0",
+    "subscription_changed": "#b5548a", "followup": "#5a9a3a", "revocation_done": "#8b949d", "unknown": "#8b949d",
+    "failed": "#c2452d", "move_free": "#1f8f82", "move_warm": "#c98a15", "move_cold": "#c2452d",
+    "lost_owner": "#c2452d", "standby_add": "#2f6fb2", "warmup_add": "#7a5bb0", "active": "#2f6fb2",
+    "target": "#c98a15", "standby": "#8b949d", "warmup": "#7a5bb0",
+}  # fmt: skip
+_MOVES: Final = ("move_free", "move_warm", "move_cold", "lost_owner", "standby_add", "warmup_add")
+_ROLES: Final = ("standby", "warmup", "target", "active")
+
+
+def write_images(tables: Tables, folder: Path) -> list[Path]:
+    """Write ``timeline.png``, ``placement.png``, ``moves.png``, ``balance.png``, ``pauses.png`` and ``restores.png``,
+    as far as there is something to draw; the files written."""
+    from matplotlib.figure import Figure  # no window, no global state
+
+    written = []
+    for name, title, draw in _charts(tables):
+        figure = Figure(figsize=_SIZE_IN, dpi=_DPI, layout="constrained")
+        axes = figure.subplots()
+        axes.set_title(f"{tables.group}: {title}", loc="left", fontsize=11, parse_math=False)
+        axes.spines[["top", "right"]].set_visible(False)
+        draw(axes)
+        path = folder / f"{name}.png"
+        figure.savefig(path, metadata={"Software": "streams-py"})
+        written.append(path)
+    return written
+
+
+def _charts(tables: Tables) -> Iterator[tuple[str, str, Callable[[Axes], None]]]:
+    rebalances = sorted(tables["rebalance"], key=lambda row: row["at"])
+    if rebalances:
+        yield "timeline", "rebalances", lambda axes: _timeline(axes, rebalances)
+    if tables["placement"]:
+        yield "placement", "placement after the last rebalance", lambda axes: _placement(axes, tables["placement"])
+    if any(row["kind"] in _MOVES for row in tables["move"]):
+        yield "moves", "moves by rebalance", lambda axes: _moves(axes, rebalances, tables["move"])
+    at = {row["rebalance_id"]: row["at"] for row in rebalances}
+    balance = sorted(
+        (at[row["rebalance_id"]], row["max_over_mean"])
+        for row in tables["balance_summary"]
+        if row["max_over_mean"] is not None and row["rebalance_id"] in at
+    )
+    if balance:
+        yield "balance", "active tasks of the busiest thread over the mean", lambda axes: _balance(axes, balance)
+    pauses = [row["gap_ms"] / 1_000 for row in tables["gap"] if row["kind"] == "moved"]
+    if pauses:
+        yield "pauses", "time without processing of tasks that moved", lambda axes: _histogram(axes, pauses)
+    took = [row["took_ms"] / 1_000 for row in tables["restore"] if row["outcome"] == "done"]
+    if took:
+        yield "restores", "time to restore", lambda axes: _histogram(axes, took)
+
+
+def _timeline(axes: Axes, rebalances: Sequence[Row]) -> None:
+    by_cause: dict[str, list[Any]] = defaultdict(list)
+    for row in rebalances:
+        cause = "failed" if row["outcome"] != "ok" else next((t for t in row["trigger"] if t in _COLOURS), "unknown")
+        by_cause[cause].append(row["at"])
+    for cause, moments in by_cause.items():
+        axes.vlines(moments, 0, 1, color=_COLOURS[cause], label=cause.replace("_", " "), linewidth=2)
+    axes.set_yticks([])
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _placement(axes: Axes, rows: Sequence[Row]) -> None:
+    """Tasks across and clients down; with many tasks, bars of how many each client has."""
+    clients = sorted({row["client"] for row in rows})
+    tasks = sorted({TaskId.parse(row["task"]) for row in rows})
+    if len(tasks) > _TASKS_MAX:
+        left = [0] * len(clients)
+        for role in reversed(_ROLES):
+            counts = Counter(row["client"] for row in rows if row["role"] == role)
+            widths = [counts[client] for client in clients]
+            axes.barh(range(len(clients)), widths, left=left, color=_COLOURS[role], label=role)
+            left = [before + width for before, width in zip(left, widths, strict=True)]
+    else:
+        place = {str(task): number for number, task in enumerate(tasks)}
+        for role in _ROLES:
+            mine = [(place[row["task"]], clients.index(row["client"])) for row in rows if row["role"] == role]
+            if mine:
+                across, down = zip(*mine, strict=True)
+                axes.scatter(across, down, 18, color=_COLOURS[role], label=role, marker="s")
+        axes.set_xlabel(f"{tasks[0]} to {tasks[-1]}", parse_math=False)
+    axes.set_yticks(range(len(clients)) if len(clients) <= 20 else [])
+    if len(clients) <= 20:
+        axes.set_yticklabels([client[-12:] for client in clients], fontsize=7, parse_math=False)
+    axes.invert_yaxis()
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _moves(axes: Axes, rebalances: Sequence[Row], moves: Sequence[Row]) -> None:
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in moves:
+        counts[row["rebalance_id"]][row["kind"]] += 1
+    shown = [row for row in rebalances if any(counts[row["rebalance_id"]][kind] for kind in _MOVES)][-_BARS_MAX:]
+    bottom = [0] * len(shown)
+    for kind in _MOVES:
+        heights = [counts[row["rebalance_id"]][kind] for row in shown]
+        if any(heights):
+            axes.bar(range(len(shown)), heights, bottom=bottom, color=_COLOURS[kind], label=kind.replace("_", " "))
+            bottom = [before + height for before, height in zip(bottom, heights, strict=True)]
+    every = max(1, len(shown) // 12)
+    axes.set_xticks(range(0, len(shown), every), [str(row["generation"]) for row in shown[::every]])
+    axes.set_xlabel("generation")
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _balance(axes: Axes, points: Sequence[tuple[Any, float]]) -> None:
+    axes.step([at for at, _ in points], [value for _, value in points], where="post", color=_COLOURS["first"])
+    axes.set_ylim(bottom=0)
+
+
+def _histogram(axes: Axes, seconds: Sequence[float]) -> None:
+    axes.hist(seconds, bins=min(40, max(5, len(seconds) // 3)), color=_COLOURS["active"])
+    axes.set_xlabel("seconds")

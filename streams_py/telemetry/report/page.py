@@ -1,0 +1,429 @@
+"""The report as one HTML page: what the last rebalances did, what they cost, and where everything is now."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from html import escape
+from typing import Any, Final
+
+from streams_protocol.types import TaskId
+from streams_py.telemetry.report.drawing import Bar, Cell, Point, grid, stacked_bars, steps, timeline
+from streams_py.telemetry.report.style import STYLE
+from streams_py.telemetry.report.tables import Row, Tables
+
+__all__ = ["GRID_TASKS_MAX", "report_page"]
+
+GRID_TASKS_MAX: Final = 500
+"""With more tasks the grid shows sub-topologies."""
+
+_BARS_MAX: Final = 60
+_OFFENDERS_MAX: Final = 25
+_CLIENTS_MAX: Final = 10
+_GRID_CLIENTS_MAX: Final = 200
+_MOMENTS: Final = 5
+_HISTOGRAM_MIN: Final = 20
+_BUCKETS_MS: Final = tuple(factor * 10**power for power in range(7) for factor in (1, 2, 5))
+_VIOLATIONS_MAX: Final = 10
+_TRIGGERS: Final = (
+    "first", "member_joined", "member_left", "metadata_changed", "subscription_changed", "followup", "revocation_done",
+    "unknown",
+)  # fmt: skip
+_TASK_MOVES: Final = ("move_free", "move_warm", "move_cold", "lost_owner")
+_COPY_MOVES: Final = ("standby_add", "warmup_add")
+_ROLES: Final = ("active", "target", "standby", "warmup")
+_LETTERS: Final = {"active": "A", "target": "T", "standby": "S", "warmup": "W"}
+
+
+def report_page(tables: Tables) -> str:
+    """The page. Tables without rows leave a sentence, not an empty drawing."""
+    sections: list[tuple[str, str, Callable[[Tables], str]]] = [
+        ("Rebalances", "One mark for each, by what caused it.", _timeline),
+        ("Where everything is", "", _placement),
+        ("What moved", "Cold moves restore their state before they run.", _moves),
+        ("Balance", "Active tasks of the busiest thread, over the mean of all threads. 1 is perfect.", _balance),
+        ("Spread over tags", "Tasks whose copies share a tag value although they need not.", _spread),
+        (
+            "Time without processing",
+            "From the last record before a rebalance to the first one after it; time without any input counts, too.",
+            _gaps,
+        ),
+        ("Restorations", "", _restores),
+        ("Warm-ups", "", _warmups),
+        (
+            "Tasks that cost more than their share",
+            "A share of 1 is as much of its thread as every other task.",
+            _offenders,
+        ),
+    ]
+    body = [_headline(tables)]
+    for title, note, make in sections:
+        content = make(tables)
+        described = f'<p class="note">{escape(note)}</p>' if note and "no data" not in content else ""
+        body.append(f"<section><h2>{escape(title)}</h2>{described}{content}</section>")
+    name = escape(tables.group)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{name} - rebalances</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{STYLE}</style></head><body><main>{''.join(body)}</main></body></html>\n"
+    )
+
+
+# -- the top -----------------------------------------------------------------------------------------------------------
+
+
+def _headline(tables: Tables) -> str:
+    rebalances = tables["rebalance"]
+    ok = [row for row in rebalances if row["outcome"] == "ok"]
+    last = max(ok, key=lambda row: row["at"], default=None)
+    moved = Counter(row["kind"] for row in tables["move"])
+    cold = sum(row["restore_records"] or 0 for row in tables["move"] if row["kind"] == "move_cold")
+    gaps = [row["gap_ms"] for row in tables["gap"] if row["kind"] == "moved"]
+    older = tables.rebalances - len(rebalances)
+    failed = f"{len(rebalances) - len(ok):,} failed"
+    figures = [
+        (
+            f"{len(rebalances):,}",
+            "rebalances",
+            failed if older <= 0 else f"the last ones; {older:,} are older; {failed}",
+        ),
+        (
+            f"{moved['move_free'] + moved['move_warm'] + moved['move_cold']:,}",
+            "tasks moved",
+            f"{moved['move_cold']:,} cold",
+        ),
+        (f"{cold:,}", "records to restore", "for cold moves"),
+        (_ms(max(gaps)) if gaps else "-", "longest pause", "of a task that moved"),
+    ]
+    if last is not None:
+        state = "stable" if last["stable"] else "still moving"
+        figures.insert(
+            0, (f"{last['tasks']:,}", "tasks", f"{last['clients']} clients, {last['consumers']} threads, {state}")
+        )
+    cards = "".join(
+        f'<div class="card"><b>{escape(value)}</b><span>{escape(what)}</span><small>{escape(more)}</small></div>'
+        for value, what, more in figures
+    )
+    between = "no rebalance recorded yet"
+    if rebalances:
+        times = [row["at"] for row in rebalances]
+        between = f"{_time(min(times))} to {_time(max(times))}, UTC"
+    return f"<header><h1>{escape(tables.group)}</h1><p>{escape(between)}</p></header><div class=cards>{cards}</div>"
+
+
+def _none(what: str) -> str:
+    return f'<p class="none">no data for {escape(what)}</p>'
+
+
+def _legend(names: Sequence[str], prefix: str) -> str:
+    items = "".join(f'<li><i class="{prefix}-{name}"></i>{escape(name.replace("_", " "))}</li>' for name in names)
+    return f'<ul class="legend">{items}</ul>'
+
+
+# -- over time ---------------------------------------------------------------------------------------------------------
+
+
+def _timeline(tables: Tables) -> str:
+    rows = sorted(tables["rebalance"], key=lambda row: row["at"])
+    if not rows:
+        return _none("rebalances")
+    first, last = rows[0]["at"], rows[-1]["at"]
+    span = (last - first).total_seconds() or 1
+    marks = []
+    used = []
+    for row in rows:
+        series = "failed" if row["outcome"] != "ok" else _trigger(row)
+        used.append(series)
+        total_us = (row["duration_us"] or {}).get("total", 0)
+        error = f", {row['error_type']}: {row['error_text']}" if row["error_type"] else ""
+        title = (
+            f"{_time(row['at'])}  generation {row['generation']}: {', '.join(row['trigger'])}; {row['moved']} moved, "
+            f"{row['withheld']} withheld; decided in {_ms(total_us / 1000)}{error}"
+        )
+        marks.append(((row["at"] - first).total_seconds() / span, series, title))
+    legend = [name for name in (*_TRIGGERS, "failed") if name in used]
+    return _legend(legend, "s") + timeline(marks, _moments(first, last), "rebalances over time")
+
+
+def _trigger(row: Row) -> str:
+    return next((name for name in _TRIGGERS if name in row["trigger"]), "unknown")
+
+
+def _moves(tables: Tables) -> str:
+    rebalances = sorted((row for row in tables["rebalance"] if row["outcome"] == "ok"), key=lambda row: row["at"])
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in tables["move"]:
+        counts[row["rebalance_id"]][row["kind"]] += 1
+    if not any(of[kind] for of in counts.values() for kind in (*_TASK_MOVES, *_COPY_MOVES)):
+        return _none("moves")
+    charts = (("Tasks that changed their client", _TASK_MOVES), ("New copies", _COPY_MOVES))
+    return "".join(f"<h3>{title}</h3>{_moves_of(rebalances, counts, kinds)}" for title, kinds in charts)
+
+
+def _moves_of(rebalances: Sequence[Row], counts: Mapping[str, Counter[str]], kinds: Sequence[str]) -> str:
+    shown = [row for row in rebalances if any(counts[row["rebalance_id"]][kind] for kind in kinds)]
+    if not shown:
+        return "<p class=note>None.</p>"
+    bars = []
+    for row in shown[-_BARS_MAX:]:
+        of = counts[row["rebalance_id"]]
+        parts = [(kind, float(of[kind])) for kind in kinds if of[kind]]
+        what = ", ".join(f"{of[kind]:,} {kind.replace('_', ' ')}" for kind in kinds if of[kind])
+        bars.append(Bar(parts, f"{_time(row['at'])}  generation {row['generation']}: {what}", str(row["generation"])))
+    among = f"{len(shown):,} of {len(rebalances):,} rebalances"
+    last = f"the last {len(bars)} of them, " if len(bars) < len(shown) else ""
+    used = [kind for kind in kinds if any(counts[row["rebalance_id"]][kind] for row in shown[-_BARS_MAX:])]
+    chart = stacked_bars(bars, "moves by rebalance", height=130)
+    return f"<p class=note>{among}; {last}by generation.</p>{_legend(used, 's')}{chart}"
+
+
+def _balance(tables: Tables) -> str:
+    at = {row["rebalance_id"]: row["at"] for row in tables["rebalance"]}
+    rows = [row for row in tables["balance_summary"] if row["max_over_mean"] is not None and row["rebalance_id"] in at]
+    if not rows:
+        return _none("balance")
+    rows.sort(key=lambda row: at[row["rebalance_id"]])
+    first, last = at[rows[0]["rebalance_id"]], at[rows[-1]["rebalance_id"]]
+    span = (last - first).total_seconds() or 1
+    points = [
+        Point(
+            (at[row["rebalance_id"]] - first).total_seconds() / span,
+            row["max_over_mean"],
+            f"{_time(at[row['rebalance_id']])}: busiest thread {row['max_over_mean']:.2f} times the mean, "
+            f"{row['max_min_active']} tasks between threads",
+        )
+        for row in rows
+    ]
+    return steps(points, _moments(first, last), "balance over time") + _by_client(tables)
+
+
+def _by_client(tables: Tables) -> str:
+    """The clients after the last rebalance, busiest first."""
+    rows = sorted(tables["balance"], key=lambda row: (-(row["active_per_thread"] or 0), row["client"]))
+    if not rows:
+        return ""
+    cells = [
+        (
+            _short(row["client"]),
+            row["capacity"],
+            f"{row['active']:,}",
+            "-" if row["active_per_thread"] is None else f"{row['active_per_thread']:,.1f}",
+            f"{row['standby']:,}",
+        )
+        for row in rows[:_CLIENTS_MAX]
+    ]
+    more = f", the busiest {_CLIENTS_MAX} of {len(rows):,}" if len(rows) > _CLIENTS_MAX else ""
+    head = ("client", "threads", "active", "active per thread", "standby")
+    return f"<h3>Clients after the last rebalance{more}</h3>{_table(head, cells)}"
+
+
+# -- now ---------------------------------------------------------------------------------------------------------------
+
+
+def _placement(tables: Tables) -> str:
+    rows = tables["placement"]
+    if not rows:
+        return _none("the current placement")
+    tasks = sorted({TaskId.parse(row["task"]) for row in rows})
+    clients = sorted({row["client"] for row in (*rows, *tables["balance"])})
+    states = {(row["task"], row["client"]): row["state"] for row in tables["placement_current"]}
+    if len(tasks) > GRID_TASKS_MAX:
+        return _by_subtopology(rows, clients, len(tasks))
+    cells: dict[tuple[str, str], Cell] = {}
+    for row in rows:
+        lag = "" if row["lag"] is None or row["lag"] < 0 else f", {row['lag']:,} records behind before"
+        state = states.get((row["task"], row["client"]))
+        title = f"{row['task']} on {row['client']}: {row['role']}, {row['reason'] or 'no reason'}{lag}"
+        cells[row["client"], row["task"]] = Cell(
+            row["role"], _LETTERS[row["role"]], title + (f", {state}" if state else "")
+        )
+    nothing = Cell("", "", "")
+    made = [(_short(c), [cells.get((c, str(t)), nothing) for t in tasks]) for c in clients[:_GRID_CLIENTS_MAX]]
+    note = (
+        f"<p class=note>{len(tasks)} tasks across, {len(clients)} clients down, after the last "
+        f"rebalance.{_only(clients)}</p>"
+    )
+    used = {row["role"] for row in rows}
+    legend = _legend([role for role in _ROLES if role in used], "c")
+    return note + legend + f'<div class="wide">{grid([str(t) for t in tasks], made, "placement")}</div>'
+
+
+def _by_subtopology(rows: Sequence[Row], clients: Sequence[str], tasks: int) -> str:
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    subs = set()
+    for row in rows:
+        task = TaskId.parse(row["task"])
+        sub = f"{task.name}__{task.subtopology}" if task.name else str(task.subtopology)
+        subs.add((task.name, task.subtopology, sub))
+        counts[row["client"], sub][row["role"]] += 1
+    names = [sub for _, _, sub in sorted(subs)]
+    most = max(of["active"] for of in counts.values()) or 1
+    made = []
+    for client in clients[:_GRID_CLIENTS_MAX]:
+        cells = []
+        for sub in names:
+            of = counts[client, sub]
+            what = ", ".join(f"{of[role]:,} {role}" for role in _ROLES if of[role]) or "nothing"
+            copies = of["standby"] + of["warmup"]
+            text = f"{of['active']}+{copies}" if copies else str(of["active"]) if of["active"] else ""
+            cells.append(Cell("active" if of else "", text, f"{sub} on {client}: {what}", of["active"] / most))
+        made.append((_short(client), cells))
+    note = (
+        f"<p class=note>{tasks:,} tasks are too many for one column each: sub-topologies across, clients down; active "
+        f"tasks, and copies after the plus sign.{_only(clients)}</p>"
+    )
+    return note + f'<div class="wide">{grid(names, made, "placement by sub-topology")}</div>'
+
+
+def _only(clients: Sequence[str]) -> str:
+    left = len(clients) - _GRID_CLIENTS_MAX
+    return f" The first {_GRID_CLIENTS_MAX} of {len(clients):,} clients." if left > 0 else ""
+
+
+def _spread(tables: Tables) -> str:
+    rows = tables["spread"]
+    if not rows:
+        return _none("spread: no task has more than one copy on clients with tags")
+    bad = sorted((row for row in rows if row["violation"]), key=lambda row: (row["tag"], TaskId.parse(row["task"])))
+    if not bad:
+        return f"<p>None: {len(rows):,} task and tag pairs are spread as well as they can be.</p>"
+    cells = [
+        (row["tag"], row["task"], f"{row['distinct']} of {row['ideal']}", ", ".join(row["values"] or ()))
+        for row in bad[:_VIOLATIONS_MAX]
+    ]
+    more = f"<p class=note>{len(bad):,} in all, the first {len(cells)} are shown.</p>" if len(bad) > len(cells) else ""
+    return more + _table(("tag", "task", "values in use", "which"), cells)
+
+
+# -- what it cost ------------------------------------------------------------------------------------------------------
+
+
+def _gaps(tables: Tables) -> str:
+    if not tables["gap"]:
+        return _none("pauses: assignment.events.level must be tasks on every instance")
+    moved = [row["gap_ms"] for row in tables["gap"] if row["kind"] == "moved"]
+    stayed = [row["gap_ms"] for row in tables["gap"] if row["kind"] != "moved"]
+    bound = max(row["skew_bound_ms"] for row in tables["gap"])
+    note = f"<p class=note>A move compares the clocks of two machines and may be off by up to {_ms(bound)}.</p>"
+    return (
+        note
+        + _distribution([("tasks that moved", moved, _ms), ("tasks that stayed", stayed, _ms)])
+        + _histograms(("Tasks that moved", moved), ("Tasks that stayed", stayed))
+    )
+
+
+def _restores(tables: Tables) -> str:
+    done = [row for row in tables["restore"] if row["outcome"] == "done"]
+    interrupted = [row for row in tables["restore"] if row["outcome"] == "interrupted"]
+    ended = {(row["task"], row["process"], row["started"]) for row in (*done, *interrupted)}
+    running = {(row["task"], row["process"], row["started"]) for row in tables["restore"]} - ended
+    if not tables["restore"]:
+        return _none("restorations: assignment.events.level must be tasks on every instance")
+    note = f"<p class=note>{len(done)} done, {len(interrupted)} interrupted, {len(running)} running.</p>"
+    took = [row["took_ms"] for row in done if row["took_ms"] is not None]
+    records = [row["records"] for row in done if row["records"] is not None]
+    of = [("time", took, _ms), ("records", records, "{:,.0f}".format)]
+    return note + _distribution(of) + _histograms(("Time", took))
+
+
+def _warmups(tables: Tables) -> str:
+    rows = tables["warmup"]
+    if not rows:
+        return _none("warm-ups")
+    promoted = [row for row in rows if row["promoted_at"] is not None]
+    to_warm = [row["created_to_warm_ms"] for row in rows if row["created_to_warm_ms"] is not None]
+    to_run = [row["warm_to_promoted_ms"] for row in promoted if row["warm_to_promoted_ms"] is not None]
+    note = f"<p class=note>{len(promoted)} of {len(rows)} ended with the task running there.</p>"
+    return note + _distribution([("first copy to caught up", to_warm, _ms), ("caught up to running", to_run, _ms)])
+
+
+def _offenders(tables: Tables) -> str:
+    if not tables["offender"]:
+        return _none("offenders: nothing stood out, or no samples were recorded")
+    by_task: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(tables["offender"], key=lambda row: row["window"]):
+        by_task[row["task"]].append(row)
+    worst = sorted(by_task, key=lambda task: (-len(by_task[task]), -_worst(by_task[task]), TaskId.parse(task)))
+    cells = []
+    for task in worst[:_OFFENDERS_MAX]:
+        windows, last = by_task[task], by_task[task][-1]
+        why = Counter(reason for row in windows for reason in row["why"].split())
+        cells.append(
+            (
+                task,
+                f"{len(windows):,}",
+                _time(last["window"])[:16],
+                ", ".join(f"{reason} {count}x" for reason, count in why.most_common()),
+                f"{_worst(windows):.1f}" if _worst(windows) else "-",
+                "-" if last["lag"] is None else f"{last['lag']:,}",
+                "-" if last["lag_trend_per_s"] is None else f"{last['lag_trend_per_s']:+,.1f}",
+            )
+        )
+    note = f"<p class=note>The first {len(cells)} of {len(by_task):,} tasks.</p>" if len(cells) < len(by_task) else ""
+    head = ("task", "windows of 10 min", "last", "why", "worst share of its thread", "last lag", "lag per second")
+    return note + _table(head, cells)
+
+
+def _worst(windows: Sequence[Row]) -> float:
+    return max((row["score"] or 0.0 for row in windows), default=0.0)
+
+
+def _distribution(of: Sequence[tuple[str, Sequence[float], Callable[[float], str]]]) -> str:
+    cells = []
+    for name, values, shown in of:
+        ordered = sorted(values)
+        figures = [shown(_quantile(ordered, q)) for q in (0.5, 0.9, 0.99, 1.0)] if ordered else ["-"] * 4
+        cells.append((name, *figures, f"{len(ordered):,}"))
+    return _table(("", "median", "90 %", "99 %", "longest or largest", "number"), cells)
+
+
+def _histograms(*of: tuple[str, Sequence[float]]) -> str:
+    """Side by side: how many took how long, in steps of a factor of two and a half or so."""
+    charts = []
+    for name, values in of:
+        if len(values) < _HISTOGRAM_MIN:
+            continue
+        counts = Counter(bisect_left(_BUCKETS_MS, value) for value in values)
+        bars = []
+        for bucket in range(min(counts), max(counts) + 1):
+            label = f"≤ {_ms(_BUCKETS_MS[bucket])}".replace(".0 ", " ") if bucket < len(_BUCKETS_MS) else "more"
+            bars.append(Bar([("count", float(counts[bucket]))], f"{label}: {counts[bucket]:,}", label))
+        charts.append(f"<div><h3>{escape(name)}</h3>{stacked_bars(bars, name, height=90, width=460)}</div>")
+    return f'<div class="pair">{"".join(charts)}</div>' if charts else ""
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    top = "".join(f"<th>{escape(name)}</th>" for name in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _moments(first: datetime, last: datetime) -> list[str]:
+    """Labels of a time axis."""
+    if last <= first:
+        return [_time(first)]
+    step = (last - first) / (_MOMENTS - 1)
+    return [_time(first + step * number)[: 19 if step < timedelta(minutes=2) else 16] for number in range(_MOMENTS)]
+
+
+def _time(value: datetime) -> str:
+    return value.replace(tzinfo=UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _ms(value: float) -> str:
+    if abs(value) < 1_000:
+        return f"{value:,.0f} ms"
+    if abs(value) < 120_000:
+        return f"{value / 1_000:,.1f} s"
+    return f"{value / 60_000:,.1f} min" if abs(value) < 7_200_000 else f"{value / 3_600_000:,.1f} h"
+
+
+def _short(client: str) -> str:
+    """Enough of a process id to find it; the whole one is in the cell's title."""
+    return client if len(client) <= 12 else f"{client[:8]}…{client[-4:]}"

@@ -1,0 +1,127 @@
+"""Reads the tables of a telemetry folder as plain rows, with pyarrow alone: a report needs no JVM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from streams_py.errors import ConfigError
+from streams_py.telemetry.delta import delta_files, is_delta
+from streams_py.telemetry.schemas import TABLES
+
+__all__ = ["REBALANCES_MAX", "Row", "Tables", "read_tables"]
+
+Row = Mapping[str, Any]
+
+REBALANCES_MAX: Final = 400
+"""So many of the last rebalances are read, and what else happened since the first day of them."""
+
+_MARKER: Final = "telemetry.json"
+_ATTEMPTS: Final = 2
+_UNREAD: Final = ("rebalance_input",)
+"""Large, and for the backtest."""
+_OF_REBALANCES: Final = ("rebalance", "balance_summary", "move")
+_OF_DAYS: Final = ("restore", "gap", "warmup", "offender")
+_ONE_REBALANCE: Final = ("placement", "balance", "spread")
+"""Of these only the last rebalance is shown."""
+_ORDER: Final = ["at", "epoch", "generation", "rebalance_id", "day", "outcome"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """``rows`` by table; every table is there, perhaps empty. Instants are datetimes in UTC. ``rebalances`` is how many
+    there are in all, also those that were not read."""
+
+    group: str
+    rows: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    rebalances: int = 0
+
+    def __getitem__(self, table: str) -> Sequence[Row]:
+        return self.rows.get(table, ())
+
+
+def read_tables(folder: str | Path) -> Tables:
+    """The tables in a folder that telemetry has filled. ConfigError when it is none.
+
+    A running telemetry replaces folders; a file that vanished in between is looked for once more.
+    """
+    root = Path(folder)
+    try:
+        group = json.loads((root / _MARKER).read_text(encoding="utf-8"))["group"]
+    except (OSError, ValueError, KeyError):
+        raise ConfigError(
+            f"{root} holds no telemetry tables; make them with `streams-py telemetry run --tables {root}` first"
+        ) from None
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _read(root, str(group))
+        except FileNotFoundError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError
+
+
+def _read(root: Path, group: str) -> Tables:
+    of_group = ds.field("group") == group
+    order = _dataset(root / "rebalance")
+    known = [] if order is None else order.to_table(columns=_ORDER, filter=of_group).to_pylist()
+    known.sort(key=lambda row: tuple(row[name] for name in _ORDER))
+    shown = known[-REBALANCES_MAX:]
+    since = of_group & (ds.field("day") >= min((row["day"] for row in shown), default=date.min))
+    of_shown = since & ds.field("rebalance_id").isin([row["rebalance_id"] for row in shown])
+    rows = {table: _rows(root / table, of_shown) for table in _OF_REBALANCES}
+    rows |= {table: _rows(root / table, since) for table in _OF_DAYS}
+    last = next((row["rebalance_id"] for row in reversed(shown) if row["outcome"] == "ok"), None)
+    of_last = since & (ds.field("rebalance_id") == last)
+    for table in _ONE_REBALANCE:
+        rows[table] = [] if last is None else _rows(root / table, of_last)
+    rows["placement_current"] = _latest_day(root / "placement_current", of_group)
+    return Tables(group, rows, len(known))
+
+
+def _dataset(folder: Path) -> Any:
+    if not folder.is_dir():
+        return None
+    if not is_delta(folder):
+        return ds.dataset(str(folder), format="parquet", partitioning=_partitioning())
+    files = delta_files(folder)
+    return ds.dataset(
+        files, format="parquet", partitioning=_partitioning(), partition_base_dir=str(folder), schema=_schema(files)
+    )
+
+
+def _schema(files: list[str]) -> Any:
+    """That of the files with the columns that only folders have; no files, no rows."""
+    of_folders = pa.schema([("group", pa.string()), ("day", pa.date32())])
+    return pa.unify_schemas([of_folders, pq.read_schema(files[0])]) if files else of_folders
+
+
+def _rows(folder: Path, where: Any) -> list[Row]:
+    dataset = _dataset(folder)
+    if dataset is None:
+        return []
+    found: list[Row] = dataset.to_table(filter=where).to_pylist(maps_as_pydicts="lossy")
+    return found
+
+
+def _latest_day(folder: Path, of_group: Any) -> list[Row]:
+    dataset = _dataset(folder)
+    if dataset is None:
+        return []
+    days = dataset.to_table(columns=["day"], filter=of_group).column("day").unique().to_pylist()
+    return _rows(folder, of_group & (ds.field("day") == max(days))) if days else []
+
+
+def _partitioning() -> Any:
+    return ds.HivePartitioning(pa.schema([("group", pa.string()), ("day", pa.date32())]))
+
+
+assert {*_OF_REBALANCES, *_OF_DAYS, *_ONE_REBALANCE, *_UNREAD, "placement_current"} == TABLES.keys()

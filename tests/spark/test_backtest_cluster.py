@@ -1,0 +1,56 @@
+"""The backtest on a Spark cluster of three workers, one of which dies on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.spark.test_lab import scores
+
+from streams_py.backtest.candidates import parse_candidate
+from streams_py.backtest.generate import History, generate
+from streams_py.backtest.kernel import Orders
+from streams_py.backtest.run import evaluate_locally, score_digest
+from tests.spark.standalone import Standalone, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
+
+CANDIDATES = ("recorded", "ha=builtin:high_availability", "three=tests.unit.backtest.assignors:RaisesForThree")
+
+# Waves of 30 rows, so that there is something to be in the middle of.
+DRIVER = """
+import sys
+from streams_py.cli.backtest import app
+from streams_py.backtest import on_spark
+on_spark._ROWS_PER_WAVE = 30
+try:
+    app()(sys.argv[1:])
+except SystemExit as ended:
+    print("status", ended.code)
+"""
+
+
+def test_scores_are_right_when_a_worker_dies(standalone: Standalone, tmp_path: Path) -> None:
+    texts = list(generate(History(tasks=8, clients=3, threads=1, records=10_000), 60))
+    source = tmp_path / "in.jsonl"
+    source.write_text("\n".join(texts), encoding="utf-8")
+    candidates = [parse_candidate(text) for text in CANDIDATES]
+    expected = evaluate_locally(Orders(candidates), texts, tmp_path / "here")
+    assert expected.has_errors
+
+    out = tmp_path / "there"
+    command = ["-c", DRIVER, "--inputs", str(source), "--out", str(out), "--engine", "spark"]
+    command += ["--master", standalone.master, "--conf", "spark.executor.memory=512m"]
+    command += ["--conf", "spark.sql.shuffle.partitions=3", "--conf", "spark.task.maxFailures=8"]
+    for text in CANDIDATES:
+        command += ["--candidate", text]
+    driver = standalone.run(*command)
+    wait_until("the first wave is done", lambda: any(out.glob("done/*")) or not driver.is_running, 600)
+    standalone.kill_worker()
+    said = driver.wait(900)
+    assert "status 1" in said  # a candidate fails, which is what it is there for
+    assert standalone.workers == 2
+    assert len(list(out.glob("done/*"))) > 2
+    assert score_digest(scores(out)) == score_digest(scores(tmp_path / "here"))
+    assert "three is too many" in said
+    assert (out / "report.html").exists()

@@ -1,0 +1,189 @@
+"""Recorded situations: their text, and that deciding one again gives what was decided."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.custom_assignor import HeavyOnLarge
+from streams_protocol import DecodeError
+from streams_py.assignment import ApplicationState, TaskAssignment
+from streams_py.assignment.assignors.sticky import StickyTaskAssignor
+from streams_py.backtest.deciding import ask, recorded_answer
+from streams_py.backtest.inputs import ReplayInput, read_input
+from streams_py.backtest.situation import Situation
+from streams_py.ports import MemberSubscription
+from streams_py.telemetry.replay import canonical_input
+from streams_py.topology.metadata import TopologyMetadata
+from tests.unit.backtest.kit import A, B, chosen, client, replay, sub
+from tests.unit.events.kit import Recorder
+from tests.unit.leader.kit import FakeCluster, member
+from tests.unit.leader.kit import sub as subtopology
+
+GOLDEN = Path(__file__).parents[3] / "golden" / "telemetry" / "rebalance_input.csv"
+
+
+def golden_texts() -> list[str]:
+    csv.field_size_limit(1 << 24)
+    with GOLDEN.open(encoding="utf-8") as file:
+        return [row["input"] for row in csv.DictReader(file)]
+
+
+def test_canonical_text_is_kept_when_read_and_written() -> None:
+    texts = golden_texts()
+    assert len(texts) == 5
+    for text in texts:
+        read = read_input(text)
+        assert replace(read, text=None).canonical() == text
+        assert read_input(text) == read
+
+
+def test_hash_is_equal_when_situations_are() -> None:
+    one, other = replay(client(A, "0:0-3")), replay(client(A, "0:0-3"))
+    assert one.hash() == other.hash()
+    assert one.hash() != replay(client(A, "0:0-2")).hash()
+
+
+def broken(change: Callable[[dict[str, Any]], object]) -> str:
+    value = json.loads(replay(client(A, "0:0-3"), client(B)).canonical())
+    change(value)
+    return json.dumps(value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"v":2}',
+        broken(lambda value: value["clients"].clear()),
+        broken(lambda value: value["clients"].append(value["clients"][0])),
+        broken(lambda value: value["clients"][0]["consumers"].clear()),
+        broken(lambda value: value["clients"][0]["sums"]["v"].append(1)),
+        broken(lambda value: value["subs"][0].update(sub="name__0")),
+        broken(lambda value: value["subs"][0]["end"].pop()),
+        broken(lambda value: value.pop("configs")),
+    ],
+)
+def test_reading_is_refused_with_a_remedy_when_the_text_is_no_input(text: str) -> None:
+    with pytest.raises(DecodeError):
+        read_input(text)
+
+
+# -- what was decided is decided again ---------------------------------------------------------------------------------
+
+_TOPOLOGY = TopologyMetadata(
+    {
+        0: subtopology("in", sinks="app-r"),
+        1: subtopology("app-r", stores="counts totals", repartitions={"app-r": None}),
+        2: subtopology("in2", unlogged="seen"),
+        3: subtopology("in3", stores="table", source_changelogs="in3"),
+    }
+)
+_STATEFUL = [f"1_{n}" for n in range(6)] + [f"3_{n}" for n in range(3)]
+_PARTITIONS = {"in": 6, "in2": 2, "in3": 3}
+
+
+def random_group(source: random.Random) -> dict[str, MemberSubscription]:
+    """Members with claims that do not overlap, and offset sums of what they run, have and had."""
+    processes = source.randrange(1, 6)
+    members = {}
+    partitions = [f"{topic}-{p}" for topic, count in (_PARTITIONS | {"app-r": 6}).items() for p in range(count)]
+    names = [(p, t) for p in range(1, processes + 1) for t in range(source.randrange(1, 3))]
+    owner = {partition: source.choice([*names, None]) for partition in partitions}
+    task_of = {"in": 0, "app-r": 1, "in2": 2, "in3": 3}
+    zoned, racked = source.random() < 0.7, source.random() < 0.8
+    for process, thread in names:
+        owned = [partition for partition, who in owner.items() if who == (process, thread)]
+        running = {f"{task_of[p.rpartition('-')[0]]}_{p.rpartition('-')[2]}": -2 for p in owned}
+        sums = {t: v for t, v in running.items() if t in _STATEFUL}
+        for task in source.sample(_STATEFUL, source.randrange(0, 5)):
+            sums.setdefault(task, source.choice((0, 10, 990, 1_000, 2_000, 100_000, -3)))
+        members[f"m-{source.randrange(1_000)}-{process}-{thread}"] = member(
+            process,
+            owned=" ".join(owned),
+            sums=sums,
+            tags={"zone": "abc"[process % 3], "size": source.choice(("small", "large"))} if zoned else {},
+            rack=f"r{process % 3}" if racked else None,
+            endpoint=f"host:{process}" if source.random() < 0.5 else None,
+        )
+    return members
+
+
+def recorded(source: random.Random, assignor: Any = None, **settings: Any) -> ReplayInput:
+    """One assign step of the leader, as the journal writes it down."""
+    if assignor is not None:
+        settings |= {"task_assignor": type(assignor)}
+    recorder = Recorder(
+        num_standby_replicas=source.randrange(3),
+        acceptable_recovery_lag=source.choice((0, 100, 10_000)),
+        max_warmup_replicas=source.randrange(1, 5),
+        rack_aware_assignment_tags=source.choice(((), ("zone",))),
+        # What a class asks about racks by itself is not in the record, so it is not asked to use them.
+        rack_aware_assignment_strategy="none"
+        if assignor is not None
+        else source.choice(("none", "min_traffic", "balance_subtopology")),
+        **settings,
+    )
+
+    def run(state: ApplicationState) -> TaskAssignment:
+        answer: TaskAssignment = assignor.assign(state)
+        return answer
+
+    cluster = FakeCluster(
+        dict(_PARTITIONS),
+        source.choice((0, 1_000, 50_000)),
+        racks=("r0", "r1", "r2"),
+        assignor=run if assignor else None,
+    )
+    whole = recorder.assign(random_group(source), _TOPOLOGY, cluster, assignor).whole
+    return read_input(canonical_input(whole))
+
+
+def decided_again(situation: ReplayInput, candidate: str, **overrides: object) -> Mapping[str, Any]:
+    text = candidate + "".join(f";{key}={value}" for key, value in overrides.items())
+    answer = ask(chosen(text), Situation(situation, overrides), seed=0, limit_s=0, once=True)
+    assert answer.failure is None, answer.failure
+    return answer.placed
+
+
+def with_one_kind_of_copies(placed: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: (of.active, sorted((*of.standby, *of.warmup))) for name, of in placed.items()}
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(1_000, marks=pytest.mark.slow)])
+def test_lb1_decision_equals_the_recorded_one_when_the_same_assignor_decides_again(count: int) -> None:
+    source = random.Random(441)
+    for number in range(count):
+        kind = ("ha", "internal sticky", "sticky", "heavy")[number % 4]
+        if kind == "ha":
+            situation, candidate = recorded(source), "builtin:high_availability"
+        elif kind == "internal sticky":
+            situation, candidate = recorded(source, internal_assignor="sticky"), "builtin:legacy_sticky"
+        elif kind == "sticky":
+            situation, candidate = recorded(source, StickyTaskAssignor()), "builtin:sticky"
+        else:
+            heavy = HeavyOnLarge()
+            heavy.configure({"app.heavy": "1"})
+            situation, candidate = recorded(source, heavy), "examples.custom_assignor:HeavyOnLarge;app.heavy=1"
+        assert situation.decision is not None
+        before = recorded_answer(situation.decision).placed
+        again = decided_again(situation, candidate)
+        if kind == "ha":
+            assert again == before, number
+        else:
+            assert with_one_kind_of_copies(again) == with_one_kind_of_copies(before), (number, kind)
+
+
+def test_decision_is_the_fallback_when_the_lags_were_not_known() -> None:
+    situation = replace(replay(client(A, "0:0-3"), client(B)), lag_ok=False, subs=[sub(ends=[-3] * 4)])
+    assert [len(of.active) for of in decided_again(situation, "builtin:high_availability").values()] == [4, 0]
+    assert [len(of.active) for of in decided_again(situation, "builtin:legacy_sticky").values()] == [2, 2]

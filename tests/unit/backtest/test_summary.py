@@ -1,0 +1,132 @@
+"""From rows to sentences: distributions, sign tests, findings, the verdict."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from streams_py.backtest.kernel import COLUMNS, Row
+from streams_py.backtest.summary import Comparison, Key, Summary, base_of, p_value, summarise
+from streams_py.backtest.verdict import verdict_of
+
+
+def row(candidate: str, number: int, **figures: Any) -> Row:
+    made: Row = dict.fromkeys(COLUMNS)
+    return made | {
+        "input_hash": f"{number:064x}", "scenario": "", "candidate": candidate, "seen": 1, "valid": "ok", **figures
+    }  # fmt: skip
+
+
+def many(candidate: str, values: list[float], metric: str = "unavailable_records", **figures: Any) -> list[Row]:
+    return [row(candidate, number, **{metric: value}, **figures) for number, value in enumerate(values)]
+
+
+def summary_of(*parts: list[Row], base: str | None = None) -> Summary:
+    rows = [one for part in parts for one in part]
+    return summarise(rows, list(dict.fromkeys(one["candidate"] for one in rows)), [""], base=base)
+
+
+@pytest.mark.parametrize(
+    ("wins", "losses", "p"),
+    [(0, 0, 1.0), (3, 3, 1.0), (1, 0, 1.0), (5, 0, 2 / 32), (10, 0, 2 / 1024), (9, 1, 22 / 1024), (0, 20, 2 / 2**20)],
+)
+def test_p_value_is_that_of_a_fair_coin_when_counted_by_hand(wins: int, losses: int, p: float) -> None:
+    assert p_value(wins, losses) == pytest.approx(p)
+
+
+def test_p_value_is_close_to_the_exact_one_when_there_are_very_many() -> None:
+    exact = p_value(50_400, 49_600)
+    approximate = math.erfc((abs(50_400 - 49_600) - 1) / math.sqrt(2 * 100_000))
+    assert exact == pytest.approx(approximate, rel=0.01)
+    assert p_value(700_000, 300_000) < 1e-100
+
+
+def test_distribution_names_values_that_occurred_when_ranked() -> None:
+    found = summary_of(many("a", [float(value) for value in range(1, 11)])).figures[Key("", "a")]["unavailable_records"]
+    assert tuple(found) == (10, 5.0, 9.0, 10.0, 5.5)
+
+
+def test_comparison_counts_situation_by_situation_when_there_is_a_base() -> None:
+    summary = summary_of(many("recorded", [5, 5, 5, 5]), many("a", [1, 5, 9, 4]))
+    assert summary.base == "recorded"
+    assert summary.against[Key("", "a")]["unavailable_records"] == Comparison(2, 1, 1)
+    assert Key("", "recorded") not in summary.against
+
+
+def test_rows_without_a_decision_count_for_nothing_when_compared() -> None:
+    bad = [row("a", 0, valid="raised", error="ValueError: x"), *many("a", [1, 1])[1:]]
+    summary = summary_of(many("recorded", [5, 5]), bad)
+    assert summary.against[Key("", "a")]["unavailable_records"] == Comparison(1, 0, 0)
+    assert summary.figures[Key("", "a")]["unavailable_records"].number == 1
+    assert [tuple(f)[:4] for f in summary.findings] == [("a", "", "raised", 1)]
+
+
+def test_base_is_a_candidate_that_decided_when_nothing_was_recorded() -> None:
+    assert base_of(["recorded", "a"], [""]) == "recorded"
+    assert base_of(["recorded", "a"], ["add_standby(1)"]) == "a"
+    assert base_of(["recorded", "a", "b"], [""], "b") == "b"
+
+
+def test_findings_put_errors_first_when_there_are_remarks() -> None:
+    restless = [row("a", 0, stable=False)]
+    raised = [row("b", 0, valid="raised", error="ValueError: x")]
+    unreadable = [row(name, 1, valid="damaged", error="y") for name in "ab"]
+    summary = summary_of(restless, raised, unreadable)
+    assert [(f.candidate, f.kind, f.is_error) for f in summary.findings] == [
+        ("b", "raised", True),
+        ("a", "damaged", False),  # said once
+        ("a", "restless", False),
+    ]
+
+
+def test_fickle_candidate_is_an_error_when_it_is_so_often() -> None:
+    def fickle(share: int) -> Summary:
+        bad = [row("a", number, stable=False, cycle=2, endless=False) for number in range(share)]
+        return summary_of([*bad, *(row("a", number, stable=True) for number in range(share, 100))])
+
+    assert not fickle(10).has_errors
+    assert fickle(11).has_errors
+    assert fickle(1).findings[0].kind == "fickle"
+
+
+# -- verdict -----------------------------------------------------------------------------------------------------------
+
+
+def test_verdict_names_the_first_score_that_differs_clearly_when_there_are_several() -> None:
+    a = many("a", [100, 100], moved_cold=9)
+    b = many("b", [102, 102], moved_cold=1)
+    c = many("c", [200, 200], moved_cold=0)
+    verdict = verdict_of(summary_of(a, b, c))
+    assert verdict.ranking[0] == "b"
+    assert "tasks moved without their state: 1 on average, against 9 with a" in verdict.sentence
+    assert any("better than c" in reason for reason in verdict.reasons)
+
+
+def test_candidates_are_out_when_they_fail_flap_or_ask_for_ever() -> None:
+    good = many("good", [1_000] * 4, stable=True)
+    summary = summary_of(
+        good,
+        [row("raises", 0, valid="raised", error="x"), *many("raises", [0] * 4)[1:]],
+        many("flaps", [0] * 4, stable=False, cycle=2, endless=True),
+        many("asks", [0] * 4, stable=False, cycle=1, endless=True),
+        many("recorded", [0] * 4),
+    )
+    verdict = verdict_of(summary)
+    assert verdict.ranking == ["good"]
+    assert dict(verdict.out).keys() == {"raises", "flaps", "asks"}
+    assert "good" in verdict.sentence
+
+
+def test_verdict_says_so_when_there_is_no_difference_or_nobody_is_left() -> None:
+    alike = verdict_of(summary_of(many("a", [1, 2]), many("b", [1, 2])))
+    assert "no difference" in alike.sentence
+    nobody = verdict_of(summary_of([row("a", 0, valid="raised", error="x")]))
+    assert "No candidate" in nobody.sentence
+    assert nobody.ranking == ()
+
+
+def test_slow_but_steady_candidate_stays_in_when_it_is_only_restless() -> None:
+    verdict = verdict_of(summary_of(many("ha", [0] * 4, stable=False), many("other", [9] * 4, stable=True)))
+    assert verdict.ranking[0] == "ha"

@@ -1,0 +1,133 @@
+"""The command line: exit codes, and one sentence for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from streams_py.backtest.generate import History, generate
+from streams_py.cli.backtest import LOCAL_ROWS_MAX, app
+
+BAD = "tests.unit.backtest.assignors"
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("backtest") / "in.jsonl"
+    texts = generate(History(tasks=6, clients=3, threads=1, zones=("a", "b")), 4)
+    path.write_text("\n".join(texts), encoding="utf-8")
+    return path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app(), [str(one) for one in arguments])
+
+
+def test_report_and_verdict_are_there_when_all_goes_well(inputs: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    done = run("--inputs", inputs, "--out", out, "--what-if", "lose_zone(zone=b)", "--what-if", "")
+    assert done.exit_code == 0, done.output
+    assert "engine: local, because 24 rows" in done.output
+    assert "Choose" in done.output or "no difference" in done.output
+    assert (out / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (out / "summary.json").exists()
+    again = run("--inputs", inputs, "--out", out, "--what-if", "lose_zone(zone=b)", "--what-if", "", "--resume")
+    assert again.exit_code == 0, again.output
+
+
+def test_lb3_status_is_1_when_a_candidate_cannot_be_used(inputs: Path, tmp_path: Path) -> None:
+    done = run("--inputs", inputs, "--out", tmp_path / "o", "--candidate", f"{BAD}:Raises", "--candidate", "sticky")
+    assert done.exit_code == 1
+    lines = done.output.splitlines()
+    assert lines[2].startswith("Raises, ")  # after the engine and the counts
+    assert "KeyError" in done.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--candidate", "x=no.such:Class"], "PYTHONPATH"),
+        (["--candidate", "x=builtin:best"], "high_availability, sticky"),
+        (["--candidate", "sticky", "--candidate", "sticky"], "NAME=SPEC"),
+        (["--what-if", "explode()"], "what-if"),
+        (["--set", "max.warmup.replicas"], "--set"),
+        (["--set", "max.warmup.replicas=0"], "at least 1"),
+        (["--base", "nobody"], "no candidate"),
+    ],
+)
+def test_status_is_2_with_one_sentence_when_the_command_cannot_be_carried_out(
+    inputs: Path, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    done = run("--inputs", inputs, "--out", tmp_path / "out", *arguments)
+    assert done.exit_code == 2
+    assert sentence in done.output
+    assert len(done.output.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_status_is_2_when_there_are_no_inputs_or_two(inputs: Path, tmp_path: Path) -> None:
+    assert run("--out", tmp_path / "o").exit_code == 2
+    assert run("--inputs", inputs, "--tables", tmp_path, "--out", tmp_path / "o").exit_code == 2
+    missing = run("--tables", tmp_path / "none", "--out", tmp_path / "o")
+    assert missing.exit_code == 2
+    assert "telemetry run" in missing.output
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    nothing = run("--inputs", empty, "--out", tmp_path / "o")
+    assert nothing.exit_code == 2
+    assert "assignment.events.level" in nothing.output
+
+
+def test_status_is_2_when_the_folder_is_not_empty(inputs: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("")
+    done = run("--inputs", inputs, "--out", tmp_path)
+    assert done.exit_code == 2
+    assert "use a new folder" in done.output
+
+
+def test_spark_is_refused_with_a_remedy_when_there_is_no_java(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = run("--inputs", inputs, "--out", tmp_path / "o", "--engine", "spark")
+    assert done.exit_code == 2
+    assert "no Java found: install a JDK 17" in done.output
+
+
+def test_spark_is_refused_with_a_remedy_when_pyspark_is_missing(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from importlib import metadata
+
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    done = run("--inputs", inputs, "--out", tmp_path / "o", "--engine", "spark")
+    assert done.exit_code == 2
+    assert "pyspark is not installed" in done.output
+    assert "kafka-streams-py[spark]" in done.output
+
+
+def test_spark_is_chosen_when_there_are_many_rows(
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    lines = inputs.read_text(encoding="utf-8").splitlines()
+    many = tmp_path / "many.jsonl"
+    many.write_text("\n".join(lines * (LOCAL_ROWS_MAX // (3 * len(lines)) + 1)), encoding="utf-8")
+    done = run("--inputs", many, "--out", tmp_path / "o")
+    assert "engine: spark, because there are more than 10,000 rows" in done.output
+    assert done.exit_code == 2  # no Java here
+
+
+def test_history_is_written_when_it_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    done = run("generate", "--out", path, "--count", "5", "--tasks", "4", "--clients", "2", "--zones", "")
+    assert done.exit_code == 0, done.output
+    assert len(path.read_text(encoding="utf-8").splitlines()) == 5
+    assert run("generate", "--out", path).exit_code == 2

@@ -1,0 +1,102 @@
+"""The telemetry commands when something is wrong: one sentence, with what to do, and status 1."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from streams_py.cli.telemetry import app
+from streams_py.errors import ConfigError
+from streams_py.spark.failures import sentence_of
+
+NOBODY = "127.0.0.1:1"
+
+
+def failure(*arguments: str) -> str:
+    """What the command says about it, in one line."""
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(app, arguments)
+    assert done.exit_code == 1, done.output
+    (line,) = done.stderr.strip().splitlines()
+    return line
+
+
+def run(tables: Path, *more: str) -> str:
+    return failure("run", "--group", "g", "--tables", str(tables), "--bootstrap", NOBODY, "--once", *more)
+
+
+def test_no_java_ends_the_command_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "install a JDK 17 or later and set JAVA_HOME" in run(tmp_path / "t")
+
+
+def test_pyspark_that_is_missing_ends_the_command_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert run(tmp_path / "t").endswith("install kafka-streams-py[spark]")
+
+
+def test_wrong_bootstrap_is_found_before_spark_is_started(tmp_path: Path) -> None:
+    said = run(tmp_path / "t", "--option", "poll.timeout.ms=300")
+    assert NOBODY in said
+    assert not (tmp_path / "t").exists()
+
+
+def test_secret_in_the_open_is_refused(tmp_path: Path) -> None:
+    said = run(tmp_path / "t", "--option", "kafka.sasl.password=hunter2")
+    assert "give it as env:NAME or file:PATH" in said
+    assert "hunter2" not in said
+
+
+@pytest.mark.parametrize("name", ["--option", "--conf"])
+def test_text_that_is_no_pair_is_wrong_usage(name: str, tmp_path: Path) -> None:
+    given = ["run", "--group", "g", "--tables", str(tmp_path), "--bootstrap", NOBODY, name, "oops"]
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(app, given)
+    assert done.exit_code == 2
+    assert "'oops' is not KEY=VALUE" in done.output
+
+
+@pytest.mark.parametrize("command", ["report", "placement", "moves"])
+def test_folder_without_tables_is_explained(command: str, tmp_path: Path) -> None:
+    said = failure(command, "--tables", str(tmp_path / "nothing"))
+    assert "holds no telemetry tables; make them with `streams-py telemetry run" in said
+
+
+# -- what Spark says ---------------------------------------------------------------------------------------------------
+
+TRACE = """[PYTHON_DATA_SOURCE_ERROR] Failed when called: Traceback (most recent call last):
+  File "ranges.py", line 1, in plan
+    raise ConfigError(x)
+streams_py.errors.ConfigError: topic t not found on h:1; create it
+
+	at org.apache.spark.Something(Some.scala:1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (TRACE, "topic t not found on h:1; create it"),
+        ("[STREAM_FAILED] Query [id = 1] terminated with exception: boom\nmore\n  at java", "boom"),
+        (
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+            "install kafka-streams-py[spark]",
+        ),
+        ("ModuleNotFoundError: No module named 'streams_py'", "has no module streams_py; install"),
+        ("", "no reason given"),
+    ],
+)
+def test_sentence_is_found_in_what_spark_says(text: str, sentence: str) -> None:
+    said = sentence_of(RuntimeError(text))
+    assert sentence in said
+    assert "\n" not in said
+
+
+def test_own_error_is_its_own_sentence() -> None:
+    assert sentence_of(ConfigError("do this")) == "do this"

@@ -1,0 +1,471 @@
+"""The tables of a group, in one pass over its events, without Spark."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streams_py.events.codec import encode_value
+from streams_py.events.model import RebalanceHeader
+from streams_py.telemetry.fold import GroupFold, Output, day_of
+from streams_py.telemetry.replay import input_hash
+from streams_py.telemetry.schemas import STATE_TABLE, TABLES
+from tests.unit.events.kit import Recorder
+from tests.unit.leader.kit import STATELESS, FakeCluster, member, pid
+from tests.unit.telemetry.history import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    START_MS,
+    History,
+    cluster,
+    fold,
+    moved,
+    rows,
+    shuffled,
+)
+
+RUNNING = -2
+ALL = "in-0 in-1 in-2 in-3"
+P1, P2 = str(pid(1)), str(pid(2))
+
+
+def running(*numbers: int) -> dict[str, int]:
+    return {f"0_{n}": RUNNING for n in numbers}
+
+
+def grown() -> History:
+    """Alone; a second client comes and two tasks are withheld from it; then they are handed over."""
+    history = History(Recorder(acceptable_recovery_lag=10_000))
+    history.rebalance({"a": member(1)})
+    history.later(MINUTE_MS)
+    both = {"a": member(1, owned=ALL, sums=running(0, 1, 2, 3)), "b": member(2, sums={"0_1": 990, "0_3": 990})}
+    history.rebalance(both)
+    history.later(1_000)
+    released = {"a": member(1, owned="in-0 in-2", sums=running(0, 2)), "b": member(2, sums={"0_1": 990, "0_3": 990})}
+    history.rebalance(released)
+    return history
+
+
+def test_every_row_has_the_columns_of_its_table() -> None:
+    history = grown()
+    history.task(2, "0_1", "restore_started", records_total=10, stores=("counts",))
+    history.task(2, "0_1", "restored", records=10, took_us=5_000)
+    history.last_record(1, "0_1")
+    history.task(2, "0_1", "first_record")
+    outputs = fold(history.records)
+    assert {output.table for output in outputs} - {STATE_TABLE} <= TABLES.keys()
+    for table, row in ((output.table, output.row) for output in outputs if output.table != STATE_TABLE):
+        names = [column.split()[0] for column in split_ddl(TABLES[table].columns)]
+        assert list(row) == names, table
+        assert set(TABLES[table].key) <= set(names)
+        json.dumps(row)
+
+
+def split_ddl(text: str) -> list[str]:
+    """Columns of a DDL string; commas inside <> do not count."""
+    parts, depth = [""], 0
+    for char in text:
+        depth += {"<": 1, ">": -1}.get(char, 0)
+        if char == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts]
+
+
+def test_keys_are_unique() -> None:
+    for table, definition in TABLES.items():
+        found = [tuple(str(row[key]) for key in definition.key) for row in rows(fold(grown().records), table)]
+        assert len(found) == len(set(found)), table
+
+
+def test_rebalances_are_in_order_with_their_triggers() -> None:
+    found = rows(fold(grown().records), "rebalance")
+    assert [row["generation"] for row in found] == [1, 2, 3]
+    assert [row["trigger"] for row in found] == [["first"], ["member_joined"], ["revocation_done"]]
+    assert [row["at"] for row in found] == [START_MS, START_MS + MINUTE_MS, START_MS + MINUTE_MS + 1_000]
+    assert [row["stable"] for row in found] == [True, False, True]
+    assert [row["withheld"] for row in found] == [0, 2, 0]
+
+
+def test_i3_every_task_is_active_once_in_every_rebalance() -> None:
+    outputs = fold(grown().records)
+    for rebalance in rows(outputs, "rebalance"):
+        active = rows(outputs, "placement", rebalance_id=rebalance["rebalance_id"], role="active")
+        assert sorted(row["task"] for row in active) == ["0_0", "0_1", "0_2", "0_3"]
+
+
+def test_ta8_withheld_task_is_with_both_and_moves_once_when_it_is_handed_over() -> None:
+    outputs = fold(grown().records)
+    first, second, third = (row["rebalance_id"] for row in rows(outputs, "rebalance"))
+    withheld = rows(outputs, "placement", rebalance_id=second, role="target")
+    assert {row["client"] for row in withheld} == {P2}
+    assert all(row["withheld"] for row in withheld)
+    for row in withheld:
+        (old,) = rows(outputs, "placement", rebalance_id=second, role="active", task=row["task"])
+        assert old["client"] == P1
+        assert old["reason"] == "not_released"
+    assert [row["kind"] for row in rows(outputs, "move", rebalance_id=first)] == ["start"] * 4
+    assert rows(outputs, "move", rebalance_id=second) == []
+    handed_over = rows(outputs, "move", rebalance_id=third)
+    assert [row["kind"] for row in handed_over] == ["move_warm"] * 2
+    assert {(row["from_client"], row["to_client"], row["restore_records"]) for row in handed_over} == {(P1, P2, 10)}
+
+
+@pytest.mark.parametrize(
+    ("reported", "kind", "records"),
+    [
+        (None, "move_cold", 1_000),
+        (1_000, "move_free", 0),
+        (10, "move_cold", 990),
+        (999, "move_warm", 1),
+        (-3, "move_cold", None),
+    ],
+)
+def test_kind_of_a_move_follows_from_the_new_owners_lag(reported: int | None, kind: str, records: int | None) -> None:
+    history = History(Recorder(acceptable_recovery_lag=500))
+    one = cluster(1)
+    history.rebalance({"a": member(1, owned="in-0", sums=running(0))}, on=one)
+    history.rebalance({"a": member(1, owned="in-0", sums=running(0)), "b": member(2)}, on=one)
+    history.rebalance({"b": member(2, sums={} if reported is None else {"0_0": reported})}, on=one)
+    (row,) = rows(fold(history.records), "move", task="0_0", from_client=P1)
+    assert (row["kind"], row["restore_records"]) == (kind, records)
+
+
+def test_stateless_task_moves_for_free() -> None:
+    history = History()
+    history.rebalance({"a": member(1)}, STATELESS)
+    history.rebalance({"b": member(2)}, STATELESS)
+    found = rows(fold(history.records), "move", from_client=P1)
+    assert {row["kind"] for row in found} == {"move_free"}
+    assert {row["restore_records"] for row in found} == {None}
+
+
+def test_copies_that_come_and_go_are_rows() -> None:
+    history = History(Recorder(num_standby_replicas=1))
+    history.rebalance({"a": member(1)})
+    history.rebalance({"a": member(1, owned=ALL, sums=running(0, 1, 2, 3)), "b": member(2)})
+    outputs = fold(history.records)
+    kinds = {row["kind"] for row in rows(outputs, "move") if row["to_client"] == P2}
+    assert kinds <= {"standby_add", "warmup_add"}
+    assert len(kinds) >= 1
+
+
+def test_ta5_nothing_is_invented_over_a_hole_in_the_generations() -> None:
+    history = grown()
+    history.recorder.generation += 2  # two rounds were led by somebody who does not record
+    history.rebalance({"b": member(2, owned=ALL, sums=running(0, 1, 2, 3))})
+    outputs = fold(history.records)
+    last = rows(outputs, "rebalance")[-1]
+    assert last["trigger"] == ["unknown"]
+    (row,) = rows(outputs, "move", rebalance_id=last["rebalance_id"])
+    assert row["kind"] == "unknown_base"
+
+
+def test_first_recorded_rebalance_of_an_old_group_has_no_base() -> None:
+    history = History()
+    history.rebalance({"a": member(1, owned=ALL)})
+    (row,) = rows(fold(history.records), "move")
+    assert row["kind"] == "unknown_base"
+
+
+def test_failed_rebalance_leaves_no_hole() -> None:
+    history = History()
+    history.rebalance({"a": member(1)})
+    history.rebalance({"a": member(1)}, on=FakeCluster({}))
+    history.rebalance({"b": member(2)})
+    outputs = fold(history.records)
+    assert [row["outcome"] for row in rows(outputs, "rebalance")] == ["ok", "error_assignment", "ok"]
+    assert rows(outputs, "rebalance")[1]["error_type"] == "MissingSourceTopicError"
+    assert not rows(outputs, "move", kind="unknown_base")
+    assert len(rows(outputs, "rebalance_input")) == 2
+
+
+def test_ta6_group_that_was_deleted_begins_a_new_epoch() -> None:
+    history = grown()
+    history.later(HOUR_MS)
+    history.recorder = Recorder(member="another")
+    history.rebalance({"a": member(1)})
+    found = rows(fold(history.records), "rebalance")
+    assert [row["epoch"] for row in found] == [0, 0, 0, 1]
+    assert [row["kind"] for row in rows(fold(history.records), "move", rebalance_id=found[-1]["rebalance_id"])] == [
+        "unknown_base"
+    ]
+
+
+# -- late, repeated, shuffled ------------------------------------------------------------------------------------------
+
+
+def days(outputs: list[Output], low: int, high: int) -> list[Output]:
+    return [output for output in outputs if low <= output.day < high]
+
+
+def state_before(outputs: list[Output], day: int) -> str | None:
+    states = [output for output in outputs if output.table == STATE_TABLE and output.day < day]
+    return states[-1].row["state"] if states else None
+
+
+def long_history() -> History:
+    """Five days with rebalances, task events, samples, and a third client that warms up and takes over."""
+    history = History(Recorder(acceptable_recovery_lag=0, num_standby_replicas=1), clock_off_ms={P2: 300_000})
+    owned = {1: {0, 1, 2, 3}, 2: set[int]()}
+    for day in range(5):
+        for number in range(4):
+            members = {
+                f"m{process}": member(
+                    process,
+                    owned=" ".join(f"in-{n}" for n in sorted(mine)),
+                    sums=running(*mine) | {f"0_{n}": 900 + 10 * number + day for n in range(4) if n not in mine},
+                    tags={"zone": "x"},
+                )
+                for process, mine in owned.items()
+                if mine or process == 1 or day
+            }
+            if day >= 3:
+                members["m3"] = member(3, sums={f"0_{n}": 1_000 for n in range(4)} if day == 4 else {})
+            history.rebalance(members)
+            history.later(MINUTE_MS)
+            if number % 2:
+                task = (day + number) % 4
+                old, new = (1, 2) if task in owned[1] else (2, 1)
+                history.last_record(old, f"0_{task}", ago_ms=500)
+                history.task(new, f"0_{task}", "restore_started", records_total=5, stores=("counts",))
+                history.later(700)
+                if day % 2:
+                    history.task(new, f"0_{task}", "restored", records=5, took_us=700_000)
+                history.task(new, f"0_{task}", "first_record", since_assigned_us=1)
+                owned[old].discard(task)
+                owned[new].add(task)
+            history.sample(1, busy_us=[900, 10, 10, 10], input_lag=[day * 100 + number, 0, 0, None])
+            history.later(7 * MINUTE_MS)
+        history.later(20 * HOUR_MS)
+    return history
+
+
+def test_long_history_fills_every_table() -> None:
+    assert {output.table for output in fold(long_history().records)} == {*TABLES, STATE_TABLE}
+
+
+def test_i4_order_of_arrival_in_a_batch_does_not_matter() -> None:
+    records = long_history().records
+    assert fold(shuffled(records, 3)) == fold(records)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 6))
+def test_i4_days_done_again_from_a_state_are_the_same(offset: int) -> None:
+    records = long_history().records
+    whole = fold(records)
+    day = day_of(START_MS) + offset
+    again = fold(records, state_before(whole, day), from_day=day)
+    assert again == days(whole, day, 10**9)
+
+
+def test_ta3_repeated_records_change_nothing() -> None:
+    records = long_history().records
+    repeated = [moved(record, record.append_ms, 10_000 + n) for n, record in enumerate(records)]
+    tables = [output for output in fold(records + repeated) if output.table != STATE_TABLE]
+    assert tables == [output for output in fold(records) if output.table != STATE_TABLE]
+
+
+def test_ta4_last_part_that_comes_a_day_later_repairs_the_tables() -> None:
+    history = History()
+    history.rebalance({"a": member(1)})
+    history.later(20 * DAY_MS)  # the one before is weeks old
+    late = history.rebalance({"b": member(2), "c": member(3)})
+    history.later(2 * DAY_MS)
+    history.rebalance({"c": member(3)})
+    whole = fold(history.records)
+    last = next(r for r in history.records if r.value == encode_value(late[-1]))
+    rest = [record for record in history.records if record is not last]
+    arrived = moved(last, last.append_ms + DAY_MS, 10_000)
+    incomplete = fold(rest)
+    assert len(rows(incomplete, "rebalance")) == 2
+    assert rows(incomplete, "move", kind="unknown_base")
+    day = day_of(last.append_ms)  # the header's
+    repaired = days(incomplete, 0, day) + fold([*rest, arrived], state_before(incomplete, day), from_day=day)
+    assert repaired == whole
+    assert not rows(whole, "move", kind="unknown_base")
+
+
+def test_rebalance_without_its_last_part_is_not_there() -> None:
+    history = grown()
+    del history.records[-1]
+    assert [row["generation"] for row in rows(fold(history.records), "rebalance")] == [1, 2]
+
+
+def test_record_of_a_newer_version_is_passed_over() -> None:
+    history = grown()
+    value = history.records[0].value.replace(b'"v":1', b'"v":2', 1)
+    made = GroupFold()
+    assert list(made.feed(value, START_MS, START_MS)) == []
+
+
+# -- what is in progress -----------------------------------------------------------------------------------------------
+
+
+def test_restoration_is_done_interrupted_or_running() -> None:
+    history = grown()
+    history.task(2, "0_2", "restore_started", records_total=10, stores=("counts",))
+    history.task(2, "0_2", "restore_started", records_total=10, stores=("other",))
+    history.task(2, "0_2", "restored", records=20, took_us=2_000_000)
+    history.task(2, "0_3", "restore_started", records_total=10, stores=("counts",))
+    history.later(3_000)
+    history.task(2, "0_3", "lost")
+    history.task(1, "0_0", "restore_started", records_total=10, stores=("counts",))
+    found = rows(fold(history.records), "restore")
+    assert [(row["task"], row["outcome"], row["records"], row["took_ms"]) for row in found] == [
+        ("0_2", "done", 20, 2_000), ("0_3", "interrupted", None, 3_000), ("0_0", "running", None, None),
+    ]  # fmt: skip
+    assert found[0]["records_per_s"] == 10
+
+
+@pytest.mark.parametrize("off_ms", [0, 300_000, -300_000])
+def test_ta7_gap_is_right_when_a_clock_is_wrong(off_ms: int) -> None:
+    history = grown()
+    history.clock_off_ms[P2] = off_ms
+    for delay_ms in (30, 5, 8):  # some events before, so that the clocks are known
+        history.delay_ms = delay_ms
+        history.task(1, "0_0", "running")
+        history.task(2, "0_2", "running")
+        history.later(1_000)
+    history.last_record(1, "0_2", ago_ms=400)
+    history.later(2_500)
+    history.delay_ms = 40
+    history.task(2, "0_2", "first_record", since_assigned_us=1)
+    (row,) = rows(fold(history.records), "gap")
+    true_ms = 400 + 2_500 - 40 + 8
+    assert abs(row["gap_ms"] - true_ms) <= row["skew_bound_ms"]
+    assert 1 <= row["skew_bound_ms"] < 60
+    assert (row["from_process"], row["to_process"], row["kind"]) == (P1, P2, "moved")
+    assert row["rebalance_id"] == rows(fold(history.records), "rebalance")[-1]["rebalance_id"]
+
+
+def test_gap_on_one_process_is_exact() -> None:
+    history = grown()
+    history.last_record(1, "0_0", ago_ms=100)
+    history.later(50)
+    history.task(1, "0_0", "first_record", since_assigned_us=1)
+    (row,) = rows(fold(history.records), "gap")
+    assert (row["gap_ms"], row["skew_bound_ms"]) == (150, 0)
+
+
+def test_task_that_stayed_has_a_gap_on_its_own_clock() -> None:
+    history = grown()
+    history.clock_off_ms[P1] = 300_000
+    envelope = history.envelope(1)
+    history.seqs[P1] -= 1
+    history.later(70)
+    history.task(1, "0_0", "first_record", last_mono_us=envelope.mono_us - 30_000)
+    (row,) = rows(fold(history.records), "gap")
+    assert (row["gap_ms"], row["skew_bound_ms"], row["kind"]) == (100, 0, "untouched")
+    assert (row["from_process"], row["to_process"]) == (P1, P1)
+    assert row["first_at"] - row["last_at"] == 100
+    assert row["rebalance_id"] == rows(fold(history.records), "rebalance")[-1]["rebalance_id"]
+
+
+def test_warm_up_is_timed_from_first_copy_to_promotion() -> None:
+    history = History(Recorder(acceptable_recovery_lag=50))
+    two = cluster(2)
+    alone = member(1, owned="in-0 in-1", sums=running(0, 1))
+    history.rebalance({"a": alone, "b": member(2)}, on=two)
+    (warm,) = rows(fold(history.records), "placement", role="warmup")
+    history.later(10 * MINUTE_MS)
+    history.rebalance({"a": alone, "b": member(2, sums={warm["task"]: 900})}, on=two)
+    history.later(10 * MINUTE_MS)
+    history.rebalance({"a": alone, "b": member(2, sums={warm["task"]: 960})}, on=two)
+    (row,) = rows(fold(history.records), "warmup")
+    assert (row["task"], row["client"], row["created"]) == (warm["task"], P2, START_MS)
+    assert row["warm_at"] == row["promoted_at"] == START_MS + 20 * MINUTE_MS
+    assert (row["created_to_warm_ms"], row["warm_to_promoted_ms"], row["rebalances_between"]) == (1_200_000, 0, 2)
+
+
+def test_offender_is_named_with_the_reason() -> None:
+    history = grown()
+    for _ in range(3):
+        history.task(1, "0_3", "restore_started", records_total=1, stores=("s",))
+    history.later(2 * MINUTE_MS)
+    for window in range(5):
+        for number in range(3):
+            lag = window * 1_000 + number * 10
+            sizes = [7, None, None, None]
+            history.sample(1, busy_us=[800, 100, 50, 50], input_lag=[0, lag, 5, None], store_bytes=sizes)
+            history.later(200_000)
+    found = rows(fold(history.records), "offender")
+    assert {row["task"]: row["why"] for row in found if row["window"] == START_MS} == {"0_0": "busy", "0_3": "restores"}
+    busy = next(row for row in found if row["task"] == "0_0")
+    assert busy["score"] == pytest.approx(3.2)
+    assert busy["busy_share"] == pytest.approx(0.8)
+    assert busy["store_bytes"] == 7
+    lagging = [row for row in found if row["task"] == "0_1"]
+    assert [row["why"] for row in lagging] == ["lag"] * 2  # from the third window on
+    assert all(row["lag_trend_per_s"] > 0 for row in lagging)
+
+
+def test_current_placement_says_since_when_and_in_which_state() -> None:
+    history = grown()
+    history.task(1, "0_0", "running")
+    history.task(2, "0_1", "created")
+    found = {(row["task"], row["client"]): row for row in rows(fold(history.records), "placement_current")}
+    assert found["0_0", P1]["state"] == "running"
+    assert found["0_0", P1]["since"] == START_MS
+    assert found["0_1", P2]["state"] == "created"
+    assert found["0_1", P2]["since"] == START_MS + MINUTE_MS + 1_000
+
+
+# -- balance, spread, input --------------------------------------------------------------------------------------------
+
+
+def test_balance_is_that_of_the_decision() -> None:
+    outputs = fold(grown().records)
+    second = rows(outputs, "rebalance")[1]["rebalance_id"]
+    clients = rows(outputs, "balance", rebalance_id=second)
+    assert [(row["client"], row["capacity"], row["active"], row["stateful"]) for row in clients] == [
+        (P1, 1, 2, 2),
+        (P2, 1, 2, 2),
+    ]
+    (summary,) = rows(outputs, "balance_summary", rebalance_id=second)
+    assert (summary["max_min_active"], summary["cv_active"], summary["max_over_mean"]) == (0, 0.0, 1.0)
+    assert summary["max_sub_skew"] == 0
+    assert summary["weighted_max_over_mean"] is None
+
+
+def test_spread_names_a_violation_only_when_better_was_possible() -> None:
+    history = History(Recorder(num_standby_replicas=1))
+    history.rebalance({"a": member(1, tags={"zone": "x"}), "b": member(2, tags={"zone": "x"}, rack="r")})
+    found = rows(fold(history.records), "spread")
+    assert {(row["tag"], row["replicas"], row["distinct"], row["ideal"], row["violation"]) for row in found} == {
+        ("zone", 2, 1, 1, False),
+        ("rack", 2, 1, 1, False),
+    }
+    history = History(Recorder(num_standby_replicas=1))
+    zones = {"a": "x", "b": "x", "c": "y"}
+    history.rebalance({name: member(n, tags={"zone": zone}) for n, (name, zone) in enumerate(zones.items(), 1)})
+    found = rows(fold(history.records), "spread", tag="zone")
+    assert {row["ideal"] for row in found} == {2}
+    assert all(row["violation"] == (row["distinct"] < 2) for row in found)
+
+
+def test_equal_situations_have_equal_inputs() -> None:
+    history = History()
+    history.rebalance({"a": member(1)})
+    history.later(DAY_MS)
+    history.recorder.generation += 5
+    history.rebalance({"a": member(1)})
+    first, second = rows(fold(history.records), "rebalance_input")
+    assert first["input"] == second["input"]
+    assert input_hash(first["input"]) == input_hash(second["input"])
+    assert (first["tasks"], first["clients"]) == (4, 1)
+    parsed = json.loads(first["input"])
+    assert sorted(parsed) == ["clients", "configs", "decision", "lag_ok", "subs", "v"]
+
+
+def test_header_alone_that_says_too_large_is_a_rebalance_without_contents() -> None:
+    history = grown()
+    (event,) = [e for e in history.rebalance({"a": member(1)}) if isinstance(e.body, RebalanceHeader)]
+    assert event.body.parts > 1
+    assert len(rows(fold(history.records), "rebalance")) == 4

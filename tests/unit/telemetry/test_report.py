@@ -1,0 +1,230 @@
+"""The report: complete, escaped, and a sentence where there is nothing to show."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.unit.spark.test_delta import commit
+from typer.testing import CliRunner
+
+from streams_py.cli.telemetry import app
+from streams_py.errors import ConfigError
+from streams_py.telemetry.fold import Output
+from streams_py.telemetry.report.images import write_images
+from streams_py.telemetry.report.page import GRID_TASKS_MAX, report_page
+from streams_py.telemetry.report.tables import Tables, read_tables
+from streams_py.telemetry.schemas import TABLES
+from tests.unit.events.kit import Recorder
+from tests.unit.leader.kit import STATELESS, member
+from tests.unit.telemetry.golden import stored
+from tests.unit.telemetry.history import History, cluster, fold
+from tests.unit.telemetry.test_fold import split_ddl
+
+EVIL = "<script>alert('x')</script>&\"'"
+
+
+def tables(outputs: list[Output], group: str = "app") -> Tables:
+    """As they would be read from a folder."""
+    last = max((o.row["at"], o.row["rebalance_id"]) for o in outputs if o.table == "rebalance")[1] if outputs else ""
+    rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
+    for output in outputs:
+        if output.table in rows and (
+            output.table not in ("placement", "balance", "spread") or output.row["rebalance_id"] == last
+        ):
+            kinds = dict(column.split(" ", 1) for column in split_ddl(TABLES[output.table].columns))
+            rows[output.table].append({name: instant(v, kinds[name]) for name, v in output.row.items()})
+    return Tables(group, rows)
+
+
+def instant(value: Any, kind: str) -> Any:
+    return datetime.fromtimestamp(value / 1000, UTC) if kind == "timestamp" and value is not None else value
+
+
+class Checked(HTMLParser):
+    """Balanced tags, and everything the page loads."""
+
+    VOID = frozenset({"meta", "rect", "line", "circle", "path"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.names: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.add(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def checked(page: str) -> Checked:
+    found = Checked()
+    found.feed(page)
+    assert found.open == []
+    assert found.names.isdisjoint({"script", "link", "img", "iframe"})
+    assert not [value for name, value in found.attributes if name in ("src", "href")]
+    return found
+
+
+def test_report_of_golden_tables_shows_every_section() -> None:
+    page = report_page(tables(fold(stored())))
+    checked(page)
+    assert "no data for" not in page
+    for figure in ("member_joined", "move_warm", "0_1", "longest pause"):
+        assert figure in page
+
+
+def test_report_of_many_pauses_shows_how_they_are_spread() -> None:
+    made = tables(fold(stored()))
+    gaps = [
+        {**made["gap"][0], "gap_ms": ms, "kind": kind} for ms in range(3, 9_000, 300) for kind in ("moved", "untouched")
+    ]
+    page = report_page(Tables("app", {**made.rows, "gap": gaps}))
+    checked(page)
+    assert page.count("≤ 500 ms") >= 2
+    assert "tasks that stayed" in page
+
+
+def test_empty_tables_are_sentences_not_drawings() -> None:
+    page = report_page(Tables("app", {}))
+    checked(page)
+    assert page.count("no data for") == 9
+    assert "<svg" not in page
+
+
+@pytest.mark.parametrize("partitions", [3, 3_000])
+def test_grid_has_a_column_for_each_task_or_each_subtopology(partitions: int) -> None:
+    history = History(Recorder())
+    on = cluster(partitions)
+    history.rebalance({f"m{n}": member(n) for n in range(1, 6)}, STATELESS, on)
+    page = report_page(tables(fold(history.records)))
+    checked(page)
+    assert ("too many for one column each" in page) == (partitions > GRID_TASKS_MAX)
+    assert len(page) < 200_000
+
+
+def test_ta9_text_of_users_is_escaped() -> None:
+    history = History(Recorder(num_standby_replicas=1))
+    zones = {1: EVIL, 2: EVIL, 3: "b"}
+    history.rebalance({f"m{n}": member(n, tags={"zone": zone}) for n, zone in zones.items()})
+    made = tables(fold(history.records), group=EVIL)
+    rows = {name: [dict(row) for row in of] for name, of in made.rows.items()}
+    for row in (*rows["placement"], *rows["rebalance"], *rows["spread"]):
+        for name in ("reason", "error_type", "error_text", "client", "tag"):
+            row |= {name: EVIL} if name in row else {}
+    for row in rows["spread"]:
+        row |= {"violation": True, "values": [EVIL]}
+    page = report_page(Tables(EVIL, rows))
+    checked(page)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+
+
+# -- from files --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Golden tables as telemetry leaves them."""
+    (tmp_path / "telemetry.json").write_text('{"format": 1, "group": "app"}\n')
+    found = defaultdict(list)
+    for output in fold(stored()):
+        if output.table in TABLES:
+            found[output.table].append(output.row)
+    for table, rows in found.items():
+        kinds = dict(column.split(" ", 1) for column in split_ddl(TABLES[table].columns))
+        columns = {name: [instant(row[name], kind) for row in rows] for name, kind in kinds.items()}
+        if "duration_us" in columns:
+            columns["duration_us"] = pa.array(
+                [list(of.items()) for of in columns["duration_us"]], pa.map_(pa.string(), pa.int64())
+            )
+        where = tmp_path / table / "group=app" / "day=2023-11-15"
+        where.mkdir(parents=True)
+        pq.write_table(pa.table(columns), where / "part-0.parquet")
+    return tmp_path
+
+
+def test_tables_are_read_from_their_folder(folder: Path) -> None:
+    found = read_tables(folder)
+    assert found.group == "app"
+    assert len(found["rebalance"]) == 5
+    assert found["rebalance"][0]["duration_us"]["total"] > 0
+    assert {row["rebalance_id"][-3:] for row in found["placement"]} == {"5-0"}
+    assert report_page(found) == report_page(tables(fold(stored())))
+
+
+def test_only_the_last_rebalances_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streams_py.telemetry.report.tables.REBALANCES_MAX", 2)
+    found = read_tables(folder)
+    assert found.rebalances == 5
+    assert [row["generation"] for row in found["rebalance"]] == [4, 5]
+    assert {row["rebalance_id"] for row in found["move"]} <= {row["rebalance_id"] for row in found["rebalance"]}
+    assert "3 are older" in report_page(found)
+
+
+def test_tables_of_another_group_in_the_folder_are_left_alone(folder: Path) -> None:
+    for table in TABLES:
+        shutil.copytree(folder / table / "group=app", folder / table / "group=other")
+    assert report_page(read_tables(folder)) == report_page(tables(fold(stored())))
+
+
+def test_delta_tables_are_read_as_of_their_last_commit(folder: Path) -> None:
+    for table in TABLES:
+        (file,) = (folder / table).rglob("*.parquet")
+        shutil.copy(file, file.with_name("replaced.parquet"))
+        commit(folder / table, 0, add=("group=app/day=2023-11-15/replaced.parquet",))
+        live = str(file.relative_to(folder / table))
+        commit(folder / table, 1, add=(live,), remove=("group=app/day=2023-11-15/replaced.parquet",))
+    assert report_page(read_tables(folder)) == report_page(tables(fold(stored())))
+
+
+def test_folder_without_tables_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"holds no telemetry tables; make them with `streams-py telemetry run"):
+        read_tables(tmp_path)
+
+
+def test_commands_show_and_write(folder: Path, tmp_path: Path) -> None:
+    runner = CliRunner(env={"COLUMNS": "200"})
+    done = runner.invoke(app, ["moves", "--tables", str(folder), "--last", "2"])
+    assert done.exit_code == 0
+    assert "member joined" in done.stdout
+    assert len([line for line in done.stdout.splitlines() if "2023-11-15" in line]) == 2
+    done = runner.invoke(app, ["placement", "--tables", str(folder)])
+    assert done.exit_code == 0
+    assert "00000000-0000-0000-0000-000000000003" in done.stdout
+    target = tmp_path / "report.html"
+    assert runner.invoke(app, ["report", "--tables", str(folder), "--out", str(target)]).exit_code == 0
+    checked(target.read_text(encoding="utf-8"))
+
+
+def test_folder_gets_the_charts_as_images_too(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    done = CliRunner(env={"COLUMNS": "400"}).invoke(app, ["report", "--tables", str(folder), "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    names = ["balance", "moves", "pauses", "placement", "restores", "timeline"]
+    assert {path.name for path in out.iterdir()} == {*(f"{name}.png" for name in names), "telemetry.html"}
+    assert all(path.read_bytes()[:4] == b"\x89PNG" for path in out.glob("*.png"))
+
+
+def test_images_of_nothing_are_none(tmp_path: Path) -> None:
+    assert write_images(Tables("app", {}), tmp_path) == []
+
+
+def test_command_explains_a_folder_that_is_none(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["report", "--tables", str(tmp_path / "nothing")])
+    assert done.exit_code == 1
+    assert "holds no telemetry tables" in done.output.replace("\n", " ")

@@ -16,7 +16,7 @@ _HOME = {
     # The client
     "StreamsConfig": "streams_py.config",
     "KafkaStreams": "streams_py.runtime.kafka_streams",
-    "UncaughtAnswer": "streams_py.runtime.kafka_streams",
+    "StreamThreadExceptionResponse": "streams_py.runtime.kafka_streams",
     "RestoreListener": "streams_py.runtime.restore.updater",
     "State": "streams_py.runtime.states",
     "ThreadState": "streams_py.runtime.states",
@@ -133,7 +133,7 @@ if TYPE_CHECKING:
         UnknownStateStoreError,
         UnsupportedOperationError,
     )
-    from streams_py.runtime.kafka_streams import KafkaStreams, UncaughtAnswer
+    from streams_py.runtime.kafka_streams import KafkaStreams, StreamThreadExceptionResponse
     from streams_py.runtime.restore.updater import RestoreListener
     from streams_py.runtime.states import State, ThreadState
     from streams_py.runtime.tasks.handlers import (
@@ -261,6 +261,7 @@ __all__ = [
     "StateStore",
     "StoreBuilder",
     "StoreKind",
+    "StreamThreadExceptionResponse",
     "StreamsBuilder",
     "StreamsConfig",
     "StreamsError",
@@ -277,7 +278,6 @@ __all__ = [
     "TopicPartition",
     "Topology",
     "TopologyError",
-    "UncaughtAnswer",
     "UnknownStateStoreError",
     "UnsupportedOperationError",
     "ValueAndTimestamp",

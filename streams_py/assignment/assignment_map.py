@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequenc
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import ApplicationState, KafkaStreamsAssignment, KafkaStreamsState, TaskInfo, TaskType
 from streams_py.assignment.assignors.cluster import Cluster
+from streams_py.assignment.explanation import Host, Limits, Rule, TaskExplanation
 from streams_py.assignment.problem import Note, sentences
-from streams_py.assignment.story import Host, Limits, Rule, TaskStory
 from streams_py.errors import IllegalStateError
 
-__all__ = ["Assignments", "add_missing", "cluster_of", "has_changelog", "log_notes", "stories_of"]
+__all__ = ["Assignments", "add_missing", "cluster_of", "explanations_of", "has_changelog", "log_notes"]
 
 Assignments = MutableMapping[ProcessId, KafkaStreamsAssignment]
 _log = logging.getLogger("streams_py.assignment")
@@ -63,12 +63,12 @@ def log_notes(notes: Iterable[Note]) -> None:
         _log.warning("%s", text)
 
 
-def stories_of(
+def explanations_of(
     application_state: ApplicationState,
     entries: Iterable[KafkaStreamsAssignment],
     rule_of: Callable[[TaskId, ProcessId], Rule],
     desired: Mapping[TaskId, ProcessId],
-) -> dict[TaskId, TaskStory]:
+) -> dict[TaskId, TaskExplanation]:
     """Why each task is where the entries say. ``desired``: who is to run a task in the end, if not who runs it now."""
     states, configs = application_state.kafka_streams_states(True), application_state.assignment_configs()
     logged = {task for task, info in application_state.all_tasks().items() if has_changelog(info)}
@@ -89,5 +89,5 @@ def stories_of(
             wanted = desired.get(task, active.process_id)
             with_copy = {host.process_id for host in (active, *standbys)}
             waiting = () if wanted in with_copy else (wanted,)
-            found[task] = TaskStory(task, active, wanted, limits, standbys, waiting)
+            found[task] = TaskExplanation(task, active, wanted, limits, standbys, waiting)
     return found

@@ -22,7 +22,7 @@ from streams_py.assignment.java_order import HashSizing
 from streams_py.errors import IllegalStateError
 
 if TYPE_CHECKING:
-    from streams_py.assignment.story import TaskStory
+    from streams_py.assignment.explanation import TaskExplanation
 
 __all__ = [
     "LATEST_OFFSET",
@@ -214,11 +214,11 @@ class Decision:
     followup_deadlines: Mapping[ProcessId, datetime] = field(default_factory=dict)
     warmups: tuple[tuple[TaskId, ProcessId], ...] = ()
     notes: tuple[Note, ...] = ()
-    story: Mapping[TaskId, TaskStory] = field(default_factory=dict)
+    explanation: Mapping[TaskId, TaskExplanation] = field(default_factory=dict)
 
 
 class BuiltInAssignor(Protocol):
     """A built-in assignor. A fresh instance decides one rebalance; it keeps nothing between calls."""
 
-    def decide(self, problem: AssignmentProblem, *, tell_story: bool = False) -> Decision:
-        """Place all tasks. ``tell_story`` also records why each task is where it is."""
+    def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
+        """Place all tasks. ``explain`` also records why each task is where it is."""

@@ -22,12 +22,12 @@ from streams_py.backtest.deciding import OK
 from streams_py.backtest.kernel import METRICS, NOBODYS_FAULT, Row
 
 __all__ = [
-    "ASKS_FOR_EVER",
     "CHANCE",
-    "FICKLE",
+    "CONVERGING",
     "FLAPS",
     "FREQUENT",
-    "RESTLESS",
+    "NEVER_STABLE",
+    "OSCILLATING",
     "SAME",
     "Comparison",
     "Distribution",
@@ -45,13 +45,13 @@ CHANCE: Final = 0.01
 """A difference less probable than this is taken to be one."""
 SAME: Final = 1e-9
 """Figures closer than this are equal."""
-FICKLE: Final = "fickle"
+OSCILLATING: Final = "oscillating"
 FLAPS: Final = "flaps"
 FREQUENT: Final = 0.1
-"""Who is fickle in more than this share of situations cannot be used."""
-ASKS_FOR_EVER: Final = "asks_for_ever"
-RESTLESS: Final = "restless"
-_HARMLESS: Final = (*NOBODYS_FAULT, ASKS_FOR_EVER, RESTLESS)
+"""Who is oscillating in more than this share of situations cannot be used."""
+NEVER_STABLE: Final = "never_stable"
+CONVERGING: Final = "converging"
+_HARMLESS: Final = (*NOBODYS_FAULT, NEVER_STABLE, CONVERGING)
 _EXACT_MAX: Final = 100_000
 
 
@@ -93,7 +93,7 @@ class Comparison(NamedTuple):
 
 class Finding(NamedTuple):
     """Something is wrong with a candidate, or with what it was to decide. ``kind``: what a row's ``valid`` says, or
-    ``flaps``, ``fickle``, ``asks_for_ever``, ``restless``. With an error a candidate cannot be used."""
+    ``flaps``, ``oscillating``, ``never_stable``, ``converging``. With an error a candidate cannot be used."""
 
     candidate: str
     scenario: str
@@ -250,7 +250,13 @@ def _noted(by_key: Mapping[Key, Mapping[str, Row]]) -> list[Noted]:
             if kind == OK and row["stable"] is False:
                 cycle = row["cycle"]
                 kind = (
-                    RESTLESS if cycle is None else ASKS_FOR_EVER if cycle == 1 else FLAPS if row["endless"] else FICKLE
+                    CONVERGING
+                    if cycle is None
+                    else NEVER_STABLE
+                    if cycle == 1
+                    else FLAPS
+                    if row["endless"]
+                    else OSCILLATING
                 )
             if kind != OK:
                 kinds[kind] += 1
@@ -275,7 +281,7 @@ def findings_of(
             if (of.key.scenario, of.kind) in said:
                 continue
             said.add((of.key.scenario, of.kind))
-        harmless = of.kind in _HARMLESS or (of.kind == FICKLE and of.times <= FREQUENT * rows[of.key])
+        harmless = of.kind in _HARMLESS or (of.kind == OSCILLATING and of.times <= FREQUENT * rows[of.key])
         findings.append(
             Finding(of.key.candidate, of.key.scenario, of.kind, of.times, of.example, _sentence(of), not harmless)
         )
@@ -290,11 +296,11 @@ def _sentence(of: Noted) -> str:
             return (
                 f"never comes to rest: it goes round in circles of {of.cycle} decisions, each rebalance causes the next"
             )
-        case "fickle":
+        case "oscillating":
             return f"changes its mind at every rebalance, between {of.cycle} decisions: tasks move for nothing"
-        case "restless":
+        case "converging":
             return "is still on its way after the last round: it needs many rebalances (see max.warmup.replicas)"
-        case "asks_for_ever":
+        case "never_stable":
             return "has decided, but asks for another rebalance for ever"
         case _:
             return of.error or of.kind

@@ -14,7 +14,7 @@ from functools import cmp_to_key
 from typing import Final
 
 from streams_py.backtest.candidates import RECORDED
-from streams_py.backtest.summary import ASKS_FOR_EVER, FICKLE, FLAPS, Key, Summary
+from streams_py.backtest.summary import FLAPS, NEVER_STABLE, OSCILLATING, Key, Summary
 
 __all__ = ["ORDER", "Verdict", "verdict_of"]
 
@@ -28,7 +28,7 @@ ORDER: Final = (
     ("moved_active", "tasks moved"),
     ("moved_standby", "standbys moved"),
 )
-_BAD: Final = {FLAPS: "flaps", FICKLE: "changes its mind at every rebalance"}
+_BAD: Final = {FLAPS: "flaps", OSCILLATING: "changes its mind at every rebalance"}
 _CLEAR: Final = 0.05
 _FOR_EVER_SHARE: Final = 0.5
 _REASONS_MAX: Final = 3
@@ -79,7 +79,7 @@ def _why_out(summary: Summary, name: str) -> str | None:
             what = _BAD.get(finding.kind, f"fails ({finding.kind.replace('_', ' ')})")
             return f"{what} in {finding.times:,} of {summary.situations:,} situations"
     rows = sum(summary.rows.get(Key(scenario, name), 0) for scenario in summary.scenarios)
-    asking = sum(finding.times for finding in mine if finding.kind == ASKS_FOR_EVER)
+    asking = sum(finding.times for finding in mine if finding.kind == NEVER_STABLE)
     if rows and asking > rows * _FOR_EVER_SHARE:
         return f"asks for another rebalance for ever in {asking:,} of {rows:,} cases"
     if not any(summary.figures.get(Key(scenario, name)) for scenario in summary.scenarios):

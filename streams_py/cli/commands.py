@@ -46,8 +46,8 @@ def simulate(
             "legacy_sticky, sticky, fallback, static, custom (one that may fail). Default: a mixture."
         ),
     ] = None,
-    canary: Annotated[
-        str | None, typer.Option(help="Plant a bug, which must be found; --canary list names them all.")
+    mutant: Annotated[
+        str | None, typer.Option(help="Plant a bug, which must be found; --mutant list names them all.")
     ] = None,
     known_bugs: Annotated[
         bool, typer.Option("--known-bugs", help="Play known bugs of Kafka Streams again, by their tickets.")
@@ -77,24 +77,24 @@ def simulate(
 
       streams-py simulate --replay 4711 --keep 0,5
 
-      streams-py simulate -n 50 --canary "hand over at once"
+      streams-py simulate -n 50 --mutant "hand over at once"
 
       streams-py simulate --known-bugs
     """
-    from streams_py.cli.simulating import list_canaries, play_known_bugs, replay_schedule, run_schedules
+    from streams_py.cli.simulating import list_mutants, play_known_bugs, replay_schedule, run_schedules
 
     if known_bugs:
         raise typer.Exit(play_known_bugs())
-    if canary == "list":
-        list_canaries()
+    if mutant == "list":
+        list_mutants()
         raise typer.Exit
     if keep is not None and replay is None:
         raise typer.Exit(refuse("--keep needs --replay"))
     if replay is not None:
-        raise typer.Exit(replay_schedule(replay, keep=keep, assignor=assignor, canary=canary))
+        raise typer.Exit(replay_schedule(replay, keep=keep, assignor=assignor, mutant=mutant))
     raise typer.Exit(
         run_schedules(
-            range(seed, seed + schedules), assignor=assignor, canary=canary, shorten=shorten, processes=processes
+            range(seed, seed + schedules), assignor=assignor, mutant=mutant, shorten=shorten, processes=processes
         )
     )
 
@@ -150,7 +150,7 @@ def explain(
     """Why is a task where it is?
 
     Decides for a group as its leader would, and says for each task which client has it and why: lags, loads, limits,
-    racks. In a running application the same is [bold]streams.story("0_3")[/bold].
+    racks. In a running application the same is [bold]streams.explain("0_3")[/bold].
 
     Examples:
 

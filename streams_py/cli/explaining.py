@@ -1,4 +1,4 @@
-"""``streams-py explain``: stories of tasks, of a group that is described here, or recorded (``recordings.py``)."""
+"""``streams-py explain``: explanations of tasks, of a group that is described here, or recorded (``recordings.py``)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.assignment.application_state import ProblemState, TaskDescription
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import LATEST_OFFSET, AssignmentProblem, ClientInput, lag_from_offsets
-from streams_py.cli.recordings import recorded_stories
-from streams_py.cli.tellers import Teller, teller_named
+from streams_py.cli.explanations import Explainer, explainer_named
+from streams_py.cli.recordings import recorded_explanations
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 
@@ -27,7 +27,7 @@ __all__ = ["explain_tasks", "group_of"]
 
 
 def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: str | None, as_json: bool) -> int:
-    """Print the story of one task, or of all; the exit status."""
+    """Print the explanation of one task, or of all; the exit status."""
     try:
         wanted = None if task is None else TaskId.parse(task)
     except ValueError as error:
@@ -35,11 +35,11 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
     names: Mapping[ProcessId, str] = {}
     try:
         if file.name.endswith((".jsonl", ".jsonl.gz")):
-            stories, names = recorded_stories(file, case, assignor)
+            explanations, names = recorded_explanations(file, case, assignor)
         else:
             described = json.loads(file.read_text(encoding="utf-8"))
             problem, tell, names = group_of(described | {"assignor": assignor} if assignor else described)
-            stories = tell(problem, ProblemState(problem, partial(_tasks, problem)))
+            explanations = tell(problem, ProblemState(problem, partial(_tasks, problem)))
     except FileNotFoundError:
         return refuse(f"{file} does not exist; streams-py explain --help shows what to write into it")
     except json.JSONDecodeError as error:
@@ -50,12 +50,12 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
         return refuse(f"{file}: {error} is missing; streams-py explain --help shows an example")
     except (ValueError, TypeError, AttributeError, RecursionError, StreamsError, ProtocolError) as error:
         return refuse(f"{file}: {error}")
-    if wanted is not None and wanted not in stories:
-        known = ", ".join(map(str, sorted(stories))) or "none"
+    if wanted is not None and wanted not in explanations:
+        known = ", ".join(map(str, sorted(explanations))) or "none"
         return refuse(f"there is no task {wanted}; there are: {known}")
-    told = [stories[wanted]] if wanted is not None else [stories[each] for each in sorted(stories)]
+    told = [explanations[wanted]] if wanted is not None else [explanations[each] for each in sorted(explanations)]
     if as_json:
-        typer.echo(json.dumps([_plain(story) for story in told], indent=2))
+        typer.echo(json.dumps([_plain(explanation) for explanation in told], indent=2))
     else:
         typer.echo(_named("\n".join(map(str, told)), names))
     return 0
@@ -68,7 +68,7 @@ def _named(text: str, names: Mapping[ProcessId, str]) -> str:
 
 
 def _plain(value: object) -> object:
-    """JSON values of a story."""
+    """JSON values of an explanation."""
     if isinstance(value, TaskId | ProcessId):
         return str(value)
     if isinstance(value, Enum):
@@ -95,10 +95,10 @@ def _tasks(problem: AssignmentProblem) -> Iterator[TaskDescription]:
         )
 
 
-def group_of(described: Mapping[str, Any]) -> tuple[AssignmentProblem, Teller, dict[ProcessId, str]]:
+def group_of(described: Mapping[str, Any]) -> tuple[AssignmentProblem, Explainer, dict[ProcessId, str]]:
     """(question, who answers it, names of the clients) of a described group; ValueError or KeyError when it is none."""
     configs = described.get("configs", {})
-    tell = teller_named(described.get("assignor", "high_availability"), configs)
+    tell = explainer_named(described.get("assignor", "high_availability"), configs)
     tasks = {TaskId.parse(text): end for text, end in described["tasks"].items()}
     ends = {task: int(end) for task, end in tasks.items() if end is not None}
     names: dict[ProcessId, str] = {}

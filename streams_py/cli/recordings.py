@@ -15,19 +15,19 @@ from streams_protocol.types import ProcessId, TaskId
 from streams_py.backtest.inputs import read_input
 from streams_py.backtest.situation import Situation
 from streams_py.backtest.sources import Skipped, inputs_in_file
+from streams_py.cli.explanations import Explanations, explainer_named
 from streams_py.cli.leader_cases import RecordedCluster, case_request, case_settings
-from streams_py.cli.tellers import Stories, teller_named
 from streams_py.leader import GroupLeader, run_assign
 
-__all__ = ["recorded_stories", "stories_of_case", "stories_of_rebalance"]
+__all__ = ["explanations_of_case", "explanations_of_rebalance", "recorded_explanations"]
 
 Names = dict[ProcessId, str]
 
 _IDS_SHOWN_MAX: Final = 20
 
 
-def recorded_stories(file: Path, which: str | None, assignor: str | None) -> tuple[Stories, Names]:
-    """The story of every task, and names for clients. ``which``: the id of an assign step (default: the first), or
+def recorded_explanations(file: Path, which: str | None, assignor: str | None) -> tuple[Explanations, Names]:
+    """Why each task is where it is, and names for clients. ``which``: the id of an assign step (default: the first), or
     the number of a rebalance, counted from 1 (default: the last). ``assignor`` decides instead of the recorded one.
     ValueError when there is no such thing."""
     opener: Any = gzip.open if file.suffix == ".gz" else open
@@ -37,8 +37,8 @@ def recorded_stories(file: Path, which: str | None, assignor: str | None) -> tup
     if isinstance(first, Mapping) and "members" in first and "topology" in first:
         if assignor is not None:
             raise ValueError("recorded assign steps are decided by their own assignor; leave --assignor out")
-        return stories_of_case(_case(lines, which)), {}
-    return stories_of_rebalance(_rebalance(file, which), assignor)
+        return explanations_of_case(_case(lines, which)), {}
+    return explanations_of_rebalance(_rebalance(file, which), assignor)
 
 
 # -- an events topic -----------------------------------------------------------------------------------------
@@ -55,12 +55,12 @@ def _rebalance(file: Path, which: str | None) -> str:
     return texts[int(which) - 1 if which is not None else -1]
 
 
-def stories_of_rebalance(text: str, assignor: str | None) -> tuple[Stories, Names]:
-    """(stories, names of clients) of a recorded situation, decided again by ``assignor``, or by who did it then."""
+def explanations_of_rebalance(text: str, assignor: str | None) -> tuple[Explanations, Names]:
+    """(explanations, names of clients) of a recorded situation, decided by ``assignor`` or by who did it then."""
     situation = Situation(read_input(text))
     decision = situation.replay.decision
     name = assignor or (decision.assignor.name if decision is not None else "high_availability")
-    tell = teller_named(name, {})
+    tell = explainer_named(name, {})
     return tell(situation.problem, situation.application_state(situation.problem)), situation.names
 
 
@@ -78,12 +78,16 @@ def _case(lines: Sequence[str], case_id: str | None) -> Mapping[str, Any]:
     raise ValueError(f"there is no case {case_id!r}; there are: {', '.join(ids[:_IDS_SHOWN_MAX])}{more}")
 
 
-def stories_of_case(case: Mapping[str, Any]) -> Stories:
-    """The story of every task of a recorded assign step, as the leader remembers it afterwards."""
+def explanations_of_case(case: Mapping[str, Any]) -> Explanations:
+    """The explanation of every task of a recorded assign step, as the leader remembers it afterwards."""
     leader = GroupLeader(case_settings(case))
     run_assign(leader, case_request(case), RecordedCluster(case).execute)
-    return {told[0].story.task: told[0].story for task in _tasks(leader) if (told := leader.stories.story(task))}
+    return {
+        told[0].explanation.task: told[0].explanation
+        for task in _tasks(leader)
+        if (told := leader.explanations.explanation(task))
+    }
 
 
 def _tasks(leader: GroupLeader) -> Iterator[TaskId]:
-    yield from sorted(leader.stories.tasks())
+    yield from sorted(leader.explanations.tasks())

@@ -13,17 +13,17 @@ from rich.table import Table
 from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.cli.usage import refuse
 from streams_py.errors import AssignorError
-from streams_py.testing.simulator import ASSIGNORS, CANARIES, RunResult, run_schedule
+from streams_py.testing.simulator import ASSIGNORS, MUTANTS, RunResult, run_schedule
 from streams_py.testing.simulator.campaign import Campaign, Finding, run_campaign, schedule_of
-from streams_py.testing.simulator.museum import MUSEUM
+from streams_py.testing.simulator.known_bugs import KNOWN_BUGS
 from streams_py.testing.simulator.shrink import shrink
 
-__all__ = ["list_canaries", "play_known_bugs", "replay_schedule", "run_schedules"]
+__all__ = ["list_mutants", "play_known_bugs", "replay_schedule", "run_schedules"]
 
 _SHOWN_MAX = 10
 
 
-def _refusal(assignor: str | None, canary: str | None) -> str | None:
+def _refusal(assignor: str | None, mutant: str | None) -> str | None:
     """Why nothing can be run; None when it can. The user's own assignor is looked for in the current folder, too."""
     if assignor is not None and ":" in assignor:
         sys.path.insert(0, str(Path.cwd()))  # and stays there: worker processes take the path over
@@ -33,15 +33,15 @@ def _refusal(assignor: str | None, canary: str | None) -> str | None:
             return str(error)
     elif assignor is not None and assignor not in ASSIGNORS:
         return f"there is no assignor {assignor!r}; use package.module:Class, or one of {', '.join(ASSIGNORS)}"
-    if canary is not None and canary not in CANARIES:
-        return f"there is no planted bug {canary!r}; streams-py simulate --canary list names them all"
+    if mutant is not None and mutant not in MUTANTS:
+        return f"there is no planted bug {mutant!r}; streams-py simulate --mutant list names them all"
     return None
 
 
-def list_canaries() -> None:
+def list_mutants() -> None:
     """Print the planted bugs."""
     print("planted bugs, and the promise that each one breaks:")
-    for name, planted in CANARIES.items():
+    for name, planted in MUTANTS.items():
         print(f"  {planted.promise:4} {name}")
 
 
@@ -49,12 +49,12 @@ def play_known_bugs() -> int:
     """Play the situations of known bugs again and report; the exit status."""
     console = Console(highlight=False)
     results = []
-    for ticket, exhibit in MUSEUM.items():
-        played = [run_schedule(schedule) for schedule in exhibit.schedules]
+    for ticket, known_bug in KNOWN_BUGS.items():
+        played = [run_schedule(schedule) for schedule in known_bug.schedules]
         broken = [violation for result in played for violation in result.violations]
         verdict = f"[red]{escape(str(broken[0]))}[/red]" if broken else "[green]not repeated[/green]"
         rebalances = sum(result.rebalances for result in played)
-        console.print(f"{ticket}: {exhibit.what}: {verdict} ({len(played)} schedules, {rebalances} rebalances)")
+        console.print(f"{ticket}: {known_bug.what}: {verdict} ({len(played)} schedules, {rebalances} rebalances)")
         results += played
     if all(result.safe for result in results):
         return 4 if any(result.violations for result in results) else 0
@@ -62,10 +62,10 @@ def play_known_bugs() -> int:
 
 
 def run_schedules(
-    seeds: range, *, assignor: str | None, canary: str | None, shorten: bool, processes: int | None
+    seeds: range, *, assignor: str | None, mutant: str | None, shorten: bool, processes: int | None
 ) -> int:
     """Run the schedules of these seeds and report; the exit status."""
-    refusal = _refusal(assignor, canary)
+    refusal = _refusal(assignor, mutant)
     if refusal is not None:
         return refuse(refusal)
     console = Console(highlight=False)
@@ -77,10 +77,10 @@ def run_schedules(
             found = f", {len(so_far.findings)} with violations" if so_far.findings else ""
             bar.update(shown, completed=so_far.schedules, description=f"{so_far.rebalances:,} rebalances{found}")
 
-        campaign = run_campaign(seeds, assignor=assignor, canary=canary, processes=processes, progress=progress)
+        campaign = run_campaign(seeds, assignor=assignor, mutant=mutant, processes=processes, progress=progress)
     _report(console, campaign)
     if campaign.findings and shorten:
-        _show_shortest(console, campaign.findings[0], assignor=assignor, canary=canary)
+        _show_shortest(console, campaign.findings[0], assignor=assignor, mutant=mutant)
     return campaign.exit_code
 
 
@@ -113,8 +113,8 @@ def _report(console: Console, campaign: Campaign) -> None:
         console.print(f"  seed {finding.seed}: {first}{more}", markup=False)
 
 
-def _show_shortest(console: Console, finding: Finding, *, assignor: str | None, canary: str | None) -> None:
-    schedule = schedule_of(finding.seed, assignor=assignor, canary=canary)
+def _show_shortest(console: Console, finding: Finding, *, assignor: str | None, mutant: str | None) -> None:
+    schedule = schedule_of(finding.seed, assignor=assignor, mutant=mutant)
     with console.status("looking for the shortest history"):
         try:
             shortest, _ = shrink(schedule, runs_max=120)
@@ -125,7 +125,7 @@ def _show_shortest(console: Console, finding: Finding, *, assignor: str | None, 
     _tell(console, run_schedule(shortest, history=True))
     kept = ",".join(map(str, shortest.kept if shortest.kept is not None else range(len(shortest.actions))))
     options = f" --assignor {assignor}" if assignor else ""
-    options += f' --canary "{canary}"' if canary else ""
+    options += f' --mutant "{mutant}"' if mutant else ""
     console.print(f"again: streams-py simulate --replay {finding.seed} --keep {kept or 'none'}{options}", markup=False)
 
 
@@ -142,13 +142,13 @@ def _tell(console: Console, result: RunResult) -> None:
         console.print(f"  -> {violation}", markup=False, style="red")
 
 
-def replay_schedule(seed: int, *, keep: str | None, assignor: str | None, canary: str | None) -> int:
+def replay_schedule(seed: int, *, keep: str | None, assignor: str | None, mutant: str | None) -> int:
     """Run one schedule and tell its history; the exit status."""
-    refusal = _refusal(assignor, canary)
+    refusal = _refusal(assignor, mutant)
     if refusal is not None:
         return refuse(refusal)
     console = Console(highlight=False, soft_wrap=True)
-    schedule = schedule_of(seed, assignor=assignor, canary=canary)
+    schedule = schedule_of(seed, assignor=assignor, mutant=mutant)
     if keep is not None:
         numbers = [part.strip() for part in keep.split(",") if part.strip() not in ("", "none")]
         if not all(number.isdigit() and int(number) < len(schedule.actions) for number in numbers):

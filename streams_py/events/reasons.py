@@ -1,6 +1,6 @@
 """Why a task is where it is, as one of a few codes.
 
-Derived from the outcome, because an assignor that tells its story takes longer, inside the assign step. A custom
+Derived from the outcome, because an assignor that tells its explanation takes longer, inside the assign step. A custom
 assignor may answer for itself, with a method ``explain(task) -> str`` of at most 64 characters; it is called on the
 emitter's thread.
 

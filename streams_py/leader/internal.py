@@ -22,12 +22,12 @@ from streams_py.assignment.assignors.registry import (
 )
 from streams_py.assignment.assignors.static import StaticTaskAssignor
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyTaskAssignor
+from streams_py.assignment.explanation import Host, Rule, TaskExplanation
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor, Decision, Placement
-from streams_py.assignment.story import Host, Rule, TaskStory
 from streams_py.errors import AssignorError, ConfigError
 from streams_py.leader.settings import LeaderSettings
 
-__all__ = ["PublicAssignorAgain", "internal_assignor", "uses_custom_assignor"]
+__all__ = ["ReplayedAssignor", "internal_assignor", "uses_custom_assignor"]
 
 
 def uses_custom_assignor(settings: LeaderSettings) -> bool:
@@ -64,14 +64,14 @@ def _built_in(configured: object) -> BuiltInAssignor | None:
 
 
 @dataclass(frozen=True, slots=True)
-class PublicAssignorAgain:
-    """A public assignor of ours, to be asked again why it placed tasks as it did: for the leader's stories."""
+class ReplayedAssignor:
+    """A public assignor of ours, to be asked again why it placed tasks as it did: for the leader's explanations."""
 
     configured: object
     configs: Mapping[str, object]
     state_of: Callable[[AssignmentProblem], ProblemState]
     placements: Mapping[ProcessId, Placement]
-    """What it decided. It knew the racks of internal topics, which nobody looks up again only to tell a story."""
+    """What it decided. It knew the racks of internal topics, which nobody looks up again only to explain."""
 
     @classmethod
     def if_ours(
@@ -79,28 +79,29 @@ class PublicAssignorAgain:
         settings: LeaderSettings,
         state_of: Callable[[AssignmentProblem], ProblemState],
         placements: Mapping[ProcessId, Placement],
-    ) -> PublicAssignorAgain | None:
+    ) -> ReplayedAssignor | None:
         """None for an assignor of the application's own: it alone knows its reasons."""
         if public_built_in(settings.task_assignor) is None:
             return None
         return cls(settings.task_assignor, settings.original_configs, state_of, placements)
 
-    def decide(self, problem: AssignmentProblem, *, tell_story: bool = False) -> Decision:
+    def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
         """The decision as it was."""
-        if not tell_story:
+        if not explain:
             return Decision(self.placements)
         found = public_built_in(self.configured)
         assert found is not None
         assignor = new_task_assignor(found, self.configs)
         assert isinstance(assignor, StickyTaskAssignor | StaticTaskAssignor)
         return Decision(
-            self.placements, story=_as_placed(assignor.stories(self.state_of(problem)), problem, self.placements)
+            self.placements,
+            explanation=_as_placed(assignor.explanations(self.state_of(problem)), problem, self.placements),
         )
 
 
 def _as_placed(
-    told: Mapping[TaskId, TaskStory], problem: AssignmentProblem, placements: Mapping[ProcessId, Placement]
-) -> dict[TaskId, TaskStory]:
+    told: Mapping[TaskId, TaskExplanation], problem: AssignmentProblem, placements: Mapping[ProcessId, Placement]
+) -> dict[TaskId, TaskExplanation]:
     """Where the decision differs from the one told, it was the racks."""
     clients = {client.process_id: client for client in problem.clients}
 
@@ -115,11 +116,11 @@ def _as_placed(
         for task in place.standby:
             hosts.setdefault(task, []).append(process_id)
     found = {}
-    for task, story in told.items():
-        known = {host.process_id: host for host in (story.active, *story.standbys)}
-        copies = [owner.get(task, story.active.process_id), *hosts.get(task, ())]
-        if set(copies) != set(known) or copies[0] != story.active.process_id:
+    for task, explanation in told.items():
+        known = {host.process_id: host for host in (explanation.active, *explanation.standbys)}
+        copies = [owner.get(task, explanation.active.process_id), *hosts.get(task, ())]
+        if set(copies) != set(known) or copies[0] != explanation.active.process_id:
             first, *others = [known.get(client) or moved(task, client) for client in copies]
-            story = replace(story, active=first, desired=first.process_id, standbys=tuple(others))
-        found[task] = story
+            explanation = replace(explanation, active=first, desired=first.process_id, standbys=tuple(others))
+        found[task] = explanation
     return found

@@ -12,7 +12,7 @@ What ends how:
 * a topic setup that cannot work, co-partitioned topics that do not fit: FailAssign, the leader's thread fails;
 * internal topics not ready in time: FailAssign with a retriable error, the leader rejoins;
 * end offsets not known: no error; tasks stay where they are (fallback assignor) and the group asks again later;
-* the application's assignor fails: no error for the group either, see :mod:`streams_py.leader.keep_previous`;
+* the application's assignor fails: no error for the group either, see :mod:`streams_py.leader.keep_current`;
   Kafka Streams fails the leader or all members here;
 * one member's user data is garbage: that member gets an error assignment; Kafka Streams fails the leader.
 """
@@ -64,9 +64,10 @@ from streams_py.leader.events import (
     TopicsDescribed,
     WaitEnded,
 )
-from streams_py.leader.internal import PublicAssignorAgain, internal_assignor, uses_custom_assignor
+from streams_py.leader.explanations import Explanations
+from streams_py.leader.internal import ReplayedAssignor, internal_assignor, uses_custom_assignor
 from streams_py.leader.internal_topics import TopicSetup
-from streams_py.leader.keep_previous import keep_previous
+from streams_py.leader.keep_current import keep_current
 from streams_py.leader.observation import NOBODY, AssignObserver, AssignStep, Decided, Gathered
 from streams_py.leader.phases import Phase
 from streams_py.leader.probing import probing_deadlines
@@ -80,7 +81,6 @@ from streams_py.leader.repartition import (
 )
 from streams_py.leader.settings import FOLLOW_UP_FLOOR_MS, LeaderSettings
 from streams_py.leader.state import EndOffsets, asked_partitions, client_histories, end_offset_sums, problem_of
-from streams_py.leader.stories import Stories
 from streams_py.leader.tasks import TaskTable, changelog_specs, task_table
 from streams_py.ports import AdminError, MemberAssignment, PartitionInfo, TopicSpec
 
@@ -105,7 +105,7 @@ class GroupLeader:
     def __init__(self, settings: LeaderSettings, observer: AssignObserver = NOBODY) -> None:
         self._settings = settings
         self._observer = observer
-        self.stories = Stories()
+        self.explanations = Explanations()
         self._phase = Phase.IDLE
         self._steps: _Steps[_Effects] | None = None
         self._said: list[Effect] = []
@@ -269,7 +269,7 @@ class GroupLeader:
         assignor = internal_assignor(self._settings, lags_known=lags_known)
         problem = replace(step.problem, racks=racks)
         decision = assignor.decide(problem)
-        self.stories.keep(self._now_ms, problem, assignor)
+        self.explanations.keep(self._now_ms, problem, assignor)
         for text in sentences(decision.notes):
             self._say(_WARNING, text)
         deadlines = {}
@@ -334,11 +334,11 @@ class GroupLeader:
         self._said.append(NotifyAssignor(GroupAssignment(everybody), subscription, answer.error))
         if answer.error is not AssignmentError.NONE:
             return self._assignor_failed(step, answer.as_error(name))
-        again = PublicAssignorAgain.if_ours(
+        again = ReplayedAssignor.if_ours(
             settings, partial(application_state, table=step.table, topics=step.topics), answer.placements
         )
         if again is not None:
-            self.stories.keep(self._now_ms, step.problem, again)
+            self.explanations.keep(self._now_ms, step.problem, again)
         self._warn_of_idle(step, [task for placed in answer.placements.values() for task in placed.active], name)
         return self._publish(step, assignments, stable=stable)
 
@@ -375,7 +375,7 @@ class GroupLeader:
         if self._settings.reference_behaviour:
             raise error
         self._said.append(ReportError(error))
-        threads = keep_previous(
+        threads = keep_current(
             step.group,
             step.histories,
             step.table,

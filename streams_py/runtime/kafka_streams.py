@@ -21,7 +21,7 @@ from typing import Any, Self
 from streams_protocol.types import TaskId
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, StreamsError
-from streams_py.leader.stories import ToldStory
+from streams_py.leader.explanations import ToldExplanation
 from streams_py.ports import Clients, Clock
 from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.clock import SystemClock
@@ -35,7 +35,7 @@ from streams_py.runtime.threads.thread_metadata import ThreadMetadata, thread_me
 from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
 from streams_py.topology.topology import Topology
 
-__all__ = ["KafkaStreams", "UncaughtAnswer"]
+__all__ = ["KafkaStreams", "StreamThreadExceptionResponse"]
 
 _log = logging.getLogger("streams_py")
 
@@ -44,7 +44,7 @@ _SIGNAL_CHECK_S = 0.5
 StateListener = Callable[[State, State], None]
 
 
-class UncaughtAnswer(Enum):
+class StreamThreadExceptionResponse(Enum):
     """What to do when a stream thread fails (KIP-671)."""
 
     SHUTDOWN_CLIENT = "shut down this client"
@@ -52,7 +52,7 @@ class UncaughtAnswer(Enum):
     SHUTDOWN_APPLICATION = "shut down every client of the application"
 
 
-UncaughtHandler = Callable[[Exception], UncaughtAnswer]
+UncaughtHandler = Callable[[Exception], StreamThreadExceptionResponse]
 
 
 class KafkaStreams:
@@ -89,7 +89,7 @@ class KafkaStreams:
         self._paused = False
         self._finishing = False
         self._depth = 0
-        self._untold: deque[tuple[State, State]] = deque()
+        self._pending: deque[tuple[State, State]] = deque()
         self._telling: int | None = None
         self._error: Exception | None = None
 
@@ -176,7 +176,7 @@ class KafkaStreams:
     def _await_end(self, timeout: float | None) -> bool:
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._state.is_final and not self._untold and self._telling is None, timeout
+                lambda: self._state.is_final and not self._pending and self._telling is None, timeout
             )
 
     def run(self) -> None:
@@ -232,16 +232,21 @@ class KafkaStreams:
         """Name, state and tasks of each stream thread."""
         return [thread_metadata(thread) for thread in self._current_threads()]
 
-    def story(self, task_id: TaskId | str) -> list[ToldStory]:
+    def explain(self, task_id: TaskId | str) -> list[ToldExplanation]:
         """Why the task is where it is, for each of the last assignments that *this* client made as leader of the group;
-        newest first. ``str(story)`` says it in sentences, ``story.story`` has the facts.
+        newest first. ``str(explanation)`` says it in sentences, ``explanation.explanation`` has the facts.
 
         Empty when this client has not led, or when the application's own task assignor decided.
         """
         task = TaskId.parse(task_id) if isinstance(task_id, str) else task_id
         parts = (thread.parts for thread in self._current_threads())
-        told = [story for part in parts if part is not None for story in part.rebalance.stories.story(task)]
-        return sorted(told, key=lambda story: -story.assigned_at_ms)
+        told = [
+            explanation
+            for part in parts
+            if part is not None
+            for explanation in part.rebalance.explanations.explanation(task)
+        ]
+        return sorted(told, key=lambda explanation: -explanation.assigned_at_ms)
 
     def store(
         self,
@@ -363,14 +368,14 @@ class KafkaStreams:
             if not self._state.is_running_or_rebalancing:
                 return
             if self._stopping_application:  # the thread that was to carry the news has failed, too
-                answer = UncaughtAnswer.SHUTDOWN_CLIENT
+                answer = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
             match answer:
-                case UncaughtAnswer.SHUTDOWN_CLIENT:
+                case StreamThreadExceptionResponse.SHUTDOWN_CLIENT:
                     self._shut_down_in_error(error)
-                case UncaughtAnswer.REPLACE_THREAD:
+                case StreamThreadExceptionResponse.REPLACE_THREAD:
                     _log.warning("%s failed and is replaced: %s", thread.name, error)
                     thread.replace = True
-                case UncaughtAnswer.SHUTDOWN_APPLICATION:
+                case StreamThreadExceptionResponse.SHUTDOWN_APPLICATION:
                     # Its place is taken by a thread that carries the news to the leader, who tells everybody.
                     _log.error("%s failed; shutting down every client of the application: %s", thread.name, error)
                     self._error = error
@@ -378,19 +383,20 @@ class KafkaStreams:
                     for other in self._threads.values():
                         other.request_application_shutdown()
 
-    def _answer_to(self, error: Exception) -> UncaughtAnswer:
+    def _answer_to(self, error: Exception) -> StreamThreadExceptionResponse:
         if self._uncaught is None:
-            return UncaughtAnswer.SHUTDOWN_CLIENT
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
         try:
             answer: object = self._uncaught(error)
         except Exception:
             _log.exception("the uncaught-exception handler failed; shutting down this client")
-            return UncaughtAnswer.SHUTDOWN_CLIENT
-        if not isinstance(answer, UncaughtAnswer):
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+        if not isinstance(answer, StreamThreadExceptionResponse):
             _log.error(
-                "the uncaught-exception handler returned %r, no UncaughtAnswer; shutting down this client", answer
+                "the uncaught-exception handler returned %r, no StreamThreadExceptionResponse; closing this client",
+                answer,
             )
-            return UncaughtAnswer.SHUTDOWN_CLIENT
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
         return answer
 
     def _application_stops(self) -> None:
@@ -448,7 +454,7 @@ class KafkaStreams:
         _log.info("%s: %s -> %s", self._instance.client_id, old.value, new.value)
         self._changed.notify_all()
         if self._state_listener is not None:
-            self._untold.append((new, old))
+            self._pending.append((new, old))
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -468,9 +474,9 @@ class KafkaStreams:
         meanwhile, by the listener itself or by another thread, is told by the thread that is telling already."""
         while True:
             with self._lock:
-                if self._state_listener is None or self._telling is not None or not self._untold:
+                if self._state_listener is None or self._telling is not None or not self._pending:
                     return
-                change = self._untold.popleft()
+                change = self._pending.popleft()
                 self._telling = threading.get_ident()
             try:
                 self._state_listener(*change)

@@ -12,10 +12,10 @@ from streams_py.backtest.deciding import OK
 from streams_py.backtest.folder import SCORES, RunFolder
 from streams_py.backtest.kernel import COLUMNS, DDL, METRICS
 from streams_py.backtest.summary import (
-    ASKS_FOR_EVER,
-    FICKLE,
+    CONVERGING,
     FLAPS,
-    RESTLESS,
+    NEVER_STABLE,
+    OSCILLATING,
     SAME,
     Comparison,
     Distribution,
@@ -125,10 +125,10 @@ def _noted(scores: DataFrame) -> DataFrame:
     valid, cycle = f.col("valid"), f.col("cycle")
     kind = (
         f.when(valid != OK, valid)
-        .when(f.col("stable") == f.lit(False), f.when(cycle.isNull(), RESTLESS)
-              .when(cycle == 1, ASKS_FOR_EVER)
+        .when(f.col("stable") == f.lit(False), f.when(cycle.isNull(), CONVERGING)
+              .when(cycle == 1, NEVER_STABLE)
               .when(f.col("endless"), FLAPS)
-              .otherwise(FICKLE))
+              .otherwise(OSCILLATING))
     )  # fmt: skip
     return (
         scores.withColumn("kind", kind)

@@ -62,7 +62,7 @@ class Facts:
         return None if piece is None or piece.weight is None else piece.weight[task.partition - piece.first]
 
     def lag(self, client: str, task: TaskId) -> int | None:
-        """Lag before the rebalance; see :func:`~streams_py.telemetry.standing.lag_of`."""
+        """Lag before the rebalance; see :func:`~streams_py.telemetry.ownership.lag_of`."""
         return lag_of(self.parts.get(client), self._sums.get(client, {}), task, self.end_of(task))
 
     def had_copy(self, client: str, task: TaskId) -> bool:

@@ -19,11 +19,11 @@ from streams_py.events.codec import decode_event
 from streams_py.events.model import ClientPart, Event, RebalanceHeader, Sample, TaskEvent, TasksPart
 from streams_py.events.parts import WholeRebalance, join_rebalance
 from streams_py.telemetry.clocks import Clocks
+from streams_py.telemetry.downtime import Gaps
 from streams_py.telemetry.facts import Facts
-from streams_py.telemetry.gaps import Gaps
-from streams_py.telemetry.hot_tasks import Offenders
+from streams_py.telemetry.hot_tasks import HotTasks
 from streams_py.telemetry.moves import moves, unknown_base
-from streams_py.telemetry.ownership import Standing, standing_of
+from streams_py.telemetry.ownership import Ownership, ownership_of
 from streams_py.telemetry.placement import balance, balance_summary, placements, spread
 from streams_py.telemetry.replay import canonical_input
 from streams_py.telemetry.restores import Restores
@@ -65,7 +65,7 @@ class GroupFold:
         self._epoch: int = given.get("epoch", 0)
         self._generation: int = given.get("generation", -1)
         previous = given.get("previous")
-        self._previous = None if previous is None else Standing.from_json(previous)
+        self._previous = None if previous is None else Ownership.from_json(previous)
         self._since: dict[str, int] = dict(given.get("since", {}))
         self._current: list[Row] = list(given.get("current", []))
         self._states: dict[str, str] = dict(given.get("states", {}))
@@ -75,7 +75,7 @@ class GroupFold:
         self._restores = Restores(given.get("restores"))
         self._gaps = Gaps(given.get("gaps"))
         self._clocks = Clocks(given.get("clocks"))
-        self._offenders = Offenders(given.get("offenders"))
+        self._hot_tasks = HotTasks(given.get("hot_tasks"))
         self._day: int | None = None
         self._parts: dict[int, RebalanceHeader | TasksPart | ClientPart] = {}
         self._header_ms = 0
@@ -91,7 +91,7 @@ class GroupFold:
         if self._day is not None and day > self._day:
             yield from self._end_of_day()
         self._day = day
-        for row in self._offenders.advance(sort_ms):
+        for row in self._hot_tasks.advance(sort_ms):
             yield Output("offender", day, row)
         body = event.body
         if isinstance(body, RebalanceHeader | TasksPart | ClientPart):
@@ -103,7 +103,7 @@ class GroupFold:
         if isinstance(body, TaskEvent):
             yield from self._task_event(event, body)
         elif isinstance(body, Sample):
-            self._offenders.sample(body, append_ms)
+            self._hot_tasks.sample(body, append_ms)
 
     def finish(self) -> Iterator[Output]:
         """No more events: the last day ends."""
@@ -158,7 +158,7 @@ class GroupFold:
         yield Output("rebalance", day, self._rebalance_row(whole, at_ms))
         if header.outcome != _OK or not whole.clients:
             return
-        facts, now = Facts(whole), standing_of(whole)
+        facts, now = Facts(whole), ownership_of(whole)
         text = canonical_input(whole)
         tasks = sum(piece.count for piece in whole.slices)
         row: Row = {"rebalance_id": header.rebalance_id, "input": text, "tasks": tasks, "clients": len(whole.clients)}
@@ -169,10 +169,10 @@ class GroupFold:
                 yield Output(table, day, row)
         yield Output("balance_summary", day, balance_summary(facts))
         if known or is_first:
-            before = self._previous if known and self._previous is not None else Standing("")
+            before = self._previous if known and self._previous is not None else Ownership("")
             for row in moves(before, now, facts):
                 if row["kind"].startswith("move_"):
-                    self._offenders.moved(row["task"])
+                    self._hot_tasks.moved(row["task"])
                 yield Output("move", day, row)
         else:
             yield Output("move", day, unknown_base(header.rebalance_id))
@@ -201,7 +201,7 @@ class GroupFold:
             "stable": header.outcome == _OK and not header.followups and not header.counts.get("withheld", 0),
         }
 
-    def _remember(self, now: Standing, placed: Iterable[Row], at_ms: int) -> None:
+    def _remember(self, now: Ownership, placed: Iterable[Row], at_ms: int) -> None:
         since: dict[str, int] = {}
         self._current = []
         for row in placed:
@@ -219,7 +219,7 @@ class GroupFold:
         if body.event not in ("first_record", "last_record", "restore_progress", "warm"):
             self._states[f"{body.task} {envelope.process}"] = body.event
         if body.event == "restore_started":
-            self._offenders.restored(str(body.task))
+            self._hot_tasks.restored(str(body.task))
         row = self._restores.feed(envelope, body)
         if row is not None:
             yield Output("restore", self._day, row)
@@ -269,6 +269,6 @@ class GroupFold:
             "restores": self._restores.to_json(),
             "gaps": self._gaps.to_json(),
             "clocks": self._clocks.to_json(),
-            "offenders": self._offenders.to_json(),
+            "hot_tasks": self._hot_tasks.to_json(),
         }
         return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

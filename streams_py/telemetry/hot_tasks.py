@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from streams_py.events.model import Sample
 
-__all__ = ["Offenders"]
+__all__ = ["HotTasks"]
 
 Row = dict[str, Any]
 
@@ -35,7 +35,7 @@ def _new() -> dict[str, Any]:
     }
 
 
-class Offenders:
+class HotTasks:
     """The window under way in one group, and for how many windows the lag of each task has grown."""
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:

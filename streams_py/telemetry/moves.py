@@ -22,7 +22,7 @@ from typing import Any
 
 from streams_protocol.types import TaskId
 from streams_py.telemetry.facts import Facts
-from streams_py.telemetry.ownership import RUNNING, Standing
+from streams_py.telemetry.ownership import RUNNING, Ownership
 
 __all__ = ["moves", "unknown_base"]
 
@@ -34,7 +34,7 @@ def unknown_base(rebalance_id: str) -> Row:
     return _row(rebalance_id, "", "unknown_base", None, None)
 
 
-def moves(before: Standing, now: Standing, facts: Facts) -> Iterator[Row]:
+def moves(before: Ownership, now: Ownership, facts: Facts) -> Iterator[Row]:
     """Rows by task, then kind."""
     for task in sorted(before.holders.keys() | now.holders.keys()):
         was, held = before.holders.get(task), now.holders.get(task)

@@ -15,13 +15,13 @@ from streams_py.events.model import ClientPart
 from streams_py.events.parts import WholeRebalance
 from streams_py.events.taskset import format_task_set, parse_task_set
 
-__all__ = ["Standing", "lag_of", "standing_of"]
+__all__ = ["Ownership", "lag_of", "ownership_of"]
 
 UNKNOWN, RUNNING = -3, -2
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Ownership:
     """``holders`` has the client of each active task; ``standbys`` and ``warmups`` the clients with a copy."""
 
     rebalance_id: str
@@ -44,7 +44,7 @@ class Standing:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Standing:
+    def from_json(cls, value: Mapping[str, Any]) -> Ownership:
         """What :meth:`to_json` made."""
         holders = {task: client for client, text in value["active"].items() for task in parse_task_set(text)}
         return cls(
@@ -60,7 +60,7 @@ def _texts(of: Mapping[str, Any]) -> dict[str, str]:
     return {client: format_task_set(of[client]) for client in sorted(of) if of[client]}
 
 
-def standing_of(whole: WholeRebalance) -> Standing:
+def ownership_of(whole: WholeRebalance) -> Ownership:
     """Who holds what once a successful rebalance is carried out."""
     before = {task: part.client for part in whole.clients for task in part.prev_active}
     holders: dict[TaskId, str] = {}
@@ -70,7 +70,7 @@ def standing_of(whole: WholeRebalance) -> Standing:
     for part in whole.clients:
         for thread in part.threads:
             holders |= {task: before[task] for task in thread.withheld if task in before and task not in holders}
-    return Standing(
+    return Ownership(
         whole.header.rebalance_id,
         holders,
         {part.client: frozenset(part.standby) for part in whole.clients},

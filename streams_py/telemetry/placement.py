@@ -9,7 +9,7 @@ from typing import Any, Final
 from streams_protocol.types import TaskId
 from streams_py.events.model import ClientPart
 from streams_py.telemetry.facts import Facts
-from streams_py.telemetry.ownership import Standing
+from streams_py.telemetry.ownership import Ownership
 
 __all__ = ["balance", "balance_summary", "placements", "spread"]
 
@@ -20,7 +20,7 @@ _NOT_RELEASED: Final = "not_released"
 """Reason of a task that stays with its old client until that one has given it up."""
 
 
-def placements(now: Standing, facts: Facts) -> Iterator[Row]:
+def placements(now: Ownership, facts: Facts) -> Iterator[Row]:
     """Roles: ``active`` (each task once, where it is held), ``target`` (the client that a withheld task is for),
     ``standby``, ``warmup``."""
     for part in sorted(facts.whole.clients, key=lambda part: part.client):

@@ -12,7 +12,7 @@ from typing import Any
 
 from streams_protocol.types import TaskId
 from streams_py.telemetry.facts import Facts
-from streams_py.telemetry.ownership import RUNNING, Standing
+from streams_py.telemetry.ownership import RUNNING, Ownership
 
 __all__ = ["Warmups"]
 
@@ -29,7 +29,7 @@ class Warmups:
         """As plain values."""
         return {key: self._open[key] for key in sorted(self._open)}
 
-    def advance(self, now: Standing, facts: Facts, at_ms: int) -> Iterator[Row]:
+    def advance(self, now: Ownership, facts: Facts, at_ms: int) -> Iterator[Row]:
         """Take a successful rebalance in; rows of the warm-ups that ended with it."""
         for key in sorted(self._open):
             entry = self._open[key]

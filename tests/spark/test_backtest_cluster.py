@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.spark.test_lab import scores
 
 from streams_py.backtest.candidates import parse_candidate
 from streams_py.backtest.generate import History, generate
 from streams_py.backtest.kernel import Orders
 from streams_py.backtest.run import evaluate_locally, score_digest
 from tests.spark.standalone import Standalone, wait_until
+from tests.spark.test_backtest import scores
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
 

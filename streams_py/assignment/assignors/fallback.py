@@ -18,7 +18,7 @@ __all__ = ["FallbackPriorAssignor"]
 class FallbackPriorAssignor:
     """Keeps previous actives whatever the imbalance, ignores lags and racks, always asks for a probing rebalance."""
 
-    def decide(self, problem: AssignmentProblem, *, tell_story: bool = False) -> Decision:
+    def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
         """Place all tasks."""
-        decision = LegacyStickyAssignor(preserve_actives=True).decide(problem, tell_story=tell_story)
+        decision = LegacyStickyAssignor(preserve_actives=True).decide(problem, explain=explain)
         return replace(decision, probing=True)

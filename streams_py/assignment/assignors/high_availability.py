@@ -25,7 +25,7 @@ from typing import Final
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.assignors.balance import balance_active, balance_standby
 from streams_py.assignment.assignors.cluster import Cluster, reported_lags
-from streams_py.assignment.assignors.high_availability_story import HighAvailabilityStory
+from streams_py.assignment.assignors.high_availability_explanation import HighAvailabilityExplanation
 from streams_py.assignment.assignors.movements import LagTable, MovementPlan
 from streams_py.assignment.configs import STRATEGY_NONE, AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, Decision, Note, NoteKind, Placement, Tags
@@ -46,7 +46,7 @@ class HighAvailabilityAssignor:
         """``reference_behaviour=True`` turns the deviations off."""
         self._reference_behaviour = reference_behaviour
 
-    def decide(self, problem: AssignmentProblem, *, tell_story: bool = False) -> Decision:
+    def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
         """Place all tasks. The order of clients and tasks in the problem does not matter."""
         clients = sorted(problem.clients, key=lambda client: client.process_id)
         if not clients:
@@ -62,13 +62,13 @@ class HighAvailabilityAssignor:
             acceptable=problem.configs.acceptable_recovery_lag,
         )
         place_actives(cluster)
-        story = HighAvailabilityStory(cluster, problem.configs) if tell_story else None
+        explanation = HighAvailabilityExplanation(cluster, problem.configs) if explain else None
         optimise_actives(problem, cluster, stateful)
         keys, tags = self._tags(problem.configs, clients)
         notes = self._place_standbys(problem, cluster, lags, keys, tags)
-        if story is not None:
-            story.desired_placement_done(notes, by_tags=bool(keys))
-        plan = MovementPlan(cluster, lags, max_warmup_replicas=problem.configs.max_warmup_replicas, record=tell_story)
+        if explanation is not None:
+            explanation.desired_placement_done(notes, by_tags=bool(keys))
+        plan = MovementPlan(cluster, lags, max_warmup_replicas=problem.configs.max_warmup_replicas, record=explain)
         movements = plan.run()
         owners = place_stateless(cluster, stateless)
         if problem.racks is not None and stateless:
@@ -82,7 +82,7 @@ class HighAvailabilityAssignor:
             probing=movements > 0,
             warmups=tuple((stateful[task], clients[client].process_id) for task, client in plan.warmups),
             notes=tuple(notes),
-            story=story.tell(lags, plan.movements, stateless, owners) if story is not None else {},
+            explanation=explanation.tell(lags, plan.movements, stateless, owners) if explanation is not None else {},
         )
 
     def _tags(

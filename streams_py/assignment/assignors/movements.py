@@ -118,7 +118,7 @@ class MovementPlan:
     """Active movements first, then standby movements, on one warm-up budget."""
 
     def __init__(self, cluster: Cluster, lags: LagTable, *, max_warmup_replicas: int, record: bool = False) -> None:
-        """``record``: keep every movement, for a story."""
+        """``record``: keep every movement, for an explanation."""
         self.cluster = cluster
         self.lags = lags
         self.budget = max_warmup_replicas

@@ -31,9 +31,9 @@ from streams_py.assignment.api import (
     TaskAssignor,
     TaskType,
 )
-from streams_py.assignment.assignment_map import has_changelog, stories_of
+from streams_py.assignment.assignment_map import explanations_of, has_changelog
 from streams_py.assignment.assignors.static_rules import StaticClient, StaticPlacement, WarmUps, place_static
-from streams_py.assignment.story import TaskStory
+from streams_py.assignment.explanation import TaskExplanation
 from streams_py.errors import ConfigError
 
 __all__ = ["STATIC_TASKS_SPILL", "STATIC_TASKS_WARMUP", "StaticTaskAssignor"]
@@ -69,11 +69,11 @@ class StaticTaskAssignor(TaskAssignor):
             result[0] = result[0].with_followup_rebalance(self._now() + timedelta(milliseconds=delay_ms))
         return TaskAssignment(result)
 
-    def stories(self, application_state: ApplicationState) -> Mapping[TaskId, TaskStory]:
+    def explanations(self, application_state: ApplicationState) -> Mapping[TaskId, TaskExplanation]:
         """Why :meth:`assign` places each task where it does."""
         ids, placed = self._place(application_state, tell=True)
         number_of, rules = {process_id: number for number, process_id in enumerate(ids)}, placed.rules or {}
-        return stories_of(
+        return explanations_of(
             application_state,
             _entries(ids, placed),
             lambda task, client: rules[task, number_of[client]],

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
 from streams_protocol.types import TaskId
-from streams_py.assignment.story import Rule
+from streams_py.assignment.explanation import Rule
 
 __all__ = ["StaticClient", "StaticPlacement", "WarmUps", "place_static"]
 

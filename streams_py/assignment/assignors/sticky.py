@@ -19,8 +19,9 @@ from streams_py.assignment.api import (
     TaskAssignor,
     TaskType,
 )
-from streams_py.assignment.assignment_map import log_notes, stories_of
+from streams_py.assignment.assignment_map import explanations_of, log_notes
 from streams_py.assignment.assignors.sticky_placement import StickyClient, StickyPlacement
+from streams_py.assignment.explanation import Host, Limits, Rule, TaskExplanation
 from streams_py.assignment.java_order import HashSizing, in_hash_order, process_hash, task_hash
 from streams_py.assignment.problem import AssignmentProblem, Decision, Placement
 from streams_py.assignment.rack_optimisation import (
@@ -29,7 +30,6 @@ from streams_py.assignment.rack_optimisation import (
     optimize_rack_aware_standby_tasks,
     rack_strategy_set,
 )
-from streams_py.assignment.story import Host, Limits, Rule, TaskStory
 
 __all__ = [
     "DEFAULT_STICKY_NON_OVERLAP_COST",
@@ -51,7 +51,7 @@ class LegacyStickyAssignor:
         """``preserve_actives`` keeps every active where it was, however uneven, and leaves racks alone."""
         self._preserve = preserve_actives
 
-    def decide(self, problem: AssignmentProblem, *, tell_story: bool = False) -> Decision:
+    def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
         """Place all tasks. The order of the problem's containers decides ties."""
         placement = StickyPlacement(
             [StickyClient(c.process_id, c.capacity, c.previous_active, c.previous_standby) for c in problem.clients],
@@ -61,7 +61,7 @@ class LegacyStickyAssignor:
             active_order_hashed=False,
             sizing=problem.hash_sizing,
         )
-        if tell_story:
+        if explain:
             placement.rules = {}
         racks = None if self._preserve else _LegacyRacks(problem)
         placement.place_actives()
@@ -75,7 +75,7 @@ class LegacyStickyAssignor:
         return Decision(
             _placements(placement),
             notes=tuple(placement.notes),
-            story=_stories(placement, problem) if tell_story else {},
+            explanation=_explanations(placement, problem) if explain else {},
         )
 
 
@@ -136,7 +136,7 @@ def _placements(placement: StickyPlacement) -> dict[ProcessId, Placement]:
     return {client.process_id: lists for client, lists in zip(placement.clients, result)}
 
 
-def _stories(placement: StickyPlacement, problem: AssignmentProblem) -> dict[TaskId, TaskStory]:
+def _explanations(placement: StickyPlacement, problem: AssignmentProblem) -> dict[TaskId, TaskExplanation]:
     configs, rules = problem.configs, placement.rules or {}
     limits = Limits(configs.acceptable_recovery_lag, configs.max_warmup_replicas, 0, configs.num_standby_replicas)
 
@@ -147,7 +147,7 @@ def _stories(placement: StickyPlacement, problem: AssignmentProblem) -> dict[Tas
         return Host(given.process_id, rule, lag, len(placement.held[client]) / given.capacity)
 
     return {
-        task: TaskStory(
+        task: TaskExplanation(
             task,
             host(task, owner),
             problem.clients[owner].process_id,
@@ -179,11 +179,13 @@ class StickyTaskAssignor(TaskAssignor):
         """Place all tasks."""
         return TaskAssignment(self._place(application_state, None))
 
-    def stories(self, application_state: ApplicationState) -> Mapping[TaskId, TaskStory]:
+    def explanations(self, application_state: ApplicationState) -> Mapping[TaskId, TaskExplanation]:
         """Why :meth:`assign` places each task where it does."""
         rules: dict[tuple[TaskId, ProcessId], Rule] = {}
         entries = self._place(application_state, rules)
-        return stories_of(application_state, entries, lambda task, client: rules.get((task, client), Rule.RACKS), {})
+        return explanations_of(
+            application_state, entries, lambda task, client: rules.get((task, client), Rule.RACKS), {}
+        )
 
     def _place(
         self, application_state: ApplicationState, rules: dict[tuple[TaskId, ProcessId], Rule] | None

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.explanation import Rule
 from streams_py.assignment.java_order import (
     CHAINS_MATTER_MAX,
     DEFAULT_BUCKETS,
@@ -35,7 +36,6 @@ from streams_py.assignment.java_order import (
     task_hash,
 )
 from streams_py.assignment.problem import Note, NoteKind
-from streams_py.assignment.story import Rule
 from streams_py.errors import IllegalStateError
 
 __all__ = ["StickyClient", "StickyPlacement"]

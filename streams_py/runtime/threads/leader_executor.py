@@ -38,8 +38,8 @@ from streams_py.leader.events import (
     TopicsDescribed,
     WaitEnded,
 )
+from streams_py.leader.explanations import Explanations
 from streams_py.leader.leader import GroupLeader
-from streams_py.leader.stories import Stories
 from streams_py.ports import (
     Admin,
     AdminError,
@@ -90,9 +90,9 @@ class LeaderExecutor:
         members only a code."""
 
     @property
-    def stories(self) -> Stories:
+    def explanations(self) -> Explanations:
         """Why tasks are where this thread, as leader, has put them."""
-        return self._leader.stories
+        return self._leader.explanations
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """An assignment for every member. Raises what left the assign step; BrokerUnavailable means: try again."""

@@ -16,7 +16,7 @@ from typing import Protocol, TypeVar
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StreamsError, TaskMigrated, TimeoutExceeded
-from streams_py.leader.stories import Stories
+from streams_py.leader.explanations import Explanations
 from streams_py.member.assignment import HostView, Tasks
 from streams_py.member.effects import (
     ApplyTasks,
@@ -110,9 +110,9 @@ class Rebalance:
                 membership.request_rejoin(effect.reason)
 
     @property
-    def stories(self) -> Stories:
+    def explanations(self) -> Explanations:
         """What this member remembers of the assignments it made as leader. Thread-safe."""
-        return self._leading.stories
+        return self._leading.explanations
 
     def request_application_shutdown(self) -> None:
         """Tell every member of the group, with the next subscription, to shut down. Thread-safe."""

@@ -55,7 +55,7 @@ def report_page(tables: Tables) -> str:
         (
             "Tasks that cost more than their share",
             "A share of 1 is as much of its thread as every other task.",
-            _offenders,
+            _hot_tasks,
         ),
     ]
     body = [_headline(tables)]
@@ -339,9 +339,9 @@ def _warmups(tables: Tables) -> str:
     return note + _distribution([("first copy to caught up", to_warm, _ms), ("caught up to running", to_run, _ms)])
 
 
-def _offenders(tables: Tables) -> str:
+def _hot_tasks(tables: Tables) -> str:
     if not tables["offender"]:
-        return _none("offenders: nothing stood out, or no samples were recorded")
+        return _none("hot tasks: nothing stood out, or no samples were recorded")
     by_task: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(tables["offender"], key=lambda row: row["window"]):
         by_task[row["task"]].append(row)

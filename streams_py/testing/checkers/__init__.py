@@ -32,7 +32,7 @@ from streams_py.testing.checkers.a11_assignor_errors import AssignorErrors
 from streams_py.testing.checkers.i1_reasons import Reasons
 from streams_py.testing.checkers.l1_running import Running
 from streams_py.testing.checkers.l2_poison import Poison
-from streams_py.testing.checkers.observation import Checker, Committed, Ending, Gained, Placed, Published, Violation
+from streams_py.testing.checkers.observation import Checker, Committed, Gained, Outcome, Placed, Published, Violation
 
 __all__ = [
     "ALL_CHECKERS",
@@ -41,12 +41,12 @@ __all__ = [
     "Committed",
     "Convergence",
     "Determinism",
-    "Ending",
     "Fenced",
     "Gained",
     "Movement",
     "OneActive",
     "OneOwner",
+    "Outcome",
     "Placed",
     "Poison",
     "Published",

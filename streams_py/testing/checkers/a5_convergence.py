@@ -14,7 +14,7 @@ its repeating placements and counts it; here, and for L1, it is no violation.
 
 from __future__ import annotations
 
-from streams_py.testing.checkers.observation import Checker, Ending
+from streams_py.testing.checkers.observation import Checker, Outcome
 
 __all__ = ["Convergence"]
 
@@ -27,7 +27,7 @@ class Convergence(Checker):
 
     promise = "A5"
 
-    def ended(self, seen: Ending) -> None:
+    def ended(self, seen: Outcome) -> None:
         self.looked += 1
         if seen.assignor == "fallback":
             return  # it always asks for another try, because it stands in for an assignor that could not decide
@@ -47,6 +47,6 @@ class Convergence(Checker):
             self.report(
                 seen.at_ms, f"the group does not come to rest: {seen.rebalances} rebalances so far", liveness=True
             )
-        elif seen.idle and not seen.retry_untold:
+        elif seen.idle and not seen.retry_pending:
             idle = ", ".join(map(str, seen.idle))
             self.report(seen.at_ms, f"nobody runs {idle}, and nobody asks for a rebalance", liveness=True)

@@ -8,7 +8,7 @@ of each assignor and tested there.
 
 from __future__ import annotations
 
-from streams_py.testing.checkers.observation import Checker, Ending
+from streams_py.testing.checkers.observation import Checker, Outcome
 
 __all__ = ["Movement"]
 
@@ -18,7 +18,7 @@ class Movement(Checker):
 
     promise = "A7"
 
-    def ended(self, seen: Ending) -> None:
+    def ended(self, seen: Outcome) -> None:
         if not seen.before or seen.assignor != "high_availability":
             return
         self.looked += 1

@@ -6,7 +6,7 @@ highest that everybody supports; within two rebalances of the last change of mem
 
 from __future__ import annotations
 
-from streams_py.testing.checkers.observation import Checker, Ending, Published
+from streams_py.testing.checkers.observation import Checker, Outcome, Published
 
 __all__ = ["Versions"]
 
@@ -31,7 +31,7 @@ class Versions(Checker):
             if member in seen.versions and seen.written[member] > seen.versions[member]:
                 self.report(seen.at_ms, f"{member} is answered in a version above its own, {seen.versions[member]}")
 
-    def ended(self, seen: Ending) -> None:
+    def ended(self, seen: Outcome) -> None:
         if not seen.quiet or seen.final_version is None:
             return
         self.looked += 1

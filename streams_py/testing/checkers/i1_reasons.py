@@ -6,7 +6,7 @@ topic is missing, and once all faults are over no thread fails any more.
 
 from __future__ import annotations
 
-from streams_py.testing.checkers.observation import Checker, Ending, Published
+from streams_py.testing.checkers.observation import Checker, Outcome, Published
 
 __all__ = ["Reasons"]
 
@@ -23,6 +23,6 @@ class Reasons(Checker):
         if seen.error_code and not seen.source_missing and seen.members.keys() - seen.hostile:
             self.report(seen.at_ms, f"everybody is sent error {seen.error_code}, for no reason")
 
-    def ended(self, seen: Ending) -> None:
+    def ended(self, seen: Outcome) -> None:
         for failure in seen.failures:
             self.report(seen.at_ms, f"after the last fault: {failure}", liveness=True)

@@ -8,7 +8,7 @@ explain.
 
 from __future__ import annotations
 
-from streams_py.testing.checkers.observation import Checker, Ending
+from streams_py.testing.checkers.observation import Checker, Outcome
 
 __all__ = ["Running"]
 
@@ -21,9 +21,9 @@ class Running(Checker):
 
     promise = "L1"
 
-    def ended(self, seen: Ending) -> None:
+    def ended(self, seen: Outcome) -> None:
         self.looked += 1
-        if seen.circles or seen.retry_untold:
+        if seen.circles or seen.retry_pending:
             return
         if seen.running_after_ms is None:
             self.report(seen.at_ms, "there never was a moment at which every task was active", liveness=True)

@@ -6,7 +6,7 @@ a running task to a member that cannot be read.
 
 from __future__ import annotations
 
-from streams_py.testing.checkers.observation import Checker, Ending, Published
+from streams_py.testing.checkers.observation import Checker, Outcome, Published
 
 __all__ = ["Poison"]
 
@@ -31,8 +31,8 @@ class Poison(Checker):
                 code = None if info is None else info.error_code
                 self.report(seen.at_ms, f"{member} is honest, but is sent error {code}")
 
-    def ended(self, seen: Ending) -> None:
-        if not seen.hostile or seen.circles or seen.retry_untold:
+    def ended(self, seen: Outcome) -> None:
+        if not seen.hostile or seen.circles or seen.retry_pending:
             return
         if seen.quiet:
             recovered = not seen.idle

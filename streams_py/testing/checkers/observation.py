@@ -18,7 +18,7 @@ from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.ports import MemberAssignment, MemberSubscription
 
-__all__ = ["Checker", "Committed", "Ending", "Gained", "Placed", "Published", "Violation"]
+__all__ = ["Checker", "Committed", "Gained", "Outcome", "Placed", "Published", "Violation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Placed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class Outcome:
     """How a run ended: what was true after the faults had stopped and everything had come to rest, or had not.
 
     Times are in ms after the end of the faults, counts are of rebalances since then; None means never.
@@ -159,7 +159,7 @@ class Ending:
     """Threads that failed although the faults had stopped."""
     hostile: bool = False
     """A poisonous member stayed until the end."""
-    retry_untold: bool = False
+    retry_pending: bool = False
     """The application's assignor failed in the last rebalance, and nobody could be told when to try again: assignments
     say that from version 7 on. Only groups on their way from releases before 2.6 are in that position."""
     circles: bool = False
@@ -189,5 +189,5 @@ class Checker:
     def committed(self, seen: Committed) -> None:
         """A commit was accepted."""
 
-    def ended(self, seen: Ending) -> None:
+    def ended(self, seen: Outcome) -> None:
         """The run is over."""

@@ -4,8 +4,8 @@
     assert not result.violations
 
 :func:`draw_schedule` draws one life of a group from a seed, :func:`run_schedule` runs it, :func:`shrink` finds the
-shortest history that still goes wrong, :func:`run_campaign` runs many on several processes. :data:`MUSEUM` has the
-known bugs of Kafka Streams as schedules, :data:`CANARIES` planted ones that must be found.
+shortest history that still goes wrong, :func:`run_campaign` runs many on several processes. :data:`KNOWN_BUGS` has the
+known bugs of Kafka Streams as schedules, :data:`MUTANTS` planted ones that must be found.
 
 Real are leader, member, assignors, every byte that they exchange, and the error handling around them. Models are the
 group coordinator, the consumer's protocol steps, topics and offsets, local state. Promises are watched by
@@ -15,9 +15,9 @@ group coordinator, the consumer's protocol steps, topics and offsets, local stat
 from __future__ import annotations
 
 from streams_py.testing.simulator.campaign import Campaign, Finding, run_campaign, schedule_of
-from streams_py.testing.simulator.canaries import CANARIES
 from streams_py.testing.simulator.faults import Fault
-from streams_py.testing.simulator.museum import MUSEUM
+from streams_py.testing.simulator.known_bugs import KNOWN_BUGS
+from streams_py.testing.simulator.mutants import MUTANTS
 from streams_py.testing.simulator.run import RunResult, run_schedule
 from streams_py.testing.simulator.schedule import Action, Schedule, draw_schedule
 from streams_py.testing.simulator.shape import ASSIGNORS, GroupShape, ProcessShape
@@ -25,8 +25,8 @@ from streams_py.testing.simulator.shrink import shrink
 
 __all__ = [
     "ASSIGNORS",
-    "CANARIES",
-    "MUSEUM",
+    "KNOWN_BUGS",
+    "MUTANTS",
     "Action",
     "Campaign",
     "Fault",

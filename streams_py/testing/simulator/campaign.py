@@ -79,10 +79,10 @@ class Campaign:
         return 4 if all(finding.safe for finding in self.findings) else 1
 
 
-def schedule_of(seed: int, *, assignor: str | None = None, canary: str | None = None) -> Schedule:
+def schedule_of(seed: int, *, assignor: str | None = None, mutant: str | None = None) -> Schedule:
     """The schedule of a seed, with a planted bug if asked for."""
-    schedule = draw_schedule(seed, assignor="custom" if canary == "half an assignment" else assignor)
-    return replace(schedule, canary=canary) if canary else schedule
+    schedule = draw_schedule(seed, assignor="custom" if mutant == "half an assignment" else assignor)
+    return replace(schedule, mutant=mutant) if mutant else schedule
 
 
 @dataclass(slots=True)
@@ -107,10 +107,10 @@ def _garbage_later() -> Iterator[None]:
 
 
 @_garbage_later()
-def _run_piece(seeds: tuple[int, ...], assignor: str | None, canary: str | None, again: bool = False) -> _Piece:
+def _run_piece(seeds: tuple[int, ...], assignor: str | None, mutant: str | None, again: bool = False) -> _Piece:
     piece = _Piece(Campaign(), {}, again)
     for seed in seeds:
-        result = run_schedule(schedule_of(seed, assignor=assignor, canary=canary))
+        result = run_schedule(schedule_of(seed, assignor=assignor, mutant=mutant))
         campaign = piece.campaign
         campaign.add(
             Campaign(
@@ -144,7 +144,7 @@ def run_campaign(
     seeds: range,
     *,
     assignor: str | None = None,
-    canary: str | None = None,
+    mutant: str | None = None,
     processes: int | None = None,
     progress: Callable[[Campaign], None] = lambda so_far: None,
     findings_max: int = 20,
@@ -171,12 +171,12 @@ def run_campaign(
     pieces = list(_pieces(seeds))
     if workers <= 1 or len(pieces) == 1:
         for piece in pieces:
-            add(_run_piece(piece, assignor, canary))
+            add(_run_piece(piece, assignor, mutant))
             if len(total.findings) >= findings_max:
                 break
     else:
         jobs = [(piece, False) for piece in pieces] + [((seed,), True) for seed in seeds[::_TWICE_ONE_IN]]
-        _run_parallel(jobs, assignor, canary, workers, add, lambda: len(total.findings) >= findings_max)
+        _run_parallel(jobs, assignor, mutant, workers, add, lambda: len(total.findings) >= findings_max)
     total.findings.sort(key=lambda finding: finding.seed)
     return total
 
@@ -184,7 +184,7 @@ def run_campaign(
 def _run_parallel(
     jobs: list[tuple[tuple[int, ...], bool]],
     assignor: str | None,
-    canary: str | None,
+    mutant: str | None,
     workers: int,
     add: Callable[[_Piece], None],
     enough: Callable[[], bool],
@@ -194,7 +194,7 @@ def _run_parallel(
     try:
         running: set[Future[_Piece]] = set()
         for seeds, again in jobs:
-            running.add(pool.submit(_run_piece, seeds, assignor, canary, again))
+            running.add(pool.submit(_run_piece, seeds, assignor, mutant, again))
             if len(running) < 2 * workers:
                 continue
             done, running = wait(running, return_when=FIRST_COMPLETED)

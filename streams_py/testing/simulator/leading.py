@@ -46,7 +46,7 @@ from streams_py.leader.events import (
 )
 from streams_py.ports import AdminError, AdminErrorKind, MemberAssignment, MemberSubscription
 from streams_py.testing.simulator.assignors import ASSIGNOR_CLASS, ASSIGNOR_MOOD
-from streams_py.testing.simulator.canaries import CRASH_ON_GARBAGE, GIVE_UP_FOR_NOTHING
+from streams_py.testing.simulator.mutants import CRASH_ON_GARBAGE, GIVE_UP_FOR_NOTHING
 from streams_py.testing.simulator.releases import ReleaseLeader
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class SimulatedLeading:
                 STATIC_TASKS_SPILL: True,
             },
             topic_setup_timeout_ms=world.shape.max_poll_interval_ms // 2,
-            reference_behaviour=world.canary == CRASH_ON_GARBAGE,
+            reference_behaviour=world.mutant == CRASH_ON_GARBAGE,
         )
         request = AssignRequested(process.clock_ms, release.incoming(members), known, world.shape.metadata)
         self._step = Step(request, members, self._thread.consumer.generation, settings, release, struck_before)
@@ -241,7 +241,7 @@ class SimulatedLeading:
     def _publish(self, effect: PublishAssignments) -> None:
         assert self._step is not None
         step, world = self._step, self._world
-        if world.canary == GIVE_UP_FOR_NOTHING and not world.spells.ended and step.generation % 5 == 0:
+        if world.mutant == GIVE_UP_FOR_NOTHING and not world.spells.ended and step.generation % 5 == 0:
             error = BrokerUnavailable("nothing has happened (a planted bug)")
             world.published(self._thread, step, {}, failure=error)
             self._failed(error)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from streams_protocol import MIN_VERSION_OFFSET_SUMS
 from streams_protocol.types import TaskId
 from streams_py.quiet import quiet_logs
-from streams_py.testing.checkers import Checker, Ending, Placed, Published, Violation, all_checkers
+from streams_py.testing.checkers import Checker, Outcome, Placed, Published, Violation, all_checkers
 from streams_py.testing.simulator.faults import Fault
 from streams_py.testing.simulator.process import SimulatedProcess
 from streams_py.testing.simulator.schedule import Schedule
@@ -171,7 +171,7 @@ class _Run:
 
     # -- quiet -----------------------------------------------------------------------------------------------------
 
-    def quiet(self) -> Ending:
+    def quiet(self) -> Outcome:
         """No more faults; the group has to find its rest."""
         world = self.world
         rng = random.Random(f"end {world.schedule.seed}")
@@ -269,7 +269,7 @@ class _Run:
         }
         return self.world.tasks().keys() - had
 
-    def _rebalance_for_nothing(self, ending: Ending) -> Ending:
+    def _rebalance_for_nothing(self, ending: Outcome) -> Outcome:
         """One more rebalance without news; what it moved.
 
         A rebalance before it brings in what nobody was asked about so far: static members that came back with other
@@ -305,7 +305,7 @@ class _Run:
             for task in thread.active
         }
 
-    def _ending(self, *, quiet: bool, rebalances: int, stays: bool) -> Ending:
+    def _ending(self, *, quiet: bool, rebalances: int, stays: bool) -> Outcome:
         world = self.world
         since = self._published[self._quiet_from :]
         start = self._published[self._quiet_from - 1 : self._quiet_from] if self._quiet_from else []
@@ -315,7 +315,7 @@ class _Run:
         versions = [n for n in range(1, len(chain)) if chain[n].version != chain[n - 1].version]
         last_change = max(changes, default=0)
         healthy = [thread for process in world.processes for thread in process.healthy_threads]
-        return Ending(
+        return Outcome(
             at_ms=self.now_ms,
             assignor=world.last.assignor if world.last is not None else world.shape.assignor,
             configs=world.shape.configs,
@@ -337,7 +337,7 @@ class _Run:
                 if at_ms > self._ended_ms + world.shape.max_poll_interval_ms  # earlier ones may have been on their way
             ),
             hostile=stays,
-            retry_untold=(
+            retry_pending=(
                 world.last is not None
                 and world.last.assignor_error is not None
                 and chain[-1].version < MIN_VERSION_OFFSET_SUMS  # KIP-441 brought both

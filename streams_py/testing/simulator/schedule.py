@@ -52,7 +52,7 @@ class Schedule:
     seed: int
     shape: GroupShape
     actions: tuple[Action, ...] = ()
-    canary: str | None = None
+    mutant: str | None = None
     kept: tuple[int, ...] | None = field(default=None)
     """Which actions of the drawn schedule these are; None for all."""
 

@@ -17,14 +17,14 @@ from streams_py.ports import MemberAssignment
 from streams_py.runtime.threads.assignor_runner import AssignorRunner
 from streams_py.testing.checkers import Checker, Committed, Gained, Published
 from streams_py.testing.simulator.assignors import SimulatedAssignor
-from streams_py.testing.simulator.canaries import ACCEPT_EVERY_COMMIT, CANARIES, LATE_TO_REJOIN, When, plant
 from streams_py.testing.simulator.cluster import SimulatedCluster
 from streams_py.testing.simulator.consumer import Partitions
 from streams_py.testing.simulator.coordinator import GroupCoordinator, Reply
+from streams_py.testing.simulator.fault_actions import happen
 from streams_py.testing.simulator.faults import Fault, Spells
-from streams_py.testing.simulator.happenings import happen
 from streams_py.testing.simulator.hostile import HostileMember
 from streams_py.testing.simulator.leading import Step
+from streams_py.testing.simulator.mutants import ACCEPT_EVERY_COMMIT, LATE_TO_REJOIN, MUTANTS, When, plant
 from streams_py.testing.simulator.process import SimulatedProcess
 from streams_py.testing.simulator.releases import header, sent_assignment, understood
 from streams_py.testing.simulator.schedule import Action, Schedule
@@ -46,13 +46,13 @@ class World:
     def __init__(self, schedule: Schedule, checkers: list[Checker]) -> None:
         self.schedule = schedule
         self.shape = schedule.shape
-        self.canary = schedule.canary
+        self.mutant = schedule.mutant
         self.rng = random.Random(f"world {schedule.seed}")
         self.timeline = Timeline()
         self.spells = Spells(self.rng)
         self.cluster = SimulatedCluster(self.timeline, self.rng, self.shape, self.spells)
         self.coordinator = GroupCoordinator(self.timeline)
-        self.coordinator.check_generations = self.canary != ACCEPT_EVERY_COMMIT
+        self.coordinator.check_generations = self.mutant != ACCEPT_EVERY_COMMIT
         self.checkers = checkers
         self._see_published = [c for c in checkers if type(c).published is not Checker.published]
         self._see_gained = [c for c in checkers if type(c).gained is not Checker.gained]
@@ -142,7 +142,7 @@ class World:
     @property
     def rejoin_delay_ms(self) -> int:
         """How long a consumer that wants to rejoin takes to do so."""
-        return _LATE_MS if self.canary == LATE_TO_REJOIN else 1
+        return _LATE_MS if self.mutant == LATE_TO_REJOIN else 1
 
     def loses_reply(self) -> bool:
         """Whether a reply gets lost."""
@@ -212,10 +212,10 @@ class World:
             self.spells.struck[Fault.ASSIGNOR_NONSENSE] += 1
 
     def plant(self, assignments: Mapping[str, MemberAssignment], step: Step) -> Mapping[str, MemberAssignment]:
-        """The planted bug of a canary, if there is one."""
-        if self.canary is None or not self._is_time_for(CANARIES[self.canary].when, step):
+        """The planted bug of a mutant, if there is one."""
+        if self.mutant is None or not self._is_time_for(MUTANTS[self.mutant].when, step):
             return assignments
-        return plant(self.canary, assignments, step.request.members, self.rng)
+        return plant(self.mutant, assignments, step.request.members, self.rng)
 
     def _is_time_for(self, when: When, step: Step) -> bool:
         match when:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streams_protocol.types import TopicPartition
-from streams_py import KafkaStreams, State, StreamsBuilder, Topology, UncaughtAnswer, serdes
+from streams_py import KafkaStreams, State, StreamsBuilder, StreamThreadExceptionResponse, Topology, serdes
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.restore.updater import RestoreListener
 from streams_py.topology.processor import Processor, Record
@@ -217,12 +217,12 @@ def make(order: dict[str, Any]) -> KafkaStreams:
     return streams
 
 
-def handled(streams: KafkaStreams, error: Exception, answer: str) -> UncaughtAnswer:
+def handled(streams: KafkaStreams, error: Exception, answer: str) -> StreamThreadExceptionResponse:
     """The answer of the order; ``close`` closes first."""
     if answer == "close":
         streams.close()
-        return UncaughtAnswer.REPLACE_THREAD
-    return UncaughtAnswer[answer]
+        return StreamThreadExceptionResponse.REPLACE_THREAD
+    return StreamThreadExceptionResponse[answer]
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ from tests.unit.events.kit import Recorder
 from tests.unit.leader.kit import FakeCluster, member
 from tests.unit.leader.kit import sub as subtopology
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "telemetry" / "rebalance_input.csv"
+GOLDEN = Path(__file__).parents[2] / "golden" / "telemetry" / "rebalance_input.csv"
 
 
 def golden_texts() -> list[str]:

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streams_py.backtest import on_spark
 from streams_py.backtest.candidates import Candidate, parse_candidate
 from streams_py.backtest.folder import PREFIXES
 from streams_py.backtest.kernel import COLUMNS, Orders, Row
 from streams_py.errors import ConfigError
+from streams_py.spark import backtest as on_spark
 from streams_py.spark.backtest import kernel_for
 from tests.unit.backtest import assignors
 from tests.unit.backtest.kit import A, B, client, replay, sub

@@ -43,7 +43,7 @@ def test_warm_ups_end_in_moves_when_the_high_availability_assignor_is_followed()
     assert row["rounds"] > 2
 
 
-def test_candidate_asks_for_ever_when_it_always_wants_another_rebalance() -> None:
+def test_candidate_never_stable_when_it_always_wants_another_rebalance() -> None:
     row = settled(replay(client(A, "0:0-1"), client(B, "0:2-3")), "builtin:fallback")
     assert (row["stable"], row["cycle"]) == (False, 1)
     assert row["endless"]

@@ -27,7 +27,7 @@ ORDERS = Orders(
     [parse_candidate(text) for text in ("recorded", "ha=builtin:high_availability", "sticky")],
     scenarios=("", "add_clients(1)"),
 )
-EVENTS = Path(__file__).parents[3] / "golden" / "telemetry" / "events.jsonl"
+EVENTS = Path(__file__).parents[2] / "golden" / "telemetry" / "events.jsonl"
 
 
 @pytest.fixture(scope="module")

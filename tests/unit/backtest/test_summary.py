@@ -70,25 +70,25 @@ def test_base_is_a_candidate_that_decided_when_nothing_was_recorded() -> None:
 
 
 def test_findings_put_errors_first_when_there_are_remarks() -> None:
-    restless = [row("a", 0, stable=False)]
+    converging = [row("a", 0, stable=False)]
     raised = [row("b", 0, valid="raised", error="ValueError: x")]
     unreadable = [row(name, 1, valid="damaged", error="y") for name in "ab"]
-    summary = summary_of(restless, raised, unreadable)
+    summary = summary_of(converging, raised, unreadable)
     assert [(f.candidate, f.kind, f.is_error) for f in summary.findings] == [
         ("b", "raised", True),
+        ("a", "converging", False),
         ("a", "damaged", False),  # said once
-        ("a", "restless", False),
     ]
 
 
-def test_fickle_candidate_is_an_error_when_it_is_so_often() -> None:
-    def fickle(share: int) -> Summary:
+def test_oscillating_candidate_is_an_error_when_it_is_so_often() -> None:
+    def oscillating(share: int) -> Summary:
         bad = [row("a", number, stable=False, cycle=2, endless=False) for number in range(share)]
         return summary_of([*bad, *(row("a", number, stable=True) for number in range(share, 100))])
 
-    assert not fickle(10).has_errors
-    assert fickle(11).has_errors
-    assert fickle(1).findings[0].kind == "fickle"
+    assert not oscillating(10).has_errors
+    assert oscillating(11).has_errors
+    assert oscillating(1).findings[0].kind == "oscillating"
 
 
 # -- verdict -----------------------------------------------------------------------------------------------------------
@@ -127,6 +127,6 @@ def test_verdict_says_so_when_there_is_no_difference_or_nobody_is_left() -> None
     assert nobody.ranking == ()
 
 
-def test_slow_but_steady_candidate_stays_in_when_it_is_only_restless() -> None:
+def test_slow_but_steady_candidate_stays_in_when_it_is_only_converging() -> None:
     verdict = verdict_of(summary_of(many("ha", [0] * 4, stable=False), many("other", [9] * 4, stable=True)))
     assert verdict.ranking[0] == "ha"

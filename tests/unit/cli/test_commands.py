@@ -173,11 +173,11 @@ def test_every_assignor_of_ours_can_be_asked(tmp_path: Path, assignor: str) -> N
     assert [line[:4] for line in result.output.splitlines() if " is active on " in line] == ["0_0 ", "0_1 ", "1_0 "]
 
 
-def test_story_can_be_had_as_data(tmp_path: Path) -> None:
+def test_explanation_can_be_had_as_data(tmp_path: Path) -> None:
     path = tmp_path / "group.json"
     path.write_text(json.dumps(GROUP))
-    (story,) = json.loads(run("explain", "0_0", "--from", str(path), "--json").output)
-    assert (story["task"], story["limits"]["num_standby_replicas"]) == ("0_0", 1)
+    (explanation,) = json.loads(run("explain", "0_0", "--from", str(path), "--json").output)
+    assert (explanation["task"], explanation["limits"]["num_standby_replicas"]) == ("0_0", 1)
 
 
 def test_recorded_assign_step_is_explained() -> None:
@@ -195,7 +195,7 @@ def test_recorded_situations_are_explained(tmp_path: Path) -> None:
     made = run("backtest", "generate", "--out", str(path), "--count", "3", "--tasks", "8", "--clients", "2")
     assert made.exit_code == 0, made.output
     asked = ["explain", "0_1", "--from", str(path)]
-    assert "History tells no stories" in one_sentence(run(*asked))
+    assert "History tells no explanations" in one_sentence(run(*asked))
     result = run(*asked, "--case", "3", "--assignor", "high_availability")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("0_1 is active on ")
@@ -254,13 +254,13 @@ def test_simulation_reports_schedules_rebalances_faults_and_violations() -> None
 
 
 def test_simulation_shows_the_shortest_history_of_a_planted_bug_and_how_to_run_it_again() -> None:
-    result = run("simulate", "-n", "2", "--canary", "lose a task", "--processes", "1")
+    result = run("simulate", "-n", "2", "--mutant", "lose a task", "--processes", "1")
     assert result.exit_code == 1
     assert "shortest history of seed 1" in result.output
     assert "A1 (safety)" in result.output
     again = next(line for line in result.output.splitlines() if line.startswith("again: streams-py "))
-    arguments = again.removeprefix("again: streams-py ").replace(' --canary "lose a task"', "").split()
-    repeated = run(*arguments, "--canary", "lose a task")
+    arguments = again.removeprefix("again: streams-py ").replace(' --mutant "lose a task"', "").split()
+    repeated = run(*arguments, "--mutant", "lose a task")
     assert repeated.exit_code == 1
     assert "A1 (safety)" in repeated.output
     assert run(*arguments).exit_code == 0, "without the planted bug"
@@ -271,7 +271,7 @@ def test_simulation_shows_the_shortest_history_of_a_planted_bug_and_how_to_run_i
     [
         (["--assignor", "best"], "there is no assignor 'best'"),
         (["--assignor", "nowhere.to_be:Found"], "module nowhere.to_be cannot be imported"),
-        (["--canary", "bird"], "there is no planted bug 'bird'"),
+        (["--mutant", "bird"], "there is no planted bug 'bird'"),
         (["--replay", "1", "--keep", "0,999999"], "--keep takes numbers from 0 to"),
         (["--replay", "1", "--keep", "x"], "--keep takes numbers from 0 to"),
         (["--keep", "1"], "--keep needs --replay"),
@@ -282,7 +282,7 @@ def test_simulation_refuses_wrong_options_in_one_sentence(arguments: list[str], 
 
 
 def test_planted_bugs_are_listed_with_the_promise_that_each_breaks() -> None:
-    result = run("simulate", "--canary", "list")
+    result = run("simulate", "--mutant", "list")
     assert result.exit_code == 0
     assert "A4   accept every commit" in result.output
 

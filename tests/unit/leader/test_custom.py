@@ -21,7 +21,7 @@ from streams_py.assignment.api import (
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.assignors.static import StaticTaskAssignor
 from streams_py.assignment.assignors.sticky import StickyTaskAssignor
-from streams_py.assignment.story import Rule
+from streams_py.assignment.explanation import Rule
 from streams_py.errors import AssignorError, StreamsError, TaskAssignmentError
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import DescribeTopics, ListEndOffsets, RunAssignor
@@ -371,7 +371,7 @@ def test_error_leaves_the_assign_step_when_it_fails_and_we_do_as_kafka_does(faul
     assert isinstance(outcome.error, StreamsError)
 
 
-# -- stories -----------------------------------------------------------------------------------------------------
+# -- explanations -----------------------------------------------------------------------------------------------------
 
 
 def leader_with(configured: object, answer: Assign) -> GroupLeader:
@@ -386,28 +386,28 @@ def leader_with(configured: object, answer: Assign) -> GroupLeader:
 
 
 @pytest.mark.parametrize(("name", "made"), [("sticky", StickyTaskAssignor), ("static", StaticTaskAssignor)])
-def test_story_is_told_when_a_public_assignor_of_ours_decided(name: str, made: type[TaskAssignor]) -> None:
+def test_explanation_is_told_when_a_public_assignor_of_ours_decided(name: str, made: type[TaskAssignor]) -> None:
     placed: list[TaskAssignment] = []
 
     def answer(state: ApplicationState) -> TaskAssignment:
         placed.append(made().assign(state))
         return placed[-1]
 
-    stories = leader_with(name, answer).stories
+    explanations = leader_with(name, answer).explanations
     for given in placed[0].assignment:
         for task_id in given.tasks:
-            [told] = stories.story(task_id)
-            assert told.story.active.process_id == given.process_id
+            [told] = explanations.explanation(task_id)
+            assert told.explanation.active.process_id == given.process_id
             assert "because" in str(told)
 
 
-def test_story_names_the_racks_when_the_decision_was_another_one_without_them() -> None:
-    stories = leader_with("sticky", ALL_TO_B).stories
-    [told] = stories.story(task("0_0"))
-    assert told.story.active.process_id == pid(2)
-    assert told.story.active.rule is Rule.RACKS
-    assert told.story.active.load == 4.0
+def test_explanation_names_the_racks_when_the_decision_was_another_one_without_them() -> None:
+    explanations = leader_with("sticky", ALL_TO_B).explanations
+    [told] = explanations.explanation(task("0_0"))
+    assert told.explanation.active.process_id == pid(2)
+    assert told.explanation.active.rule is Rule.RACKS
+    assert told.explanation.active.load == 4.0
 
 
 def test_nothing_is_remembered_when_the_applications_own_assignor_decided() -> None:
-    assert len(leader_with(Mine, ALL_TO_B).stories) == 0
+    assert len(leader_with(Mine, ALL_TO_B).explanations) == 0

@@ -8,7 +8,7 @@ from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
-from streams_py.leader.stories import Stories
+from streams_py.leader.explanations import Explanations
 
 TASKS = tuple(TaskId(0, number) for number in range(4))
 ENDS = dict.fromkeys(TASKS, 100_000)
@@ -20,43 +20,43 @@ def problem(*lags: dict[TaskId, int]) -> AssignmentProblem:
     return AssignmentProblem(tasks=TASKS, end_offset_sums=ENDS, clients=clients, configs=AssignmentConfigs())
 
 
-def test_a_story_names_the_client_and_the_reason() -> None:
-    stories = Stories()
-    stories.keep(1_000, problem(dict.fromkeys(TASKS, -2), {}), HighAvailabilityAssignor())
-    [told] = stories.story(TaskId(0, 1))
+def test_a_explanation_names_the_client_and_the_reason() -> None:
+    explanations = Explanations()
+    explanations.keep(1_000, problem(dict.fromkeys(TASKS, -2), {}), HighAvailabilityAssignor())
+    [told] = explanations.explanation(TaskId(0, 1))
     assert told.assigned_at_ms == 1_000
-    assert told.story.task == TaskId(0, 1)
-    assert str(told).startswith(f"0_1 is active on {told.story.active.process_id}")
+    assert told.explanation.task == TaskId(0, 1)
+    assert str(told).startswith(f"0_1 is active on {told.explanation.active.process_id}")
     assert "because" in str(told)
 
 
-def test_the_story_agrees_with_the_decision() -> None:
+def test_the_explanation_agrees_with_the_decision() -> None:
     question = problem(dict.fromkeys(TASKS, -2), {}, {TASKS[0]: 5})
     decision = HighAvailabilityAssignor().decide(question)
-    stories = Stories()
-    stories.keep(1, question, HighAvailabilityAssignor())
+    explanations = Explanations()
+    explanations.keep(1, question, HighAvailabilityAssignor())
     for task in TASKS:
-        [told] = stories.story(task)
-        assert task in decision.placements[told.story.active.process_id].active
+        [told] = explanations.explanation(task)
+        assert task in decision.placements[told.explanation.active.process_id].active
 
 
 def test_newest_assignment_comes_first_and_old_ones_are_forgotten() -> None:
-    stories = Stories(assignments_max=3)
+    explanations = Explanations(assignments_max=3)
     for now_ms in (1, 2, 3, 4):
-        stories.keep(now_ms, problem({}), HighAvailabilityAssignor())
-    assert [told.assigned_at_ms for told in stories.story(TASKS[0])] == [4, 3, 2]
+        explanations.keep(now_ms, problem({}), HighAvailabilityAssignor())
+    assert [told.assigned_at_ms for told in explanations.explanation(TASKS[0])] == [4, 3, 2]
 
 
 def test_memory_is_bounded_by_lags_but_the_newest_stays() -> None:
-    stories = Stories(lags_max=5)
+    explanations = Explanations(lags_max=5)
     big = problem(dict.fromkeys(TASKS, 7), dict.fromkeys(TASKS, 7))
-    stories.keep(1, problem({TASKS[0]: 7}), HighAvailabilityAssignor())
-    stories.keep(2, big, HighAvailabilityAssignor())
-    assert [told.assigned_at_ms for told in stories.story(TASKS[0])] == [2]
-    assert len(stories) == 1
+    explanations.keep(1, problem({TASKS[0]: 7}), HighAvailabilityAssignor())
+    explanations.keep(2, big, HighAvailabilityAssignor())
+    assert [told.assigned_at_ms for told in explanations.explanation(TASKS[0])] == [2]
+    assert len(explanations) == 1
 
 
-def test_an_unknown_task_has_no_story() -> None:
-    stories = Stories()
-    stories.keep(1, problem({}), HighAvailabilityAssignor())
-    assert stories.story(TaskId(9, 9)) == []
+def test_an_unknown_task_has_no_explanation() -> None:
+    explanations = Explanations()
+    explanations.keep(1, problem({}), HighAvailabilityAssignor())
+    assert explanations.explanation(TaskId(9, 9)) == []

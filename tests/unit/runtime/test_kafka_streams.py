@@ -20,7 +20,7 @@ from streams_py.errors import (
     StreamsError,
     StreamsNotStartedError,
 )
-from streams_py.runtime.kafka_streams import KafkaStreams, UncaughtAnswer
+from streams_py.runtime.kafka_streams import KafkaStreams, StreamThreadExceptionResponse
 from streams_py.runtime.restore.updater import RestoreListener
 from streams_py.runtime.states import State, ThreadState, thread_may_go
 from streams_py.runtime.threads.stream_thread import StreamThread
@@ -208,7 +208,9 @@ def test_listeners_and_handlers_can_be_set_only_before_the_start(client: Client)
     client.start()
     setters: list[Callable[[], None]] = [
         lambda: client.streams.set_state_listener(lambda new, old: None),
-        lambda: client.streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer.REPLACE_THREAD),
+        lambda: client.streams.set_uncaught_exception_handler(
+            lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
+        ),
         lambda: client.streams.set_restore_listener(RestoreListener()),
     ]
     for setter in setters:
@@ -305,7 +307,7 @@ def test_client_ends_in_error_when_nobody_handles_the_error_of_a_thread(client: 
 
 
 def test_replaced_thread_has_the_same_number_and_the_client_rebalances(client: Client) -> None:
-    client.streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer.REPLACE_THREAD)
+    client.streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.REPLACE_THREAD)
     first, second = client.start()
     first.run()
     second.run()
@@ -319,7 +321,7 @@ def test_replaced_thread_has_the_same_number_and_the_client_rebalances(client: C
 
 
 def test_thread_is_not_replaced_when_the_client_is_closing(client: Client) -> None:
-    client.streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer.REPLACE_THREAD)
+    client.streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.REPLACE_THREAD)
     first, second = client.start()
     client.streams.close(0)
     first.fail(StreamsError("user code"))
@@ -329,7 +331,7 @@ def test_thread_is_not_replaced_when_the_client_is_closing(client: Client) -> No
 
 
 def test_whole_application_is_told_to_stop_through_a_replacement(client: Client) -> None:
-    client.streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer.SHUTDOWN_APPLICATION)
+    client.streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_APPLICATION)
     first, second = client.start()
     first.run()
     second.run()
@@ -347,7 +349,7 @@ def test_whole_application_is_told_to_stop_through_a_replacement(client: Client)
 
 
 def test_client_stops_by_itself_when_the_messenger_fails_too(client: Client) -> None:
-    client.streams.set_uncaught_exception_handler(lambda error: UncaughtAnswer.SHUTDOWN_APPLICATION)
+    client.streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_APPLICATION)
     first, second = client.start()
     first.fail(StreamsError("user code"))
     client.made[2].fail(StreamsError("no client can be made"))
@@ -370,7 +372,7 @@ def test_client_without_an_error_of_its_own_says_that_another_one_stopped_the_ap
 def test_handler_that_gives_no_answer_shuts_the_client_down(
     client: Client, answer: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def handler(error: Exception) -> UncaughtAnswer:
+    def handler(error: Exception) -> StreamThreadExceptionResponse:
         if answer == "raises":
             raise ZeroDivisionError("handler")
         return answer  # type: ignore[return-value]  # what a careless user may return
@@ -382,9 +384,9 @@ def test_handler_that_gives_no_answer_shuts_the_client_down(
 
 
 def test_handler_may_close_the_client(client: Client) -> None:
-    def handler(error: Exception) -> UncaughtAnswer:
+    def handler(error: Exception) -> StreamThreadExceptionResponse:
         assert client.streams.close() is False  # it does not wait for itself
-        return UncaughtAnswer.SHUTDOWN_CLIENT
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
     client.streams.set_uncaught_exception_handler(handler)
     first, second = client.start()

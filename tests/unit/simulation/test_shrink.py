@@ -11,7 +11,7 @@ from streams_py.testing.simulator.shrink import shrink
 
 
 def test_shortest_history_still_fails_and_says_which_actions_were_kept() -> None:
-    schedule = schedule_of(3, canary="lose a task")
+    schedule = schedule_of(3, mutant="lose a task")
     shortest, result = shrink(schedule, runs_max=60)
     assert len(shortest.actions) <= 2 < len(schedule.actions)
     assert result.violations[0].promise == "A1"

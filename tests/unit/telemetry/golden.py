@@ -18,7 +18,7 @@ from tests.unit.events.kit import Recorder
 from tests.unit.leader.kit import member
 from tests.unit.telemetry.history import MINUTE_MS, History, Stored, cluster, fold
 
-FOLDER: Final = Path(__file__).parents[3] / "golden" / "telemetry"
+FOLDER: Final = Path(__file__).parents[2] / "golden" / "telemetry"
 EVENTS: Final = FOLDER / "events.jsonl"
 
 

@@ -384,7 +384,7 @@ def test_warm_up_is_timed_from_first_copy_to_promotion() -> None:
     assert (row["created_to_warm_ms"], row["warm_to_promoted_ms"], row["rebalances_between"]) == (1_200_000, 0, 2)
 
 
-def test_offender_is_named_with_the_reason() -> None:
+def test_hot_task_is_named_with_the_reason() -> None:
     history = grown()
     for _ in range(3):
         history.task(1, "0_3", "restore_started", records_total=1, stores=("s",))

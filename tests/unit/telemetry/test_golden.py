@@ -16,7 +16,7 @@ from streams_py.telemetry.schemas import TABLES
 from tests.unit.telemetry.golden import FOLDER, stored, tables
 from tests.unit.telemetry.history import fold, shuffled
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.unit.spark.test_delta import commit
 from typer.testing import CliRunner
 
 from streams_py.cli.telemetry import app
@@ -26,6 +25,7 @@ from tests.unit.events.kit import Recorder
 from tests.unit.leader.kit import STATELESS, member
 from tests.unit.telemetry.golden import stored
 from tests.unit.telemetry.history import History, cluster, fold
+from tests.unit.telemetry.test_delta import commit
 from tests.unit.telemetry.test_fold import split_ddl
 
 EVIL = "<script>alert('x')</script>&\"'"

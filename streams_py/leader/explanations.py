@@ -1,6 +1,6 @@
 """Why is a task where it is? The leader's memory of its last assignments.
 
-Telling the story of every task would make each assign step slower, and hardly any is ever asked for. So only the
+Telling the explanation of every task would make each assign step slower, and hardly any is ever asked for. So only the
 *question* of an assign step is kept, as the assignor got it; it is values that exist anyway. When somebody asks, the
 same assignor decides the same question again and says why: assignors are deterministic, so the answer is the same.
 
@@ -15,24 +15,24 @@ from dataclasses import dataclass
 from typing import Final
 
 from streams_protocol.types import TaskId
+from streams_py.assignment.explanation import TaskExplanation
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor
-from streams_py.assignment.story import TaskStory
 
-__all__ = ["Stories", "ToldStory"]
+__all__ = ["Explanations", "ToldExplanation"]
 
 _ASSIGNMENTS_MAX: Final = 8
 _LAGS_MAX: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
-class ToldStory:
-    """A task's story in one assignment; ``assigned_at_ms`` is the leader's wall clock then."""
+class ToldExplanation:
+    """A task's explanation in one assignment; ``assigned_at_ms`` is the leader's wall clock then."""
 
     assigned_at_ms: int
-    story: TaskStory
+    explanation: TaskExplanation
 
     def __str__(self) -> str:
-        return str(self.story)
+        return str(self.explanation)
 
 
 @dataclass(slots=True)
@@ -41,10 +41,10 @@ class _Kept:
     problem: AssignmentProblem
     assignor: BuiltInAssignor
     lags: int
-    told: Mapping[TaskId, TaskStory] | None = None
+    told: Mapping[TaskId, TaskExplanation] | None = None
 
 
-class Stories:
+class Explanations:
     """The last assignments that a built-in assignor decided. Of those the application's own assignor decided nothing is
     kept: it alone knows its reasons."""
 
@@ -59,14 +59,14 @@ class Stories:
         while len(self._kept) > 1 and sum(kept.lags for kept in self._kept) > self._lags_max:
             self._kept.popleft()
 
-    def story(self, task_id: TaskId) -> list[ToldStory]:
-        """The task's story in each assignment remembered, newest first; empty when none of them had the task."""
-        told: list[ToldStory] = []
+    def explanation(self, task_id: TaskId) -> list[ToldExplanation]:
+        """The task's explanation in each assignment remembered, newest first; empty when none of them had the task."""
+        told: list[ToldExplanation] = []
         for kept in reversed(list(self._kept)):
             if kept.told is None:
-                kept.told = dict(kept.assignor.decide(kept.problem, tell_story=True).story)
+                kept.told = dict(kept.assignor.decide(kept.problem, explain=True).explanation)
             if task_id in kept.told:
-                told.append(ToldStory(kept.assigned_at_ms, kept.told[task_id]))
+                told.append(ToldExplanation(kept.assigned_at_ms, kept.told[task_id]))
         return told
 
     def tasks(self) -> frozenset[TaskId]:

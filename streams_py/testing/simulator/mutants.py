@@ -1,6 +1,6 @@
 """Planted bugs: runs that must fail, to show that the checkers look.
 
-Each canary spoils what a correct leader sends (a few: what the coordinator accepts, or when a consumer comes back) in a
+Each mutant spoils what a correct leader sends (a few: what the coordinator accepts, or when a consumer comes back) in a
 way that breaks one promise, and where that can be done, no other: then the checker of that promise is all that stands
 between the bug and a release. Some are planted only while faults go on, because afterwards other checkers would see
 their consequences too.
@@ -21,11 +21,11 @@ from streams_py.testing.simulator.releases import sent_assignment, understood
 
 __all__ = [
     "ACCEPT_EVERY_COMMIT",
-    "CANARIES",
     "CRASH_ON_GARBAGE",
     "GIVE_UP_FOR_NOTHING",
     "LATE_TO_REJOIN",
-    "Canary",
+    "MUTANTS",
+    "Mutant",
     "When",
     "plant",
 ]
@@ -98,7 +98,7 @@ _Spoil = Callable[[_Sending], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Canary:
+class Mutant:
     """A planted bug: the promise that it breaks, and how it spoils what a leader sends (None: it is elsewhere)."""
 
     promise: str
@@ -107,13 +107,13 @@ class Canary:
 
 
 def plant(
-    canary: str | None,
+    mutant: str | None,
     assignments: Mapping[str, MemberAssignment],
     members: Mapping[str, MemberSubscription],
     rng: random.Random,
 ) -> Mapping[str, MemberAssignment]:
     """The assignments as a leader with that bug would send them."""
-    spoil = CANARIES[canary].spoil if canary is not None else None
+    spoil = MUTANTS[mutant].spoil if mutant is not None else None
     if spoil is None:
         return assignments
     infos = {
@@ -258,22 +258,22 @@ CRASH_ON_GARBAGE: Final = "crash on garbage"
 LATE_TO_REJOIN: Final = "late to rejoin"
 GIVE_UP_FOR_NOTHING: Final = "give up for nothing"
 
-CANARIES: Final[Mapping[str, Canary]] = {
-    "lose a task": Canary("A1", _lose_a_task, When.CHAOS),
-    "task twice": Canary("A1", _task_twice),
-    "standby beside active": Canary("A2", _standby_beside_active),
-    "standby forgotten": Canary("A2", _standby_forgotten, When.CHAOS),
-    "hand over at once": Canary("A3", _hand_over_at_once, When.CHAOS),
-    ACCEPT_EVERY_COMMIT: Canary("A4"),
-    "never at rest": Canary("A5", _never_at_rest),
-    "chance decides": Canary("A6", _chance_decides, When.CHAOS),
-    "move for nothing": Canary("A7", _move_for_nothing, When.NOTHING_NEW),
-    "wrong version": Canary("A8", _wrong_version, When.CHAOS),
-    "half an assignment": Canary("A11", _take_for_nothing, When.ASSIGNOR_FAILED),
-    "no answer": Canary("L1", _no_answer),
-    LATE_TO_REJOIN: Canary("L1"),
-    CRASH_ON_GARBAGE: Canary("L2"),
-    "punish the neighbour": Canary("L2", _punish_the_neighbour, When.CHAOS),
-    GIVE_UP_FOR_NOTHING: Canary("I1"),
+MUTANTS: Final[Mapping[str, Mutant]] = {
+    "lose a task": Mutant("A1", _lose_a_task, When.CHAOS),
+    "task twice": Mutant("A1", _task_twice),
+    "standby beside active": Mutant("A2", _standby_beside_active),
+    "standby forgotten": Mutant("A2", _standby_forgotten, When.CHAOS),
+    "hand over at once": Mutant("A3", _hand_over_at_once, When.CHAOS),
+    ACCEPT_EVERY_COMMIT: Mutant("A4"),
+    "never at rest": Mutant("A5", _never_at_rest),
+    "chance decides": Mutant("A6", _chance_decides, When.CHAOS),
+    "move for nothing": Mutant("A7", _move_for_nothing, When.NOTHING_NEW),
+    "wrong version": Mutant("A8", _wrong_version, When.CHAOS),
+    "half an assignment": Mutant("A11", _take_for_nothing, When.ASSIGNOR_FAILED),
+    "no answer": Mutant("L1", _no_answer),
+    LATE_TO_REJOIN: Mutant("L1"),
+    CRASH_ON_GARBAGE: Mutant("L2"),
+    "punish the neighbour": Mutant("L2", _punish_the_neighbour, When.CHAOS),
+    GIVE_UP_FOR_NOTHING: Mutant("I1"),
 }
 """Planted bugs by name."""

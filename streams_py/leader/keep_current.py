@@ -22,10 +22,10 @@ from streams_py.leader.state import ClientHistory
 from streams_py.leader.tasks import TaskTable
 from streams_py.ports import MemberSubscription
 
-__all__ = ["keep_previous"]
+__all__ = ["keep_current"]
 
 
-def keep_previous(
+def keep_current(
     group: Group,
     histories: Mapping[ProcessId, ClientHistory],
     table: TaskTable,

@@ -12,15 +12,15 @@ from streams_py.assignment.assignors.fallback import FallbackPriorAssignor
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.assignors.registry import assignor_name, choose_assignor, public_built_in
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
+from streams_py.assignment.explanation import TaskExplanation
 from streams_py.assignment.problem import AssignmentProblem, BuiltInAssignor
-from streams_py.assignment.story import TaskStory
 from streams_py.errors import StreamsError
 
-__all__ = ["Stories", "Teller", "teller_named"]
+__all__ = ["Explainer", "Explanations", "explainer_named"]
 
-Stories: TypeAlias = dict[TaskId, TaskStory]
-Teller: TypeAlias = Callable[[AssignmentProblem, ApplicationState], Stories]
-"""Decides a question, given in both forms, and tells the story of every task."""
+Explanations: TypeAlias = dict[TaskId, TaskExplanation]
+Explainer: TypeAlias = Callable[[AssignmentProblem, ApplicationState], Explanations]
+"""Decides a question, given in both forms, and tells the explanation of every task."""
 
 _BY_CLASS: Final[Mapping[str, Callable[[], BuiltInAssignor]]] = {
     assignor_name(kind): kind for kind in (HighAvailabilityAssignor, LegacyStickyAssignor, FallbackPriorAssignor)
@@ -28,25 +28,27 @@ _BY_CLASS: Final[Mapping[str, Callable[[], BuiltInAssignor]]] = {
 
 
 @runtime_checkable
-class _TellsStories(Protocol):
-    def stories(self, application_state: ApplicationState) -> Mapping[TaskId, TaskStory]: ...
+class _TellsExplanations(Protocol):
+    def explanations(self, application_state: ApplicationState) -> Mapping[TaskId, TaskExplanation]: ...
 
 
-def teller_named(name: str, configs: Mapping[str, object]) -> Teller:
+def explainer_named(name: str, configs: Mapping[str, object]) -> Explainer:
     """The assignor of that name: ``package.module:Class``, or what a configuration says. ValueError for one that tells
-    no stories."""
+    no explanations."""
     public = public_built_in(name)
     if public is not None:
         assignor = public()
         assignor.configure(configs)
-        if isinstance(assignor, _TellsStories):
-            tells = assignor.stories
+        if isinstance(assignor, _TellsExplanations):
+            tells = assignor.explanations
             return lambda problem, state: dict(tells(state))
     built_in = _BY_CLASS.get(name)
     if built_in is None:
         with suppress(StreamsError):
             built_in = choose_assignor(name).built_in
     if built_in is None:
-        raise ValueError(f"{name} tells no stories; use high_availability, sticky, static, legacy_sticky or fallback")
+        raise ValueError(
+            f"{name} tells no explanations; use high_availability, sticky, static, legacy_sticky or fallback"
+        )
     made = built_in()
-    return lambda problem, state: dict(made.decide(problem, tell_story=True).story)
+    return lambda problem, state: dict(made.decide(problem, explain=True).explanation)

@@ -1,4 +1,4 @@
-"""The story of a high-availability decision: who was desired, what moved, and why."""
+"""The explanation of a high-availability decision: who was desired, what moved, and why."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from streams_protocol.types import TaskId
 from streams_py.assignment.assignors.cluster import Cluster
 from streams_py.assignment.assignors.movements import LagTable, Movement
 from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.assignment.explanation import Host, Limits, Rule, TaskExplanation
 from streams_py.assignment.problem import Note
-from streams_py.assignment.story import Host, Limits, Rule, TaskStory
 
-__all__ = ["HighAvailabilityStory"]
+__all__ = ["HighAvailabilityExplanation"]
 
 
-class HighAvailabilityStory:
-    """Takes notes between the steps and tells the story at the end. Only made when a story is wanted."""
+class HighAvailabilityExplanation:
+    """Takes notes between the steps and tells the explanation at the end. Only made when an explanation is wanted."""
 
     def __init__(self, cluster: Cluster, configs: AssignmentConfigs) -> None:
         """To be made when stateful actives have been placed, before racks."""
@@ -36,8 +36,8 @@ class HighAvailabilityStory:
 
     def tell(
         self, lags: LagTable, movements: Sequence[Movement], stateless: Sequence[TaskId], owners: Sequence[int]
-    ) -> dict[TaskId, TaskStory]:
-        """All stories. ``owners`` are the clients of the stateless tasks."""
+    ) -> dict[TaskId, TaskExplanation]:
+        """All explanations. ``owners`` are the clients of the stateless tasks."""
         cluster, configs = self._cluster, self._configs
         limits = Limits(
             configs.acceptable_recovery_lag,
@@ -59,12 +59,12 @@ class HighAvailabilityStory:
         for task, owner in zip(stateless, owners):
             process_id = cluster.process_ids[owner]
             host = Host(process_id, Rule.FEWEST_ACTIVES, None, load[owner])
-            result[task] = TaskStory(task, host, process_id, limits)
+            result[task] = TaskExplanation(task, host, process_id, limits)
         return result
 
     def _stateful(
         self, task: int, lags: LagTable, movements: list[Movement], limits: Limits, load: list[float]
-    ) -> TaskStory:
+    ) -> TaskExplanation:
         cluster, desired = self._cluster, self._desired[task]
         ids, active = cluster.process_ids, cluster.active[task]
         rules: dict[int, Rule] = {}
@@ -81,7 +81,7 @@ class HighAvailabilityStory:
             return Host(ids[client], rule, lags.lag(task, client), load[client])
 
         known = sorted((lag, client) for client, lag in (lags.reported[task] or {}).items())
-        return TaskStory(
+        return TaskExplanation(
             cluster.tasks[task],
             host(active, self._active_rule(task, lags, movements)),
             ids[desired],

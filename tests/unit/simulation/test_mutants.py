@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from streams_py.testing.checkers import ALL_CHECKERS
-from streams_py.testing.simulator import CANARIES
+from streams_py.testing.simulator import MUTANTS
 from streams_py.testing.simulator.campaign import run_campaign, schedule_of
 from streams_py.testing.simulator.run import run_schedule
 
@@ -27,36 +27,36 @@ FOUND_BY_ONE = {
     "punish the neighbour",
     "give up for nothing",
 }
-"""Canaries that some schedule shows to one checker alone: without it they would get away."""
+"""Mutants that some schedule shows to one checker alone: without it they would get away."""
 
 
-def runs(canary: str) -> Iterator[set[str]]:
+def runs(mutant: str) -> Iterator[set[str]]:
     """Promises that are broken, schedule by schedule."""
     for seed in SEEDS:
-        yield {violation.promise for violation in run_schedule(schedule_of(seed, canary=canary)).violations}
+        yield {violation.promise for violation in run_schedule(schedule_of(seed, mutant=mutant)).violations}
 
 
-@pytest.mark.parametrize("canary", CANARIES)
-def test_planted_bug_is_found_by_the_checker_of_its_promise(canary: str) -> None:
-    promise = CANARIES[canary].promise
-    if canary in FOUND_BY_ONE:
-        assert any(broken == {promise} for broken in runs(canary))
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_planted_bug_is_found_by_the_checker_of_its_promise(mutant: str) -> None:
+    promise = MUTANTS[mutant].promise
+    if mutant in FOUND_BY_ONE:
+        assert any(broken == {promise} for broken in runs(mutant))
     else:
-        assert any(promise in broken for broken in runs(canary))
+        assert any(promise in broken for broken in runs(mutant))
 
 
 def test_every_checker_has_a_planted_bug_that_it_alone_finds() -> None:
-    assert {CANARIES[name].promise for name in FOUND_BY_ONE} == {make().promise for make in ALL_CHECKERS}
+    assert {MUTANTS[name].promise for name in FOUND_BY_ONE} == {make().promise for make in ALL_CHECKERS}
 
 
 def test_campaign_with_a_planted_bug_fails_and_tells_safety_from_liveness() -> None:
-    unsafe = run_campaign(range(1, 5), canary="lose a task", processes=1)
+    unsafe = run_campaign(range(1, 5), mutant="lose a task", processes=1)
     assert (unsafe.exit_code, unsafe.findings[0].safe) == (1, False)
-    late = run_campaign(range(1, 5), canary="never at rest", processes=1)
+    late = run_campaign(range(1, 5), mutant="never at rest", processes=1)
     assert (late.exit_code, late.findings[0].safe) == (4, True)
 
 
 def test_campaign_stops_early_when_it_has_found_enough() -> None:
-    campaign = run_campaign(range(1, 100), canary="lose a task", processes=1, findings_max=3)
+    campaign = run_campaign(range(1, 100), mutant="lose a task", processes=1, findings_max=3)
     assert len(campaign.findings) >= 3
     assert campaign.schedules < 99

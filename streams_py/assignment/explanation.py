@@ -1,7 +1,7 @@
 """Why is a task where it is? The facts that decided, one value per task.
 
-Recorded only when asked for (``decide(problem, tell_story=True)``). A built-in assignor keeps what it compared: the
-rule that chose each host, the lags that were known, the load, the limits. ``str(story)`` says it in sentences.
+Recorded only when asked for (``decide(problem, explain=True)``). A built-in assignor keeps what it compared: the
+rule that chose each host, the lags that were known, the load, the limits. ``str(explanation)`` says it in sentences.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from streams_protocol.types import ProcessId, TaskId
 
-__all__ = ["Host", "Limits", "Rule", "TaskStory"]
+__all__ = ["Host", "Limits", "Rule", "TaskExplanation"]
 
 _RUNNING = -2
 _UNKNOWN = -3
@@ -68,7 +68,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskStory:
+class TaskExplanation:
     """One task. ``waiting`` are clients that are meant to have a copy but get none: the warm-up budget is used up.
 
     ``desired`` is the client that is to run the task in the end. ``reported`` are all lags that clients reported,

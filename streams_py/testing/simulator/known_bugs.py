@@ -1,4 +1,4 @@
-"""The museum of known bugs: schedules that broke Kafka Streams, or its neighbours, once.
+"""The known bugs: schedules that broke Kafka Streams, or its neighbours, once.
 
 Each one is named by its ticket and plays the situation of the report; what went wrong then is in its text. They are
 run with every checker, so they say more than the original tests did.
@@ -15,11 +15,11 @@ from streams_py.testing.simulator.faults import Fault
 from streams_py.testing.simulator.schedule import Action, Schedule
 from streams_py.testing.simulator.shape import GroupShape, ProcessShape
 
-__all__ = ["ELSEWHERE", "MUSEUM", "Exhibit"]
+__all__ = ["ELSEWHERE", "KNOWN_BUGS", "KnownBug"]
 
 
 @dataclass(frozen=True, slots=True)
-class Exhibit:
+class KnownBug:
     """A known bug: what happened then, and the schedules that repeat it."""
 
     ticket: str
@@ -124,7 +124,7 @@ def _too_many_rebalances() -> tuple[GroupShape, tuple[Action, ...]]:
     return shape, (Action(20_000, Fault.KILL, 1), Action(50_000, Fault.JOIN, amount=1), Action(70_000, Fault.LEAVE, 0))
 
 
-def _same_tasks_for_every_thread() -> tuple[GroupShape, tuple[Action, ...]]:
+def _same_tnever_stabley_thread() -> tuple[GroupShape, tuple[Action, ...]]:
     shape = GroupShape(partitions={"in": 6}, processes=_processes(9, threads=3), upgrades=((11, None),))
     return shape, (Action(20_000, Fault.UPGRADE), Action(50_000, Fault.ADD_THREAD), Action(80_000, Fault.KILL_THREAD))
 
@@ -202,7 +202,7 @@ def _with(shape: GroupShape, **changes: object) -> GroupShape:
 
 _STORIES: Final[Mapping[str, tuple[str, _Make]]] = {
     "KAFKA-8649": ("an upgraded leader told old members to upgrade, which they did blindly", _leader_is_upgraded_first),
-    "KAFKA-8649 (threads)": ("every thread of an instance was given the same tasks", _same_tasks_for_every_thread),
+    "KAFKA-8649 (threads)": ("every thread of an instance was given the same tasks", _same_tnever_stabley_thread),
     "KAFKA-14646": ("upgrading in two bounces was broken", _two_bounces),
     "KIP-268 (too early)": ("the group must not step up while one old member remains", _too_early),
     "KIP-268 (old leader)": ("probing works although the leader itself is old", _leader_is_old),
@@ -223,16 +223,16 @@ _STORIES: Final[Mapping[str, tuple[str, _Make]]] = {
 }
 
 
-def _exhibits() -> dict[str, Exhibit]:
+def _known_bugs() -> dict[str, KnownBug]:
     found = {}
     for ticket, (what, make) in _STORIES.items():
         shape, actions = make()
-        found[ticket] = Exhibit(ticket, what, tuple(Schedule(seed, shape, actions) for seed in _SEEDS))
+        found[ticket] = KnownBug(ticket, what, tuple(Schedule(seed, shape, actions) for seed in _SEEDS))
     return found
 
 
-MUSEUM: Final[Mapping[str, Exhibit]] = _exhibits()
-"""Exhibits by ticket, or by the KIP whose rule they test."""
+KNOWN_BUGS: Final[Mapping[str, KnownBug]] = _known_bugs()
+"""KnownBugs by ticket, or by the KIP whose rule they test."""
 
 ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -242,4 +242,4 @@ ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("KAFKA-9727", "KAFKA-9734", "KAFKA-9891"), "dirty state under exactly-once, which is not offered"),
     "KAFKA-15059": "Connect's way of fencing out tasks before it restarts them",
 }
-"""Known bugs that this museum cannot show, and why."""
+"""Known bugs that this collection cannot show, and why."""

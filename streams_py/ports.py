@@ -7,9 +7,10 @@ Adapters implement these and nothing else; no other module imports a Kafka clien
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from streams_protocol.types import TopicPartition
 
@@ -21,6 +22,7 @@ __all__ = [
     "AdminErrorKind",
     "Clients",
     "Clock",
+    "CommittedOffsets",
     "DirectSend",
     "GroupMetadata",
     "Headers",
@@ -229,6 +231,10 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str = ""
 
 
+CommittedOffsets: TypeAlias = "Mapping[TopicPartition, OffsetAndMetadata | None]"
+"""Committed positions by partition, None where there is none."""
+
+
 class MemberSubscription(NamedTuple):
     """What one member sent in JoinGroup, decoded as far as the consumer protocol goes."""
 
@@ -284,12 +290,16 @@ class Membership(Protocol):
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
         """Commit; raises TaskMigrated when not a member any more, BrokerUnavailable on time-out."""
 
-    def committed(
-        self, partitions: Collection[TopicPartition], *, timeout_ms: int
-    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]: ...
+    def committed(self, partitions: Collection[TopicPartition], *, timeout_ms: int) -> Future[CommittedOffsets]:
+        """Ask for committed positions; returns at once. The answer, or BrokerUnavailable, comes with the future."""
 
     def group_metadata(self) -> GroupMetadata | None:
         """None while this is no member: no generation, no member id, or heartbeats silent."""
+
+    def is_member(self) -> bool:
+        """True while nobody else can own what this member owns. False as soon as the clock says that the group may have
+        dropped it: no heartbeat that was sent within the last ``session.timeout.ms`` has been answered, or no
+        :meth:`check` within ``max.poll.interval.ms``. May become True again without a loss, when an answer comes."""
 
     def check(self) -> None:
         """Raise what the polling thread failed with."""

@@ -127,7 +127,7 @@ def test_partitions_move_cooperatively_and_are_committed_before_they_do(group: G
     assert "revoked" not in two.calls
     assert one.commits == [None]
     moved = [partition for partition in group.partitions if partition in two.owned]
-    found = second.committed(moved, timeout_ms=10_000)
+    found = second.committed(moved, timeout_ms=10_000).result(30)
     assert found == dict.fromkeys(moved, OffsetAndMetadata(7, "AgAA"))
 
 
@@ -136,8 +136,11 @@ def test_owner_commits_and_everybody_reads_that(group: Group) -> None:
     until(group.settled(listener), "the member to own everything")
     one, other = group.partitions[:2]
     commit(member, {one: OffsetAndMetadata(41, "AgAB")})
-    assert member.committed([one, other], timeout_ms=10_000) == {one: OffsetAndMetadata(41, "AgAB"), other: None}
-    assert member.committed([], timeout_ms=1) == {}
+    assert member.committed([one, other], timeout_ms=10_000).result(30) == {
+        one: OffsetAndMetadata(41, "AgAB"),
+        other: None,
+    }
+    assert member.committed([], timeout_ms=1).result(30) == {}
     member.commit({}, timeout_ms=1)
 
 

@@ -48,6 +48,7 @@ from streams_py.adapters.kafka_python.offsets import (
     check_all_committed,
     commit_owned,
     fetch_committed,
+    send_offset_fetch,
 )
 from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import (
@@ -56,8 +57,9 @@ from streams_py.adapters.kafka_python.payloads import (
     readable_members,
     subscription_to_send,
 )
+from streams_py.adapters.kafka_python.session import Session
 from streams_py.errors import BrokerUnavailable, StreamsError, TaskAssignmentError, TaskMigrated
-from streams_py.ports import GroupMetadata, MembershipListener, OffsetAndMetadata
+from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
 
 __all__ = ["PROTOCOL_NAME", "StreamsCoordinator"]
 
@@ -110,6 +112,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         self._rejoin_reason: str | None = None
         self._completing = False
         super().__init__(client, subscription, **settings)
+        self._session = Session(self.config["session_timeout_ms"])
 
     # -- asked by other threads ------------------------------------------------------------------------------------
 
@@ -119,6 +122,10 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         if joined is None or self.heartbeats_are_silent():
             return None
         return joined
+
+    def is_member(self) -> bool:
+        """True while the group is sure to count this as a member, by this process's clock."""
+        return self._joined is not None and not self._session.is_over()
 
     def forming(self) -> GroupMetadata | None:
         """Group metadata as the last JoinGroup answer has it, also before that join is complete."""
@@ -285,7 +292,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
             self.state = MemberState.REBALANCING
         _log.info("joining group %s%s", self.group_id, f": {reason}" if reason else "")
         sent_at = time.monotonic()
-        response = await self._send_to_coordinator(
+        response = await self._send_and_stay(
             JoinGroupRequest(
                 group_id=self.group_id,
                 session_timeout_ms=self.config["session_timeout_ms"],
@@ -308,7 +315,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
             if generation is not self._generation:
                 raise kafka_errors.IllegalGenerationError("the generation ended while its leader was assigning")
         sent_at = time.monotonic()
-        response = await self._send_to_coordinator(
+        response = await self._send_and_stay(
             SyncGroupRequest(
                 group_id=self.group_id,
                 generation_id=generation.generation_id,
@@ -321,6 +328,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
             )
         )
         assignment: bytes = self._process_sync_group_response(response, sent_at)
+        self._session.confirm(sent_at)
         return assignment
 
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
@@ -333,6 +341,22 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
             rack=self._options.rack,
             check=self._options.check_subscription,
         )
+
+    async def _send_and_stay(self, request: Any, timeout_ms: int | None = None) -> Any:
+        """Send a request that keeps this a member until it is answered."""
+
+        async def send() -> Any:
+            return await self._send_to_coordinator(request, timeout_ms)
+
+        answer = self._manager.call_soon(send)
+        while not answer.is_done:
+            try:
+                await self._manager.wait_for(_outcome(answer), self._session.tick_interval_ms)
+            except kafka_errors.KafkaTimeoutError:
+                self._session.tick()
+        if answer.exception is not None:
+            raise answer.exception
+        return answer.value
 
     async def _send_to_coordinator(self, request: Any, timeout_ms: int | None = None) -> Any:
         node_id = self.coordinator_id
@@ -402,11 +426,19 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
 
     def _handle_heartbeat_response(self, response: Any, send_time: float) -> Any:
         try:
-            return super()._handle_heartbeat_response(response, send_time)
+            super()._handle_heartbeat_response(response, send_time)
+            self._session.confirm(send_time)
+        except kafka_errors.RebalanceInProgressError:  # said to members only
+            self._session.confirm(send_time)
+            raise
         except (kafka_errors.FencedInstanceIdError, kafka_errors.AuthorizationError) as error:
             # kafka-python only stops its heartbeats, or repeats them for ever: no poll would ever raise this.
             self.fail(error)
             raise
+
+    async def maybe_leave_group_async(self, reason: str | None = None, timeout_ms: int | None = None) -> None:
+        self._joined = None  # from now on, not only when the broker has answered
+        await super().maybe_leave_group_async(reason, timeout_ms)
 
     def _enable_heartbeat(self) -> None:
         self._joined_at = time.monotonic()
@@ -500,14 +532,15 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         except kafka_errors.KafkaError as error:
             raise translated(error, "commit") from error
 
-    async def committed_async(
-        self, partitions: Collection[TopicPartition], timeout_ms: int
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+    async def committed_async(self, partitions: Collection[TopicPartition], timeout_ms: int) -> CommittedOffsets:
         """Committed positions; waits for offsets of open transactions (KIP-447)."""
         try:
             return await fetch_committed(self, partitions, timeout_ms)
         except kafka_errors.KafkaError as error:
             raise translated(error, "committed offsets") from error
+
+    async def _send_offset_fetch_request(self, partitions: Collection[Any]) -> dict[Any, Any]:
+        return await send_offset_fetch(self, partitions)
 
     def _handle_offset_fetch_response(self, response: Any) -> dict[Any, Any]:
         return answered_offsets(response, super()._handle_offset_fetch_response(response))

@@ -17,6 +17,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from typing import Any, Final
 
 from kafka import errors as kafka_errors
@@ -33,7 +34,7 @@ from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import UserDataCheck
 from streams_py.adapters.kafka_python.quiet_logs import Outage, limit_library_logs
 from streams_py.errors import BrokerUnavailable, IllegalStateError, TaskMigrated
-from streams_py.ports import GroupMetadata, MembershipListener, OffsetAndMetadata
+from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
 
 __all__ = ["KafkaPythonMembership"]
 
@@ -164,16 +165,26 @@ class KafkaPythonMembership:
         if offsets:
             self._ask(lambda coordinator: coordinator.commit_async(offsets, timeout_ms), "commit", timeout_ms)
 
-    def committed(
-        self, partitions: Collection[TopicPartition], *, timeout_ms: int
-    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """Committed positions, None where there is none; waits for open transactions. BrokerUnavailable in the end."""
+    def committed(self, partitions: Collection[TopicPartition], *, timeout_ms: int) -> Future[CommittedOffsets]:
+        """Ask for committed positions, None where there is none; waits for open transactions.
+
+        The future fails with BrokerUnavailable when there is no answer within ``timeout_ms``.
+        """
+        answer: Future[CommittedOffsets] = Future()
+        coordinator = self._coordinator
         if not partitions:
-            return {}
-        found: Mapping[TopicPartition, OffsetAndMetadata | None] = self._ask(
-            lambda coordinator: coordinator.committed_async(partitions, timeout_ms), "committed offsets", timeout_ms
-        )
-        return found
+            answer.set_result({})
+        elif coordinator is None:
+            answer.set_exception(BrokerUnavailable("committed offsets: no broker has answered yet"))
+        else:
+            try:
+                found = self._client._net.call_soon_with_future(
+                    lambda: coordinator.committed_async(partitions, timeout_ms)
+                )
+            except Exception as error:
+                raise IllegalStateError("committed offsets: this membership is closed") from error
+            found.add_both(lambda _: _hand_over(found, answer, "committed offsets"))
+        return answer
 
     def group_metadata(self) -> GroupMetadata | None:
         """Metadata of the last completed join, or None: never the pair (-1, "") that a broker accepts unfenced."""
@@ -185,6 +196,11 @@ class KafkaPythonMembership:
         formed, which :meth:`group_metadata` does not know yet. None while it has none."""
         coordinator = self._coordinator
         return None if coordinator is None else coordinator.forming()
+
+    def is_member(self) -> bool:
+        """True while nobody else can own what this member owns, as far as this process's clock can tell."""
+        coordinator = self._coordinator
+        return coordinator is not None and coordinator.is_member() and not self._is_stuck(coordinator)
 
     def check(self) -> None:
         """Raise what ended the membership, or TaskMigrated once for tasks that a callback found migrated.
@@ -369,6 +385,14 @@ class KafkaPythonMembership:
             _log.warning("%s did not stop within %.0f s; it is left behind", network_thread.name, timeout_s)
             return
         net.close()
+
+
+def _hand_over(done: Any, answer: Future[Any], doing: str) -> None:
+    """The outcome of a kafka-python future, in a future that any thread may wait for."""
+    if done.exception is not None:
+        answer.set_exception(translated(done.exception, doing))
+    else:
+        answer.set_result(done.value)
 
 
 def _wait(future: Any, timeout_s: float) -> bool:

@@ -3,24 +3,32 @@
 kafka-python takes what an answer leaves out for done (commits) or for "never committed" (look-ups), and an unknown
 topic for the latter too. A task would start at its reset policy instead of where it was: so every partition asked for
 must be in the answer, without an error, or the answer does not count.
+
+A broker works on one request per connection at a time, and a JoinGroup stays with it until everybody has joined. On
+the coordinator's connection an OffsetFetch would wait behind it, seconds long: tasks that were just assigned could not
+start while a follow-up rebalance runs. So offsets are fetched over the connection for everything else to that broker.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final
 
 from kafka import errors as kafka_errors
+from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.structs import OffsetAndMetadata as KafkaOffset
 from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailable, StreamsError, TaskMigrated
-from streams_py.ports import OffsetAndMetadata
+from streams_py.ports import CommittedOffsets, OffsetAndMetadata
 
-__all__ = ["answered_offsets", "check_all_committed", "commit_owned", "fetch_committed"]
+__all__ = ["answered_offsets", "check_all_committed", "commit_owned", "fetch_committed", "send_offset_fetch"]
 
-_NOTHING_COMMITTED = -1
+_NOTHING_COMMITTED: Final = -1
+_OFFSET_FETCH_VERSION_MAX: Final = 8
+_COORDINATOR_PREFIX: Final = "coordinator-"
 
 
 async def commit_owned(
@@ -42,7 +50,7 @@ async def commit_owned(
 
 async def fetch_committed(
     coordinator: Any, partitions: Collection[TopicPartition], timeout_ms: int
-) -> dict[TopicPartition, OffsetAndMetadata | None]:
+) -> CommittedOffsets:
     """Committed positions, None where there is none. BrokerUnavailable when the answer cannot be read or leaves out a
     partition; kafka-python's errors otherwise."""
     try:
@@ -83,3 +91,49 @@ def check_all_committed(offsets: Collection[Any], response: Any) -> None:
     if left_out:
         names = ", ".join(f"{topic}-{partition}" for topic, partition in left_out)
         raise kafka_errors.RequestTimedOutError(f"the answer to a commit leaves out {names}")
+
+
+async def send_offset_fetch(coordinator: Any, partitions: Collection[KafkaPartition]) -> dict[KafkaPartition, Any]:
+    """One OffsetFetch to the group's coordinator, over another connection than JoinGroup's. It waits for offsets of
+    open transactions (KIP-447). Raises kafka-python's errors, after it noted what they say about the coordinator."""
+    coordinator_id = coordinator.coordinator()
+    if coordinator_id is None:
+        raise kafka_errors.CoordinatorNotAvailableError
+    node_id = _other_connection(coordinator, coordinator_id)
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in sorted(partitions):
+        by_topic[topic].append(partition)
+    old, new = OffsetFetchRequest.OffsetFetchRequestTopic, OffsetFetchRequest.OffsetFetchRequestGroup
+    request = OffsetFetchRequest(
+        group_id=coordinator.group_id,
+        topics=[old(name=topic, partition_indexes=numbers) for topic, numbers in by_topic.items()],
+        groups=[
+            new(
+                group_id=coordinator.group_id,
+                topics=[
+                    new.OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
+                    for topic, numbers in by_topic.items()
+                ],
+            )
+        ],
+        require_stable=True,
+        max_version=_OFFSET_FETCH_VERSION_MAX,
+    )
+    try:
+        response = await coordinator._manager.send(request, node_id=node_id)
+    except kafka_errors.KafkaError as error:
+        if node_id == coordinator_id:
+            coordinator._failed_request(node_id, request, error)
+        raise
+    found: dict[KafkaPartition, Any] = coordinator._handle_offset_fetch_response(response)
+    return found
+
+
+def _other_connection(coordinator: Any, coordinator_id: Any) -> Any:
+    """The coordinator's broker under its own id; the coordinator's connection while the metadata does not list it."""
+    text = str(coordinator_id)
+    if text.startswith(_COORDINATOR_PREFIX):
+        broker = int(text.removeprefix(_COORDINATOR_PREFIX))
+        if coordinator._cluster.broker_metadata(broker) is not None:
+            return broker
+    return coordinator_id

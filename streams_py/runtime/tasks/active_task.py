@@ -206,11 +206,11 @@ class ActiveTask(Task):
         silent_ms = now_ms - self._retrying_since_ms
         if silent_ms >= self.settings.task_timeout_ms:
             raise TimeoutExceeded(
-                f"task {self.id} could not process a record for {silent_ms} ms "
+                f"task {self.id} could not go on for {silent_ms} ms "
                 f"(task.timeout.ms is {self.settings.task_timeout_ms}): {error}",
                 task_id=self.id,
             ) from error
-        _log.warning("task %s: %s; trying the record again", self.id, error)
+        _log.warning("task %s: %s; trying again", self.id, error)
 
     def partitions_to_pause(self) -> frozenset[TopicPartition]:
         """Partitions to pause in the consumer: their buffers are full. Each is named once."""
@@ -243,11 +243,19 @@ class ActiveTask(Task):
     # -- punctuation ------------------------------------------------------------------------------------
 
     def punctuate(self) -> int:
-        """Call the punctuators that are due, stream time first; how many were called."""
+        """Call the punctuators that are due, stream time first; how many were called. One that a broker without answer
+        stopped is called again by the next call; TimeoutExceeded after ``task.timeout.ms`` of that."""
         if not self._has_punctuators or self._phase is not TaskPhase.RUNNING:
             return 0
-        fired = self.punctuate_stream_time()
-        return fired + self.punctuate_wall_clock()
+        try:
+            fired = self.punctuate_stream_time()
+            fired += self.punctuate_wall_clock()
+        except BrokerUnavailable as error:
+            self._note_silence(error)
+            return 0
+        if fired:
+            self._retrying_since_ms = None
+        return fired
 
     def punctuate_stream_time(self) -> int:
         """Call the punctuators that are due by stream time."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
+from streams_py.errors import BrokerUnavailable
+
 __all__ = ["PunctuationQueue", "Schedule"]
 
 
@@ -59,7 +61,8 @@ class PunctuationQueue:
         return bool(self._heap) and self._heap[0].due_ms <= now_ms
 
     def fire(self, now_ms: int) -> int:
-        """Call back everything that is due at ``now_ms``, each schedule once; how many were called."""
+        """Call back everything that is due at ``now_ms``, each schedule once; how many were called. What a broker
+        without answer stopped (BrokerUnavailable) stays due."""
         heap = self._heap
         fired = 0
         while heap and heap[0].due_ms <= now_ms:
@@ -67,10 +70,16 @@ class PunctuationQueue:
             if schedule.cancelled:
                 continue
             # Scheduled again before the call: a callback that raises, or cancels, finds the queue in order.
-            missed = (now_ms - schedule.due_ms) // schedule.interval_ms
+            due_ms = schedule.due_ms
+            missed = (now_ms - due_ms) // schedule.interval_ms
             schedule.due_ms += (missed + 1) * schedule.interval_ms
             heapq.heappush(heap, schedule)
-            schedule.callback(now_ms)
+            try:
+                schedule.callback(now_ms)
+            except BrokerUnavailable:
+                schedule.due_ms = due_ms
+                heapq.heapify(heap)
+                raise
             fired += 1
         return fired
 

@@ -7,7 +7,9 @@ task may process per turn, grows while there is nothing else to do and shrinks w
 
 from __future__ import annotations
 
-__all__ = ["BatchSize"]
+__all__ = ["BatchSize", "Slice"]
+
+_SLICE_MS = 5
 
 
 class BatchSize:
@@ -32,3 +34,21 @@ class BatchSize:
         else:
             self.n += 1
         return True
+
+
+class Slice:
+    """The number of records between two looks at the membership, within a turn.
+
+    A process that was frozen, or whose user code took too long, may own nothing any more when it goes on. It shall find
+    out after a few milliseconds of work or after one slow record, whichever is longer, and not after ``n`` records.
+    """
+
+    def __init__(self) -> None:
+        self.size = 1
+
+    def adapt(self, *, taken: int, took_ms: int) -> None:
+        """``taken`` records took this long; make the next slice last about 5 ms."""
+        if took_ms > _SLICE_MS:
+            self.size = max(1, min(self.size, taken * _SLICE_MS // took_ms))
+        elif taken >= self.size:
+            self.size *= 2

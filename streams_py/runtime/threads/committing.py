@@ -64,19 +64,27 @@ class Committer:
     def prepare(self, tasks: Collection[Committable]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Flush what the tasks hold back and wait for all acknowledgements; the offsets to commit.
 
-        Raises the first send error (ProductionError), or BrokerUnavailable when the producer could not be flushed
-        because the thread is shutting down.
+        Raises the first send error (ProductionError), or BrokerUnavailable when nothing may be written because other
+        members may own the tasks by now, or when the producer's queue stays full or could not be flushed in time.
         """
         needing = [task for task in tasks if task.commit_needed]
         if not needing:
             return {}
         for task in needing:
+            self._check_member()
             task.flush_caches()
         self.flush()
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for task in needing:
             offsets.update(task.committable_offsets())
         return offsets
+
+    def _check_member(self) -> None:
+        if not self._membership.is_member():
+            raise BrokerUnavailable(
+                "the group may have dropped this member (no heartbeat was answered for session.timeout.ms, or the "
+                "thread was busy for max.poll.interval.ms), and others may own its tasks: nothing is written"
+            )
 
     def flush(self) -> None:
         """Wait until every record sent so far is acknowledged, dead letters for refused ones included."""
@@ -97,12 +105,12 @@ class Committer:
     def commit(self, tasks: Collection[Committable]) -> int:
         """Commit those of ``tasks`` that need it; how many they were.
 
-        A broker that does not answer is not an error until it has been silent for ``task.timeout.ms``: -1 then, and
-        the next call tries again. Raises TaskMigrated when this is no member any more.
+        A broker that does not answer, or takes no more records, is not an error until that has lasted for
+        ``task.timeout.ms``: -1 then, and the next call tries again. Raises TaskMigrated when this is no member.
         """
         needing = [task for task in tasks if task.commit_needed]
-        offsets = self.prepare(needing)
         try:
+            offsets = self.prepare(needing)
             if offsets:
                 self._membership.commit(offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
         except BrokerUnavailable as error:

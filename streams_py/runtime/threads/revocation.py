@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import TaskMigrated
+from streams_py.errors import BrokerUnavailable, TaskMigrated
 from streams_py.events.tasks import TaskJournal
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -53,8 +53,11 @@ class Revocation:
                 others = [task for task in self._table.running() if task not in revoked and task.commit_needed]
                 offsets.update(self._committer.prepare(others))
         except Exception as error:
-            self._deferred.add(error)
             offsets, self._failed = {}, True  # not flushed: nothing of them counts as committed
+            if isinstance(error, BrokerUnavailable):
+                _log.warning("%s: revoked tasks not flushed, so not committed: %s", self._name, error)
+            else:
+                self._deferred.add(error)
         self._revoked, self._others = revoked, others
         return offsets
 

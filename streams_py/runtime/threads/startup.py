@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailable, TimeoutExceeded
-from streams_py.ports import Clock, Membership
+from streams_py.ports import Clock, CommittedOffsets, Membership, OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.threads.task_table import TaskTable
@@ -16,10 +18,13 @@ __all__ = ["TaskStarter"]
 _log = logging.getLogger(__name__)
 
 _FETCH_TIMEOUT_MS = 10_000
+_GRACE_MS = 5_000
+"""How much longer an answer may take before it is asked for again."""
+_BACKOFF_MS = 100
 
 
 class TaskStarter:
-    """Starts the tasks of one stream thread; on that thread only."""
+    """Starts the tasks of one stream thread; on that thread only, which never waits here: other tasks go on."""
 
     def __init__(
         self,
@@ -36,33 +41,75 @@ class TaskStarter:
         self._clock = clock
         self._task_timeout_ms = task_timeout_ms
         self._waiting_since_ms: dict[TaskId, int] = {}
+        self._asked: Future[CommittedOffsets] | None = None
+        self._asked_at_ms = 0
+        self._not_before_ms = 0
+        self._known: dict[TopicPartition, OffsetAndMetadata | None] = {}
+        self._positions: dict[TopicPartition, int] = {}
 
-    def start_restored(self) -> dict[TopicPartition, int]:
-        """Run the actives whose stores are complete; where each of their partitions is to be read from.
+    def start_restored(self) -> int:
+        """Run the actives whose stores are complete and whose committed offsets are known; how many. The offsets of
+        others are asked for.
 
-        A broker that cannot say it yet is asked again next time; TimeoutExceeded names the task that has waited for
-        longer than ``task.timeout.ms``.
+        A broker that cannot say it yet is asked again later; TimeoutExceeded names the task that has waited for longer
+        than ``task.timeout.ms``.
         """
         restored = self._table.restored()
         if not restored:
-            return {}
-        partitions = {partition for task in restored for partition in task.input_partitions}
-        try:
-            committed = self._membership.committed(partitions, timeout_ms=_FETCH_TIMEOUT_MS)
-        except BrokerUnavailable as error:
-            for task in restored:
-                self._check_timeout(task, error)
-            return {}
-        positions: dict[TopicPartition, int] = {}
+            return 0
+        self._take_answer(restored)
+        if self._asked is None:
+            self._ask(restored)
+            self._take_answer(restored)
+        started = 0
         for task in restored:
-            self._waiting_since_ms.pop(task.id, None)
-            for partition in task.input_partitions:
-                offset = committed.get(partition)
-                positions[partition] = (
-                    offset.offset if offset is not None else self._start_positions.after_reset(partition)
-                )
-            self._table.start(task, committed)
+            if self._known.keys() >= task.input_partitions:
+                self._start(task)
+                started += 1
+        return started
+
+    def take_positions(self) -> Mapping[TopicPartition, int]:
+        """Where the partitions of started tasks are to be read from; each is named once."""
+        positions, self._positions = self._positions, {}
         return positions
+
+    def forget(self) -> None:
+        """Tasks were taken away: what was asked before may be outdated when they come back."""
+        self._asked = None
+        self._known.clear()
+
+    def _ask(self, restored: Sequence[ActiveTask]) -> None:
+        now = self._clock.monotonic_ms()
+        unknown = {partition for task in restored for partition in task.input_partitions} - self._known.keys()
+        if unknown and now >= self._not_before_ms:
+            self._asked, self._asked_at_ms = self._membership.committed(unknown, timeout_ms=_FETCH_TIMEOUT_MS), now
+
+    def _take_answer(self, restored: Sequence[ActiveTask]) -> None:
+        asked, now = self._asked, self._clock.monotonic_ms()
+        if asked is None:
+            return
+        if asked.done():
+            self._asked = None
+            try:
+                self._known.update(asked.result())
+            except BrokerUnavailable as error:
+                self._note_silence(restored, error)
+        elif now - self._asked_at_ms > _FETCH_TIMEOUT_MS + _GRACE_MS:
+            self._asked = None
+            self._note_silence(restored, BrokerUnavailable(f"no answer within {now - self._asked_at_ms} ms"))
+
+    def _start(self, task: ActiveTask) -> None:
+        self._waiting_since_ms.pop(task.id, None)
+        committed = {partition: self._known.pop(partition) for partition in task.input_partitions}
+        self._table.start(task, committed)
+        for partition, at in committed.items():
+            self._positions[partition] = self._start_positions.after_reset(partition) if at is None else at.offset
+
+    def _note_silence(self, restored: Sequence[ActiveTask], error: BrokerUnavailable) -> None:
+        self._not_before_ms = self._clock.monotonic_ms() + _BACKOFF_MS
+        for task in restored:
+            if not self._known.keys() >= task.input_partitions:
+                self._check_timeout(task, error)
 
     def _check_timeout(self, task: ActiveTask, error: BrokerUnavailable) -> None:
         now = self._clock.monotonic_ms()

@@ -23,7 +23,7 @@ from streams_py.runtime.latency import Latency
 from streams_py.runtime.states import ThreadState, thread_may_go
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.deferred_errors import DeferredErrors
-from streams_py.runtime.threads.batch_size import BatchSize
+from streams_py.runtime.threads.batch_size import BatchSize, Slice
 from streams_py.runtime.threads.committing import Committer
 from streams_py.runtime.threads.inbox import Inbox
 from streams_py.runtime.threads.revocation import Revocation
@@ -79,6 +79,7 @@ class StreamThread:
         self._revocation: Revocation
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._pace = BatchSize(settings.max_poll_interval_ms)
+        self._slice = Slice()
         self._summary = Summary(name, interval_ms=settings.log_summary_interval_ms, now_ms=clock.monotonic_ms())
         self._shutdown = threading.Event()
         self._shutdown_deadline_ms: int | None = None
@@ -272,24 +273,39 @@ class StreamThread:
             self._parts.consumer.pause(full)
 
     def _work(self) -> tuple[int, int]:
-        """Process up to n records of each task, punctuate; how many records and punctuations."""
+        """Process up to n records of each task, punctuate; how many records and punctuations. Nothing while others may
+        own the tasks: what this thread made of them could overwrite what the new owners make."""
         processed = punctuated = 0
-        resumed: list[TopicPartition] = []
-        tasks = self._parts.table.running()
-        n = self._pace.n
-        journal = self._parts.journal
-        for task in tasks:
-            processed += task.process(n) if journal is None else journal.process(task, n)
-            resumed += task.partitions_to_resume()
-        for task in tasks:
-            punctuated += task.punctuate()
-        if resumed:
-            self._parts.consumer.resume(resumed)
-        if journal is not None:
+        parts = self._parts
+        tasks = parts.table.running()
+        try:
+            for task in tasks:
+                processed += self._process(task, self._pace.n)
+            for task in tasks:
+                if parts.membership.is_member():
+                    punctuated += task.punctuate()
+        finally:  # also when a task fails: its neighbours' partitions stay paused otherwise
+            resumed = [partition for task in tasks for partition in task.partitions_to_resume()]
+            if resumed:
+                parts.consumer.resume(resumed)
+        if parts.journal is not None:
             age_ms = self._clock.monotonic_ms() - self._last_commit_ms
-            journal.sample_if_due(tasks, self._parts.consumer.lag, age_ms)
+            parts.journal.sample_if_due(tasks, parts.consumer.lag, age_ms)
         self.processed_records += processed
         return processed, punctuated
+
+    def _process(self, task: ActiveTask, records_max: int) -> int:
+        membership, journal, clock, slice_ = self._parts.membership, self._parts.journal, self._clock, self._slice
+        processed = 0
+        while processed < records_max and membership.is_member():
+            wanted = min(records_max - processed, slice_.size)
+            began_ms = clock.monotonic_ms()
+            taken = task.process(wanted) if journal is None else journal.process(task, wanted)
+            slice_.adapt(taken=taken, took_ms=clock.monotonic_ms() - began_ms)
+            processed += taken
+            if taken < wanted:
+                break
+        return processed
 
     # -- tasks on their way to running -----------------------------------------------------------------------
 
@@ -302,13 +318,12 @@ class StreamThread:
             return
         table.initialize_pending()
         table.raise_failed()
-        positions = self._starter.start_restored()
-        if positions:
-            self._read(positions)
+        if self._starter.start_restored():
+            self._read()
 
-    def _read(self, positions: Mapping[TopicPartition, int] | None = None) -> None:
-        """Let the consumer read exactly the partitions of running tasks, new ones from ``positions``."""
-        new = positions or {}
+    def _read(self) -> None:
+        """Let the consumer read exactly the partitions of running tasks, new ones from where they begin."""
+        new = self._starter.take_positions()
         read = {
             partition: new.get(partition) for task in self._parts.table.running() for partition in task.input_partitions
         }
@@ -365,6 +380,7 @@ class StreamThread:
     def prepare_revocation(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Stop the tasks concerned, flush what they made; the offsets to commit."""
         if partitions:
+            self._starter.forget()
             self._go(ThreadState.PARTITIONS_REVOKED)
         return self._revocation.prepare(partitions)
 
@@ -394,6 +410,7 @@ class StreamThread:
     # -- trouble ---------------------------------------------------------------------------------------------
 
     def _lose_everything(self) -> None:
+        self._starter.forget()
         self._parts.table.lose_actives()
         self._read()
 
@@ -401,16 +418,18 @@ class StreamThread:
         """Start corrupted tasks over; commit the healthy ones first."""
         _log.warning("%s: %s; restoring", self.name, error)
         corrupted = dict(error.tasks)
-        if not self._parts.rebalance.in_progress:
-            healthy = [task for task in self._parts.table.running() if task.id not in corrupted]
-            try:
+        self._starter.forget()
+        try:
+            if not self._parts.rebalance.in_progress:
+                healthy = [task for task in self._parts.table.running() if task.id not in corrupted]
                 self._committer.commit(healthy)
-            except TaskCorrupted as more:
-                corrupted.update(more.tasks)
-        self._parts.table.revive(corrupted)
-        self._read()
-        if self._state is ThreadState.RUNNING:
-            self._go(ThreadState.PARTITIONS_ASSIGNED)
+        except TaskCorrupted as more:
+            corrupted.update(more.tasks)
+        finally:  # also when this is no member any more: corrupted standbys stay, and nobody else would start them over
+            self._parts.table.revive(corrupted)
+            self._read()
+            if self._state is ThreadState.RUNNING:
+                self._go(ThreadState.PARTITIONS_ASSIGNED)
 
     def _fail(self, error: BaseException) -> None:
         if self._shutdown.is_set() and isinstance(error, TaskMigrated | TaskCorrupted):

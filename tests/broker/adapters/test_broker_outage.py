@@ -38,6 +38,7 @@ def test_membership_goes_on_in_the_same_generation_when_the_broker_was_away_long
     late.start()
     late.subscribe(frozenset({group.topic}))
     until(lambda: member.group_metadata() is None, "heartbeats are silent for a session")
+    assert not member.is_member()
     with pytest.raises(BrokerUnavailable):
         member.commit({group.partitions[0]: OffsetAndMetadata(1)}, timeout_ms=300)
     member.check()
@@ -46,6 +47,7 @@ def test_membership_goes_on_in_the_same_generation_when_the_broker_was_away_long
     until(lambda: member.group_metadata() is not None, "heartbeats are answered")
     assert time.monotonic() - back < 10.0
     assert member.group_metadata() == before
+    until(member.is_member, "the group has confirmed the member")
     member.commit({group.partitions[0]: OffsetAndMetadata(5)}, timeout_ms=5000)
     assert thread.rounds == 1
     until(lambda: late_thread.rounds == 1, "a member that started without a broker joins")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
@@ -157,7 +158,7 @@ def test_revocation_may_outlast_the_session_and_is_committed_before_the_partitio
     group.wait_settled(first, second)
     assert "on_lost" not in first.names()
     assert first.commit_problems == [None]
-    moved = second_member.committed(second.owned, timeout_ms=5000)
+    moved = second_member.committed(second.owned, timeout_ms=5000).result(30)
     assert set(moved.values()) == {OffsetAndMetadata(7, "meta")}
 
 
@@ -228,7 +229,7 @@ def test_commit_and_committed_round_trip_with_metadata(group):
     group.wait_settled(thread)
     one, two, *_ = group.partitions
     commit(member, {one: OffsetAndMetadata(3, "AgAA")})
-    assert member.committed([one, two], timeout_ms=5000) == {one: OffsetAndMetadata(3, "AgAA"), two: None}
+    assert member.committed([one, two], timeout_ms=5000).result(30) == {one: OffsetAndMetadata(3, "AgAA"), two: None}
 
 
 def test_commit_raises_migrated_when_a_partition_is_not_owned(group):
@@ -298,8 +299,12 @@ def test_stuck_stream_thread_gives_up_its_place_and_gets_a_new_one_when_it_wakes
     member, thread = group.join(max_poll_interval_ms=1000)
     group.wait_settled(thread)
     member.check()  # the last sign of life for a while
+    assert member.is_member()
     until(lambda: member.group_metadata() is None, "the member leaves")
     assert thread.rounds == 1
+    with contextlib.suppress(TaskMigrated):
+        member.check()
+    assert not member.is_member()  # the sign of life does not bring the old place back
     until(lambda: member.check() or thread.rounds == 2, "a new place after the next sign of life")
     assert ("on_lost", tuple(group.partitions)) in thread.calls
 

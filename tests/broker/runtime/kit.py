@@ -269,10 +269,11 @@ class Application:
         consumer.close()
         return records
 
-    def counts(self) -> Counter[str]:
-        """The last count of every word in the output topic."""
+    def counts(self, topic: str | None = None) -> Counter[str]:
+        """The last count of every word in the output topic, or in the changelog."""
+        records = self.read(topic)
         return Counter(
-            {(r.key() or b"").decode(): int.from_bytes(r.value() or b"", "big", signed=True) for r in self.read()}
+            {(r.key() or b"").decode(): int.from_bytes(r.value() or b"", "big", signed=True) for r in records}
         )
 
     def traces(self) -> list[tuple[float, int, str, int, int, int]]:

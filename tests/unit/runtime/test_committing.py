@@ -27,6 +27,10 @@ class Diary:
         self.send_error: Exception | None = None
         self.dead_letters = 0
         self.gives_up = False
+        self.member = True
+
+    def is_member(self) -> bool:
+        return self.member
 
     def flush(self, timeout_ms: int) -> int:
         self.entries.append("flush")

@@ -414,6 +414,7 @@ def test_committed_offsets_are_asked_again_until_the_task_time_out(world: World,
     world.clock.advance(2000)
     steps.turn(2)
     world.away = False
+    world.clock.advance(200)
     steps.turn(2)
     assert steps.thread.state is ThreadState.RUNNING
     steps.membership.lose()

@@ -8,6 +8,7 @@ membership are all called by the test, one step at a time, on the test's own thr
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from streams_py.ports import (
     END,
     AdminError,
     AdminErrorKind,
+    CommittedOffsets,
     GroupMetadata,
     MembershipListener,
     MemberSubscription,
@@ -267,6 +269,11 @@ class WorldMembership:
         self.topics: frozenset[str] = frozenset()
         self.commit_error: Exception | None = None
         self.problem: Exception | None = None
+        self.counted = True
+        """False: the group may have dropped this member."""
+        self.answers = True
+        """False: committed offsets come when the test says so."""
+        self._unanswered: list[tuple[Parts, Future[CommittedOffsets]]] = []
         world.open_clients.add(self)
 
     # -- the test's side -----------------------------------------------------------------------------------
@@ -361,11 +368,27 @@ class WorldMembership:
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
         self._commit("commit", offsets)
 
-    def committed(
-        self, partitions: Collection[TopicPartition], *, timeout_ms: int
-    ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        self._world.check_there()
-        return {partition: self._world.committed.get(partition) for partition in partitions}
+    def committed(self, partitions: Collection[TopicPartition], *, timeout_ms: int) -> Future[CommittedOffsets]:
+        asked = frozenset(partitions)
+        answer: Future[CommittedOffsets] = Future()
+        self._unanswered.append((asked, answer))
+        if self.answers:
+            self.answer()
+        return answer
+
+    def answer(self) -> None:
+        """Answer everything that was asked."""
+        for asked, answer in self._unanswered:
+            try:
+                self._world.check_there()
+            except BrokerUnavailable as error:
+                answer.set_exception(error)
+            else:
+                answer.set_result({partition: self._world.committed.get(partition) for partition in asked})
+        self._unanswered.clear()
+
+    def is_member(self) -> bool:
+        return self.counted
 
     def group_metadata(self) -> GroupMetadata | None:
         return GroupMetadata("app", self.generation, "me", None) if self.generation else None

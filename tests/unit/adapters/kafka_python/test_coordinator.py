@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections import deque
+from types import SimpleNamespace
 
 import pytest
 from kafka import errors as kafka_errors
@@ -386,6 +389,95 @@ def test_membership_is_none_when_the_generation_is_lost(make):
     member = make().joined(T0)
     member.coordinator.reset_generation()
     assert member.coordinator.membership() is None
+
+
+def test_member_is_in_doubt_when_its_last_answered_heartbeat_was_sent_a_session_ago(make):
+    member = make().joined(T0)
+    coordinator, clock = member.coordinator, Clock(member)
+    assert coordinator.is_member()
+    clock.advance(45.1)
+    assert not coordinator.is_member()
+    # An answer that waited in the socket while the process was frozen says nothing about now.
+    heartbeat = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0)
+    coordinator._handle_heartbeat_response(heartbeat, clock.now - 45.05)
+    assert not coordinator.is_member()
+    coordinator._handle_heartbeat_response(heartbeat, clock.now)
+    assert coordinator.is_member()
+
+
+def test_member_is_confirmed_by_a_heartbeat_that_says_the_group_is_rebalancing(make):
+    member = make().joined(T0)
+    clock = Clock(member)
+    clock.advance(46)
+    rebalancing = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=REBALANCE_IN_PROGRESS)
+    with pytest.raises(kafka_errors.RebalanceInProgressError):
+        member.coordinator._handle_heartbeat_response(rebalancing, clock.now)
+    assert member.coordinator.is_member()
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_join_that_is_with_the_broker_keeps_a_member_unless_the_process_was_frozen(make, frozen):
+    member = make().joined(T0)
+    coordinator, clock = member.coordinator, Clock(member)
+    for _ in range(4):
+        clock.advance(46 if frozen else 40)
+        coordinator._session.tick()
+    assert coordinator.is_member() is not frozen
+
+
+def test_member_that_was_in_doubt_is_one_again_when_it_got_its_assignment(make):
+    member = make().joined(T0)
+    member.coordinator._session._confirmed_at_s = -float("inf")
+    assert not member.coordinator.is_member()
+    member.will_join(2, T0)
+    member.rejoin()
+    assert member.coordinator.is_member()
+
+
+def test_member_that_leaves_is_none_before_the_broker_has_answered(make):
+    member = make().joined(T0)
+    seen = []
+    send = member.client._manager.send
+
+    def look(request, **options):
+        seen.append(member.coordinator.is_member())
+        return send(request, **options)
+
+    member.client._manager.send = look
+    with contextlib.suppress(AssertionError):
+        member.run(member.coordinator.maybe_leave_group_async, "tired", 100)
+    assert seen == [False]
+
+
+def test_offsets_are_fetched_over_another_connection_than_the_one_that_joins(make):
+    member = make().joined(T0)
+    nodes = []
+    partitions = [
+        SimpleNamespace(
+            partition_index=number, committed_offset=at, committed_leader_epoch=-1, metadata="m", error_code=0
+        )
+        for number, at in enumerate((5, -1))
+    ]
+    answer = SimpleNamespace(API_VERSION=7, error_code=0, topics=[SimpleNamespace(name="t", partitions=partitions)])
+    member.client._manager.send = lambda request, node_id=None, **_: nodes.append(node_id) or Future().success(answer)
+    asked = lambda: member.coordinator.committed_async([T0, T1], 1000)  # noqa: E731
+    member.client.cluster.broker_metadata = lambda node_id: object()
+    expected = {T0: OffsetAndMetadata(5, "m"), T1: None}
+    assert member.run(asked) == expected
+    member.client.cluster.broker_metadata = lambda node_id: None  # not listed yet
+    assert member.run(asked) == expected
+    assert nodes == [1, "coordinator-1"]
+
+
+class Clock:
+    """The clock of a member's session."""
+
+    def __init__(self, member):
+        self.now = time.monotonic()
+        member.coordinator._session._clock_s = lambda: self.now
+
+    def advance(self, seconds):
+        self.now += seconds
 
 
 def test_commit_is_for_owned_partitions_only(make):

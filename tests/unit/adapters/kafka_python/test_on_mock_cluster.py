@@ -90,7 +90,7 @@ def test_three_members_share_the_partitions_and_their_commits(broker):
         assert sorted(partition for thread in threads for partition in thread.owned) == PARTITIONS
         one = threads[0].owned[0]
         members[0].commit({one: OffsetAndMetadata(3, "AgAA")}, timeout_ms=5000)
-        assert members[1].committed([one], timeout_ms=5000) == {one: OffsetAndMetadata(3, "AgAA")}
+        assert members[1].committed([one], timeout_ms=5000).result(30) == {one: OffsetAndMetadata(3, "AgAA")}
     finally:
         for member in members:
             member.leave_and_close(leave_group=False, timeout_ms=3000)

@@ -1,0 +1,227 @@
+"""The stream thread waits for nobody: committed offsets are on their way while other tasks go on, a full queue is tried
+again, and what one task runs into is not lost on the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_py import serdes
+from streams_py.errors import BrokerUnavailable, TaskCorrupted, TaskMigrated, TimeoutExceeded
+from streams_py.ports import OffsetAndMetadata
+from streams_py.runtime.states import ThreadState
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.nodes import Punctuation
+from streams_py.topology.processor import Processor, Record
+from streams_py.topology.topology import Topology
+from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
+
+A, B = task("0_0"), task("0_1")
+BOTH = {A: [tp("in-0")], B: [tp("in-1")]}
+
+
+@pytest.fixture
+def world() -> World:
+    return World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
+
+
+# -- committed offsets ---------------------------------------------------------------------------------------------
+
+
+def test_other_tasks_go_on_while_committed_offsets_of_a_new_one_are_on_their_way(world: World, tmp_path: Path) -> None:
+    steps = Steps(world, copying(), tmp_path)
+    steps.run({A: [tp("in-0")]})
+    steps.membership.answers = False
+    steps.membership.round(BOTH)
+    steps.turn(2)
+    world.write("in", b"a", b"b")
+    steps.turn(2)
+    assert steps.thread.processed_records == 2
+    assert steps.tasks == {"0_0": "RUNNING", "0_1": "RESTORING"}
+    world.committed[tp("in-1")] = OffsetAndMetadata(0)
+    steps.membership.answer()
+    steps.turn()
+    assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
+    assert steps.consumer.assigned[-1] == {tp("in-0"): None, tp("in-1"): 0}
+
+
+def test_answer_from_before_a_revocation_is_not_used_when_the_task_comes_back(world: World, tmp_path: Path) -> None:
+    world.write("in", *[b"x"] * 9)
+    steps = Steps(world, copying(), tmp_path)
+    steps.membership.answers = False
+    steps.membership.round({A: [tp("in-0")]})
+    steps.turn(2)
+    world.committed[tp("in-0")] = OffsetAndMetadata(3)
+    steps.membership.answer()
+    steps.membership.round({})
+    world.committed[tp("in-0")] = OffsetAndMetadata(8)  # by another owner
+    steps.membership.round({A: [tp("in-0")]})
+    steps.turn(2)
+    steps.membership.answer()
+    steps.turn(2)
+    assert steps.consumer.assigned[-1] == {tp("in-0"): 8}
+
+
+def test_offsets_are_asked_again_when_no_answer_comes_at_all(world: World, tmp_path: Path) -> None:
+    steps = Steps(world, copying(), tmp_path)
+    steps.membership.answers = False
+    steps.membership.round({A: [tp("in-0")]})
+    steps.turn(2)
+    steps.membership._unanswered.clear()
+    world.clock.advance(16_000)
+    steps.turn()
+    world.clock.advance(200)
+    steps.turn()
+    steps.membership.answer()
+    steps.turn()
+    assert steps.tasks == {"0_0": "RUNNING"}
+
+
+# -- a full queue --------------------------------------------------------------------------------------------------
+
+
+class Ticking(Processor[bytes, bytes, bytes, bytes]):
+    """Forwards a tick every second."""
+
+    def init(self, context: Any) -> None:
+        context.schedule(
+            1000, Punctuation.WALL_CLOCK_TIME, lambda now_ms: context.forward(Record(b"k", b"tick", now_ms))
+        )
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        """Nothing."""
+
+
+def ticking() -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.BYTES, value=serdes.BYTES)
+    stream.process(Ticking).to("out", key=serdes.BYTES, value=serdes.BYTES)
+    return builder.build()
+
+
+class FullQueue:
+    """Takes no record while ``full``."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.full = True
+        produce = steps.producer.produce
+
+        def refuse(*record: Any) -> None:
+            if self.full:
+                raise BrokerUnavailable("the queue is full")
+            produce(*record)
+
+        steps.producer.produce = refuse  # type: ignore[method-assign]
+        steps.producer.direct = lambda topic, partition=-1: None  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_full_queue_while_caches_are_flushed_is_tried_again_until_the_task_time_out(
+    world: World, tmp_path: Path, ends: bool
+) -> None:
+    steps = Steps(world, counting(), tmp_path, task_timeout_ms=5000)
+    queue = FullQueue(steps)
+    steps.run(BOTH)
+    world.write("in", b"a")
+    steps.turn()
+    world.clock.advance(1001)
+    steps.turn(2)
+    assert world.committed == {}
+    world.clock.advance(4000)
+    steps.turn(2)
+    if ends:
+        queue.full = False
+        world.clock.advance(200)
+        steps.turn(2)
+        assert world.committed[tp("in-0")].offset == 1
+        assert len(world.records(tp("out-0")) + world.records(tp("out-1"))) == 1
+    else:
+        world.clock.advance(1001)
+        with pytest.raises(TimeoutExceeded, match="the queue is full"):
+            steps.turn(2)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_full_queue_in_a_punctuator_is_tried_again_until_the_task_time_out(
+    world: World, tmp_path: Path, ends: bool
+) -> None:
+    steps = Steps(world, ticking(), tmp_path, task_timeout_ms=5000)
+    queue = FullQueue(steps)
+    steps.run({A: [tp("in-0")]})
+    world.clock.advance(1000)
+    steps.turn(3)
+    assert steps.errors == []
+    world.clock.advance(4000)
+    steps.turn()
+    if ends:
+        queue.full = False
+        steps.turn()
+        assert [record.value() for record in world.records(tp("out-0")) + world.records(tp("out-1"))] == [b"tick"]
+    else:
+        world.clock.advance(1001)
+        with pytest.raises(TimeoutExceeded, match="the queue is full"):
+            steps.turn()
+
+
+# -- one task's trouble --------------------------------------------------------------------------------------------
+
+
+def test_partition_is_resumed_also_when_a_later_task_turns_out_to_be_corrupted(world: World, tmp_path: Path) -> None:
+    steps = Steps(world, copying(), tmp_path, buffered_records_per_partition=2)
+    steps.run(BOTH)
+    world.write("in", *[b"x"] * 5)
+    world.write("in", b"y", partition=1)
+    steps.thread.pause(True)
+    steps.turn()
+    assert tp("in-0") in steps.consumer.paused
+    steps.thread.pause(False)
+    steps.thread._pace.n = 5
+    second = steps.parts.table.running()[1]
+    second.process = _corrupted  # type: ignore[method-assign]
+    steps.turn()
+    assert tp("in-0") not in steps.consumer.paused
+    assert steps.errors == []
+
+
+def _corrupted(max_records: int) -> int:
+    raise TaskCorrupted("bad state", {B: ()})
+
+
+def test_position_of_a_started_task_is_kept_when_the_next_one_cannot_start(world: World, tmp_path: Path) -> None:
+    world.write("in", *[b"x"] * 5)
+    world.committed[tp("in-0")] = OffsetAndMetadata(3)
+    steps = Steps(world, copying(), tmp_path)
+    steps.membership.round(BOTH)
+    steps.restore()
+    second = next(one for one in steps.parts.table.all() if one.id == B)
+    complete = second.complete_restoration
+    second.complete_restoration = lambda committed: _corrupted(0)  # type: ignore[assignment, union-attr]
+    steps.turn(2)
+    assert steps.consumer.positions[tp("in-0")] >= 3
+    second.complete_restoration = complete  # type: ignore[union-attr]
+    steps.turn(4)
+    assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
+    assert steps.thread.processed_records == 2
+
+
+def test_corrupted_standby_is_started_over_also_when_the_member_turns_out_to_have_migrated(
+    world: World, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        world.log.produce("app-counts-changelog", bytes(8), b"k", 1, None, 1, None)
+    steps = Steps(world, counting(), tmp_path)
+    steps.run({A: [tp("in-0")]}, standby={B: [tp("in-1")]})
+    world.write("in", b"a")
+    steps.turn()
+    standby = next(one for one in steps.parts.table.all() if not one.is_active)
+    steps.updater._fail(standby, TaskCorrupted("does not reach back", {B: standby.changelog_partitions}))
+    steps.membership.commit_error = TaskMigrated("fenced")
+    steps.turn()
+    assert world.names()[-1] == "join as a new member"
+    steps.membership.commit_error = None
+    steps.run({A: [tp("in-0")]}, standby={B: [tp("in-1")]})
+    steps.turn(2)
+    assert steps.tasks == {"0_0": "RUNNING", "0_1 standby": "RUNNING"}
+    assert steps.thread.state is ThreadState.RUNNING

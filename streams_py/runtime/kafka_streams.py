@@ -41,7 +41,7 @@ _log = logging.getLogger("streams_py")
 
 _SIGNAL_CHECK_S = 0.5
 
-StateListener = Callable[[State, State], None]
+StateListener = Callable[[State, State], object]
 
 
 class StreamThreadExceptionResponse(Enum):
@@ -61,6 +61,14 @@ class KafkaStreams:
     ``config`` is a mapping of Kafka's dotted keys, the path of a ``.toml`` or ``.properties`` file, or a StreamsConfig;
     keyword arguments go on top (``num_stream_threads=2``). ``clients`` and ``clock`` are for tests.
 
+    Callbacks run on the thread that causes them:
+
+    * ``on_state(new, old)`` hears every change of state, in order. It may call any method of this client; :meth:`close`
+      does not wait there.
+    * ``on_error(error)`` decides what happens when a stream thread fails (KIP-671). Without it the client closes and
+      ends in ERROR.
+    * ``restore_listener`` hears about the restoration of stores.
+
     Raises ConfigError and TopologyError at once. A broker that cannot be reached is not an error: the client stays
     REBALANCING, warns, and goes on when the broker is there.
     """
@@ -70,6 +78,9 @@ class KafkaStreams:
         topology: Topology,
         config: StreamsConfig | Mapping[str, Any] | str | None = None,
         *,
+        on_state: StateListener | None = None,
+        on_error: UncaughtHandler | None = None,
+        restore_listener: RestoreListener | None = None,
         clients: Clients | None = None,
         clock: Clock | None = None,
         **settings: Any,
@@ -78,12 +89,14 @@ class KafkaStreams:
         self._clock = clock or SystemClock()
         self._instance = ClientResources(topology, self._config, clients or _clients_of(self._config), self._clock)
         self._instance.on_stop_application = self._application_stops
+        if restore_listener is not None:
+            self._instance.restore_listener = restore_listener
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._state = State.CREATED
         self._threads: dict[int, StreamThread] = {}
-        self._state_listener: StateListener | None = None
-        self._uncaught: UncaughtHandler | None = None
+        self._state_listener = on_state
+        self._uncaught = on_error
         self._failed_threads = 0
         self._stopping_application = False
         self._paused = False
@@ -94,25 +107,6 @@ class KafkaStreams:
         self._error: Exception | None = None
 
     # -- before start ----------------------------------------------------------------------------------------
-
-    def set_state_listener(self, listener: StateListener) -> None:
-        """``listener(new, old)`` hears every change of state, in order, on a thread that causes one. Only before
-        start. It may call any method of this client; :meth:`close` does not wait there."""
-        self._only_created("a state listener")
-        self._state_listener = listener
-
-    def set_uncaught_exception_handler(self, handler: UncaughtHandler) -> None:
-        """``handler(error)`` decides what happens when a stream thread fails; it runs on that thread.
-
-        Only before start. Without a handler the client shuts down and ends in ERROR.
-        """
-        self._only_created("an uncaught-exception handler")
-        self._uncaught = handler
-
-    def set_restore_listener(self, listener: RestoreListener) -> None:
-        """Hears about the restoration of stores. Only before start."""
-        self._only_created("a restore listener")
-        self._instance.restore_listener = listener
 
     def clean_up(self) -> None:
         """Delete the application's local state. Only before start or after close."""
@@ -486,10 +480,6 @@ class KafkaStreams:
                 with self._lock:
                     self._telling = None
                     self._changed.notify_all()
-
-    def _only_created(self, what: str) -> None:
-        if self._state is not State.CREATED:
-            raise IllegalStateError(f"{what} can be set only before start; state {self._state.value}")
 
 
 def _millis(seconds: float | None) -> int | None:

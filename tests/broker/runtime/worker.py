@@ -203,15 +203,16 @@ def make(order: dict[str, Any]) -> KafkaStreams:
     """The application of the order."""
     held: list[KafkaStreams] = []
     topology = trace(order, held) if order["app"] == "trace" else count_words(order)
-    streams = KafkaStreams(topology, order["config"], clock=clock)
+    answer, close_in = order.get("uncaught"), order.get("close_in")
+    streams = KafkaStreams(
+        topology,
+        order["config"],
+        clock=clock,
+        on_error=None if answer is None else lambda error: handled(held[0], error, answer),
+        on_state=lambda new, old: close_in == "state listener" and new is State.RUNNING and held[0].close(),
+        restore_listener=restorations,
+    )
     held.append(streams)
-    streams.set_restore_listener(restorations)
-    answer = order.get("uncaught")
-    if answer is not None:
-        streams.set_uncaught_exception_handler(lambda error: handled(streams, error, answer))
-    close_in = order.get("close_in")
-    if close_in == "state listener":
-        streams.set_state_listener(lambda new, old: new is State.RUNNING and streams.close())
     if close_in == "restore listener":
         restorations.on_end = streams.close
     return streams

@@ -21,7 +21,6 @@ from streams_py.errors import (
     StreamsNotStartedError,
 )
 from streams_py.runtime.kafka_streams import KafkaStreams, StreamThreadExceptionResponse
-from streams_py.runtime.restore.updater import RestoreListener
 from streams_py.runtime.states import State, ThreadState, thread_may_go
 from streams_py.runtime.threads.stream_thread import StreamThread
 from tests.unit.runtime.world import World, copying, counting
@@ -94,11 +93,19 @@ class Client:
             "state.dir": str(folder),
             **{key.replace("_", "."): value for key, value in config.items()},
         }
-        self.streams = KafkaStreams(counting(), settings, clients=self.world, clock=self.world.clock)
+        self.listen: Callable[[State, State], object] = lambda new, old: self.heard.append((old, new))
+        self.handle: Callable[[Exception], Any] = lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+        self.streams = KafkaStreams(
+            counting(),
+            settings,
+            on_state=lambda new, old: self.listen(new, old),  # noqa: PLW0108  # tests replace it
+            on_error=lambda error: self.handle(error),  # noqa: PLW0108
+            clients=self.world,
+            clock=self.world.clock,
+        )
         self.made: list[FakeThread] = []
         self.heard: list[tuple[State, State]] = []
         self.streams._instance.new_thread = self._new_thread  # type: ignore[method-assign]
-        self.streams.set_state_listener(lambda new, old: self.heard.append((old, new)))
 
     def _new_thread(self, index: int, **callbacks: Any) -> StreamThread:
         self.made.append(FakeThread(f"thread-{index}", index, **callbacks))
@@ -204,18 +211,8 @@ def test_closing_twice_is_closing_once(client: Client) -> None:
     assert [len([a for a in thread.asked if a[0] == "shut down"]) for thread in threads] == [1, 1]
 
 
-def test_listeners_and_handlers_can_be_set_only_before_the_start(client: Client) -> None:
+def test_local_state_is_not_deleted_while_the_client_runs(client: Client) -> None:
     client.start()
-    setters: list[Callable[[], None]] = [
-        lambda: client.streams.set_state_listener(lambda new, old: None),
-        lambda: client.streams.set_uncaught_exception_handler(
-            lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
-        ),
-        lambda: client.streams.set_restore_listener(RestoreListener()),
-    ]
-    for setter in setters:
-        with pytest.raises(IllegalStateError, match="only before start"):
-            setter()
     with pytest.raises(IllegalStateError, match="only before start or after close"):
         client.streams.clean_up()
 
@@ -233,7 +230,7 @@ def test_listener_may_close_the_client_in_any_state(tmp_path: Path, state: State
         if new is state:
             answers.append(client.streams.close())
 
-    client.streams.set_state_listener(listen)
+    client.listen = listen
     (thread,) = client.start() or [None]  # type: ignore[list-item]
     thread.run()
     if state is State.PENDING_SHUTDOWN:
@@ -247,7 +244,7 @@ def test_listener_may_close_the_client_in_any_state(tmp_path: Path, state: State
 
 def test_thread_is_never_started_when_the_listener_closes_the_client_first(tmp_path: Path) -> None:
     client = Client(tmp_path)
-    client.streams.set_state_listener(lambda new, old: new is State.REBALANCING and client.streams.close())
+    client.listen = lambda new, old: new is State.REBALANCING and client.streams.close()
     (thread,) = client.start() or [None]  # type: ignore[list-item]
     assert "start" not in thread.asked
     assert client.streams.state is State.NOT_RUNNING
@@ -263,7 +260,7 @@ def test_listener_is_told_in_order_and_without_the_lock_when_others_change_the_s
             in_listener.set()
             assert go_on.wait(10)
 
-    client.streams.set_state_listener(listen)
+    client.listen = listen
     (thread,) = client.start() or [None]  # type: ignore[list-item]
     runner = threading.Thread(target=thread.run)
     runner.start()
@@ -280,7 +277,7 @@ def test_listener_is_told_in_order_and_without_the_lock_when_others_change_the_s
 
 def test_error_of_a_listener_changes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     client = Client(tmp_path)
-    client.streams.set_state_listener(lambda new, old: 1 // 0)
+    client.listen = lambda new, old: 1 // 0
     client.start()[0].run()
     assert client.streams.state is State.RUNNING
     assert "the state listener failed" in caplog.text
@@ -307,7 +304,7 @@ def test_client_ends_in_error_when_nobody_handles_the_error_of_a_thread(client: 
 
 
 def test_replaced_thread_has_the_same_number_and_the_client_rebalances(client: Client) -> None:
-    client.streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.REPLACE_THREAD)
+    client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
     first, second = client.start()
     first.run()
     second.run()
@@ -321,7 +318,7 @@ def test_replaced_thread_has_the_same_number_and_the_client_rebalances(client: C
 
 
 def test_thread_is_not_replaced_when_the_client_is_closing(client: Client) -> None:
-    client.streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.REPLACE_THREAD)
+    client.handle = lambda error: StreamThreadExceptionResponse.REPLACE_THREAD
     first, second = client.start()
     client.streams.close(0)
     first.fail(StreamsError("user code"))
@@ -331,7 +328,7 @@ def test_thread_is_not_replaced_when_the_client_is_closing(client: Client) -> No
 
 
 def test_whole_application_is_told_to_stop_through_a_replacement(client: Client) -> None:
-    client.streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_APPLICATION)
+    client.handle = lambda error: StreamThreadExceptionResponse.SHUTDOWN_APPLICATION
     first, second = client.start()
     first.run()
     second.run()
@@ -349,7 +346,7 @@ def test_whole_application_is_told_to_stop_through_a_replacement(client: Client)
 
 
 def test_client_stops_by_itself_when_the_messenger_fails_too(client: Client) -> None:
-    client.streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_APPLICATION)
+    client.handle = lambda error: StreamThreadExceptionResponse.SHUTDOWN_APPLICATION
     first, second = client.start()
     first.fail(StreamsError("user code"))
     client.made[2].fail(StreamsError("no client can be made"))
@@ -377,7 +374,7 @@ def test_handler_that_gives_no_answer_shuts_the_client_down(
             raise ZeroDivisionError("handler")
         return answer  # type: ignore[return-value]  # what a careless user may return
 
-    client.streams.set_uncaught_exception_handler(handler)
+    client.handle = handler
     client.start()[0].fail(StreamsError("user code"))
     assert client.streams.state is State.PENDING_ERROR
     assert "uncaught-exception handler" in caplog.text
@@ -388,7 +385,7 @@ def test_handler_may_close_the_client(client: Client) -> None:
         assert client.streams.close() is False  # it does not wait for itself
         return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
 
-    client.streams.set_uncaught_exception_handler(handler)
+    client.handle = handler
     first, second = client.start()
     first.fail(StreamsError("user code"))
     second.end()

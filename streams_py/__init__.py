@@ -108,6 +108,7 @@ _HOME = {
 _MODULES = frozenset({"assignment", "errors", "serdes"})
 
 if TYPE_CHECKING:
+    __version__: str
     from streams_protocol.types import HostInfo, TaskId, TopicPartition
     from streams_py import assignment, errors, serdes
     from streams_py.config import StreamsConfig
@@ -299,6 +300,10 @@ if not TYPE_CHECKING:  # else every misspelt name would be of type object to a t
 
     def __getattr__(name: str) -> object:
         """Load a public name on first use."""
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("kafka-streams-py")
         if name in _MODULES:
             return _import_module(f"{__name__}.{name}")
         home = _HOME.get(name)

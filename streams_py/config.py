@@ -2,7 +2,7 @@
 
 A configuration comes from a mapping of dotted keys, from keyword arguments (every dot is an underscore:
 ``producer_linger_ms``), or from a ``.toml`` or ``.properties`` file; keyword arguments win. A value None leaves the
-default. Defaults are those of Apache Kafka Streams.
+default. Defaults are those of Apache Kafka Streams, but for ``commit.interval.ms`` on the embedded cluster.
 
 Keys fall into four groups:
 
@@ -35,7 +35,7 @@ from streams_py.config_keys import CLIENT_KEYS, CLIENT_PREFIXES, PREFIXES, RENAM
 from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 
-__all__ = ["StreamsConfig", "known_keys"]
+__all__ = ["EMBEDDED_COMMIT_INTERVAL_MS", "StreamsConfig", "known_keys"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _ADDRESS: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\s/,]+):(?P<port>\d{1,5})")
@@ -48,6 +48,9 @@ _UPGRADE_FROM: Final = (
 )
 # KIP-708's limits.
 _TAGS_MAX, _TAG_KEY_CHARS_MAX, _TAG_VALUE_CHARS_MAX = 5, 20, 30
+
+EMBEDDED_COMMIT_INTERVAL_MS: Final = 200
+"""Default of ``commit.interval.ms`` on the embedded cluster: whoever tries things out wants to see a count at once."""
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
@@ -221,6 +224,8 @@ class StreamsConfig(BaseModel):
             items = own[STATIC_TASKS]
             if isinstance(items, str | list | tuple):
                 own["client_tags"][STATIC_TASKS] = items if isinstance(items, str) else ",".join(map(str, items))
+        if "commit.interval.ms" not in own and _is_embedded(own.get("bootstrap.servers")):
+            own["commit.interval.ms"] = EMBEDDED_COMMIT_INTERVAL_MS
         try:
             return cls.model_validate(own)
         except ValidationError as error:
@@ -420,6 +425,11 @@ def _canonical(given: Mapping[str, Any], *, spelt_with_underscores: bool = False
     return renamed | found
 
 
+def _is_embedded(bootstrap: object) -> bool:
+    servers = _texts(bootstrap)
+    return isinstance(servers, tuple) and any(str(server).startswith("embedded") for server in servers)
+
+
 def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -476,4 +486,7 @@ def _allowed(kind: str, context: Mapping[str, Any]) -> str:
     return f"expected another kind of value ({kind})"
 
 
-_EXAMPLES: Final = {"application.id": "'word-count'", "bootstrap.servers": "'localhost:9092'"}
+_EXAMPLES: Final = {
+    "application.id": "'word-count'",
+    "bootstrap.servers": "'localhost:9092', or 'embedded' for a cluster of its own on this machine",
+}

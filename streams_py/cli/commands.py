@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -17,10 +18,9 @@ __all__ = ["app"]
 
 app = typer.Typer(
     name="streams-py",
-    help="Kafka Streams for Python: look into topologies and assignments, and put the library to the test.",
+    help="Kafka Streams for Python: topics and records, a look into topologies and assignments, and tests.",
     epilog="Each command explains itself: streams-py COMMAND --help",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -31,6 +31,13 @@ app.add_typer(topology_app, name="topology", help="Look at a topology.")
 app.add_typer(telemetry_app, name="telemetry")
 app.add_typer(backtest_app(), name="backtest")
 
+_BOOTSTRAP = Annotated[
+    str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port of a broker, or embedded.")
+]
+_CONFIG = Annotated[
+    Path | None, typer.Option("--config", help="A .toml or .properties file, for security settings for example.")
+]
+_SERDES = "bool, bytes, float32, float64, int16, int32, int64, json, string, uuid, void, or package.module:NAME"
 _PROCESSES = Annotated[int | None, typer.Option("--processes", min=1, help="Worker processes; default: one per core.")]
 _SEED = Annotated[int, typer.Option("--seed", help="First seed; the same seed always takes the same course.")]
 
@@ -174,6 +181,87 @@ def explain(
     raise typer.Exit(explain_tasks(task, file, case=case, assignor=assignor, as_json=as_json))
 
 
+@app.command()
+def topics(
+    create: Annotated[str | None, typer.Option(metavar="NAME", help="Create this topic.")] = None,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="With --create.")] = 4,
+    bootstrap: _BOOTSTRAP = "embedded",
+    config: _CONFIG = None,
+) -> None:
+    """List the topics of a cluster, or create one.
+
+    Exit status: 0 done; 1 the cluster does not answer or refuses; 2 wrong usage.
+
+    Examples:
+
+      streams-py topics
+
+      streams-py topics --create text-lines --partitions 4 --bootstrap localhost:9092
+    """
+    from streams_py.cli.records import create_topic, list_topics
+
+    if create is not None:
+        raise typer.Exit(create_topic(create, partitions, bootstrap, config))
+    raise typer.Exit(list_topics(bootstrap, config))
+
+
+@app.command()
+def produce(
+    topic: Annotated[str, typer.Argument(help="An existing topic.")],
+    lines: Annotated[list[str] | None, typer.Argument(help="Values; default: the lines of standard input.")] = None,
+    value: Annotated[str, typer.Option(metavar="SERDE", help=f"What the values are: {_SERDES}.")] = "string",
+    key: Annotated[
+        str | None, typer.Option(metavar="SERDE", help="Lines are KEY:VALUE, with keys of this serde.")
+    ] = None,
+    separator: Annotated[str, typer.Option("--separator", "-s", help="Stands between key and value.")] = ":",
+    bootstrap: _BOOTSTRAP = "embedded",
+    config: _CONFIG = None,
+) -> None:
+    """Write records to a topic: one per argument, or per line of standard input.
+
+    Exit status: 0 all are acknowledged; 1 the cluster does not answer or refuses; 2 wrong usage.
+
+    Examples:
+
+      streams-py produce text-lines "all streams lead to kafka"
+
+      streams-py produce prices --key string --value float64 apples:1.20 pears:0.99
+
+      streams-py produce text-lines < README.md
+    """
+    from streams_py.cli.records import produce_lines
+
+    given = (line.rstrip("\n") for line in sys.stdin) if lines is None else lines
+    if separator == "":
+        raise typer.Exit(refuse("--separator needs at least one character"))
+    raise typer.Exit(produce_lines(topic, given, bootstrap, config, key=key, value=value, separator=separator))
+
+
+@app.command()
+def consume(
+    topic: Annotated[str, typer.Argument(help="An existing topic.")],
+    value: Annotated[str, typer.Option(metavar="SERDE", help=f"What the values are: {_SERDES}.")] = "string",
+    key: Annotated[str, typer.Option(metavar="SERDE", help="What the keys are.")] = "string",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new records until Ctrl-C.")] = False,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many records.")] = None,
+    bootstrap: _BOOTSTRAP = "embedded",
+    config: _CONFIG = None,
+) -> None:
+    """Print the records of a topic from the beginning: key, tab, value. It reads outside of any consumer group.
+
+    Exit status: 0 done; 1 the cluster does not answer, or a record is not what was said; 2 wrong usage.
+
+    Examples:
+
+      streams-py consume word-counts --value int64 --follow
+
+      streams-py consume text-lines -n 10 --bootstrap localhost:9092
+    """
+    from streams_py.cli.records import consume_topic
+
+    raise typer.Exit(consume_topic(topic, bootstrap, config, key=key, value=value, follow=follow, limit=limit))
+
+
 @topology_app.command()
 def describe(
     what: Annotated[
@@ -188,6 +276,21 @@ def describe(
     from streams_py.cli.topologies import describe_topology
 
     raise typer.Exit(describe_topology(what, optimize=optimize))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kafka-streams-py {metadata.version('kafka-streams-py')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Options of the command itself."""
 
 
 @app.command()

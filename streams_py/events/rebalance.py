@@ -62,11 +62,11 @@ def rebalance_id(group: str, leader_member: str, generation: int, attempt: int) 
 
 
 def library_name() -> str:
-    """``streams-py`` and its version."""
+    """``kafka-streams-py`` and its version."""
     try:
-        return f"streams-py {metadata.version('kafka-streams-py')}"
+        return f"kafka-streams-py {metadata.version('kafka-streams-py')}"
     except metadata.PackageNotFoundError:
-        return "streams-py"
+        return "kafka-streams-py"
 
 
 @dataclass(slots=True)

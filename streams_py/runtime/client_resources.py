@@ -236,6 +236,7 @@ class ClientResources:
             thread,
             thread.inbox,
             clock,
+            name=thread.name,
             wait_ms=self._loop_settings.max_poll_interval_ms,
             on_stop_application=self.on_stop_application,
             explain=self._explain,

@@ -1,16 +1,15 @@
 """The client: one application instance that runs a topology (Kafka's KafkaStreams).
 
-    with KafkaStreams(topology, {"application.id": "word-count", "bootstrap.servers": "localhost:9092"}) as streams:
-        streams.wait()
+    KafkaStreams(topology, {"application.id": "word-count", "bootstrap.servers": "localhost:9092"}).run()
 
-Entering the context starts it, leaving closes it. Several instances with one ``application.id`` share the work.
+In a ``with`` block, entering starts it and leaving closes it. Several instances with one ``application.id`` share the
+work.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +27,7 @@ from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.metrics import client_metrics
 from streams_py.runtime.restore.updater import RestoreListener
 from streams_py.runtime.states import State, ThreadState, client_may_go, is_running
+from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
 from streams_py.runtime.store_view import store_view
 from streams_py.runtime.tasks.configured import imported
 from streams_py.runtime.threads.stream_thread import StreamThread
@@ -38,8 +38,6 @@ from streams_py.topology.topology import Topology
 __all__ = ["KafkaStreams", "StreamThreadExceptionResponse"]
 
 _log = logging.getLogger("streams_py")
-
-_SIGNAL_CHECK_S = 0.5
 
 StateListener = Callable[[State, State], object]
 
@@ -101,6 +99,7 @@ class KafkaStreams:
         self._stopping_application = False
         self._paused = False
         self._finishing = False
+        self._in_context = False
         self._depth = 0
         self._pending: deque[tuple[State, State]] = deque()
         self._telling: int | None = None
@@ -160,9 +159,15 @@ class KafkaStreams:
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the client has ended (NOT_RUNNING or ERROR); False when ``timeout`` seconds are over first.
 
-        Raises the error of a failed stream thread when the client ended in ERROR because of it.
+        Raises the error of a failed stream thread when the client ended in ERROR because of it. In a ``with`` block on
+        the main thread SIGINT (Ctrl-C) and SIGTERM close the client and so end the wait, unless the program handles
+        them itself.
         """
-        ended = self._await_end(timeout)
+        if self._in_context:
+            with stop_signals(replace_handlers=False) as asked:
+                ended = wait_or_stop(asked, self._await_end, timeout) or (asked.is_set() and self.close())
+        else:
+            ended = self._await_end(timeout)
         if self._state is State.ERROR and self._error is not None:
             raise self._error
         return ended
@@ -178,25 +183,19 @@ class KafkaStreams:
 
         Call it on the main thread. Raises the error of a failed stream thread, as :meth:`wait` does.
         """
-        stop = threading.Event()
-        signals = (signal.SIGINT, signal.SIGTERM)
-        before = [signal.signal(number, lambda *_: stop.set()) for number in signals]
-        try:
-            with self:
-                while not stop.wait(_SIGNAL_CHECK_S) and not self._state.is_final:
-                    pass
-        finally:
-            for number, handler in zip(signals, before, strict=True):
-                signal.signal(number, handler)
+        with stop_signals() as asked, self:
+            wait_or_stop(asked, self._await_end, None)
         self.wait()
 
     def __enter__(self) -> Self:
         self.start()
+        self._in_context = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._in_context = False
         self.close()
 
     # -- observation -----------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ class StateDirectory:
         if not self._persistent:
             self._process_id = ProcessId(uuid.uuid4())
             return self._process_id
-        _warn_if_temporary(self._base)
+        _mention_temporary(self._base)
         self._make(self._base)
         if os.path.islink(self.path):
             raise StateError(f"{self.path} is a symbolic link; set state.dir to the directory itself")
@@ -320,10 +320,10 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, _FILE_MODE)
 
 
-def _warn_if_temporary(base: str) -> None:
+def _mention_temporary(base: str) -> None:
     temporary = os.path.realpath(tempfile.gettempdir())
     if os.path.commonpath([temporary, os.path.realpath(base)]) == temporary:
-        _logger.warning(
+        _logger.info(
             "state.dir %s is below the directory for temporary files: when the system deletes it, the state has to be "
             "restored from the changelog topics",
             base,

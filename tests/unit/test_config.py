@@ -415,3 +415,25 @@ def test_secret_is_masked_in_messages() -> None:
 def test_other_settings_are_in_no_error_message() -> None:
     assert SECRET not in str(error_of({"sasl.password": SECRET, "poll.ms": "x"}))
     assert SECRET not in str(error_of({"sasl.password": SECRET, "nonsense": "x"}))
+
+
+def test_embedded_cluster_commits_often_unless_the_configuration_says_otherwise() -> None:
+    def commit_interval_ms(bootstrap: object, **settings: object) -> int:
+        return StreamsConfig.of({"application.id": "a", "bootstrap.servers": bootstrap}, **settings).commit_interval_ms
+
+    assert (
+        commit_interval_ms("embedded")
+        == commit_interval_ms("embedded://own")
+        == commit_interval_ms(["embedded"])
+        == 200
+    )
+    assert commit_interval_ms("embedded", commit_interval_ms=5_000) == 5_000
+    assert commit_interval_ms("localhost:9092") == 30_000
+    assert (
+        StreamsConfig.of(StreamsConfig.of(application_id="a", bootstrap_servers="embedded")).commit_interval_ms == 200
+    )
+
+
+def test_missing_address_is_no_embedded_cluster_but_names_it() -> None:
+    with pytest.raises(ConfigError, match=r"bootstrap.servers is required; .*'localhost:9092', or 'embedded'"):
+        StreamsConfig.of(application_id="a")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,14 @@ def test_names_of_the_assignment_package_are_those_of_its_modules() -> None:
     assert "TaskAssignor" in assignment.__all__
     for name in assignment.__all__:
         assert hasattr(assignment, name)
+
+
+def test_version_is_that_of_the_distribution_and_costs_nothing_until_asked() -> None:
+    assert streams_py.__version__ == metadata.version("kafka-streams-py")
+
+
+def test_package_runs_as_the_command() -> None:
+    said = subprocess.run(
+        [sys.executable, "-m", "streams_py", "--version"], capture_output=True, text=True, check=True
+    ).stdout
+    assert said == f"kafka-streams-py {streams_py.__version__}\n"

@@ -76,6 +76,28 @@ def test_assignor_of_the_page_gives_a_valid_assignment() -> None:
     assert [len(given.tasks) for given in answer.assignment] == [3, 3]
 
 
+def test_assignor_of_the_page_passes_a_strict_type_checker(tmp_path: Path) -> None:
+    (tmp_path / "in_turn.py").write_text(_block_with("TaskAssignor"))
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file", os.devnull, str(tmp_path / "in_turn.py")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"MYPYPATH": f"{_ROOT}:{_ROOT / 'protocol'}", "MYPY_CACHE_DIR": str(_ROOT / ".mypy_cache")},
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_page_is_named_like_the_distribution() -> None:
+    assert _README.startswith("# kafka-streams-py\n")
+
+
+def test_page_names_no_other_distribution_to_install() -> None:
+    for page in _PAGES:
+        installed = re.findall(r"pip install '?([a-z][\w-]*)", (_ROOT / page).read_text(encoding="utf-8"))
+        assert set(installed) <= {"kafka-streams-py"}, page
+
+
 def test_test_of_the_page_passes() -> None:
     _run(_block_with("TopologyTestDriver"))
 

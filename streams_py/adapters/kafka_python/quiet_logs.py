@@ -4,7 +4,7 @@ kafka-python logs every failed attempt to connect, once a second and more. While
 matters, so equal lines of the library's connection loggers pass at most once in a while. Our own warning says for how
 long there has been no contact, at growing intervals.
 
-And it calls a topic that does not exist an error. A member subscribes to internal topics before the leader has created
+It calls a topic that does not exist an error. A member subscribes to internal topics before the leader has created
 them, so that is everyday life; a source topic that is missing is reported by the leader, by name.
 """
 
@@ -29,6 +29,7 @@ _LIBRARY_LOGGERS: Final = (
     "kafka.coordinator.consumer",
     "kafka.coordinator.heartbeat",
 )
+_LIBRARY: Final = "kafka"
 _EVERYDAY: Final = frozenset({"Topic %s not found in cluster metadata"})
 _REPEAT_S: Final = 30.0
 _TEMPLATES_MAX: Final = 1_000
@@ -61,7 +62,14 @@ _REPEAT_FILTER: Final = _RepeatFilter()
 
 
 def limit_library_logs() -> None:
-    """Install the filter on kafka-python's connection loggers; doing it again changes nothing."""
+    """Install the filter on kafka-python's connection loggers; doing it again changes nothing.
+
+    The library speaks of every connection and every metadata update at INFO, thirty lines for one start. They pass
+    only when the application has set a level for ``kafka`` itself.
+    """
+    library = logging.getLogger(_LIBRARY)
+    if library.level == logging.NOTSET:
+        library.setLevel(logging.WARNING)
     for name in _LIBRARY_LOGGERS:
         logging.getLogger(name).addFilter(_REPEAT_FILTER)
 

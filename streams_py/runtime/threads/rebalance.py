@@ -43,6 +43,7 @@ from streams_py.member.member import Member
 from streams_py.ports import Clock, MemberAssignment, Membership, MemberSubscription, OffsetAndMetadata
 from streams_py.runtime.threads.inbox import Inbox, InboxClosed
 from streams_py.runtime.threads.leader_executor import LeaderExecutor
+from streams_py.runtime.threads.rebalance_log import RebalanceLog
 
 __all__ = ["Rebalance", "TaskSide"]
 
@@ -77,6 +78,7 @@ class Rebalance:
         inbox: Inbox,
         clock: Clock,
         *,
+        name: str,
         wait_ms: int,
         on_stop_application: Callable[[], None],
         explain: Callable[[Exception], Exception],
@@ -93,6 +95,7 @@ class Rebalance:
         self._to_apply: Tasks | None = None
         self._failure: StreamsError | None = None
         self._in_progress = False
+        self._rebalance_log = RebalanceLog(name)
         self._closed = False
         self.hosts = HostView()
 
@@ -127,6 +130,7 @@ class Rebalance:
     def subscription_user_data(self, topics: frozenset[str]) -> bytes:
         """User data for a JoinGroup request."""
         self._in_progress = True
+        self._rebalance_log.begins(self._clock.monotonic_ms())
         self._leading.failure = None
         effects = self._handle(SubscriptionRequested({} if self._closed else self._tasks.offset_sums()))
         return next(effect.user_data for effect in effects if isinstance(effect, SendUserData))
@@ -159,6 +163,7 @@ class Rebalance:
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Drop every active task without committing."""
         self._handle(PartitionsLost(partitions))
+        self._rebalance_log.lost_all()
         self._ask(lambda: self._tasks.lose_partitions(partitions), None)
 
     def on_assigned(self, added: tuple[TopicPartition, ...]) -> None:
@@ -178,6 +183,7 @@ class Rebalance:
         problem = None if failure is None else self._explain(failure)
         self._ask(lambda: self._tasks.complete_rebalance(tasks, problem), None)
         self._in_progress = not complete
+        self._rebalance_log.ends(tasks, self._clock.monotonic_ms())
         if stop:  # on the stream thread, like everything that may call the application's listeners
             self._ask(self._on_stop_application, None)
 

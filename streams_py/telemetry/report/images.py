@@ -43,7 +43,7 @@ def write_images(tables: Tables, folder: Path) -> list[Path]:
         axes.spines[["top", "right"]].set_visible(False)
         draw(axes)
         path = folder / f"{name}.png"
-        figure.savefig(path, metadata={"Software": "streams-py"})
+        figure.savefig(path, metadata={"Software": "kafka-streams-py"})
         written.append(path)
     return written
 

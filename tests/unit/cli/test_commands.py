@@ -17,7 +17,16 @@ from typer.testing import CliRunner, Result
 from streams_py.cli.commands import app
 
 ROOT = Path(__file__).resolve().parents[3]
-COMMANDS = [["simulate"], ["fuzz"], ["explain"], ["topology", "describe"], ["version"]]
+COMMANDS = [
+    ["topics"],
+    ["produce"],
+    ["consume"],
+    ["simulate"],
+    ["fuzz"],
+    ["explain"],
+    ["topology", "describe"],
+    ["version"],
+]
 WIDE = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
 
 
@@ -37,6 +46,7 @@ def one_sentence(result: Result) -> str:
 
 def test_help_names_all_commands_of_all_parts() -> None:
     shown = run("--help").output
+    assert "--install-completion" in shown
     for name in ("simulate", "fuzz", "explain", "topology", "version", "telemetry", "backtest"):
         assert name in shown
 
@@ -70,7 +80,7 @@ def test_help_needs_no_spark() -> None:
     assert "telemetry" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["--version"], ["no-such-command"], ["simulate", "--schedules", "many"]])
+@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["simulate", "--schedules", "many"]])
 def test_wrong_usage_ends_with_2_and_no_trace(arguments: list[str]) -> None:
     result = run(*arguments)
     assert result.exit_code == 2

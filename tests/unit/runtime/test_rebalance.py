@@ -78,6 +78,7 @@ class Seam:
             self.thread,
             inbox or DirectInbox(),
             self.clock,
+            name="thread-1",
             wait_ms=1,
             on_stop_application=lambda: self.stopped.append("now"),
             explain=lambda error: TaskAssignmentError(f"explained: {error}"),
@@ -229,3 +230,28 @@ def test_thread_that_does_not_answer_in_time_gives_its_tasks_up() -> None:
     seam = Seam(Inbox())
     with pytest.raises(TaskMigrated, match=r"did not answer within 1 ms.*max\.poll\.interval\.ms"):
         seam.rebalance.on_revoked((IN0,))
+
+
+def test_log_says_what_each_rebalance_gave_and_took(seam: Seam, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    def lines() -> list[str]:
+        said = [record.message for record in caplog.records if "rebalance of" in record.message]
+        caplog.clear()
+        return said
+
+    def round_with(*partitions: TopicPartition, **info: Any) -> None:
+        seam.rebalance.subscription_user_data(frozenset({"in"}))
+        seam.clock.advance(1_500)
+        seam.assignment(*partitions, **info)
+        seam.rebalance.on_assigned(partitions)
+
+    round_with(IN0)
+    assert lines() == ["thread-1: rebalance of 1.5 s: gained 0_0; lost none; kept none; standbys none"]
+    round_with(IN0, IN1)
+    assert lines() == ["thread-1: rebalance of 1.5 s: gained 0_1; lost none; kept 0_0; standbys none"]
+    round_with(IN1, standby_tasks={TaskId(0, 0): (IN0,)})
+    assert lines() == ["thread-1: rebalance of 1.5 s: gained none; lost 0_0; kept 0_1; standbys 0_0"]
+    seam.rebalance.on_lost((IN1,))
+    round_with(IN1)
+    assert lines() == ["thread-1: rebalance of 1.5 s: gained 0_1; lost none; kept none; standbys none"]

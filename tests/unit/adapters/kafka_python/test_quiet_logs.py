@@ -47,11 +47,30 @@ def test_everyday_lines_of_the_library_do_not_pass(clock, caplog):
     assert caplog.records == []
 
 
-def test_library_info_always_passes(clock, caplog):
+@pytest.fixture
+def library_log(monkeypatch):
+    """kafka-python's log as an application finds it that has set no level for it."""
+    log = logging.getLogger("kafka")
+    before = log.level
+    log.setLevel(logging.NOTSET)
+    yield log
+    log.setLevel(before)
+
+
+def test_library_info_does_not_pass_by_default(clock, caplog, library_log):
+    caplog.set_level(logging.INFO)
     limit_library_logs()
-    with caplog.at_level(logging.INFO, "kafka.net.manager"):
-        for _ in range(3):
-            logging.getLogger("kafka.net.manager").info("connected")
+    logging.getLogger("kafka.net.manager").info("connected")
+    logging.getLogger("kafka.coordinator").info("joined")
+    assert caplog.records == []
+
+
+def test_library_info_always_passes_when_the_application_asks_for_it(clock, caplog, library_log):
+    caplog.set_level(logging.INFO)
+    library_log.setLevel(logging.INFO)
+    limit_library_logs()
+    for _ in range(3):
+        logging.getLogger("kafka.net.manager").info("connected")
     assert len(caplog.records) == 3
 
 

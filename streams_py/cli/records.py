@@ -1,0 +1,276 @@
+"""``streams-py topics | produce | consume``: topics and records of any cluster, the embedded one included."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+from streams_protocol.types import TopicPartition
+from streams_py.cli.usage import refuse
+from streams_py.clients import KafkaClients
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError, StreamsError
+from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
+from streams_py.serdes import Serde, cannot_decode, cannot_encode, resolve_serde
+
+__all__ = ["consume_topic", "create_topic", "list_topics", "produce_lines"]
+
+_FAILED: Final = 1
+_TIMEOUT_MS: Final = 15_000
+_POLL_MS: Final = 200
+_POLL_RECORDS_MAX: Final = 1_000
+_LENGTH_SHOWN_MAX: Final = 60
+
+Topics = Mapping[str, tuple[PartitionInfo, ...]]
+
+
+class _Refused(Exception):
+    """A sentence for the user."""
+
+
+@contextlib.contextmanager
+def _cluster(bootstrap: str, config: Path | None) -> Iterator[tuple[KafkaClients, Admin]]:
+    """Clients for the cluster at ``bootstrap``, with the settings of a configuration file."""
+    settings = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
+    patience = {"admin.default.api.timeout.ms": _TIMEOUT_MS, "producer.max.block.ms": _TIMEOUT_MS}
+    named = {"application.id": "streams-py", "bootstrap.servers": bootstrap}
+    clients = KafkaClients(StreamsConfig.of({**patience, **settings, **named}))
+    try:
+        admin = clients.admin()
+        try:
+            yield clients, admin
+        finally:
+            admin.close()
+    finally:
+        clients.close()
+
+
+def _ended(command: Callable[[], None]) -> int:
+    """Run it; the exit status. What the user can do something about is one sentence."""
+    try:
+        command()
+        sys.stdout.flush()
+    except (_Refused, ConfigError) as refused:
+        return refuse(str(refused))
+    except BrokenPipeError:  # `| head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except StreamsError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return _FAILED
+    return 0
+
+
+def _existing(admin: Admin) -> Topics:
+    return {
+        name: found
+        for name, found in sorted(admin.describe_topics(None).items())
+        if not isinstance(found, AdminError) and not name.startswith("__")
+    }
+
+
+def _partitions_of(topic: str, admin: Admin, clients: KafkaClients) -> list[TopicPartition]:
+    """Its partitions. All topics are listed and searched: some brokers create what is asked for by name."""
+    topics = _existing(admin)
+    if topic in topics:
+        return [TopicPartition(topic, info.partition) for info in topics[topic]]
+    near = get_close_matches(topic, topics, n=1)
+    if near:
+        raise _Refused(f"there is no topic {topic}; did you mean {near[0]}?")
+    raise _Refused(f"there is no topic {topic}; there are: {', '.join(topics) or 'none'}. {_how_topics_come(clients)}")
+
+
+def _how_topics_come(clients: KafkaClients) -> str:
+    if clients.embedded is None:
+        return "Create it with: streams-py topics --create NAME"
+    return (
+        "The embedded cluster begins empty with the first process that uses it and ends with the last: start the "
+        "application first, it creates its topics there"
+    )
+
+
+# -- topics --------------------------------------------------------------------------------------------------
+
+
+def list_topics(bootstrap: str, config: Path | None) -> int:
+    """Print every topic with its partitions and how many records it has; the exit status."""
+
+    def command() -> None:
+        with _cluster(bootstrap, config) as (clients, admin):
+            topics = _existing(admin)
+            if not topics:
+                print(f"no topics at {bootstrap}. {_how_topics_come(clients)}", file=sys.stderr)
+                return
+            partitions = [TopicPartition(name, info.partition) for name, infos in topics.items() for info in infos]
+            counts = dict.fromkeys(topics, 0)
+            for partition, (first, end) in _ranges(admin, partitions).items():
+                counts[partition.topic] += end - first
+            width = max(len("topic"), *map(len, topics))
+            print(f"{'topic':{width}}  partitions  records")
+            for name, infos in topics.items():
+                print(f"{name:{width}}  {len(infos):10}  {counts[name]:7}")
+
+    return _ended(command)
+
+
+def create_topic(name: str, partitions: int, bootstrap: str, config: Path | None) -> int:
+    """Create a topic; the exit status."""
+
+    def command() -> None:
+        with _cluster(bootstrap, config) as (_, admin):
+            failed = admin.create_topics([TopicSpec(name, partitions)])[name]
+            if failed is not None:
+                raise StreamsError(f"topic {name} could not be created: {failed.kind.value}: {failed.message}")
+            print(f"created {name} with {partitions} partitions")
+
+    return _ended(command)
+
+
+def _ranges(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    """First and end offset of each partition."""
+    first, end = admin.list_offsets(partitions, earliest=True), admin.list_offsets(partitions)
+    ranges: dict[TopicPartition, tuple[int, int]] = {}
+    for partition in partitions:
+        low, high = first[partition], end[partition]
+        if isinstance(low, AdminError) or isinstance(high, AdminError):
+            problem = low if isinstance(low, AdminError) else high
+            raise StreamsError(f"the offsets of {partition} cannot be learnt: {problem}")
+        ranges[partition] = low, high
+    return ranges
+
+
+# -- produce -------------------------------------------------------------------------------------------------
+
+
+def produce_lines(
+    topic: str,
+    lines: Iterable[str],
+    bootstrap: str,
+    config: Path | None,
+    *,
+    key: str | None,
+    value: str,
+    separator: str,
+) -> int:
+    """Write each line as a record; the exit status. With ``key``, a line is key, separator, value."""
+
+    def command() -> None:
+        value_serde = resolve_serde(value, setting="--value")
+        key_serde = None if key is None else resolve_serde(key, setting="--key")
+        with _cluster(bootstrap, config) as (clients, admin):
+            _partitions_of(topic, admin, clients)
+            producer = clients.producer("streams-py")
+            try:
+                written = 0
+                for line in lines:
+                    left, found, right = line.partition(separator) if key_serde is not None else ("", "", line)
+                    if key_serde is not None and not found:
+                        raise _Refused(f"no {separator!r} in {_short(line)}; with --key a line is KEY{separator}VALUE")
+                    encoded_key = None if key_serde is None else _encoded(left, key_serde, topic, is_key=True)
+                    encoded = _encoded(right, value_serde, topic, is_key=False)
+                    producer.produce(topic, encoded, encoded_key, -1, None, -1, None)
+                    written += 1
+                late = producer.flush(_TIMEOUT_MS)
+                producer.check()
+                if late:
+                    raise StreamsError(f"{late} of {written} records were not acknowledged in {_TIMEOUT_MS // 1000} s")
+            finally:
+                producer.close()
+            print(f"{written} {'record' if written == 1 else 'records'} written to {topic}", file=sys.stderr)
+
+    return _ended(command)
+
+
+def _encoded(text: str, serde: Serde[Any], topic: str, *, is_key: bool) -> bytes:
+    read = _READERS.get(serde.name, json.loads)
+    option = "--key" if is_key else "--value"
+    try:
+        value = read(text)
+    except ValueError as error:
+        raise _Refused(f"{_short(text)} is no {serde.name}: {error}; choose another serde with {option}") from None
+    try:
+        return serde.serializer(topic, is_key=is_key)(value)
+    except Exception as error:
+        raise cannot_encode(error, serde, value, topic=topic, is_key=is_key) from error
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.lower() == "true"
+
+
+_READERS: Final[Mapping[str, Callable[[str], Any]]] = {
+    "string": str,
+    "bytes": lambda text: text.encode(),
+    "int16": int,
+    "int32": int,
+    "int64": int,
+    "float32": float,
+    "float64": float,
+    "uuid": uuid.UUID,
+    "bool": _boolean,
+    "void": lambda text: None,
+}
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= _LENGTH_SHOWN_MAX else f"{text[:_LENGTH_SHOWN_MAX]}...")
+
+
+# -- consume -------------------------------------------------------------------------------------------------
+
+
+def consume_topic(
+    topic: str, bootstrap: str, config: Path | None, *, key: str, value: str, follow: bool, limit: int | None
+) -> int:
+    """Print the topic's records, oldest first in each partition; the exit status."""
+
+    def command() -> None:
+        serdes = resolve_serde(key, setting="--key"), resolve_serde(value, setting="--value")
+        with _cluster(bootstrap, config) as (clients, admin):
+            partitions = _partitions_of(topic, admin, clients)
+            ends = {at: end for at, (first, end) in _ranges(admin, partitions).items() if first < end}
+            left = sys.maxsize if limit is None else limit
+            consumer = clients.main_consumer("streams-py")
+            try:
+                consumer.assign(dict.fromkeys(partitions, BEGINNING))
+                while left > 0 and (follow or ends):
+                    for record in consumer.poll(min(left, _POLL_RECORDS_MAX), _POLL_MS):
+                        print(_line(record, *serdes))
+                        left -= 1
+                    sys.stdout.flush()
+                    ends = {at: end for at, end in ends.items() if (consumer.position(at) or 0) < end}
+            except KeyboardInterrupt:  # how one stops following
+                if not follow:
+                    raise
+            finally:
+                consumer.close()
+
+    return _ended(command)
+
+
+def _line(record: RawRecord, key: Serde[Any], value: Serde[Any]) -> str:
+    return f"{_shown(record, record.key(), key, is_key=True)}\t{_shown(record, record.value(), value, is_key=False)}"
+
+
+def _shown(record: RawRecord, data: bytes | None, serde: Serde[Any], *, is_key: bool) -> str:
+    if data is None:
+        return "null"
+    try:
+        value = serde.deserializer(record.topic(), is_key=is_key)(data)
+    except Exception as error:
+        at = f"partition {record.partition()}, offset {record.offset()}"
+        raise StreamsError(
+            f"{cannot_decode(error, serde, data, topic=record.topic(), is_key=is_key)} ({at}; --key and --value "
+            "choose serdes, bytes shows everything)"
+        ) from None
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)

@@ -1,0 +1,51 @@
+"""SIGINT (Ctrl-C) and SIGTERM as a request to end in order, while the main thread waits for a client."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+__all__ = ["stop_signals", "wait_or_stop"]
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_DEFAULTS: Final = (signal.default_int_handler, signal.SIG_DFL)
+_SIGNAL_CHECK_S: Final = 0.5
+
+
+@contextlib.contextmanager
+def stop_signals(*, replace_handlers: bool = True) -> Iterator[threading.Event]:
+    """Yields an event that is set by either signal, which then has no other effect.
+
+    Without ``replace_handlers`` a signal that the application handles itself is left to it. Outside the main thread,
+    where Python delivers no signals, nothing is done and the event is never set.
+    """
+    asked = threading.Event()
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in _SIGNALS:
+            if replace_handlers or signal.getsignal(number) in _DEFAULTS:
+                before[number] = signal.signal(number, lambda *_: asked.set())
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def wait_or_stop(asked: threading.Event, ended: Callable[[float], bool], timeout: float | None) -> bool:
+    """Wait until ``ended(seconds to wait)`` is true, ``asked`` is set, or ``timeout`` seconds are over; True when it
+    ended."""
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    while not asked.is_set():
+        # A signal does not wake who waits for a condition.
+        left = deadline - time.monotonic()
+        if ended(max(0.0, min(left, _SIGNAL_CHECK_S))):
+            return True
+        if left <= 0:
+            break
+    return False

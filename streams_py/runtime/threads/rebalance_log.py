@@ -1,0 +1,57 @@
+"""One line in the log for each rebalance of a stream thread: tasks it got, lost and kept, and how long it took."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from streams_protocol.types import TaskId
+from streams_py.member.assignment import Tasks
+
+__all__ = ["RebalanceLog"]
+
+_log = logging.getLogger(__name__)
+
+_SHOWN_MAX: Final = 20
+
+
+class RebalanceLog:
+    """Remembers the active tasks of one stream thread between rebalances. Polling thread only."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._active: frozenset[TaskId] = frozenset()
+        self._standby: frozenset[TaskId] = frozenset()
+        self._began_ms: int | None = None
+
+    def begins(self, now_ms: int) -> None:
+        """A subscription is built. Further ones of the same rebalance do not start the clock again."""
+        if self._began_ms is None:
+            self._began_ms = now_ms
+
+    def lost_all(self) -> None:
+        """Membership is gone, and all active tasks with it."""
+        self._active = frozenset()
+
+    def ends(self, tasks: Tasks | None, now_ms: int) -> None:
+        """Write the line; ``tasks`` None: everything stays as it is."""
+        before = self._active
+        if tasks is not None:
+            self._active, self._standby = frozenset(tasks.active), frozenset(tasks.standby)
+        began_ms, self._began_ms = self._began_ms, None
+        _log.info(
+            "%s: rebalance of %.1f s: gained %s; lost %s; kept %s; standbys %s",
+            self._name,
+            0.0 if began_ms is None else (now_ms - began_ms) / 1000,
+            _listed(self._active - before),
+            _listed(before - self._active),
+            _listed(self._active & before),
+            _listed(self._standby),
+        )
+
+
+def _listed(tasks: Iterable[TaskId]) -> str:
+    every = sorted(tasks)
+    more = f" and {len(every) - _SHOWN_MAX} more" if len(every) > _SHOWN_MAX else ""
+    return (", ".join(map(str, every[:_SHOWN_MAX])) or "none") + more

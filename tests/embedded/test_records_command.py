@@ -1,0 +1,107 @@
+"""``streams-py topics | produce | consume`` on a cluster that records can be written to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from streams_py.cli.commands import app
+from streams_py.testing.broker import EmbeddedBroker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    broker = EmbeddedBroker()
+    broker.create_topic("lines", 2)
+    yield broker
+    broker.close()
+
+
+def run(broker: EmbeddedBroker, *arguments: str, given: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(arguments), env={"BOOTSTRAP": broker.url}, input=given)
+
+
+def test_records_of_every_kind_come_back_as_they_were_written(broker: EmbeddedBroker) -> None:
+    for number, (key, value, line, expected) in enumerate(
+        [
+            ("string", "int64", "a:-7", "a\t-7"),
+            ("int32", "json", '5:{"n": [1, null]}', '5\t{"n": [1, null]}'),
+            (
+                "uuid",
+                "float64",
+                "00112233-4455-6677-8899-aabbccddeeff:1.5",
+                "00112233-4455-6677-8899-aabbccddeeff\t1.5",
+            ),
+            ("bool", "bytes", "true:x:y", "True\tb'x:y'"),
+        ]
+    ):
+        topic = f"kind-{number}"
+        assert run(broker, "topics", "--create", topic, "--partitions", "3").exit_code == 0
+        written = run(broker, "produce", topic, "--key", key, "--value", value, line)
+        assert (written.exit_code, written.stderr) == (0, f"1 record written to {topic}\n")
+        read = run(broker, "consume", topic, "--key", key, "--value", value)
+        assert (read.exit_code, read.stdout) == (0, f"{expected}\n")
+
+
+def test_standard_input_is_written_line_by_line_and_counted(broker: EmbeddedBroker) -> None:
+    broker.create_topic("piped", 1)
+    assert run(broker, "produce", "piped", given="one\ntwo words\n").exit_code == 0
+    assert run(broker, "consume", "piped").stdout == "null\tone\nnull\ttwo words\n"
+    assert run(broker, "consume", "piped", "--limit", "1").stdout == "null\tone\n"
+    assert ["piped", "1", "2"] in [line.split() for line in run(broker, "topics").stdout.splitlines()]
+
+
+@pytest.mark.parametrize("command", [["consume", "line"], ["produce", "line", "x"]], ids=lambda command: command[0])
+def test_slip_in_a_name_is_refused_with_the_nearest_one_and_creates_no_topic(
+    broker: EmbeddedBroker, command: list[str]
+) -> None:
+    refused = run(broker, *command)
+    assert refused.exit_code == 2
+    assert refused.stderr == "there is no topic line; did you mean lines?\n"
+    assert "line" not in [shown.split()[0] for shown in run(broker, "topics").stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["produce", "lines", "--value", "int46", "1"], "did you mean 'int64'?"),
+        (["produce", "lines", "--value", "int64", "one"], "'one' is no int64"),
+        (["produce", "lines", "--key", "string", "one"], "with --key a line is KEY:VALUE"),
+        (["consume", "lines", "--bootstrap", "nowhere"], "bootstrap.servers = 'nowhere' is not valid"),
+    ],
+)
+def test_wrong_use_is_one_sentence_and_2(broker: EmbeddedBroker, arguments: list[str], why: str) -> None:
+    refused = run(broker, *arguments)
+    assert refused.exit_code == 2
+    assert why in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
+def test_value_of_another_serde_names_the_record_and_the_remedy(broker: EmbeddedBroker) -> None:
+    broker.create_topic("text", 1)
+    run(broker, "produce", "text", "abc")
+    failed = run(broker, "consume", "text", "--value", "int64")
+    assert failed.exit_code == 1
+    assert "partition 0, offset 0" in failed.stderr
+    assert "--value" in failed.stderr
+    assert failed.stderr.count("\n") == 1
+
+
+def test_empty_embedded_cluster_says_where_topics_come_from(tmp_path: Path) -> None:
+    empty = EmbeddedBroker()
+    try:
+        assert "start the application first" in run(empty, "topics").stderr
+        assert "start the application first" in run(empty, "produce", "lines", "x").stderr
+    finally:
+        empty.close()
+
+
+def test_configuration_file_gives_the_settings_of_the_clients(broker: EmbeddedBroker, tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("application.id=mine\nsecurity.protocol=SASL_SSL\n")
+    refused = run(broker, "topics", "--config", str(path))
+    assert refused.exit_code == 2
+    assert "security.protocol: the embedded cluster has no security" in refused.stderr

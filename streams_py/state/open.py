@@ -16,6 +16,7 @@ from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
 from streams_py.state.windowed.open import WINDOWED_KINDS, WindowedStore, open_windowed
 from streams_py.topology import names
+from streams_py.topology.change_serde import with_default
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
@@ -71,8 +72,8 @@ def open_store(
     defaults = defaults or StoreDefaults()
     codec: StoreCodec[Any, Any] = StoreCodec(
         changelog_topic(builder, application_id),
-        _serde(builder.key_serde or defaults.key_serde, builder, "key"),
-        _serde(builder.value_serde or defaults.value_serde, builder, "value"),
+        _serde(with_default(builder.key_serde, defaults.key_serde), builder, "key"),
+        _serde(with_default(builder.value_serde, defaults.value_serde), builder, "value"),
     )
     on_disk = disk is not None and is_persistent(builder, defaults)
     own_log = log if builder.logging and builder.source_topic is None else None

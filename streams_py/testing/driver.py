@@ -14,6 +14,7 @@ stands still until a test moves it. Answers to Kafka Streams' class of the same 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
@@ -136,7 +137,7 @@ class TopologyTestDriver:
         self._written: dict[str, list[MemoryRecord]] = {}
         self._tasks = InProcessTasks(
             topology.subtopologies(),
-            TaskSettings.from_config(checked),
+            replace(TaskSettings.from_config(checked), emit_interval_ms=0),
             clock=ManualClock(wall_clock_ms),
             partitions=partitions,
             cache_max_bytes=checked.statestore_cache_max_bytes,

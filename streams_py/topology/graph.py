@@ -60,6 +60,8 @@ class GraphNode:
         self.changes_value = changes_value
         self.is_merge = is_merge
         self.accepts_null_keys = accepts_null_keys
+        self.grace_ms: int | None = None
+        """Of a windowed aggregation: so long after its end a window takes records."""
         self.priority = 0
         self.is_written = False
         self.parents: dict[GraphNode, None] = {}

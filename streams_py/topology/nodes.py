@@ -124,6 +124,14 @@ class NodeContext(Protocol):
         """Called once when the task is suspended or closed."""
 
     @property
+    def emit_interval_ms(self) -> int:
+        """At least so much wall-clock time lies between two looks for results that have become final."""
+
+    @property
+    def processor_metadata(self) -> dict[str, int]:
+        """Numbers by store name that are committed with the offsets and come back with them, from ``on_init`` on."""
+
+    @property
     def app_configs(self) -> Mapping[str, Any]: ...
     @property
     def state_dir(self) -> str: ...

@@ -31,6 +31,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 V_co = TypeVar("V_co", covariant=True)
 
+_SEGMENTS_MAX = 1024
+
 
 class ValueAndTimestamp(NamedTuple, Generic[V]):
     """A stored value and the timestamp (ms) of the record that made it."""
@@ -64,6 +66,14 @@ class WindowRetention:
     segment_ms: int
     keeps_duplicates: bool = False
     holds_back: bool = False
+
+    @classmethod
+    def of(
+        cls, retention_ms: int, span_ms: int, *, step_ms: int, keeps_duplicates: bool = False, holds_back: bool = False
+    ) -> WindowRetention:
+        """With segments that suit what is looked up within ``step_ms``, and not more than a thousand at a time."""
+        segment_ms = max(step_ms, retention_ms // _SEGMENTS_MAX, 1)
+        return cls(retention_ms, span_ms, segment_ms, keeps_duplicates, holds_back)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class ActiveTask(Task):
         self._commit_requested = False
         self._retrying_since_ms: int | None = None
         self._committed: dict[TopicPartition, int] = {}
-        self.processor_metadata: dict[str, int] = {}
+        self._processor_metadata: dict[str, int] = {}
 
     # -- life -------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class ActiveTask(Task):
             queue.partition_time_ms = metadata.partition_time_ms
             self.record.stream_time_ms = max(self.record.stream_time_ms, metadata.partition_time_ms)
             for name, value in metadata.processors.items():
-                self.processor_metadata[name] = max(value, self.processor_metadata.get(name, value))
+                self._processor_metadata[name] = max(value, self._processor_metadata.get(name, value))
 
     def update_input_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions from now on; buffered records of those that stay are kept."""
@@ -163,7 +163,7 @@ class ActiveTask(Task):
         self._loop.progressed = self._punctuated = self._commit_requested = False
         self._retrying_since_ms = None
         self._committed.clear()
-        self.processor_metadata.clear()
+        self._processor_metadata.clear()
 
     # -- records ----------------------------------------------------------------------------------------
 
@@ -325,7 +325,7 @@ class ActiveTask(Task):
         for partition, queue in self._loop.queues.items():
             if queue.consumed_offset < 0:
                 continue
-            metadata = OffsetMetadata(queue.partition_time_ms, self.processor_metadata)
+            metadata = OffsetMetadata(queue.partition_time_ms, self._processor_metadata)
             offset = self._next_offset(partition)
             offsets[partition] = OffsetAndMetadata(offset, encode_offset_metadata(metadata))
         return offsets
@@ -368,6 +368,11 @@ class ActiveTask(Task):
         return RUNNING_OFFSET_SUM if self._phase is TaskPhase.RUNNING else super().offset_sum()
 
     # -- what nodes ask for (TaskServices) --------------------------------------------------------------
+
+    @property
+    def processor_metadata(self) -> dict[str, int]:
+        """What processors want to be committed with the offsets, by store name."""
+        return self._processor_metadata
 
     def store(self, name: str) -> Any:
         """A store of this task."""

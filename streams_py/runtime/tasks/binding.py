@@ -39,6 +39,8 @@ class TaskServices(Protocol):
     def settings(self) -> TaskSettings: ...
     @property
     def record(self) -> RecordContext: ...
+    @property
+    def processor_metadata(self) -> dict[str, int]: ...
     def store(self, name: str) -> Any: ...
     def global_store(self, name: str) -> Any | None: ...
     def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None: ...
@@ -74,6 +76,16 @@ class BoundNode:
     def application_id(self) -> str:
         """``application.id``."""
         return self._task.settings.application_id
+
+    @property
+    def emit_interval_ms(self) -> int:
+        """Throttle of emission."""
+        return self._task.settings.emit_interval_ms
+
+    @property
+    def processor_metadata(self) -> dict[str, int]:
+        """Committed with the offsets."""
+        return self._task.processor_metadata
 
     @property
     def app_configs(self) -> Mapping[str, Any]:

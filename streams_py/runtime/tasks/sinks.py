@@ -16,9 +16,11 @@ from streams_py.errors import ConfigError, ProductionError, SerializationError, 
 from streams_py.runtime.tasks.collector import NO_DIRECT_SEND, RecordCollector, as_list
 from streams_py.runtime.tasks.handlers import Answer, ErrorContext, Origin, OutgoingRecord, ask
 from streams_py.serdes import Serde
+from streams_py.serdes.windowed import WindowedSerde
 from streams_py.topology.change_serde import with_default
 from streams_py.topology.names import topic_on_broker
 from streams_py.topology.nodes import Partitioner, Process, RecordContext, SinkNode, TopicChooser
+from streams_py.topology.partitioning import partition_for
 
 __all__ = ["ContextOf", "RecordNotSerializable", "bind_sink", "serde_or_default"]
 
@@ -87,6 +89,9 @@ class _Sink:
     def writer(self, topic: str) -> Process:
         """The function that writes to ``topic``."""
         if self._node.partitioner is None:
+            serde = self._key_serde
+            if isinstance(serde, WindowedSerde):
+                return self._windowed_writer(topic, serde.window_bytes)
             return self._plain_writer(topic)
         return self._partitioned_writer(topic, self._node.partitioner)
 
@@ -150,6 +155,33 @@ class _Sink:
                 send_after(error, topic, value, key, -1, None, timestamp_ms, headers)
 
         return produce
+
+    def _windowed_writer(self, topic: str, window_bytes: int) -> Process:
+        """All windows of a key go to one partition: that of the key (Kafka Streams' ``WindowedStreamPartitioner``)."""
+        record = self._record
+        encode_key, encode_value = self._encoders(topic)
+        produce, partitions_for = self._collector.producer.produce, self._collector.producer.partitions_for
+        send_after = self._send_after
+
+        def sink(key: Any, value: Any, timestamp_ms: int) -> None:
+            try:
+                key_bytes = None if key is None else encode_key(key)
+                value_bytes = None if value is None else encode_value(value)
+            except Exception as error:
+                return self._not_serializable(topic, encode_key, key, value, timestamp_ms, error)
+            if timestamp_ms < 0:
+                raise _negative(topic, timestamp_ms)
+            partition = -1
+            if key_bytes is not None:
+                partition = partition_for(key_bytes[:-window_bytes], partitions_for(topic))
+            headers = as_list(record.headers)
+            try:
+                produce(topic, value_bytes, key_bytes, partition, None, timestamp_ms, headers)
+            except ProductionError as error:
+                send_after(error, topic, value_bytes, key_bytes, partition, None, timestamp_ms, headers)
+            return None
+
+        return sink
 
     def _partitioned_writer(self, topic: str, partitioner: Partitioner) -> Process:
         record = self._record

@@ -49,6 +49,7 @@ class _Config(Protocol):
 class TaskSettings:
     """Settings of all tasks of a client. Times in ms; ``max_task_idle_ms`` -1 = never wait for a partition.
 
+    ``emit_interval_ms``: throttle of what looks for results that have become final (windows, unmatched join partners).
     ``default_timestamp_extractor`` None = the record's own timestamp, an error if there is none.
     """
 
@@ -56,6 +57,7 @@ class TaskSettings:
     buffered_records_per_partition: int = 1000
     max_task_idle_ms: int = 0
     task_timeout_ms: int = 300_000
+    emit_interval_ms: int = 1000
     default_key_serde: Serde[Any] | None = None
     default_value_serde: Serde[Any] | None = None
     default_timestamp_extractor: TimestampExtractor | None = None

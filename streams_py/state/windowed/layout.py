@@ -24,9 +24,8 @@ from typing import Any, Final
 from streams_py.serdes.windowed import Windowed
 from streams_py.topology.stores import WindowRetention
 
-__all__ = ["SEGMENT_BYTES", "SESSION_LAYOUT", "WINDOW_LAYOUT", "Layout", "segment_prefix", "suited_segment_ms"]
+__all__ = ["SEGMENT_BYTES", "SESSION_LAYOUT", "WINDOW_LAYOUT", "Layout", "segment_prefix"]
 
-_SEGMENTS_MAX: Final = 1024
 _I64 = struct.Struct(">q")
 _WINDOW = struct.Struct(">qi")
 _SESSION = struct.Struct(">qq")
@@ -36,11 +35,6 @@ SEGMENT_BYTES: Final = _I64.size
 
 segment_prefix: Callable[[int], bytes] = _I64.pack
 """The first bytes of all that lies in a segment."""
-
-
-def suited_segment_ms(retention_ms: int, step_ms: int) -> int:
-    """The length of segments for things that are looked up within ``step_ms``: not more than a thousand at a time."""
-    return max(step_ms, retention_ms // _SEGMENTS_MAX, 1)
 
 
 class Layout(ABC):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from streams_py.serdes import INT64, Serde
 from streams_py.topology.dsl.ktable import KTable
@@ -14,8 +14,14 @@ from streams_py.topology.graph import ProcessorStep, RepartitionStep
 from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
 from streams_py.topology.operators.aggregates import StreamAggregate, StreamReduce
 from streams_py.topology.operators.tables import TableOperator
+from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 
-__all__ = ["KGroupedStream"]
+if TYPE_CHECKING:
+    from streams_py.topology.dsl.cogrouped_stream import CogroupedKStream
+    from streams_py.topology.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
+
+__all__ = ["KGroupedStream", "plus_one", "zero"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -44,7 +50,7 @@ class KGroupedStream(Generic[K, V]):
         if options.value is None:
             options = dataclasses.replace(options, value=INT64)
         return self._aggregate(
-            lambda store: StreamAggregate(store, _zero, _plus_one), options, name, Prefix.AGGREGATE, None
+            lambda store: StreamAggregate(store, zero, plus_one), options, name, Prefix.AGGREGATE, None
         )
 
     def reduce(
@@ -80,6 +86,44 @@ class KGroupedStream(Generic[K, V]):
             lambda store: StreamAggregate(store, initializer, aggregator), options, name, Prefix.AGGREGATE, None
         )
 
+    @overload
+    def windowed_by(
+        self, windows: TimeWindows | SlidingWindows, *, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+    ) -> TimeWindowedKStream[K, V]: ...
+    @overload
+    def windowed_by(
+        self, windows: SessionWindows, *, emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE
+    ) -> SessionWindowedKStream[K, V]: ...
+    def windowed_by(
+        self,
+        windows: TimeWindows | SlidingWindows | SessionWindows,
+        *,
+        emit: EmitStrategy = EmitStrategy.ON_WINDOW_UPDATE,
+    ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
+        """Group by windows of time as well: ``windowed_by(TimeWindows.of(timedelta(minutes=5)))``.
+
+        ``emit``: send every update, or only the final result, when the window is closed.
+        """
+        from streams_py.topology.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
+
+        if isinstance(windows, SessionWindows):
+            return SessionWindowedKStream(self, windows, emit)
+        return TimeWindowedKStream(self, windows, emit)
+
+    def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedKStream[K, A]:
+        """Aggregate several grouped streams into one table (KIP-150): add others with ``cogroup``, then ``aggregate``.
+
+        ``aggregator(key, value, result so far)`` is for the records of this stream.
+        """
+        from streams_py.topology.dsl.cogrouped_stream import CogroupedKStream
+
+        return CogroupedKStream([(self, aggregator)])
+
+    @property
+    def place(self) -> Place:
+        """Where it is in the graph."""
+        return self._place
+
     def _aggregate(
         self,
         make: Callable[[str], TableOperator],
@@ -88,17 +132,32 @@ class KGroupedStream(Generic[K, V]):
         prefix: str,
         value_serde: Serde[Any] | None,
     ) -> KTable[K, A]:
+        def build(store_name: str, node_name: str) -> StoreBuilder:
+            return options.builder(store_name, self._place.key_serde, value_serde)
+
+        _, builder, operator, place = self.attach(make, build, options.store, name, prefix)
+        return KTable(place.with_serdes(builder.key_serde, builder.value_serde), operator, options.store)
+
+    def attach(
+        self,
+        make: Callable[[str], TableOperator],
+        build: Callable[[str, str], StoreBuilder],
+        store: str | None,
+        name: str | None,
+        prefix: str,
+    ) -> tuple[ProcessorStep, StoreBuilder, TableOperator, Place]:
+        """Attach an aggregation and its store, below a repartition if need be. ``make`` gets the store's name,
+        ``build`` that and the node's."""
         index = self._place.index
-        store_name = options.store or index.store_name(prefix)
+        store_name = store or index.store_name(prefix)
         node_name = name_or_generate(name, index, prefix)
-        place = self._repartitioned(store_name) if self._place.key_changed else self._place
-        builder = options.builder(store_name, self._place.key_serde, value_serde)
+        builder = build(store_name, node_name)
+        place = self.repartitioned(store_name) if self._place.key_changed else self._place
         operator = make(store_name)
         step = ProcessorStep(node_name, operator, own_stores=[builder])
-        result = place.then(step).with_serdes(builder.key_serde, builder.value_serde)
-        return KTable(result, operator, options.store)
+        return step, builder, operator, place.then(step)
 
-    def _repartitioned(self, store_name: str) -> Place:
+    def repartitioned(self, store_name: str) -> Place:
         """Below the repartition: one for all aggregations if it has a name, else one for each."""
         names = RepartitionNames(self._name or store_name, self._place.index)
         step = self._shared_repartition
@@ -109,9 +168,11 @@ class KGroupedStream(Generic[K, V]):
         return self._place.below_repartition(step)
 
 
-def _zero() -> int:
+def zero() -> int:
+    """Where counting starts."""
     return 0
 
 
-def _plus_one(key: object, value: object, count: int) -> int:
+def plus_one(key: object, value: object, count: int) -> int:
+    """Counting one record."""
     return count + 1

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
+from streams_py.topology.durations import Duration
 from streams_py.topology.names import check_name
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
@@ -31,6 +32,8 @@ class Materialized(Generic[K, V]):
     ``store``: name under which it can be read; without one it gets a generated name, or no store where none is needed.
     ``persistent``: True = RocksDB, False = memory, None = as configured. ``logging``: keep a changelog topic, created
     with ``logging_config`` on top of the defaults. ``caching``: merge updates of one key between two commits.
+    ``retention``: for windows, how long they are kept, counted from their start (sessions: their end), by stream time;
+    at least as long as they take records, which is the default.
     """
 
     store: str | None = None
@@ -41,6 +44,7 @@ class Materialized(Generic[K, V]):
     logging: bool = True
     caching: bool = True
     logging_config: Mapping[str, str] = field(default_factory=dict)
+    retention: Duration | None = None
 
     def __post_init__(self) -> None:
         if self.store is not None:
@@ -48,6 +52,8 @@ class Materialized(Generic[K, V]):
 
     def builder(self, store: str, key: Serde[Any] | None, value: Serde[Any] | None) -> StoreBuilder:
         """The declaration of its store; ``key`` and ``value`` are used where it names no serde itself."""
+        if self.retention is not None:
+            raise TopologyError(f"store {store!r} has no windows, so it cannot have a retention")
         return StoreBuilder(
             store,
             StoreKind.TIMESTAMPED_KEY_VALUE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from streams_py.serdes import Windowed
 from streams_py.topology.nodes import Punctuation
 from streams_py.topology.processor import (
     FixedKeyProcessor,
@@ -36,7 +37,9 @@ T = TypeVar("T")
 
 
 def show(value: object) -> str:
-    """Text as it is, numbers in decimal, "-" for None."""
+    """Text as it is, numbers in decimal, "-" for None; windowed keys with their window."""
+    if isinstance(value, Windowed):
+        return f"{show(value.key)}@{value.start}:{value.end}"
     return "-" if value is None else str(value)
 
 

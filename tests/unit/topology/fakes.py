@@ -85,6 +85,8 @@ class FakeNode:
     application_id: str = "app"
     state_dir: str = "/state"
     app_configs: Mapping[str, Any] = field(default_factory=dict)
+    emit_interval_ms: int = 0
+    processor_metadata: dict[str, int] = field(default_factory=dict)
 
     def forward(self, key: Any, value: Any, timestamp_ms: int) -> None:
         for child in self.children.values():

@@ -1,0 +1,73 @@
+"""What windowed aggregations have in common: the declaration of their store, and the serde of their keys."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, TypeVar
+
+from streams_py.errors import TopologyError
+from streams_py.serdes import Serde
+from streams_py.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde, WindowedSerde
+from streams_py.topology.dsl.options import Materialized
+from streams_py.topology.durations import duration_ms
+from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
+from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+
+__all__ = ["AnyWindows", "close_after_ms", "window_store_of", "windowed_key_serde"]
+
+AnyWindows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows
+
+V = TypeVar("V")
+
+
+def close_after_ms(windows: AnyWindows) -> int:
+    """How long after its end a window is closed."""
+    return windows.retention_ms if isinstance(windows, SessionWindows) else windows.grace_ms
+
+
+def windowed_key_serde(windows: AnyWindows, key: Serde[Any] | None) -> WindowedSerde:
+    """The serde of the result's keys; None stands for the configured default."""
+    if isinstance(windows, SessionWindows):
+        return SessionWindowedSerde(key)
+    return TimeWindowedSerde(key, windows.span_ms)
+
+
+def window_store_of(
+    options: Materialized[Any, Any],
+    windows: AnyWindows,
+    emit: EmitStrategy,
+    store: str,
+    node: str,
+    key: Serde[Any] | None,
+    value: Serde[Any] | None,
+) -> StoreBuilder:
+    """The declaration of the store of the aggregation ``node``. TopologyError when it would forget windows that still
+    take records."""
+    least_ms = windows.retention_ms
+    retention_ms = least_ms
+    if options.retention is not None:
+        retention_ms = duration_ms(options.retention, f"retention of store {store!r}, used by {node!r},")
+        if retention_ms < least_ms:
+            raise TopologyError(
+                f"store {store!r} of {node!r} keeps windows for {retention_ms} ms only, but they take records for "
+                f"{least_ms} ms: set its retention to at least that, or leave it out"
+            )
+    emits_final = emit is EmitStrategy.ON_WINDOW_CLOSE
+    is_session = isinstance(windows, SessionWindows)
+    if isinstance(windows, TimeWindows):
+        span_ms, step_ms = windows.size_ms, windows.advance_ms
+    elif isinstance(windows, SlidingWindows):
+        span_ms = step_ms = windows.difference_ms
+    else:
+        span_ms, step_ms = 0, windows.gap_ms
+    return StoreBuilder(
+        store,
+        StoreKind.SESSION if is_session else StoreKind.TIMESTAMPED_WINDOW,
+        options.key or key,
+        options.value or value,
+        options.persistent,
+        options.logging,
+        # As in Kafka Streams, whose changelogs show it: final results are read from what is not cached.
+        options.caching and (not emits_final or isinstance(windows, TimeWindows)),
+        dict(options.logging_config),
+        windows=WindowRetention.of(retention_ms, span_ms, step_ms=step_ms, holds_back=emits_final),
+    )

@@ -1,0 +1,193 @@
+"""Grouped streams in windows: counts, sums or any other state per key and window."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+from streams_py.serdes import INT64, Serde, Windowed
+from streams_py.topology.dsl.grouped_stream import KGroupedStream, plus_one, zero
+from streams_py.topology.dsl.ktable import KTable
+from streams_py.topology.dsl.options import Materialized, materialized_or_none
+from streams_py.topology.dsl.window_options import AnyWindows, close_after_ms, window_store_of, windowed_key_serde
+from streams_py.topology.names import Prefix
+from streams_py.topology.operators.sessions import SessionAggregate
+from streams_py.topology.operators.sliding import SlidingWindowAggregate
+from streams_py.topology.operators.tables import TableOperator
+from streams_py.topology.operators.windowed import TimeWindowAggregate
+from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+
+__all__ = ["SessionWindowedKStream", "TimeWindowedKStream", "window_aggregate"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+A = TypeVar("A")
+
+
+def window_aggregate(
+    windows: TimeWindows | SlidingWindows,
+    emit: EmitStrategy,
+    store: str,
+    initializer: Callable[[], Any],
+    aggregator: Callable[[Any, Any, Any], Any],
+) -> TableOperator:
+    """The operator for windows of that kind."""
+    if isinstance(windows, TimeWindows):
+        return TimeWindowAggregate(store, windows, emit, initializer, aggregator)
+    return SlidingWindowAggregate(store, windows, emit, initializer, aggregator)
+
+
+class _WindowedKStream(Generic[K, V]):
+    """What both kinds have in common."""
+
+    def __init__(self, grouped: KGroupedStream[K, V], windows: AnyWindows, emit: EmitStrategy) -> None:
+        self._grouped = grouped
+        self._windows = windows
+        self._emit = emit
+
+    def _counted(self, materialized: Materialized[K, int] | None, store: str | None) -> Materialized[K, int]:
+        options = materialized_or_none(materialized, store)
+        if options is not None and options.store is None:
+            self._grouped.place.index.store_name(Prefix.AGGREGATE)  # taken and thrown away, as in Kafka Streams
+        options = options or Materialized()
+        return options if options.value is not None else dataclasses.replace(options, value=INT64)
+
+    def _aggregate(
+        self,
+        make: Callable[[str], TableOperator],
+        options: Materialized[K, A],
+        name: str | None,
+        prefix: str,
+        value_serde: Serde[Any] | None,
+    ) -> KTable[Windowed[K], A]:
+        def build(store_name: str, node_name: str) -> StoreBuilder:
+            key = self._grouped.place.key_serde
+            return window_store_of(options, self._windows, self._emit, store_name, node_name, key, value_serde)
+
+        step, builder, operator, place = self._grouped.attach(make, build, options.store, name, prefix)
+        step.grace_ms = close_after_ms(self._windows)
+        place = place.with_serdes(windowed_key_serde(self._windows, builder.key_serde), builder.value_serde)
+        return KTable(place, operator, options.store)
+
+
+class TimeWindowedKStream(_WindowedKStream[K, V]):
+    """Records grouped by key and by time or sliding windows (Kafka Streams' ``TimeWindowedKStream``).
+
+    Results are tables with :class:`Windowed` keys. Records without a key and those that are too late for their windows
+    are dropped, as are null values in sliding windows; in time windows null values reach the aggregator.
+    """
+
+    def count(
+        self, *, store: str | None = None, name: str | None = None, materialized: Materialized[K, int] | None = None
+    ) -> KTable[Windowed[K], int]:
+        """The number of records per key and window, as int64."""
+        options = self._counted(materialized, store)
+        return self._aggregate(self._make(zero, plus_one), options, name, Prefix.AGGREGATE, None)
+
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V | None],
+        *,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[Windowed[K], V]:
+        """``reducer(result so far, value)`` gives the new result; the first value of a key is its first result."""
+        options = materialized_or_none(materialized, store) or Materialized()
+        make = self._make(_nothing, _reduced(reducer))
+        return self._aggregate(make, options, name, Prefix.REDUCE, self._grouped.place.value_serde)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None],
+        *,
+        store: str | None = None,
+        value: Serde[A] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A] | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """``aggregator(key, value, result so far)`` gives the new result, starting from ``initializer()``.
+
+        ``value`` is the serde of results. A result of None deletes the window. Never change the result so far in place.
+        """
+        options = materialized_or_none(materialized, store, None, value) or Materialized()
+        return self._aggregate(self._make(initializer, aggregator), options, name, Prefix.AGGREGATE, None)
+
+    def _make(
+        self, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
+    ) -> Callable[[str], TableOperator]:
+        windows = cast("TimeWindows | SlidingWindows", self._windows)
+        return lambda store: window_aggregate(windows, self._emit, store, initializer, aggregator)
+
+
+class SessionWindowedKStream(_WindowedKStream[K, V]):
+    """Records grouped by key and into sessions (Kafka Streams' ``SessionWindowedKStream``).
+
+    Results are tables with :class:`Windowed` keys; when sessions merge, the old ones are deleted. Records without a key
+    and those that are too late are dropped; null values reach the aggregator.
+    """
+
+    def count(
+        self, *, store: str | None = None, name: str | None = None, materialized: Materialized[K, int] | None = None
+    ) -> KTable[Windowed[K], int]:
+        """The number of records per key and session, as int64."""
+        options = self._counted(materialized, store)
+        return self._aggregate(self._make(zero, plus_one, _both), options, name, Prefix.AGGREGATE, None)
+
+    def reduce(
+        self,
+        reducer: Callable[[V, V], V | None],
+        *,
+        store: str | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V] | None = None,
+    ) -> KTable[Windowed[K], V]:
+        """``reducer(result so far, value)`` gives the new result, also of two sessions that merge; the first value of a
+        key is its first result."""
+        options = materialized_or_none(materialized, store) or Materialized()
+        reduced = _reduced(reducer)
+        make = self._make(_nothing, reduced, lambda key, one, other: reduced(key, other, one))
+        return self._aggregate(make, options, name, Prefix.REDUCE, self._grouped.place.value_serde)
+
+    def aggregate(
+        self,
+        initializer: Callable[[], A],
+        aggregator: Callable[[K, V, A], A | None],
+        merger: Callable[[K, A, A], A | None],
+        *,
+        store: str | None = None,
+        value: Serde[A] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, A] | None = None,
+    ) -> KTable[Windowed[K], A]:
+        """``aggregator(key, value, result so far)`` gives the new result, starting from ``initializer()``, and
+        ``merger(key, one result, another)`` that of two sessions that merge.
+
+        ``value`` is the serde of results. A result of None deletes the session.
+        """
+        options = materialized_or_none(materialized, store, None, value) or Materialized()
+        return self._aggregate(self._make(initializer, aggregator, merger), options, name, Prefix.AGGREGATE, None)
+
+    def _make(
+        self,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+        merger: Callable[[Any, Any, Any], Any],
+    ) -> Callable[[str], TableOperator]:
+        windows = cast("SessionWindows", self._windows)
+        return lambda store: SessionAggregate(store, windows, self._emit, initializer, aggregator, merger)
+
+
+def _nothing() -> None:
+    return None
+
+
+def _both(key: object, one: int, other: int) -> int:
+    return one + other
+
+
+def _reduced(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+    return lambda key, value, result: value if result is None else reducer(result, value)

@@ -1,0 +1,30 @@
+"""The table that several aggregations over one store make together (Kafka Streams' ``KTablePassThrough``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.operators.tables import RowReader, TableOperator
+
+__all__ = ["CogroupMerge"]
+
+
+class CogroupMerge(TableOperator):
+    """Passes on what the aggregations send."""
+
+    def __init__(self, store: str, aggregations: Sequence[TableOperator]) -> None:
+        super().__init__(store)
+        self._aggregations = tuple(aggregations)
+
+    def enable_old_values(self, *, force: bool) -> bool:
+        for aggregation in self._aggregations:
+            aggregation.enable_old_values(force=force)
+        return super().enable_old_values(force=force)
+
+    def reader(self, store: Callable[[str], Any]) -> RowReader:
+        return self._aggregations[0].reader(store)
+
+    def bind(self, node: NodeContext) -> Process:
+        return node.forward

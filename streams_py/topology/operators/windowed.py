@@ -1,0 +1,122 @@
+"""Aggregations over windows of a fixed size, tumbling or hopping (Kafka Streams' ``KStreamWindowAggregate``).
+
+A record belongs to all windows that contain its timestamp. A window is closed, and refuses records, when the largest
+timestamp that this operator has seen has passed its end by the grace period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from streams_py.serdes.windowed import Windowed
+from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults
+from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
+from streams_py.topology.windows import EmitStrategy, TimeWindows
+
+__all__ = ["NULL_KEY", "WINDOW_CLOSED", "TimeWindowAggregate", "WindowedOperator"]
+
+NULL_KEY = "null key in a windowed stream"
+WINDOW_CLOSED = "the window is closed"
+
+make_windowed: Callable[[tuple[Any, int, int]], Windowed[Any]] = lambda parts: tuple.__new__(Windowed, parts)  # noqa: E731
+"""``make_windowed((key, start, end))``: as ``Windowed(key, start, end)``, faster; for the record path."""
+
+
+class WindowedOperator(TableOperator):
+    """What aggregations over windows that are found by their start have in common."""
+
+    def __init__(
+        self, store: str, emit: EmitStrategy, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
+    ) -> None:
+        super().__init__(store)
+        self._emits_final = emit is EmitStrategy.ON_WINDOW_CLOSE
+        self._initializer = initializer
+        self._aggregator = aggregator
+
+    def reader(self, store: Callable[[str], Any]) -> RowReader:
+        fetch = store(self.store_name).fetch
+        return lambda windowed: fetch(windowed[0], windowed[1])
+
+    def _final_results(
+        self, node: NodeContext, bounds: Callable[[int, int], tuple[int, int] | None]
+    ) -> Callable[[int], None] | None:
+        """What to call after each record with the time up to which windows are closed; None: updates are sent."""
+        if not self._emits_final:
+            return None
+        store = node.store(self.store_name)
+
+        def closed(first: int, last: int) -> Iterator[tuple[Windowed[Any], Any, int]]:
+            for windowed, (value, timestamp_ms) in store.fetch_all(first, last):
+                yield windowed, value, timestamp_ms
+
+        return FinalResults(node, self.store_name, bounds, closed, store.release).emit
+
+    def _forwards(self, node: NodeContext, store: Any) -> bool:
+        """Whether the operator itself sends updates: not when only final results are sent, or the cache does."""
+        return not self._emits_final and forward_flushed(node, store, send_old_values=self.sends_old_values)
+
+
+class TimeWindowAggregate(WindowedOperator):
+    """``aggregate``, ``count`` and ``reduce`` over :class:`TimeWindows`."""
+
+    def __init__(
+        self,
+        store: str,
+        windows: TimeWindows,
+        emit: EmitStrategy,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
+    ) -> None:
+        super().__init__(store, emit, initializer, aggregator)
+        self._windows = windows
+
+    def bind(self, node: NodeContext) -> Process:
+        store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
+        windows = self._windows
+        size, grace, starts_of = windows.size_ms, windows.grace_ms, windows.starts_of
+        is_tumbling = windows.advance_ms == size
+        old_values = self.sends_old_values
+        forwards = self._forwards(node, store)
+        emit_final = self._final_results(node, self._closed_since)
+        update = store.updater(self._initializer, self._aggregator)
+        observed_ms = UNKNOWN_TIME
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            nonlocal observed_ms
+            if key is None:
+                node.dropped(NULL_KEY)
+                return
+            if timestamp_ms > observed_ms:
+                observed_ms = timestamp_ms
+            close_ms = observed_ms - grace
+            for start in (timestamp_ms - timestamp_ms % size,) if is_tumbling else starts_of(timestamp_ms):
+                end = start + size
+                if end <= close_ms:
+                    node.dropped(WINDOW_CLOSED)
+                    continue
+                context.timestamp = timestamp_ms  # what is below may have set its own
+                try:
+                    new, old, result_ms = update(key, value, timestamp_ms, start)
+                except Exception as error:
+                    failed(error, key, value, timestamp_ms)
+                    return
+                if forwards:
+                    change = make_change((new, old if old_values else None))
+                    forward(make_windowed((key, start, end)), change, result_ms)
+            if emit_final is not None:
+                emit_final(close_ms)
+
+        return process
+
+    def _closed_since(self, close_ms: int, last_close_ms: int) -> tuple[int, int] | None:
+        """Starts of what was closed since the last emission, which had come to ``last_close_ms``."""
+        windows = self._windows
+        last = close_ms - windows.size_ms
+        if last < 0:
+            return None
+        if last_close_ms == UNKNOWN_TIME:
+            return 0, last
+        first = max(0, last_close_ms - windows.size_ms) + 1
+        return None if windows.starts_of(last) == windows.starts_of(first - 1) else (first, last)

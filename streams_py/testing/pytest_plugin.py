@@ -3,8 +3,9 @@
 * ``kafka_broker``: one Apache Kafka node, started when the first test asks for it, shared by the session (of a
   parallel run: by the worker);
 * ``kafka_cluster``: three nodes; a test that kills some must start them again;
-* tests marked ``broker`` are deselected where no broker can be had, and the last lines of the run say so by number:
-  ``0 of 12 broker tests ran: no Java and no Docker``. A test that did not run never looks like one that passed.
+* tests that take one of them, or are marked ``broker``, are deselected where no broker can be had, and the last lines
+  of the run say so by number: ``0 of 12 broker tests ran: no Java and no Docker``. A test that did not run never
+  looks like one that passed.
 """
 
 from __future__ import annotations
@@ -62,6 +63,12 @@ _FROM_WORKER = "streams-py-broker-tests"
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STATE] = _BrokerTests()
     config.addinivalue_line("markers", "broker: needs a real Apache Kafka broker (JVM, Docker or STREAMS_PY_BOOTSTRAP)")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Whoever takes a broker is a broker test, said or not."""
+    if {"kafka_broker", "kafka_cluster"} & set(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.broker)
 
 
 @pytest.hookimpl(trylast=True)  # after -m and -k: count only what was asked for

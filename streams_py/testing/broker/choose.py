@@ -1,7 +1,8 @@
 """Which broker can the tests of this machine have?
 
 The best real one: an address in ``STREAMS_PY_BOOTSTRAP``, else Kafka's jars on a JVM (quickest), else Docker.
-``STREAMS_PY_BROKER`` set to ``jvm``, ``docker`` or ``none`` allows only that kind.
+``STREAMS_PY_BROKER`` set to ``jvm``, ``docker`` or ``none`` allows only that kind; ``STREAMS_PY_KAFKA_IMAGE`` names an
+image for Docker.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _KINDS = ("jvm", "docker", "none")
 def why_no_broker(*, nodes: int = 1) -> str | None:
     """Why :func:`find_broker` has nothing to offer, e.g. ``no Java and no Docker``; None when it has.
 
-    Starts nothing, but the first call may take some seconds to fetch Kafka's jars.
+    Starts nothing, but the first call may take a while to fetch Kafka's jars, or to pull its image.
     """
     try:
         _choose(nodes)

@@ -7,13 +7,16 @@ The published ports are fixed, so a node keeps its address when it is stopped an
 
 from __future__ import annotations
 
+import atexit
 import base64
+import contextlib
 import importlib.util
 import os
-import subprocess
+import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from streams_py.testing.broker import topics
 from streams_py.testing.broker.interface import KAFKA_VERSION, BrokerCapabilities, NoBroker
@@ -27,74 +30,182 @@ IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 _CLIENT_PORT, _NODE_PORT, _CONTROLLER_PORT = 9092, 19092, 29093
 _READY_MS = 120_000
 _STOP_S = 20
+_ANSWER_S, _PULL_S = 10, 600
+_LOG_LINES = 100
 
 
 def why_no_docker() -> str | None:
-    """Why no container can be started here; None if it can."""
-    try:
-        answer = subprocess.run(["docker", "info"], capture_output=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return "no Docker"
-    if answer.returncode != 0:
-        return "no Docker"
+    """Why no container can be started here; None if it can. Pulls the image when it is not here yet."""
     if importlib.util.find_spec("testcontainers") is None:
         return "no testcontainers (pip install testcontainers)"
+    from docker.errors import DockerException, ImageNotFound
+    from requests.exceptions import RequestException
+
+    try:
+        client = _docker_client()
+        client.ping()
+    except (DockerException, RequestException, OSError):
+        return "no Docker"
+    try:
+        if (host := remote_host(client.api.base_url)) is not None:
+            return f"Docker runs on {host}, and this machine cannot reach the ports that it publishes on its loopback"
+        image = _image()
+        try:
+            client.images.get(image)
+        except ImageNotFound:
+            print(f"pulling {image} (once) ...", file=sys.stderr)
+            try:
+                client.api.timeout = _PULL_S
+                client.images.pull(image)
+            except (DockerException, RequestException) as error:
+                return f"no image {image} for Docker ({_first_line(error)})"
+    finally:
+        client.close()
     return None
 
 
+def _docker_client() -> Any:
+    """Docker's client as testcontainers makes it, with its settings."""
+    from testcontainers.core.docker_client import DockerClient
+
+    return DockerClient(timeout=_ANSWER_S).client
+
+
+def remote_host(base_url: str) -> str | None:
+    """The machine that Docker runs on, if it is another one; ``base_url`` is that of Docker's client."""
+    parts = urlsplit(base_url)
+    if parts.scheme not in ("http", "https"):  # a socket file (http+docker), a named pipe
+        return parts.hostname if parts.scheme == "ssh" else None
+    return None if parts.hostname in (None, "localhost", "127.0.0.1", "::1") else parts.hostname
+
+
+def version_of(image: str) -> str:
+    """What is behind the name of an image: its tag, or its digest; ``latest`` without one."""
+    name, at, digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]  # before the last "/" may be a registry with its port
+    return tag or (digest if at else "latest")
+
+
+def _image() -> str:
+    return os.environ.get("STREAMS_PY_KAFKA_IMAGE") or IMAGE
+
+
 class DockerBroker:
-    """A cluster of 1 or 3 containers. ``STREAMS_PY_KAFKA_IMAGE`` replaces the image."""
+    """A cluster of 1 or 3 containers, gone at exit. ``STREAMS_PY_KAFKA_IMAGE`` replaces the image."""
 
     def __init__(self, *, nodes: int = 1) -> None:
         from testcontainers.core.network import Network
 
-        image = os.environ.get("STREAMS_PY_KAFKA_IMAGE") or IMAGE
+        image = _image()
         ports = {i: both.broker for i, both in free_ports(nodes).items()}
         self._nodes = nodes
         self._addresses = {i: f"{HOST}:{port}" for i, port in ports.items()}
         self._containers: dict[int, Any] = {}
-        self._network = Network().create()
+        self._network: Any = None
+        atexit.register(self.close)
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[:22]
         try:
-            for i, port in ports.items():
-                self._containers[i] = _container(image, i, nodes, port, self._network, cluster_id)
-                self._containers[i].start()
-            wait_until_ready(self._addresses.values(), nodes=nodes, timeout_ms=_READY_MS)
+            with _docker_errors(f"cannot start {image}"):
+                self._network = Network().create()
+                for i, port in ports.items():
+                    self._containers[i] = _container(image, i, nodes, port, self._network, cluster_id)
+                    self._containers[i].start()
+            wait_until_ready(
+                self._addresses.values(), nodes=nodes, timeout_ms=_READY_MS, check_alive=self._check_alive(*ports)
+            )
         except BaseException:
             self.close()
             raise
         self.bootstrap = ",".join(self._addresses.values())
         self.capabilities = BrokerCapabilities(
-            label=f"Apache Kafka {image.rpartition(':')[2]} (docker)", nodes=nodes, apache_kafka=True, node_control=True
+            label=f"Apache Kafka {version_of(image)} (docker)", nodes=nodes, apache_kafka=True, node_control=True
         )
 
     def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
         topics.create_topic(self.bootstrap, name, partitions, config)
 
     def stop_node(self, node: int) -> None:
-        self._docker(node).stop(timeout=_STOP_S)
+        with _docker_errors(f"cannot stop node {node}"):
+            self._docker(node).stop(timeout=_STOP_S)
 
     def kill_node(self, node: int) -> None:
-        self._docker(node).kill()
+        with _docker_errors(f"cannot kill node {node}"):
+            if self._state(node) == "running":  # Docker refuses to kill what does not run; nothing is left to do
+                self._docker(node).kill()
 
     def start_node(self, node: int) -> None:
-        self._docker(node).start()
-        running = 0
-        for other in self._containers:
-            self._docker(other).reload()
-            running += self._docker(other).status == "running"
-        wait_until_ready([self._addresses[node]], nodes=running, timeout_ms=_READY_MS)
+        with _docker_errors(f"cannot start node {node}"):
+            self._docker(node).start()
+            running = sum(self._state(other) == "running" for other in self._containers)
+        wait_until_ready(
+            [self._addresses[node]], nodes=max(1, running), timeout_ms=_READY_MS, check_alive=self._check_alive(node)
+        )
 
     def close(self) -> None:
-        for container in self._containers.values():
-            container.stop()
-        self._containers.clear()
-        self._network.remove()
+        """Remove containers and network; what cannot be removed does not keep the rest."""
+        atexit.unregister(self.close)
+        ends: list[Callable[[], object]] = [container.stop for container in self._containers.values()]
+        if self._network is not None:
+            ends.append(self._network.remove)
+        self._containers, self._network = {}, None
+        problems = []
+        for end in ends:
+            try:
+                with _docker_errors("cannot clean up"):
+                    end()
+            except NoBroker as error:
+                problems.append(str(error))
+        for problem in problems:
+            print(f"Docker: {problem}", file=sys.stderr)
 
     def _docker(self, node: int) -> Any:
         if node not in self._containers:
             raise NoBroker(f"this cluster has nodes 1 to {self._nodes}, no node {node}")
         return self._containers[node].get_wrapped_container()
+
+    def _state(self, node: int) -> str:
+        container = self._docker(node)
+        container.reload()
+        return str(container.status)
+
+    def _check_alive(self, *nodes: int) -> Callable[[], None]:
+        """Raises when one of them has ended: nobody needs to wait for it."""
+
+        def check() -> None:
+            for node in nodes:
+                with _docker_errors(f"cannot look at node {node}"):
+                    if self._state(node) not in ("exited", "dead"):
+                        continue
+                    status = self._docker(node).attrs["State"]["ExitCode"]
+                    log = self._docker(node).logs(tail=_LOG_LINES).decode(errors="replace")
+                raise NoBroker(f"the container of node {node} ended with {status}; the end of its log:\n{_short(log)}")
+
+        return check
+
+
+@contextlib.contextmanager
+def _docker_errors(what: str) -> Iterator[None]:
+    """Docker's and its transport's errors as one sentence."""
+    from docker.errors import DockerException
+    from requests.exceptions import RequestException
+
+    try:
+        yield
+    except (DockerException, RequestException) as error:
+        hint = ""
+        if "ryuk" in str(error):
+            hint = " (testcontainers' own helper image; TESTCONTAINERS_RYUK_DISABLED=true does without it)"
+        raise NoBroker(f"{what}: {_first_line(error)}{hint}") from error
+
+
+def _short(log: str) -> str:
+    """Without the calls of Java's stack traces."""
+    return "\n".join(line for line in log.splitlines() if not line.startswith("\tat "))[-3000:]
+
+
+def _first_line(error: Exception) -> str:
+    said = getattr(error, "explanation", None) or str(error)
+    return (str(said).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _container(image: str, node: int, nodes: int, port: int, network: Any, cluster_id: str) -> Any:

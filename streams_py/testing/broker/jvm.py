@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -27,6 +28,9 @@ __all__ = ["JvmBroker", "JvmCluster", "consecutive_ports", "free_ports"]
 
 _PORTS = (15_000, 32_000)
 """Above the well-known ports, below those that Linux (32768) and macOS (49152) give to outgoing connections."""
+
+
+_OWN_PORTS_S = 10.0
 
 
 def free_ports(nodes: int) -> dict[int, Ports]:
@@ -82,7 +86,9 @@ class JvmCluster:
                 if node.ports != ports[i]:
                     raise NoBroker(f"node {i} in {self.folder} already runs, on other ports; stop it first")
                 continue
-            _check_free((ports[i].broker, ports[i].controller))
+            # A node that was killed a moment ago may still hold its own ports.
+            patience_s = _OWN_PORTS_S if node.ports == ports[i] else 0.0
+            _check_free((ports[i].broker, ports[i].controller), patience_s)
             node.write_settings(dict(ports))
             down.append(node)
         self._launch(down, expected_nodes=len(ports))
@@ -204,10 +210,13 @@ class JvmBroker:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _check_free(ports: Iterable[int]) -> None:
+def _check_free(ports: Iterable[int], patience_s: float = 0.0) -> None:
+    limit = time.monotonic() + patience_s
     for port in ports:
-        if not _is_free(port):
-            raise NoBroker(f"port {port} is taken; choose another --port")
+        while not _is_free(port):
+            if time.monotonic() > limit:
+                raise NoBroker(f"port {port} is taken; choose another --port")
+            time.sleep(0.1)
 
 
 def _is_free(port: int) -> bool:

@@ -178,7 +178,11 @@ def test_nothing_is_left_behind_when_the_process_is_ended_by_a_signal(
 ) -> None:
     app = application(num_stream_threads=2, num_standby_replicas=1)
     lines = text(20_000)
-    a = app.start("a")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in `nohup ... &`: children inherit it
+    try:
+        a = app.start("a")
+    finally:
+        signal.signal(signal.SIGINT, before)
     app.await_shared(a)
     app.feed(lines)
     app.await_caught_up()

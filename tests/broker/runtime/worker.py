@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -228,6 +229,7 @@ def handled(streams: KafkaStreams, error: Exception, answer: str) -> StreamThrea
 
 def main() -> int:
     """Run until standard input ends, or the application does."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started us may ignore Ctrl-C: `nohup ... &`
     logging.basicConfig(
         level=os.environ.get("LEVEL", "INFO"), format="%(asctime)s.%(msecs)03d %(threadName)s %(name)s %(message)s",
         datefmt="%H:%M:%S",

@@ -90,3 +90,11 @@ def test_count_is_the_sum_of_the_workers_in_a_parallel_run(run, tmp_path):
 
 def test_reason_comes_from_the_workers_in_a_parallel_run(run):
     assert "0 of 3 broker tests ran: STREAMS_PY_BROKER=none\n" in run("-n2", STREAMS_PY_BROKER="none").stdout
+
+
+def test_test_that_takes_a_broker_is_a_broker_test_without_saying_so(run, tmp_path):
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n@pytest.fixture\ndef application(kafka_broker): ...\n\ndef test_one(application): ...\n"
+    )
+    done = run(STREAMS_PY_BROKER="none")
+    assert "0 of 1 broker tests ran: STREAMS_PY_BROKER=none\n" in done.stdout

@@ -12,6 +12,7 @@ from streams_py.testing.broker.interface import NoBroker
 def nothing_here(monkeypatch, tmp_path):
     """A machine with an empty PATH and no address given."""
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
     for name in ("STREAMS_PY_BOOTSTRAP", "STREAMS_PY_BROKER"):
         monkeypatch.delenv(name, raising=False)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 
-from streams_py.testing.broker import container
+import pytest
+
+from streams_py.testing.broker import container, jvm
 from streams_py.testing.broker.container import container_settings
+from streams_py.testing.broker.interface import NoBroker
 from streams_py.testing.broker.jvm import JvmCluster, consecutive_ports, free_ports
 from streams_py.testing.broker.jvm_node import JvmNode, Ports
 
@@ -73,3 +76,22 @@ def test_container_image_has_an_exact_version():
     name, _, version = container.IMAGE.partition(":")
     assert name == "apache/kafka"
     assert version.replace(".", "").isdigit()
+
+
+def test_start_waits_for_a_port_that_the_killed_node_still_holds(tmp_path, monkeypatch):
+    ports = free_ports(1)
+    JvmNode(tmp_path, 1).write_settings(ports)
+    answers = iter([False, False, True, True])
+    monkeypatch.setattr(jvm, "_is_free", lambda port: next(answers))
+    launched = []
+    cluster = JvmCluster(tmp_path)
+    monkeypatch.setattr(cluster, "_launch", lambda nodes, **_: launched.extend(nodes))
+    cluster.start(ports)
+    assert launched == [JvmNode(tmp_path, 1)]
+
+
+def test_port_of_somebody_else_is_refused_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(jvm, "_is_free", lambda port: False)
+    monkeypatch.setattr(jvm.time, "sleep", lambda seconds: pytest.fail("waits"))
+    with pytest.raises(NoBroker, match="taken"):
+        JvmCluster(tmp_path).start(consecutive_ports(1, 9000))

@@ -12,13 +12,20 @@ import pytest
 
 from streams_protocol import ErrorCode, decode_assignment_info
 from streams_protocol.types import TopicPartition
-from streams_py import KafkaStreams, StreamsBuilder, Topology, serdes
+from streams_py import KafkaStreams, State, StreamsBuilder, Topology, serdes
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.settings import membership_settings
-from streams_py.errors import DeserializationError, MissingSourceTopicError, ProductionError, StreamsError
+from streams_py.errors import (
+    DeserializationError,
+    MissingSourceTopicError,
+    ProductionError,
+    StreamsError,
+    TaskAssignmentError,
+)
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
 from streams_py.runtime.tasks.handlers import Answer, DeadLetterQueue
 from streams_py.testing.broker import Broker
+from tests.waiting import PATIENCE_S
 
 from .kit import Application, steady_producer, text, true_counts, wait_until
 
@@ -131,6 +138,26 @@ def test_internal_topic_with_a_wrong_partition_count_is_named_with_both_counts(s
     error = stage.error_of(count(stage))
     for word in (name, "3", "2", "delete"):
         assert word in str(error), error
+
+
+def test_second_topology_under_one_application_id_ends_with_a_sentence_and_the_first_goes_on(
+    stage: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage.topics(stage.input, stage.output, stage.dead)
+    first = stage.start(copy(stage))
+    assert first.wait_until(State.RUNNING, PATIENCE_S)
+    builder = StreamsBuilder()
+    builder.stream(stage.dead, key=serdes.BYTES, value=serdes.STRING).to(stage.output, value=serdes.STRING)
+    error = stage.error_of(builder.build(), state_dir=str(tmp_path / "second"))
+    assert isinstance(error, TaskAssignmentError)
+    assert "its topology reads other topics than the leader's under the same application.id" in str(error)
+    assert (
+        f"two topologies run under one application.id: this member reads {stage.dead}, and not {stage.input}, which "
+        "the leader's topology reads"
+    ) in caplog.text
+    stage.write(b"one")
+    assert [record.value() for record in stage.read(stage.output, 1)] == [b"ONE"]
+    assert first.state is State.RUNNING
 
 
 # -- records -----------------------------------------------------------------------------------------------------

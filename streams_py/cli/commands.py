@@ -13,6 +13,8 @@ import typer
 from streams_py.cli.backtest import app as backtest_app
 from streams_py.cli.telemetry import app as telemetry_app
 from streams_py.cli.usage import refuse
+from streams_py.config_files import read_config_file
+from streams_py.errors import ConfigError
 
 __all__ = ["app"]
 
@@ -56,6 +58,10 @@ def simulate(
     mutant: Annotated[
         str | None, typer.Option(help="Plant a bug, which must be found; --mutant list names them all.")
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Settings of the application (.toml or .properties) for your assignor's configure."),
+    ] = None,
     known_bugs: Annotated[
         bool, typer.Option("--known-bugs", help="Play known bugs of Kafka Streams again, by their tickets.")
     ] = False,
@@ -97,11 +103,20 @@ def simulate(
         raise typer.Exit
     if keep is not None and replay is None:
         raise typer.Exit(refuse("--keep needs --replay"))
+    try:
+        settings = {} if config is None else read_config_file(config)
+    except ConfigError as error:
+        raise typer.Exit(refuse(str(error))) from error
     if replay is not None:
-        raise typer.Exit(replay_schedule(replay, keep=keep, assignor=assignor, mutant=mutant))
+        raise typer.Exit(replay_schedule(replay, keep=keep, assignor=assignor, mutant=mutant, settings=settings))
     raise typer.Exit(
         run_schedules(
-            range(seed, seed + schedules), assignor=assignor, mutant=mutant, shorten=shorten, processes=processes
+            range(seed, seed + schedules),
+            assignor=assignor,
+            mutant=mutant,
+            settings=settings,
+            shorten=shorten,
+            processes=processes,
         )
     )
 

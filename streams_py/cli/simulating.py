@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -14,8 +15,9 @@ from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.cli.usage import refuse
 from streams_py.errors import AssignorError
 from streams_py.testing.simulator import ASSIGNORS, MUTANTS, RunResult, run_schedule
-from streams_py.testing.simulator.campaign import Campaign, Finding, run_campaign, schedule_of
+from streams_py.testing.simulator.campaign import Campaign, run_campaign, schedule_of
 from streams_py.testing.simulator.known_bugs import KNOWN_BUGS
+from streams_py.testing.simulator.schedule import Schedule
 from streams_py.testing.simulator.shrink import shrink
 
 __all__ = ["list_mutants", "play_known_bugs", "replay_schedule", "run_schedules"]
@@ -62,7 +64,13 @@ def play_known_bugs() -> int:
 
 
 def run_schedules(
-    seeds: range, *, assignor: str | None, mutant: str | None, shorten: bool, processes: int | None
+    seeds: range,
+    *,
+    assignor: str | None,
+    mutant: str | None,
+    settings: Mapping[str, object],
+    shorten: bool,
+    processes: int | None,
 ) -> int:
     """Run the schedules of these seeds and report; the exit status."""
     refusal = _refusal(assignor, mutant)
@@ -77,10 +85,13 @@ def run_schedules(
             found = f", {len(so_far.findings)} with violations" if so_far.findings else ""
             bar.update(shown, completed=so_far.schedules, description=f"{so_far.rebalances:,} rebalances{found}")
 
-        campaign = run_campaign(seeds, assignor=assignor, mutant=mutant, processes=processes, progress=progress)
+        campaign = run_campaign(
+            seeds, assignor=assignor, mutant=mutant, settings=settings, processes=processes, progress=progress
+        )
     _report(console, campaign)
-    if campaign.findings and shorten:
-        _show_shortest(console, campaign.findings[0], assignor=assignor, mutant=mutant)
+    if campaign.findings and shorten and not campaign.hung:
+        schedule = schedule_of(campaign.findings[0].seed, assignor=assignor, mutant=mutant, settings=settings)
+        _show_shortest(console, schedule, assignor=assignor)
     return campaign.exit_code
 
 
@@ -111,22 +122,27 @@ def _report(console: Console, campaign: Campaign) -> None:
         first = finding.violations[0]
         more = f" (and {len(finding.violations) - 1} more)" if len(finding.violations) > 1 else ""
         console.print(f"  seed {finding.seed}: {first}{more}", markup=False)
+    failed = next((v.traceback for finding in campaign.findings for v in finding.violations if v.traceback), "")
+    if failed:
+        console.print(f"\nwhat the assignor raised first:\n{failed}", markup=False, soft_wrap=True)
+    if campaign.hung:
+        console.print("[red]the assignor does not return[/red]: nothing was run after that")
 
 
-def _show_shortest(console: Console, finding: Finding, *, assignor: str | None, mutant: str | None) -> None:
-    schedule = schedule_of(finding.seed, assignor=assignor, mutant=mutant)
+def _show_shortest(console: Console, schedule: Schedule, *, assignor: str | None) -> None:
     with console.status("looking for the shortest history"):
         try:
             shortest, _ = shrink(schedule, runs_max=120)
         except ValueError:
-            console.print(f"seed {finding.seed} does not fail in this process: it depends on the hash seed")
+            console.print(f"seed {schedule.seed} does not fail in this process: it depends on the hash seed")
             return
-    console.print(f"\nshortest history of seed {finding.seed}: {len(shortest.actions)} actions", markup=False)
+    console.print(f"\nshortest history of seed {schedule.seed}: {len(shortest.actions)} actions", markup=False)
     _tell(console, run_schedule(shortest, history=True))
     kept = ",".join(map(str, shortest.kept if shortest.kept is not None else range(len(shortest.actions))))
     options = f" --assignor {assignor}" if assignor else ""
-    options += f' --mutant "{mutant}"' if mutant else ""
-    console.print(f"again: streams-py simulate --replay {finding.seed} --keep {kept or 'none'}{options}", markup=False)
+    options += f' --mutant "{schedule.mutant}"' if schedule.mutant else ""
+    options += " and the same --config" if schedule.shape.settings else ""
+    console.print(f"again: streams-py simulate --replay {schedule.seed} --keep {kept or 'none'}{options}", markup=False)
 
 
 def _tell(console: Console, result: RunResult) -> None:
@@ -140,15 +156,19 @@ def _tell(console: Console, result: RunResult) -> None:
         console.print(f"  {line}", markup=False)
     for violation in result.violations:
         console.print(f"  -> {violation}", markup=False, style="red")
+        if violation.traceback:
+            console.print(violation.traceback, markup=False)
 
 
-def replay_schedule(seed: int, *, keep: str | None, assignor: str | None, mutant: str | None) -> int:
+def replay_schedule(
+    seed: int, *, keep: str | None, assignor: str | None, mutant: str | None, settings: Mapping[str, object]
+) -> int:
     """Run one schedule and tell its history; the exit status."""
     refusal = _refusal(assignor, mutant)
     if refusal is not None:
         return refuse(refusal)
     console = Console(highlight=False, soft_wrap=True)
-    schedule = schedule_of(seed, assignor=assignor, mutant=mutant)
+    schedule = schedule_of(seed, assignor=assignor, mutant=mutant, settings=settings)
     if keep is not None:
         numbers = [part.strip() for part in keep.split(",") if part.strip() not in ("", "none")]
         if not all(number.isdigit() and int(number) < len(schedule.actions) for number in numbers):

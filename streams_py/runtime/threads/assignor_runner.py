@@ -47,6 +47,11 @@ class AssignorRunner:
         self.assignor: TaskAssignor | None = None
         """The instance of the last :meth:`ask`; None when it could not be made."""
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether the assignor has not returned from an earlier :meth:`ask`."""
+        return self._deciding.is_stuck
+
     def ask(self, chosen: object, configs: Mapping[str, object], state: ApplicationState) -> TaskAssignment:
         """Make a new instance, configure it, run it; a copy of its answer.
 
@@ -122,9 +127,14 @@ class _Worker:
     def __init__(self) -> None:
         self._stuck: threading.Thread | None = None
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a call was left behind and still runs."""
+        return self._stuck is not None and self._stuck.is_alive()
+
     def run(self, action: Callable[[], T], timeout_ms: int) -> T:
         """What ``action`` returns or raises, SystemExit and its like included; _Overrun when it takes too long."""
-        if self._stuck is not None and self._stuck.is_alive():
+        if self.is_stuck:
             raise _Overrun("an earlier call has not returned yet; restart this process to end it")
         self._stuck = None
         call = _Call(action)

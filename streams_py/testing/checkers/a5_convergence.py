@@ -9,7 +9,7 @@ three times the tasks.
 That is also why they may go round in circles, about once in five hundred groups: a task that its owner has given up and
 its next owner has not got yet is nobody's, is placed anew, and drives another task out. Kafka Streams' sticky assignors
 come from the eager protocol, which knows no such moment, and decide the same. The simulator recognises such a circle by
-its repeating placements and counts it; here, and for L1, it is no violation.
+its repeating placements and counts it; here, and for L1, it is no violation. In an assignor of the user's own it is.
 """
 
 from __future__ import annotations

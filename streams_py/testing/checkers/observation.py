@@ -8,6 +8,7 @@ nothing says nothing.
 from __future__ import annotations
 
 import random
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,6 +30,8 @@ class Violation:
     at_ms: int
     text: str
     liveness: bool = False
+    traceback: str = ""
+    """Of the user's own code, where that is what failed."""
 
     def __str__(self) -> str:
         return f"{self.promise} ({'liveness' if self.liveness else 'safety'}): {self.text}"
@@ -63,6 +66,10 @@ class Published:
     failure: Exception | None = None
     disturbed: bool = False
     assignor_error: Exception | None = None
+    assignor_spoiled: bool = False
+    """Whether the simulator has made the assignor fail."""
+    callback_error: Exception | None = None
+    """What ``on_assignment_computed`` raised."""
     source_missing: bool = False
     error_code: int = 0
     """The code that *everybody* was to be sent; 0 when the group was assigned."""
@@ -162,6 +169,8 @@ class Outcome:
     retry_pending: bool = False
     """The application's assignor failed in the last rebalance, and nobody could be told when to try again: assignments
     say that from version 7 on. Only groups on their way from releases before 2.6 are in that position."""
+    own_assignor: bool = False
+    """The assignor is the user's own: simulated to be judged, not as one of ours that may fail."""
     circles: bool = False
     """The group does not come to rest because its assignor goes round in circles, and this one is known to do so."""
 
@@ -176,9 +185,10 @@ class Checker:
         self.looked = 0
         """How often something was checked."""
 
-    def report(self, at_ms: int, text: str, *, liveness: bool = False) -> None:
-        """Note a violation."""
-        self.violations.append(Violation(self.promise, at_ms, text, liveness))
+    def report(self, at_ms: int, text: str, *, liveness: bool = False, error: BaseException | None = None) -> None:
+        """Note a violation; with the traceback of ``error``, when user code has failed."""
+        trace = "".join(traceback.format_exception(error)) if error is not None else ""
+        self.violations.append(Violation(self.promise, at_ms, text, liveness, trace))
 
     def published(self, seen: Published) -> None:
         """A leader finished an assign step."""

@@ -12,10 +12,12 @@ import os
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeAlias
 
 from streams_py.testing.checkers import Violation
 from streams_py.testing.simulator.faults import Fault
@@ -57,6 +59,8 @@ class Campaign:
     findings: list[Finding] = field(default_factory=list)
     circles: int = 0
     """Schedules in which a sticky assignor went round in circles."""
+    hung: bool = False
+    """The user's assignor did not return; nothing was run after that."""
     repeated: int = 0
     """Schedules that were run twice, with other hash seeds."""
 
@@ -70,6 +74,7 @@ class Campaign:
         self.checked += part.checked
         self.circles += part.circles
         self.findings += part.findings
+        self.hung = self.hung or part.hung
 
     @property
     def exit_code(self) -> int:
@@ -79,10 +84,18 @@ class Campaign:
         return 4 if all(finding.safe for finding in self.findings) else 1
 
 
-def schedule_of(seed: int, *, assignor: str | None = None, mutant: str | None = None) -> Schedule:
-    """The schedule of a seed, with a planted bug if asked for."""
+def schedule_of(
+    seed: int, *, assignor: str | None = None, mutant: str | None = None, settings: Mapping[str, object] | None = None
+) -> Schedule:
+    """The schedule of a seed, with a planted bug if asked for, and ``settings`` of the application for its assignor."""
     schedule = draw_schedule(seed, assignor="custom" if mutant == "half an assignment" else assignor)
+    if settings:
+        schedule = replace(schedule, shape=replace(schedule.shape, settings=dict(settings)))
     return replace(schedule, mutant=mutant) if mutant else schedule
+
+
+_Draw: TypeAlias = Callable[[int], Schedule]
+"""The schedule of a seed; can be sent to another process."""
 
 
 @dataclass(slots=True)
@@ -107,10 +120,10 @@ def _garbage_later() -> Iterator[None]:
 
 
 @_garbage_later()
-def _run_piece(seeds: tuple[int, ...], assignor: str | None, mutant: str | None, again: bool = False) -> _Piece:
+def _run_piece(seeds: tuple[int, ...], draw: _Draw, again: bool = False) -> _Piece:
     piece = _Piece(Campaign(), {}, again)
     for seed in seeds:
-        result = run_schedule(schedule_of(seed, assignor=assignor, mutant=mutant))
+        result = run_schedule(draw(seed))
         campaign = piece.campaign
         campaign.add(
             Campaign(
@@ -126,6 +139,9 @@ def _run_piece(seeds: tuple[int, ...], assignor: str | None, mutant: str | None,
         piece.fingerprints[seed] = result.fingerprint
         if result.violations:
             campaign.findings.append(Finding(seed, tuple(result.violations)))
+        if result.hung:
+            campaign.hung = True
+            break
     return piece
 
 
@@ -145,6 +161,7 @@ def run_campaign(
     *,
     assignor: str | None = None,
     mutant: str | None = None,
+    settings: Mapping[str, object] | None = None,
     processes: int | None = None,
     progress: Callable[[Campaign], None] = lambda so_far: None,
     findings_max: int = 20,
@@ -153,6 +170,7 @@ def run_campaign(
     started = time.perf_counter()
     total = Campaign()
     fingerprints: dict[int, str] = {}
+    draw = partial(schedule_of, assignor=assignor, mutant=mutant, settings=settings)
     workers = processes if processes is not None else os.cpu_count() or 1
 
     def add(piece: _Piece) -> None:
@@ -168,23 +186,25 @@ def run_campaign(
         total.seconds = time.perf_counter() - started
         progress(total)
 
+    def enough() -> bool:
+        return total.hung or len(total.findings) >= findings_max
+
     pieces = list(_pieces(seeds))
     if workers <= 1 or len(pieces) == 1:
         for piece in pieces:
-            add(_run_piece(piece, assignor, mutant))
-            if len(total.findings) >= findings_max:
+            add(_run_piece(piece, draw))
+            if enough():
                 break
     else:
         jobs = [(piece, False) for piece in pieces] + [((seed,), True) for seed in seeds[::_TWICE_ONE_IN]]
-        _run_parallel(jobs, assignor, mutant, workers, add, lambda: len(total.findings) >= findings_max)
+        _run_parallel(jobs, draw, workers, add, enough)
     total.findings.sort(key=lambda finding: finding.seed)
     return total
 
 
 def _run_parallel(
     jobs: list[tuple[tuple[int, ...], bool]],
-    assignor: str | None,
-    mutant: str | None,
+    draw: _Draw,
     workers: int,
     add: Callable[[_Piece], None],
     enough: Callable[[], bool],
@@ -194,7 +214,7 @@ def _run_parallel(
     try:
         running: set[Future[_Piece]] = set()
         for seeds, again in jobs:
-            running.add(pool.submit(_run_piece, seeds, assignor, mutant, again))
+            running.add(pool.submit(_run_piece, seeds, draw, again))
             if len(running) < 2 * workers:
                 continue
             done, running = wait(running, return_when=FIRST_COMPLETED)

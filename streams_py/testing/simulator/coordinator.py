@@ -201,11 +201,12 @@ class GroupCoordinator:
             return Reply.REBALANCE_IN_PROGRESS
         return error
 
-    def silent(self, member_id: str, *, since_ms: int) -> None:
-        """This member's client stopped heartbeating ``since_ms`` ago."""
-        member = self.members.get(member_id)
-        if member is not None:
-            self._timeline.after(member.session_timeout_ms - since_ms, self._expire, member_id)
+    def silent(self, client: Client, *, since_ms: int) -> None:
+        """This client stopped heartbeating ``since_ms`` ago. It may be a member without knowing it: killed before the
+        answer to its first JoinGroup arrived."""
+        for member in self.members.values():
+            if member.client is client:
+                self._timeline.after(member.session_timeout_ms - since_ms, self._expire, member.id)
 
     def is_current(self, member_id: str) -> bool:
         """Whether it is a member that took part in the current generation's JoinGroup."""
@@ -263,6 +264,7 @@ class GroupCoordinator:
                 new.joined_generation = self.generation
                 new.synced = True
                 self._write()
+                self._watch(new)
                 members = self._subscriptions() if was_leader else ()
                 reply(JoinReply(Reply.NONE, new.id, self.generation, self.leader, members, skip_assignment=was_leader))
             case GroupState.PREPARING:

@@ -74,6 +74,8 @@ class Step:
     struck_before: int = 0
     answers: list[Event] = field(default_factory=list)
     assignor_error: Exception | None = None
+    spoiled: bool = False
+    """Whether the assignor was made to fail."""
     callback_error: Exception | None = None
     source_missing: bool = False
     error_code: int = 0
@@ -128,6 +130,7 @@ class SimulatedLeading:
             internal_assignor=world.internal_assignor,
             task_assignor=world.task_assignor_of(process.newest),
             original_configs={
+                **world.shape.settings,
                 ASSIGNOR_MOOD: world.assignor_mood,
                 ASSIGNOR_CLASS: world.shape.assignor_class,
                 STATIC_TASKS_SPILL: True,
@@ -221,6 +224,8 @@ class SimulatedLeading:
         """As the runtime does it; only that a simulated assignor hangs in virtual time."""
         mood = str(effect.configs.get(ASSIGNOR_MOOD))
         self._world.strike_assignor(mood)
+        assert self._step is not None
+        self._step.spoiled = mood != "good"
         try:
             if mood == "hangs":
                 raise AssignorError(

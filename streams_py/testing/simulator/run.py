@@ -28,7 +28,9 @@ from streams_py.testing.simulator.world import World
 
 __all__ = ["RunResult", "run_schedule"]
 
-_MAY_CIRCLE = frozenset({"legacy_sticky", "sticky", "custom"})  # the last places as "sticky" does
+_MAY_CIRCLE = frozenset(
+    {"legacy_sticky", "sticky", "custom"}
+)  # the last places as "sticky" does, unless it is the user's
 _CIRCLE_LOOKED_AT = 24
 _CIRCLE_PLACEMENTS_MAX = 8
 """So many different placements at most, in the last so many assignments, are a circle."""
@@ -52,6 +54,8 @@ class RunResult:
     fingerprint: str = ""
     circles: bool = False
     """The assignor went round in circles, which a sticky one may."""
+    hung: bool = False
+    """The user's assignor did not return, and still has not."""
     history: list[str] = field(default_factory=list)
     """What happened, in sentences; only when asked for."""
 
@@ -93,6 +97,7 @@ def run_schedule(schedule: Schedule, *, checkers: Iterable[Checker] | None = Non
         Counter({checker.promise: checker.looked for checker in watching}),
         run.fingerprint,
         circles,
+        world.runner.is_stuck,
         [f"{at_ms / 1000:9.3f} s  {_told(text, args)}" for at_ms, text, args in world.history] if history else [],
     )
 
@@ -131,7 +136,7 @@ class _Run:
     @property
     def circles(self) -> bool:
         """Whether a sticky assignor has come back to the same placements again and again; see A5."""
-        if self.world.shape.assignor not in _MAY_CIRCLE:
+        if self.world.shape.assignor not in _MAY_CIRCLE or self.world.shape.assignor_class:
             return False
         placements = [tuple(sorted(seen.placement.items())) for seen in self._published[self._quiet_from :]]
         last = placements[-_CIRCLE_LOOKED_AT:]
@@ -342,6 +347,9 @@ class _Run:
                 and world.last.assignor_error is not None
                 and chain[-1].version < MIN_VERSION_OFFSET_SUMS  # KIP-441 brought both
             ),
+            own_assignor=bool(world.shape.assignor_class)
+            and world.last is not None
+            and world.last.assignor == "custom",
             circles=not quiet and self.circles,
         )
 

@@ -122,6 +122,8 @@ class GroupShape:
     assignor: str = "high_availability"
     assignor_class: str = ""
     """With ``assignor`` "custom": ``package.module:Class`` of the user's own, or "" for a well-behaved one of ours."""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    """What the assignor's ``configure`` is given, besides: the application's own settings."""
     configs: AssignmentConfigs = field(default_factory=AssignmentConfigs)
     processes: tuple[ProcessShape, ...] = (ProcessShape(),)
     upgrades: UpgradePath = ()

@@ -174,15 +174,14 @@ class SimulatedThread:
                 state.lose_checkpoint(task)
         state.release_everything(self, clean=clean or not self.world.shape.wipe_when_killed)
         self.world.disown(self)
-        if leave:
+        if leave and member_id:  # without an id there is nobody to say it for
             self.world.coordinator.leave(member_id)
         else:
             self._fall_silent()
 
     def _fall_silent(self) -> None:
         since_ms = self.world.rng.randrange(self.world.shape.heartbeat_interval_ms)
-        if self.consumer.member_id:
-            self.world.coordinator.silent(self.consumer.member_id, since_ms=since_ms)
+        self.world.coordinator.silent(self.consumer, since_ms=since_ms)
 
     # -- ThreadSide: what the consumer calls -----------------------------------------------------------------------
 

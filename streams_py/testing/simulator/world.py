@@ -92,7 +92,8 @@ class World:
         """What ``task.assignor.class`` says to a leader of that release."""
         name = self.assignor_of(newest)
         if name == "custom":
-            return SimulatedAssignor
+            own = self.shape.assignor_class  # asked itself, so that its name and its errors are what users see
+            return own if own and self.assignor_mood == "good" else SimulatedAssignor
         return name if name in ("sticky", "static") else None
 
     # -- what is there ---------------------------------------------------------------------------------------
@@ -276,6 +277,8 @@ class World:
             failure=failure,
             disturbed=self.cluster.struck > step.struck_before,
             assignor_error=step.assignor_error,
+            assignor_spoiled=step.spoiled,
+            callback_error=step.callback_error,
             source_missing=step.source_missing,
             error_code=step.error_code,
             versions={
@@ -286,6 +289,8 @@ class World:
             written={name: _written_version(assignment.user_data) for name, assignment in sent.items()},
             again=partial(self._again, step),
         )
+        if step.assignor_error is not None:
+            self.note("generation {}: the assignor fails: {}", step.generation, step.assignor_error)
         if failure is None:
             self.note("generation {}: {} assigns to {}", step.generation, thread.name, partial(_summary, seen))
             self.last = seen

@@ -285,10 +285,32 @@ def test_simulation_shows_the_shortest_history_of_a_planted_bug_and_how_to_run_i
         (["--replay", "1", "--keep", "0,999999"], "--keep takes numbers from 0 to"),
         (["--replay", "1", "--keep", "x"], "--keep takes numbers from 0 to"),
         (["--keep", "1"], "--keep needs --replay"),
+        (["--config", "settings.ini"], "cannot read configuration file settings.ini"),
     ],
 )
 def test_simulation_refuses_wrong_options_in_one_sentence(arguments: list[str], why: str) -> None:
     assert why in one_sentence(run("simulate", *arguments))
+
+
+def test_simulation_shows_what_the_users_assignor_raised_and_gives_it_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    Path("moody_assignors.py").write_text(
+        "from streams_py.assignment.assignors.sticky import StickyTaskAssignor\n"
+        "class Mine(StickyTaskAssignor):\n"
+        "    def configure(self, configs):\n"
+        "        super().configure(configs)\n"
+        "        raise LookupError('I was given ' + configs['app.mood'])\n"
+    )
+    Path("app.toml").write_text('app.mood = "a bad day"')
+    arguments = ["--assignor", "moody_assignors:Mine", "--config", "app.toml", "--processes", "1", "--no-shorten"]
+    result = run("simulate", "-n", "1", *arguments)
+    assert result.exit_code == 1, result.output
+    assert "what the assignor raised first" in result.output
+    assert "LookupError: I was given a bad day" in result.output
+    assert "moody_assignors.py" in result.output
 
 
 def test_planted_bugs_are_listed_with_the_promise_that_each_breaks() -> None:

@@ -5,13 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, ClassVar
 
 import pytest
 
 from streams_py.assignment import (
     ApplicationState,
     AssignedTask,
+    AssignmentError,
+    GroupAssignment,
+    GroupSubscription,
     KafkaStreamsAssignment,
     TaskAssignment,
     TaskAssignor,
@@ -71,6 +78,106 @@ def test_assignor_of_the_user_is_asked_and_judged() -> None:
     assert not good.findings, explain(good)
     bad = run_campaign(range(1, 9), assignor=f"{__name__}:Doubles", processes=1)
     assert {violation.promise for finding in bad.findings for violation in finding.violations} == {"A2"}
+
+
+class Raises(KeepsAll):
+    """Has a bug that shows in groups of two."""
+
+    def assign(self, application_state: ApplicationState) -> TaskAssignment:
+        if len(application_state.kafka_streams_states(False)) > 1:
+            raise ZeroDivisionError("a bug of the user's")
+        return super().assign(application_state)
+
+
+class CallbackRaises(KeepsAll):
+    def on_assignment_computed(
+        self, assignment: GroupAssignment, subscription: GroupSubscription, error: AssignmentError
+    ) -> None:
+        raise ZeroDivisionError("a bug of the callback's")
+
+
+class NeverReturns(KeepsAll):
+    released = threading.Event()
+
+    def assign(self, application_state: ApplicationState) -> TaskAssignment:
+        self.released.wait()
+        return super().assign(application_state)
+
+
+class InTurn(KeepsAll):
+    """Moves everything to the next process each time, and wants to be asked again: it goes round in circles."""
+
+    def assign(self, application_state: ApplicationState) -> TaskAssignment:
+        states = application_state.kafka_streams_states(False)
+        processes = sorted(states)
+        last = next((n for n, process in enumerate(processes) if states[process].previous_active_tasks), 0)
+        chosen = processes[(last + 1) % len(processes)]
+        tasks = [AssignedTask(task, TaskType.ACTIVE) for task in application_state.all_tasks()]
+        again = datetime.fromtimestamp(0, UTC)
+        return TaskAssignment(
+            [
+                KafkaStreamsAssignment.of(process, tasks if process == chosen else ()).with_followup_rebalance(again)
+                for process in processes
+            ]
+        )
+
+
+class ReadsSettings(KeepsAll):
+    seen: ClassVar[list[object]] = []
+
+    def configure(self, configs: Mapping[str, object]) -> None:
+        self.seen.append(configs.get("app.favourite"))
+
+
+def run_own(assignor: type[TaskAssignor], seeds: range = range(1, 5), **options: Any) -> Campaign:
+    return run_campaign(seeds, assignor=f"{__name__}:{assignor.__name__}", processes=1, **options)
+
+
+def promises(campaign: Campaign) -> set[str]:
+    return {violation.promise for finding in campaign.findings for violation in finding.violations}
+
+
+@pytest.mark.parametrize(
+    ("assignor", "bug", "words"),
+    [(Raises, "a bug of the user's", "in assign"), (CallbackRaises, "of the callback's", "in on_assignment_computed")],
+)
+def test_exception_of_the_users_assignor_is_a_violation_with_its_traceback(
+    assignor: type[TaskAssignor], bug: str, words: str
+) -> None:
+    campaign = run_own(assignor)
+    [first, *_] = [v for f in campaign.findings for v in f.violations if v.promise == "I1"]
+    assert bug in first.text
+    assert words in first.text
+    assert f"{__name__}:{assignor.__name__}" in first.text
+    assert "ZeroDivisionError: a bug of " in first.traceback
+    assert f'File "{__file__}"' in first.traceback
+    assert not first.liveness
+
+
+def test_campaign_ends_when_the_users_assignor_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NeverReturns, "released", threading.Event())
+    monkeypatch.setattr("streams_py.testing.simulator.world._ASSIGNOR_TIMEOUT_MS", 50)
+    campaign = run_own(NeverReturns, range(1, 40))
+    NeverReturns.released.set()
+    assert campaign.hung
+    assert campaign.schedules == 1
+    assert any("did not return in time" in v.text for v in campaign.findings[0].violations)
+
+
+def test_users_assignor_that_goes_round_in_circles_is_not_excused_as_sticky() -> None:
+    campaign = run_own(InTurn)
+    assert "A5" in promises(campaign)
+    assert campaign.circles == 0
+
+
+def test_movement_for_nothing_is_looked_for_under_the_users_assignor() -> None:
+    assert promises(run_own(KeepsAll, range(1, 9), mutant="move for nothing")) == {"A7"}
+
+
+def test_users_assignor_is_configured_with_the_applications_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ReadsSettings, "seen", [])
+    run_own(ReadsSettings, range(1, 3), settings={"app.favourite": "blue"})
+    assert set(ReadsSettings.seen) == {"blue"}
 
 
 def test_drawn_schedules_contain_every_kind_of_misfortune() -> None:

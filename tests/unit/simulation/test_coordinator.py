@@ -101,13 +101,34 @@ def test_silent_member_is_removed_when_its_session_ends_and_the_others_rebalance
     timeline, coordinator, (leader, follower) = settled(None, None)
     began_ms = timeline.now_ms
     follower.responsive = False
-    coordinator.silent(follower.member_id, since_ms=1_000)
+    coordinator.silent(follower, since_ms=1_000)
     while follower.member_id in coordinator.members:
         assert timeline.step()
     assert timeline.now_ms - began_ms == SESSION_MS - 1_000
     assert (coordinator.state, leader.told) == (GroupState.PREPARING, 1)
     assert coordinator.heartbeat(follower.member_id, 1) is Reply.UNKNOWN_MEMBER_ID
     assert coordinator.heartbeat(leader.member_id, 1) is Reply.REBALANCE_IN_PROGRESS
+
+
+def test_static_member_that_dies_before_its_first_answer_expires_like_any_other() -> None:
+    timeline, coordinator, (leader, follower) = settled("a", "b")
+    newcomer = FakeClient(coordinator, "c")
+    newcomer.join()
+    newcomer.responsive = False  # and never learns its member id
+    coordinator.silent(newcomer, since_ms=0)
+    leader.join()
+    follower.join()
+    while len(coordinator.members) == 3:
+        assert timeline.step()
+    assert {member.instance_id for member in coordinator.members.values()} == {"a", "b"}
+
+
+def test_static_member_that_comes_back_dead_expires() -> None:
+    timeline, coordinator, _ = settled("a", "b")
+    again = FakeClient(coordinator, "b", responsive=False)  # its request was on its way when it died
+    again.join()
+    while len(coordinator.members) == 2:
+        assert timeline.step()
 
 
 def test_static_member_comes_back_without_a_rebalance_and_fences_its_predecessor() -> None:

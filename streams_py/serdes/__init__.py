@@ -28,7 +28,7 @@ from streams_py.serdes.failures import cannot_decode, cannot_encode
 from streams_py.serdes.json import JSON, json
 from streams_py.serdes.lists import list_of
 from streams_py.serdes.named import resolve_serde
-from streams_py.serdes.serde import Serde, serde
+from streams_py.serdes.serde import Serde, SerdeDefaults, serde, serde_or_default
 from streams_py.serdes.windowed import Windowed, session_windowed, time_windowed
 
 __all__ = [
@@ -44,6 +44,7 @@ __all__ = [
     "UUID",
     "VOID",
     "Serde",
+    "SerdeDefaults",
     "Windowed",
     "cannot_decode",
     "cannot_encode",
@@ -51,6 +52,7 @@ __all__ = [
     "list_of",
     "resolve_serde",
     "serde",
+    "serde_or_default",
     "session_windowed",
     "string",
     "time_windowed",

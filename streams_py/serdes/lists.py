@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from streams_py.serdes.serde import Serde
+from streams_py.serdes.serde import Serde, SerdeDefaults
 
 __all__ = ["list_of"]
 
@@ -26,6 +26,9 @@ _I32 = struct.Struct(">i")
 class _List(Serde[list["T | None"]]):
     def __init__(self, inner: Serde[T]) -> None:
         self._inner = inner
+
+    def with_defaults(self, defaults: SerdeDefaults) -> Serde[list[T | None]]:
+        return _List(self._inner.with_defaults(defaults))
 
     @property
     def name(self) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
-__all__ = ["Serde", "serde"]
+__all__ = ["Serde", "SerdeDefaults", "serde", "serde_or_default"]
 
 T = TypeVar("T")
 
@@ -32,6 +32,10 @@ class Serde(ABC, Generic[T]):
         """Shown in errors."""
         return type(self).__name__
 
+    def with_defaults(self, defaults: SerdeDefaults) -> Serde[T]:
+        """This serde with default serdes where it leaves inner ones open; nearly all leave nothing open."""
+        return self
+
     @property
     def plain_type(self) -> type[T] | None:
         """A promise that lets stores hold objects instead of bytes; None promises nothing.
@@ -53,6 +57,20 @@ class Serde(ABC, Generic[T]):
     def fixed_size(self) -> int | None:
         """Length in bytes when all values have the same, as Kafka's list serde knows it; else None."""
         return None
+
+
+class SerdeDefaults(NamedTuple):
+    """The serdes of whatever does not name its own: of a builder, or of the configuration."""
+
+    key: Serde[Any] | None = None
+    value: Serde[Any] | None = None
+
+
+def serde_or_default(given: Serde[Any] | None, defaults: SerdeDefaults, *, is_key: bool) -> Serde[Any] | None:
+    """``given`` with defaults where it asks for them: as a whole, or inside of it."""
+    if given is None:
+        return defaults.key if is_key else defaults.value
+    return given.with_defaults(defaults)
 
 
 class _FunctionSerde(Serde[T]):

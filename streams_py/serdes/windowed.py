@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from streams_py.errors import ConfigError
-from streams_py.serdes.serde import Serde
+from streams_py.serdes.serde import Serde, SerdeDefaults, serde_or_default
 
 __all__ = [
     "SessionWindowedSerde",
@@ -52,6 +52,9 @@ class WindowedSerde(Serde[Windowed[Any]]):
     @abstractmethod
     def with_inner(self, inner: Serde[Any] | None) -> WindowedSerde:
         """The same for other keys."""
+
+    def with_defaults(self, defaults: SerdeDefaults) -> WindowedSerde:
+        return self.with_inner(serde_or_default(self.inner, defaults, is_key=True))
 
     @property
     def _inner_name(self) -> str:

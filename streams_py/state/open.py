@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from streams_py.errors import ConfigError
-from streams_py.serdes import Serde
+from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 from streams_py.state.bytes_store import BytesStore, MemoryBytes
 from streams_py.state.cache import RecordCache
 from streams_py.state.cached_plain import CachedPlainStore
@@ -16,7 +16,6 @@ from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
 from streams_py.state.windowed.open import WINDOWED_KINDS, WindowedStore, open_windowed
 from streams_py.topology import names
-from streams_py.topology.change_serde import with_default
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
@@ -72,8 +71,8 @@ def open_store(
     defaults = defaults or StoreDefaults()
     codec: StoreCodec[Any, Any] = StoreCodec(
         changelog_topic(builder, application_id),
-        _serde(with_default(builder.key_serde, defaults.key_serde), builder, "key"),
-        _serde(with_default(builder.value_serde, defaults.value_serde), builder, "value"),
+        _serde(builder, defaults, is_key=True),
+        _serde(builder, defaults, is_key=False),
     )
     on_disk = disk is not None and is_persistent(builder, defaults)
     own_log = log if builder.logging and builder.source_topic is None else None
@@ -89,11 +88,14 @@ def open_store(
     return CachedTimestampedStore(store, context, cache) if cache is not None and cached else store
 
 
-def _serde(serde: Serde[Any] | None, builder: StoreBuilder, what: str) -> Serde[Any]:
+def _serde(builder: StoreBuilder, defaults: StoreDefaults, *, is_key: bool) -> Serde[Any]:
+    given = builder.key_serde if is_key else builder.value_serde
+    serde = serde_or_default(given, SerdeDefaults(defaults.key_serde, defaults.value_serde), is_key=is_key)
     if serde is None:
+        what = "key" if is_key else "value"
         raise ConfigError(
             f"store {builder.name!r} has no {what} serde: give one where the store is declared "
-            f"(Materialized, Grouped or Consumed), or set default.{what}.serde",
+            f"(``key=``, ``value=`` or a Materialized), or set default.{what}.serde",
             key=f"default.{what}.serde",
         )
     return serde

@@ -10,11 +10,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
 from streams_py.errors import TopologyError
-from streams_py.serdes import Serde
-from streams_py.topology.change_serde import with_default
+from streams_py.serdes import SerdeDefaults, serde_or_default
 from streams_py.topology.names import check_name
 from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.stores import StoreBuilder
@@ -22,6 +21,7 @@ from streams_py.topology.stores import StoreBuilder
 __all__ = ["Node", "TopologyAssembly"]
 
 Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
+Entry = TypeVar("Entry", SourceNode, SinkNode, StoreBuilder)
 
 
 class TopologyAssembly:
@@ -140,17 +140,25 @@ class TopologyAssembly:
         """Declare that the topics of these source nodes are joined by partition number."""
         self._copartitions.append(frozenset(sources))
 
-    def use_default_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> None:
+    def use_default_serdes(self, defaults: SerdeDefaults) -> None:
         """Where no serde was given these are used; the configured ones where they are None."""
-        for name, node in self._nodes.items():
-            if not isinstance(node, ProcessorNode):
-                self._nodes[name] = dataclasses.replace(
-                    node, key_serde=with_default(node.key_serde, key), value_serde=with_default(node.value_serde, value)
-                )
-        for name, store in self._stores.items():
-            self._stores[name] = dataclasses.replace(
-                store, key_serde=with_default(store.key_serde, key), value_serde=with_default(store.value_serde, value)
+
+        def filled(entry: Entry) -> Entry:
+            return dataclasses.replace(
+                entry,
+                key_serde=serde_or_default(entry.key_serde, defaults, is_key=True),
+                value_serde=serde_or_default(entry.value_serde, defaults, is_key=False),
             )
+
+        for name, node in self._nodes.items():
+            match node:
+                case SourceNode() as source:
+                    self._nodes[name] = filled(source)
+                case SinkNode() as sink:
+                    self._nodes[name] = filled(sink)
+                case ProcessorNode():
+                    pass
+        self._stores = {name: filled(store) for name, store in self._stores.items()}
 
     # -- rules -----------------------------------------------------------------------------------------------
 

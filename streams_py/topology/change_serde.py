@@ -22,11 +22,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from streams_py.errors import ConfigError, SerializationError
-from streams_py.serdes import Serde
-from streams_py.serdes.windowed import WindowedSerde
+from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 from streams_py.topology.nodes import Change
 
-__all__ = ["ChangeSerde", "with_default"]
+__all__ = ["ChangeSerde"]
 
 _OLD: Final = 0
 _NEW: Final = 1
@@ -44,6 +43,9 @@ class ChangeSerde(Serde[Change]):
     @property
     def name(self) -> str:
         return f"change of {'the default serde' if self.inner is None else self.inner.name}"
+
+    def with_defaults(self, defaults: SerdeDefaults) -> ChangeSerde:
+        return ChangeSerde(serde_or_default(self.inner, defaults, is_key=False))
 
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[Change], bytes]:
         encode = self._known_inner(topic).serializer(topic, is_key=is_key)
@@ -87,15 +89,6 @@ class ChangeSerde(Serde[Change]):
                 key="default.value.serde",
             )
         return self.inner
-
-
-def with_default(serde: Serde[Any] | None, default: Serde[Any] | None) -> Serde[Any] | None:
-    """``serde`` with the configured default where it asks for it: as a whole, or inside of a serde of ours."""
-    if isinstance(serde, WindowedSerde):
-        return serde.with_inner(default) if serde.inner is None else serde
-    if isinstance(serde, ChangeSerde):
-        return ChangeSerde(default) if serde.inner is None else serde
-    return default if serde is None else serde
 
 
 def _varint(number: int) -> bytes:

@@ -9,7 +9,7 @@ topics exist, so a group must agree on it):
   those whose nearest key- or value-changing ancestor is that operation: otherwise they do not carry the same records.
   An explicit ``repartition()`` stays. When the repartitions hang below a ``merge`` of key-changed streams, they move up
   to the merge.
-* ``single.store.self.join``: accepted; without joins there is nothing to rewrite.
+* ``single.store.self.join``: a stream joined with itself keeps its records once.
 
 Answers to ``InternalStreamsBuilder.buildAndOptimizeTopology`` of Kafka Streams, whose search order is kept, because
 what it finds decides over topics.
@@ -24,6 +24,7 @@ from typing import Any, Final
 from streams_py.errors import ConfigError, TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.graph import GraphNode, LogicalGraph, RepartitionStep, SourceStep, TableSourceStep
+from streams_py.topology.join_steps import StreamJoinStep
 from streams_py.topology.names import RepartitionNames
 
 __all__ = ["Optimization", "optimise", "optimizations_in"]
@@ -69,6 +70,8 @@ def optimise(graph: LogicalGraph, wanted: frozenset[str]) -> None:
                 node.reuses_source_topic = True
     if Optimization.MERGE_REPARTITIONS in wanted:
         _merge_repartitions(graph)
+    if Optimization.SINGLE_STORE_SELF_JOIN in wanted:
+        _keep_records_of_self_joins_once(graph)
     _let_null_keys_pass(graph.root)
 
 
@@ -107,6 +110,17 @@ def _merge_source(graph: LogicalGraph, first: SourceStep, other: SourceStep) -> 
 def _listed(node: SourceStep) -> str:
     pattern = node.source.pattern
     return f"pattern {pattern.pattern}" if pattern is not None else f"[{', '.join(sorted(node.source.topics))}]"
+
+
+# -- self joins ----------------------------------------------------------------------------------------------
+
+
+def _keep_records_of_self_joins_once(graph: LogicalGraph) -> None:
+    for node in graph.attached:
+        if isinstance(node, StreamJoinStep) and len(node.parents) == 1:
+            for parent in node.parents:
+                parent.remove_child(node.right.keeper)
+            node.is_self_join = True
 
 
 # -- null keys -----------------------------------------------------------------------------------------------

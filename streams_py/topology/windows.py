@@ -12,7 +12,10 @@ from enum import Enum
 from streams_py.errors import TopologyError
 from streams_py.topology.durations import Duration, duration_ms
 
-__all__ = ["EmitStrategy", "SessionWindows", "SlidingWindows", "TimeWindows"]
+__all__ = ["EmitStrategy", "JoinWindows", "SessionWindows", "SlidingWindows", "TimeWindows"]
+
+
+_MAX_MS = 2**63 - 1
 
 
 class EmitStrategy(Enum):
@@ -106,3 +109,40 @@ class SessionWindows:
     def retention_ms(self) -> int:
         """For how long a store must keep sessions, counted from their end."""
         return self.gap_ms + self.grace_ms
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWindows:
+    """Records of two streams belong together when the right one is at most ``before`` earlier and at most ``after``
+    later than the left one. A negative one of the two moves the window past the record."""
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+
+    @classmethod
+    def of(
+        cls, difference: Duration, *, grace: Duration = 0, before: Duration | None = None, after: Duration | None = None
+    ) -> JoinWindows:
+        """Records at most ``difference`` apart; ``before`` and ``after`` say it for one direction. TopologyError when
+        nothing could ever be joined."""
+        what = "of JoinWindows"
+        difference_ms = duration_ms(difference, f"difference {what}")
+        before_ms = difference_ms if before is None else duration_ms(before, f"before {what}", least_ms=-_MAX_MS)
+        after_ms = difference_ms if after is None else duration_ms(after, f"after {what}", least_ms=-_MAX_MS)
+        if before_ms + after_ms < 0:
+            raise TopologyError(
+                f"JoinWindows from {before_ms} ms before to {after_ms} ms after a record end before they start: "
+                "before + after must not be negative"
+            )
+        return cls(before_ms, after_ms, duration_ms(grace, f"grace {what}"))
+
+    @property
+    def size_ms(self) -> int:
+        """From the first to the last moment of a window."""
+        return self.before_ms + self.after_ms
+
+    @property
+    def retention_ms(self) -> int:
+        """For how long a store must keep records."""
+        return self.size_ms + self.grace_ms

@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 from streams_py.errors import ConfigError, ProductionError, SerializationError, StreamsError, TopologyError
 from streams_py.runtime.tasks.collector import NO_DIRECT_SEND, RecordCollector, as_list
 from streams_py.runtime.tasks.handlers import Answer, ErrorContext, Origin, OutgoingRecord, ask
-from streams_py.serdes import Serde
+from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 from streams_py.serdes.windowed import WindowedSerde
-from streams_py.topology.change_serde import with_default
 from streams_py.topology.names import topic_on_broker
 from streams_py.topology.nodes import Partitioner, Process, RecordContext, SinkNode, TopicChooser
 from streams_py.topology.partitioning import partition_for
 
-__all__ = ["ContextOf", "RecordNotSerializable", "bind_sink", "serde_or_default"]
+__all__ = ["ContextOf", "RecordNotSerializable", "bind_sink", "known_serde"]
 
 ContextOf: TypeAlias = Callable[[str], ErrorContext]
 """The error context of a node (by name) for the record in process."""
@@ -38,10 +38,12 @@ class RecordNotSerializable(SerializationError):
     serde does not take. Names topic, node, input record, serde and Python type."""
 
 
-def serde_or_default(given: Serde[Any] | None, default: Serde[Any] | None, node: str, part: str) -> Serde[Any]:
+def known_serde(given: Serde[Any] | None, settings: TaskSettings, node: str, *, is_key: bool) -> Serde[Any]:
     """``given``, else the configured default; ConfigError naming the node when there is neither."""
-    serde = with_default(given, default)
+    defaults = SerdeDefaults(settings.default_key_serde, settings.default_value_serde)
+    serde = serde_or_default(given, defaults, is_key=is_key)
     if serde is None:
+        part = "key" if is_key else "value"
         raise ConfigError(
             f"node {node} has no {part} serde: give it one, or set default.{part}.serde", key=f"default.{part}.serde"
         )
@@ -83,8 +85,8 @@ class _Sink:
         self._context_of = context_of
         self._failed = failed
         self._count_dropped = dropped
-        self._key_serde = serde_or_default(node.key_serde, settings.default_key_serde, node.name, "key")
-        self._value_serde = serde_or_default(node.value_serde, settings.default_value_serde, node.name, "value")
+        self._key_serde = known_serde(node.key_serde, settings, node.name, is_key=True)
+        self._value_serde = known_serde(node.value_serde, settings, node.name, is_key=False)
 
     def writer(self, topic: str) -> Process:
         """The function that writes to ``topic``."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from streams_py.errors import TopologyError
 from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.record_queue import SourceReader
-from streams_py.runtime.tasks.sinks import serde_or_default
+from streams_py.runtime.tasks.sinks import known_serde
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.runtime.tasks.timestamps import fail_on_invalid_timestamp
 from streams_py.topology.names import topic_on_broker
@@ -36,8 +36,8 @@ def source_readers(
 
 
 def _reader(source: SourceNode, topic: str, settings: TaskSettings, process: Process) -> SourceReader:
-    key_serde = serde_or_default(source.key_serde, settings.default_key_serde, source.name, "key")
-    value_serde = serde_or_default(source.value_serde, settings.default_value_serde, source.name, "value")
+    key_serde = known_serde(source.key_serde, settings, source.name, is_key=True)
+    value_serde = known_serde(source.value_serde, settings, source.name, is_key=False)
     extract = source.timestamp_extractor or settings.default_timestamp_extractor
     # Repartition topics were written by this application: their timestamps are what it decided they are. Without an
     # extractor the record loop itself takes the timestamp and checks it, which is faster.

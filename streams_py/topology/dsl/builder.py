@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from streams_py.errors import TopologyError
-from streams_py.serdes import Serde
+from streams_py.serdes import Serde, SerdeDefaults
 from streams_py.topology.assembly import TopologyAssembly
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.dsl.ktable import KTable
@@ -228,7 +228,7 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
             optimise(self._graph, wanted)
             assembly = TopologyAssembly()
             self._graph.write(assembly)
-            assembly.use_default_serdes(self._key, self._value)
+            assembly.use_default_serdes(SerdeDefaults(self._key, self._value))
             self._built = (wanted, Topology.from_assembly(assembly))
         if self._built[0] != wanted:
             raise TopologyError("the topology is built already, with another topology.optimization")

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.dsl.global_table import GlobalKTable
 from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.place import Place
+from streams_py.topology.dsl.windowed_joins import StreamJoinOptions, join_streams
 from streams_py.topology.graph import ProcessorStep, RepartitionStep
-from streams_py.topology.names import Prefix, RepartitionNames, name_or_generate
+from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
 from streams_py.topology.operators.stream_joins import GlobalTableJoin, StreamTableJoin
+from streams_py.topology.windows import JoinWindows
 
 if TYPE_CHECKING:
     from streams_py.topology.dsl.kstream import KStream
     from streams_py.topology.dsl.ktable import KTable
+
+    Joinable: TypeAlias = KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any]
 
 __all__ = ["StreamJoins"]
 
@@ -40,6 +44,22 @@ class StreamJoins(Generic[K, V]):
     @overload
     def join(
         self,
+        other: KStream[K, VO],
+        joiner: Callable[[V, VO], VR] | None = None,
+        windows: JoinWindows | None = None,
+        *,
+        with_key: Callable[[K, V, VO], VR] | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: str | None = None,
+        persistent: bool | None = None,
+        logging: bool = True,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
+    @overload
+    def join(
+        self,
         other: KTable[K, VO],
         joiner: Callable[[V, VO], VR] | None = None,
         *,
@@ -60,23 +80,40 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[K, VR]: ...
     def join(
         self,
-        other: KTable[Any, Any] | GlobalKTable[Any, Any],
+        other: Joinable,
         joiner: Callable[[Any, Any], Any] | None = None,
+        windows: JoinWindows | None = None,
         *,
         on: Callable[[Any, Any], Any] | None = None,
         with_key: Callable[[Any, Any, Any], Any] | None = None,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
-        name: str | None = None,
+        **options: Any,
     ) -> KStream[K, Any]:
-        """Join with a table: ``joiner(value, row's value)``, or ``with_key=f`` for ``f(key, value, row's value)``.
+        """Join by key: ``joiner(value, other value)``, or ``with_key=f`` for ``f(key, value, other value)``.
 
-        A record without a row is dropped. A table is asked for the row of the record's key, a global one for that of
-        ``on(key, value)``. ``key`` and ``value`` are serdes for the topic a repartition goes through.
+        With a stream: each pair of records that ``windows`` lets belong together, with the larger timestamp. Both sides
+        are kept in stores (named after ``store``) for as long as the windows say. With a table: the row as it is now;
+        with a global table the row of ``on(key, value)``. What finds no partner is dropped. ``key``, ``value`` and
+        ``other_value`` are serdes of what is stored or repartitioned, if they are not those of the streams.
         """
         function = joiner_with_key(joiner, with_key, "join")
-        return self._join(other, function, on, key, value, name, keeps_stream=False)
+        return self._join(other, function, windows, on, options)
 
+    @overload
+    def left_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[V, VO | None], VR] | None = None,
+        windows: JoinWindows | None = None,
+        *,
+        with_key: Callable[[K, V, VO | None], VR] | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: str | None = None,
+        persistent: bool | None = None,
+        logging: bool = True,
+        name: str | None = None,
+    ) -> KStream[K, VR]: ...
     @overload
     def left_join(
         self,
@@ -100,53 +137,118 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[K, VR]: ...
     def left_join(
         self,
-        other: KTable[Any, Any] | GlobalKTable[Any, Any],
+        other: Joinable,
         joiner: Callable[[Any, Any], Any] | None = None,
+        windows: JoinWindows | None = None,
         *,
         on: Callable[[Any, Any], Any] | None = None,
         with_key: Callable[[Any, Any, Any], Any] | None = None,
-        key: Serde[Any] | None = None,
-        value: Serde[Any] | None = None,
-        name: str | None = None,
+        **options: Any,
     ) -> KStream[K, Any]:
-        """As :meth:`join`; a record without a row is joined with None."""
+        """As :meth:`join`; a record of this stream that finds no partner is joined with None: with a table at once,
+        with a stream when the window is closed."""
         function = joiner_with_key(joiner, with_key, "left_join")
-        return self._join(other, function, on, key, value, name, keeps_stream=True)
+        return self._join(other, function, windows, on, options, keeps_left=True)
+
+    def outer_join(
+        self,
+        other: KStream[K, VO],
+        joiner: Callable[[V | None, VO | None], VR] | None = None,
+        windows: JoinWindows | None = None,
+        *,
+        with_key: Callable[[K, V | None, VO | None], VR] | None = None,
+        key: Serde[K] | None = None,
+        value: Serde[V] | None = None,
+        other_value: Serde[VO] | None = None,
+        store: str | None = None,
+        persistent: bool | None = None,
+        logging: bool = True,
+        name: str | None = None,
+    ) -> KStream[K, VR]:
+        """As :meth:`join` with a stream; a record of either stream that finds no partner is joined with None when the
+        window is closed."""
+        function = joiner_with_key(joiner, with_key, "outer_join")
+        options = {
+            "key": key,
+            "value": value,
+            "other_value": other_value,
+            "store": store,
+            "persistent": persistent,
+            "logging": logging,
+            "name": name,
+        }
+        return self._join(other, function, windows, None, options, keeps_left=True, keeps_right=True)
 
     def _join(
         self,
-        other: KTable[Any, Any] | GlobalKTable[Any, Any],
+        other: Joinable,
         joiner: Callable[[Any, Any, Any], Any],
+        windows: JoinWindows | None,
         on: Callable[[Any, Any], Any] | None,
-        key: Serde[Any] | None,
-        value: Serde[Any] | None,
-        name: str | None,
+        options: Mapping[str, Any],
         *,
-        keeps_stream: bool,
+        keeps_left: bool = False,
+        keeps_right: bool = False,
     ) -> KStream[Any, Any]:
+        from streams_py.topology.dsl.ktable import KTable  # streams are joined with tables, and become them
+
         if isinstance(other, GlobalKTable):
-            if on is None:
-                raise TopologyError("a join with a global table needs on=f: f(key, value) gives the key of the row")
-            return self._join_global_table(other, joiner, on, name, keeps_stream=keeps_stream)
+            if on is None or windows is not None:
+                raise TopologyError(
+                    "a join with a global table needs no windows, but on=f: f(key, value) gives the key"
+                )
+            return self._join_global_table(other, joiner, on, keeps_stream=keeps_left, **options)
         if on is not None:
-            raise TopologyError("on= is for global tables; a table is joined by the record's key")
-        return self._join_table(other, joiner, key, value, name, keeps_stream=keeps_stream)
+            raise TopologyError("on= is for global tables; streams and tables are joined by the record's key")
+        if self._place.graph is not other._place.graph:
+            raise TopologyError("only streams and tables of one builder can be joined")
+        if isinstance(other, KTable):
+            if windows is not None:
+                raise TopologyError("a join with a table has no windows: a record meets the row as it is now")
+            return self._join_table(other, joiner, keeps_stream=keeps_left, **options)
+        if windows is None:
+            raise TopologyError("a join of two streams needs windows: JoinWindows.of(difference)")
+        return self._join_stream(
+            other, joiner, windows, StreamJoinOptions(**options), keeps_left=keeps_left, keeps_right=keeps_right
+        )
+
+    def _join_stream(
+        self,
+        other: KStream[Any, Any],
+        joiner: Callable[[Any, Any, Any], Any],
+        windows: JoinWindows,
+        options: StreamJoinOptions,
+        *,
+        keeps_left: bool,
+        keeps_right: bool,
+    ) -> KStream[Any, Any]:
+        from streams_py.topology.dsl.kstream import KStream  # streams are joined, joined streams are streams
+
+        name, left, right = options.name, self._place, other._place
+        if left.key_changed:
+            base = left.node.name if name is None else check_name(f"{name}-left")
+            left = self._repartitioned_for_join(base, options.key, options.value)
+        if right.key_changed:
+            base = right.node.name if name is None else check_name(f"{name}-right")
+            right = other._repartitioned_for_join(base, options.key, options.other_value)
+        left.graph.copartition(left.sources | right.sources)
+        return KStream(
+            join_streams(left, right, joiner, windows, options, keeps_left=keeps_left, keeps_right=keeps_right)
+        )
 
     def _join_table(
         self,
         table: KTable[Any, Any],
         joiner: Callable[[Any, Any, Any], Any],
-        key: Serde[Any] | None,
-        value: Serde[Any] | None,
-        name: str | None,
         *,
         keeps_stream: bool,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        name: str | None = None,
     ) -> KStream[Any, Any]:
         from streams_py.topology.dsl.kstream import KStream  # streams are joined, joined streams are streams
 
         place, there = self._place, table._place
-        if place.graph is not there.graph:
-            raise TopologyError("only a stream and a table of one builder can be joined")
         if place.key_changed:
             place = self._repartitioned_for_join(name or place.node.name, key, value)
         sources = place.graph.copartition(place.sources | there.sources)
@@ -164,9 +266,9 @@ class StreamJoins(Generic[K, V]):
         table: GlobalKTable[Any, Any],
         joiner: Callable[[Any, Any, Any], Any],
         on: Callable[[Any, Any], Any],
-        name: str | None,
         *,
         keeps_stream: bool,
+        name: str | None = None,
     ) -> KStream[Any, Any]:
         from streams_py.topology.dsl.kstream import KStream  # streams are joined, joined streams are streams
 

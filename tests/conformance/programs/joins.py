@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from streams_py.serdes import STRING
+from streams_py.serdes import INT64, STRING
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
+from streams_py.topology.windows import JoinWindows
 from tests.conformance.programs.registry import Text, dsl, stream, table
 from tests.conformance.programs.user_code import cat, first
 
@@ -13,6 +14,53 @@ __all__: list[str] = []
 
 def _first_of_value(key: Text, value: Text) -> Text:
     return first(value)
+
+
+# -- streams with streams ------------------------------------------------------------------------------------
+
+
+@dsl("P45")
+def _(builder: StreamsBuilder) -> None:
+    a, b = stream(builder, "a"), stream(builder, "b")
+    a.join(b, cat, JoinWindows.of(10), key=STRING, value=STRING, other_value=STRING).to("out")
+
+
+@dsl("P46")
+def _(builder: StreamsBuilder) -> None:
+    a, b = stream(builder, "a"), builder.stream("b", key=STRING, value=INT64)
+    windows = JoinWindows.of(10, grace=8, before=4)
+    a.left_join(b, cat, windows, key=STRING, value=STRING, other_value=INT64).to("out")
+
+
+@dsl("P47")
+def _(builder: StreamsBuilder) -> None:
+    a, b = stream(builder, "a"), stream(builder, "b")
+    windows = JoinWindows.of(6, grace=4, after=12)
+    a.outer_join(b, cat, windows, key=STRING, value=STRING, other_value=STRING).to("out")
+
+
+@dsl("P48")
+def _(builder: StreamsBuilder) -> None:
+    a = stream(builder, "a").select_key(_first_of_value)
+    b = stream(builder, "b").select_key(_first_of_value)
+    a.left_join(b, cat, JoinWindows.of(8), key=STRING, value=STRING, other_value=STRING).to("out")
+
+
+@dsl("P49")
+def _(builder: StreamsBuilder) -> None:
+    a, b = stream(builder, "a").select_key(_first_of_value), stream(builder, "b")
+    windows = JoinWindows.of(8, grace=8)
+    a.outer_join(b, cat, windows, store="js", name="jn", key=STRING, value=STRING, other_value=STRING).to("out")
+
+
+def _self_join(builder: StreamsBuilder) -> None:
+    s = stream(builder, "s")
+    windows = JoinWindows.of(7, grace=5, before=3)
+    s.join(s, cat, windows, key=STRING, value=STRING, other_value=STRING).to("out")
+
+
+dsl("P50")(_self_join)
+dsl("P51", optimization="single.store.self.join")(_self_join)
 
 
 # -- streams with tables -------------------------------------------------------------------------------------

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams_py.errors import ConfigError, SerializationError
-from streams_py.serdes import INT64, STRING
-from streams_py.topology.change_serde import ChangeSerde, with_default
+from streams_py.serdes import INT64, STRING, SerdeDefaults, serde_or_default
+from streams_py.topology.change_serde import ChangeSerde
 from streams_py.topology.nodes import Change
 
+DEFAULTS = SerdeDefaults(INT64, STRING)
 SERIALIZE = ChangeSerde(STRING).serializer("t", is_key=False)
 DESERIALIZE = ChangeSerde(STRING).deserializer("t", is_key=False)
 
@@ -70,13 +71,15 @@ def test_any_bytes_give_a_change_or_an_error_of_ours(data: bytes) -> None:
 
 
 def test_default_serde_is_filled_in_where_none_was_given() -> None:
-    assert with_default(None, STRING) is STRING
-    assert with_default(INT64, STRING) is INT64
-    filled = with_default(ChangeSerde(None), STRING)
+    assert serde_or_default(None, DEFAULTS, is_key=False) is STRING
+    assert serde_or_default(INT64, DEFAULTS, is_key=False) is INT64
+    filled = serde_or_default(ChangeSerde(None), DEFAULTS, is_key=False)
     assert isinstance(filled, ChangeSerde)
     assert filled.inner is STRING
     given_inner = ChangeSerde(INT64)
-    assert with_default(given_inner, STRING) is given_inner
+    filled = serde_or_default(given_inner, DEFAULTS, is_key=False)
+    assert isinstance(filled, ChangeSerde)
+    assert filled.inner is INT64
 
 
 def test_change_serde_without_any_inner_serde_names_the_setting() -> None:

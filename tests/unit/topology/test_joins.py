@@ -9,8 +9,10 @@ import pytest
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, STRING
+from streams_py.testing.driver import TopologyTestDriver
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
+from streams_py.topology.windows import JoinWindows
 from tests.unit.topology.fakes import FakeTask
 
 
@@ -130,7 +132,7 @@ OTHER = StreamsBuilder()
 
 REFUSED: list[tuple[str, Callable[[StreamsBuilder], object]]] = [
     ("tables of one builder", lambda b: b.table("a").join(OTHER.table("b"), pair)),
-    ("stream and a table of one builder", lambda b: b.stream("a").join(OTHER.table("c"), pair)),
+    ("streams and tables of one builder", lambda b: b.stream("a").join(OTHER.table("c"), pair)),
     ("needs one function", lambda b: b.table("a").join(b.table("b"))),
     ("needs one function", lambda b: b.stream("a").join(b.table("b"), pair, with_key=lambda k, v, w: v)),
     (
@@ -144,3 +146,79 @@ REFUSED: list[tuple[str, Callable[[StreamsBuilder], object]]] = [
 def test_join_is_refused_when_it_cannot_work(message: str, describe: Callable[[StreamsBuilder], object]) -> None:
     with pytest.raises(TopologyError, match=message):
         describe(StreamsBuilder())
+
+
+# -- streams with streams ------------------------------------------------------------------------------------
+
+
+def run_join(kind: str, windows: JoinWindows, *inputs: tuple[str, Any, Any, int], **options: Any) -> list[Any]:
+    """What comes out of a join of topics a and b, as (key, value, timestamp)."""
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    a, b = builder.stream("a"), builder.stream("b")
+    getattr(a, kind)(b, pair, windows, **options).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        topics = {name: driver.input_topic(name, key=STRING, value=STRING) for name in "ab"}
+        for topic, key, value, timestamp_ms in inputs:
+            topics[topic].send(key, value, timestamp_ms=timestamp_ms)
+        return [record[:3] for record in driver.output_topic("out", key=STRING, value=STRING).read_all()]
+
+
+def test_streams_are_joined_within_the_window() -> None:
+    inputs = [
+        ("a", "k", "a1", 10),
+        ("b", "k", "b1", 15),
+        ("b", "k", "b2", 16),
+        ("b", "l", "x", 10),
+        ("a", "k", "a2", 20),
+    ]
+    assert run_join("join", JoinWindows.of(5), *inputs) == [("k", "a1+b1", 15), ("k", "a2+b1", 20), ("k", "a2+b2", 20)]
+
+
+def test_window_may_look_in_one_direction_only() -> None:
+    windows = JoinWindows.of(5, before=0)
+    inputs = [("a", "k", "a", 10), ("b", "k", "early", 9), ("b", "k", "same", 10), ("b", "k", "late", 15)]
+    assert [value for _, value, _ in run_join("join", windows, *inputs)] == ["a+same", "a+late"]
+
+
+def test_record_without_a_partner_comes_out_alone_when_its_window_is_closed() -> None:
+    inputs = [("a", "k", "a", 10), ("b", "l", "b", 12), ("a", "m", "later", 17), ("a", "m", "later still", 18)]
+    assert run_join("left_join", JoinWindows.of(5, grace=2), *inputs) == [("k", "a+None", 10)]
+    inputs.append(("a", "m", "end", 40))
+    assert run_join("outer_join", JoinWindows.of(5, grace=2), *inputs) == [
+        ("k", "a+None", 10),
+        ("l", "None+b", 12),
+        ("m", "later+None", 17),
+        ("m", "later still+None", 18),
+    ]
+
+
+def test_record_that_found_a_partner_does_not_come_out_alone() -> None:
+    inputs = [("a", "k", "a", 10), ("b", "k", "b", 12), ("a", "m", "end", 40)]
+    assert run_join("left_join", JoinWindows.of(5), *inputs) == [("k", "a+b", 12)]
+
+
+def test_join_of_streams_keeps_its_state_when_the_task_moves() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.stream("a").outer_join(builder.stream("b"), pair, JoinWindows.of(5), store="js").to("out")
+    stores = builder.build().stores
+    windows = [store.windows for store in stores.values() if store.windows is not None]
+    assert [retention.retention_ms for retention in windows] == [10, 10]
+    assert all(store.logging for store in stores.values())
+    assert sorted(stores) == ["js-outer-other-join-store", "js-outer-shared-join-store", "js-outer-this-join-store"]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: JoinWindows.of(-1), lambda: JoinWindows.of(5, before=-6), lambda: JoinWindows.of(5, grace=-1)]
+)
+def test_join_windows_are_refused_when_nothing_could_be_joined(make: Callable[[], object]) -> None:
+    with pytest.raises(TopologyError, match="JoinWindows"):
+        make()
+
+
+def test_self_join_keeps_records_once_only_when_asked_for() -> None:
+    def stores(optimization: str) -> int:
+        builder = StreamsBuilder(key=STRING, value=STRING)
+        builder.stream("s").join(builder.stream("s"), pair, JoinWindows.of(5)).to("out")
+        return len(builder.build({"topology.optimization": optimization}).stores)
+
+    assert (stores("none"), stores("single.store.self.join")) == (2, 1)

@@ -1,0 +1,62 @@
+"""The logical node of a join of two streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streams_py.topology.assembly import TopologyAssembly
+from streams_py.topology.graph import GraphNode, ProcessorStep
+from streams_py.topology.nodes import Operator, ProcessorNode
+from streams_py.topology.operators.stateless import PassThrough
+from streams_py.topology.operators.windowed_joins import SelfJoin
+from streams_py.topology.stores import StoreBuilder
+
+__all__ = ["JoinSide", "StreamJoinStep"]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSide:
+    """One side: the node that keeps its records, the store it keeps them in, and the operator that joins them."""
+
+    keeper: ProcessorStep
+    store: StoreBuilder
+    name: str
+    operator: Operator
+
+
+class StreamJoinStep(GraphNode):
+    """Joins two streams. Its parents are theirs; the nodes that keep records are children of those, too.
+
+    ``self_join`` replaces all of it when both sides turn out to be one stream (and that is asked for).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        left: JoinSide,
+        right: JoinSide,
+        pending: StoreBuilder | None,
+        self_join: SelfJoin,
+        *,
+        accepts_null_keys: bool,
+    ) -> None:
+        super().__init__(name, accepts_null_keys=accepts_null_keys)
+        self.left = left
+        self.right = right
+        self._pending = pending
+        self._self_join = self_join
+        self.is_self_join = False
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        left, right = self.left, self.right
+        if self.is_self_join:
+            assembly.add_processor(ProcessorNode(self.name, (left.keeper.name,), self._self_join))
+            assembly.add_store(left.store, [left.keeper.name, self.name])
+            return
+        for side in (left, right):
+            assembly.add_processor(ProcessorNode(side.name, (side.keeper.name,), side.operator))
+        assembly.add_processor(ProcessorNode(self.name, (left.name, right.name), PassThrough()))
+        assembly.add_store(left.store, [left.keeper.name, right.name])
+        assembly.add_store(right.store, [right.keeper.name, left.name])
+        if self._pending is not None:
+            assembly.add_store(self._pending, [left.name, right.name])

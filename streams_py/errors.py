@@ -157,7 +157,7 @@ class StateError(StreamsError):
 
 
 class LockError(StateError):
-    """The state directory is in use by another process, or a task directory by another thread."""
+    """A task directory cannot be used yet: another thread has it, or the cluster has not said whose state it is."""
 
 
 class InvalidStateStoreError(StreamsError):

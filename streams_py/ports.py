@@ -16,6 +16,7 @@ from streams_protocol.types import TopicPartition
 
 __all__ = [
     "BEGINNING",
+    "EMBEDDED_CLUSTER_ID",
     "END",
     "Admin",
     "AdminError",
@@ -44,6 +45,9 @@ BEGINNING = -2
 """Position: the first record there is."""
 END = -1
 """Position: after the last record there is."""
+
+EMBEDDED_CLUSTER_ID = "embedded-"
+"""How the ids of embedded clusters begin: such a cluster never comes back once it has ended."""
 
 
 class Clock(Protocol):
@@ -188,6 +192,9 @@ class Admin(Protocol):
     Everything asked for is in the answer: with what a broker said, or with an AdminError. What a client library makes
     up when a broker dies (negative offsets, topics without partitions, nothing at all) is never passed on.
     """
+
+    def cluster_id(self) -> str | None:
+        """What the cluster calls itself; None when it has no name. Waits a few seconds at most."""
 
     def describe_topics(
         self, names: Collection[str] | None = None

@@ -75,7 +75,13 @@ class ClientResources:
         self._default_policy = _reset_policy(config.client_setting("auto.offset.reset", *_CONSUMER))
         self._choice = None if config.task_assignor_class is None else choose_assignor(config.task_assignor_class)
         persistent = any(is_persistent(store, self._defaults) for store in topology.stores.values())
-        self.directory = StateDirectory(config.state_dir, config.application_id, persistent=persistent)
+        self.directory = StateDirectory(
+            config.state_dir,
+            config.application_id,
+            persistent=persistent,
+            name=config.client_setting("group.instance.id", *_CONSUMER) or config.client_id or None,
+            cluster_id=self._cluster_id,
+        )
         self._future_process_id = uuid.uuid4()
         self._process_id: ProcessId | None = None
         self._admin: Admin | None = None
@@ -98,7 +104,7 @@ class ClientResources:
         return sorted(self._topology.stores)
 
     def open(self) -> None:
-        """Take the state directory and the process id; LockError or StateError when that is not possible."""
+        """Take a state directory and the process id; StateError when that is not possible."""
         self._process_id = self.directory.open()
         try:
             self._admin = self._clients.admin()
@@ -131,6 +137,11 @@ class ClientResources:
             names = ", ".join(spec.name for spec in missing)
             _log.info("creating %s with %d partitions each on the embedded cluster", names, _EMBEDDED_PARTITIONS)
             admin.create_topics(missing)
+
+    def _cluster_id(self) -> str | None:
+        if self._admin is None:
+            raise IllegalStateError("the client is not open")
+        return self._admin.cluster_id()
 
     def close(self) -> None:
         """Free everything that is shared. Threads must have ended."""

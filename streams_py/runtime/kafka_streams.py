@@ -120,8 +120,7 @@ class KafkaStreams:
     def start(self) -> None:
         """Start the stream threads; returns at once.
 
-        Raises LockError or StateError when the state directory is in use or cannot be written, IllegalStateError on a
-        second start.
+        Raises StateError when the state directory cannot be written, IllegalStateError on a second start.
         """
         with self._changing():
             if self._state is not State.CREATED:

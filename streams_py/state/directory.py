@@ -6,10 +6,17 @@ Layout::
         .lock                              held by an exclusive lock for the life of the client
         kafka-streams-process-metadata     {"processId": "..."}: makes the client recognisable after a restart
         <sub-topology>_<partition>/        one per task: .checkpoint, .py-store-format, store files
+        instance-2/, instance-3/, ...      the same for further instances on this machine
+        of-cluster-<id>/                   tasks of another cluster, set aside
 
 Kafka Streams uses the same names, so a directory may be shared by mistake. Its store files mean nothing to us: a task
 directory counts as ours only with our marker file; without it, it is neither reported nor deleted until its task is
 assigned here, and then emptied. The lock is a POSIX record lock, as Java's is, so the two also exclude each other.
+
+State belongs to a cluster: on another one the offsets of its checkpoints mean nothing, and counting would go on from
+results of records that are not there. So nothing stored is reported or used before the cluster has said who it is
+(:meth:`StateDirectory.check_cluster`). What belongs to another one is set aside; that of an embedded cluster is
+deleted, because its cluster is gone for good.
 
 Locks of tasks are in memory only: a task directory belongs to a thread of this process, and other processes are kept
 out by ``.lock``. Answers to Kafka Streams' ``StateDirectory``.
@@ -17,90 +24,126 @@ out by ``.lock``. Answers to Kafka Streams' ``StateDirectory``.
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import json
 import logging
 import os
+import re
 import shutil
 import tempfile
 import threading
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import IO, Final
 
 from streams_protocol.types import ProcessId, TaskId
-from streams_py.errors import LockError, StateError
+from streams_py.errors import BrokerUnavailable, LockError, StateError
+from streams_py.ports import EMBEDDED_CLUSTER_ID
 from streams_py.state.checkpoint import CHECKPOINT_FILE, UNKNOWN_OFFSET, read_checkpoint
+from streams_py.state.instances import (
+    LOCK_FILE,
+    InstanceMetadata,
+    instance_directories,
+    is_instance_directory,
+    lock_directory,
+    not_usable,
+    private,
+    read_metadata,
+    unlock_directory,
+    usable_directories,
+    write_metadata,
+)
 
 __all__ = ["FORMAT_MARKER", "StateDirectory"]
 
 FORMAT_MARKER: Final = ".py-store-format"
 _FORMAT: Final = b"1\n"
-_LOCK_FILE: Final = ".lock"
-_PROCESS_FILE: Final = "kafka-streams-process-metadata"
-_PROCESS_FILE_MAX: Final = 64 << 10
 _DIRECTORY_MODE: Final = 0o750
-_FILE_MODE: Final = 0o640
+_ASIDE: Final = "of-cluster-"
 
 _logger = logging.getLogger(__name__)
-
-_locked_here: set[str] = set()
-"""Record locks do not exclude the process that holds them, so two clients of one process need this."""
-_locked_here_guard = threading.Lock()
 
 
 class StateDirectory:
     """Directory of one application instance. Thread-safe.
 
     With ``persistent=False`` (no store on disk) nothing is touched on disk, the process id is random, and every task
-    can be locked.
+    can be locked. ``name``: ``client.id`` or ``group.instance.id``, where instances have such names. ``cluster_id``
+    asks the cluster for its id (BrokerUnavailable while it does not answer, None when it has none).
     """
 
-    def __init__(self, state_dir: str, application_id: str, *, persistent: bool = True) -> None:
+    def __init__(
+        self,
+        state_dir: str,
+        application_id: str,
+        *,
+        persistent: bool = True,
+        name: str | None = None,
+        cluster_id: Callable[[], str | None] | None = None,
+    ) -> None:
         self._persistent = persistent
         self._base = os.path.abspath(state_dir)
-        self.path = os.path.join(self._base, application_id)
-        if os.path.dirname(self.path) != self._base or application_id in ("", ".", ".."):
+        self._application = os.path.join(self._base, application_id)
+        if os.path.dirname(self._application) != self._base or application_id in ("", ".", ".."):
             raise StateError(f"application.id {application_id!r} cannot be the name of a directory")
+        self._name = name
+        self._ask_cluster_id = cluster_id
+        self._cluster_guard = threading.Lock()
+        self._cluster_checked = cluster_id is None or not persistent
+        self._path = self._application
         self._lock_file: IO[bytes] | None = None
-        self._process_id: ProcessId | None = None
+        self._metadata: InstanceMetadata | None = None
         self._owners: dict[TaskId, str] = {}
         self._guard = threading.RLock()
 
     # -- life --------------------------------------------------------------------------------------------------
 
     def open(self) -> ProcessId:
-        """Create the directory, lock it, and read (or make up) the process id.
+        """Take a directory that no other instance has, and read (or make up) the process id.
 
-        LockError when another client uses the directory; StateError when it cannot be written.
+        StateError when it cannot be written.
         """
-        if self._process_id is not None:
-            return self._process_id
+        if self._metadata is not None:
+            return self._metadata.process_id
         if not self._persistent:
-            self._process_id = ProcessId(uuid.uuid4())
-            return self._process_id
+            self._metadata = InstanceMetadata(ProcessId(uuid.uuid4()))
+            return self._metadata.process_id
         _mention_temporary(self._base)
         self._make(self._base)
-        if os.path.islink(self.path):
-            raise StateError(f"{self.path} is a symbolic link; set state.dir to the directory itself")
-        self._make(self.path)
-        self._lock_file = self._lock()
+        if os.path.islink(self._application):
+            raise StateError(f"{self._application} is a symbolic link; set state.dir to the directory itself")
+        self._make(self._application)
+        self._path, self._lock_file = self._take()
         try:
-            self._process_id = self._read_process_id()
+            self._metadata = self._read_metadata()
         except BaseException:
             self.close()
             raise
-        return self._process_id
+        return self._metadata.process_id
+
+    def _take(self) -> tuple[str, IO[bytes]]:
+        for path in usable_directories(self._application, self._name):
+            self._make(path)
+            lock = lock_directory(path)
+            if lock is not None:
+                if path != self._application:
+                    _logger.info("other instances use %s and more; this one has %s", self._application, path)
+                return path, lock
+        raise AssertionError("there is always another number")
 
     def close(self) -> None:
         """Unlock. A second call does nothing."""
         with self._guard:
             self._owners.clear()
-            self._process_id = None
+            self._metadata = None
             file, self._lock_file = self._lock_file, None
+        self._cluster_checked = self._ask_cluster_id is None or not self._persistent
         if file is not None:
-            _unlock(file, self.path)
+            unlock_directory(self._path, file)
+
+    @property
+    def path(self) -> str:
+        """This instance's directory; the application's before :meth:`open`."""
+        return self._path
 
     @property
     def is_persistent(self) -> bool:
@@ -110,15 +153,15 @@ class StateDirectory:
     @property
     def process_id(self) -> ProcessId:
         """Identity of this instance; the same after a restart when anything is persistent."""
-        if self._process_id is None:
+        if self._metadata is None:
             raise StateError(f"the state directory {self.path} is not open")
-        return self._process_id
+        return self._metadata.process_id
 
     def _make(self, path: str) -> None:
         try:
             os.makedirs(path, mode=_DIRECTORY_MODE, exist_ok=True)
         except OSError as error:
-            raise self._not_usable(path, error) from error
+            raise not_usable(path, error) from error
         if path == self._base:
             return  # may well be shared with others
         try:
@@ -126,57 +169,79 @@ class StateDirectory:
         except OSError as error:
             _logger.warning("cannot set the permissions of %s: %s", path, error)
 
-    def _not_usable(self, path: str, error: OSError) -> StateError:
-        return StateError(
-            f"cannot write the state directory {path}: {error.strerror or error}; make it writable for this user "
-            f"(uid {os.geteuid()}), or set state.dir to a directory that is"
-        )
-
-    def _lock(self) -> IO[bytes]:
-        path = os.path.join(self.path, _LOCK_FILE)
-        with _locked_here_guard:
-            if self.path in _locked_here:
-                raise self._in_use("another client of this process")
-            try:
-                file = open(path, "ab", opener=_private)  # noqa: SIM115  # stays open for the life of the client
-            except OSError as error:
-                raise self._not_usable(self.path, error) from error
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                file.close()
-                if error.errno in (errno.EACCES, errno.EAGAIN):
-                    raise self._in_use("another process") from error
-                raise self._not_usable(path, error) from error
-            _locked_here.add(self.path)
-            return file
-
-    def _in_use(self, by: str) -> LockError:
-        return LockError(
-            f"the state directory {self.path} is in use by {by}. Every instance on a machine needs a state.dir of its "
-            f"own: set state.dir, or stop the other one"
-        )
-
-    def _read_process_id(self) -> ProcessId:
-        path = os.path.join(self.path, _PROCESS_FILE)
+    def _read_metadata(self) -> InstanceMetadata:
+        known: InstanceMetadata | None = None
         try:
-            with open(path, "rb", opener=_private) as file:
-                return ProcessId.parse(json.loads(file.read(_PROCESS_FILE_MAX))["processId"])
-        except FileNotFoundError:
-            pass
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            _logger.warning("%s cannot be used (%s); this instance gets a new process id", path, error)
-        process_id = ProcessId(uuid.uuid4())
-        beside = path + ".tmp"
+            known = read_metadata(self.path)
+        except (OSError, ValueError) as error:
+            _logger.warning(
+                "the process file in %s is of no use (%s); this instance gets a new process id", self.path, error
+            )
+        metadata = replace(known or InstanceMetadata(ProcessId(uuid.uuid4())), name=self._name)
+        if metadata != known:
+            write_metadata(self.path, metadata)
+        return metadata
+
+    # -- whose state it is -------------------------------------------------------------------------------------
+
+    def check_cluster(self) -> bool:
+        """Make sure that the tasks here are those of the cluster that is used now; others are set aside. False while
+        that cluster does not answer: nothing here may be used then. Asks only once."""
+        if self._cluster_checked or self._ask_cluster_id is None:
+            return True
+        with self._cluster_guard:
+            if not self._cluster_checked:
+                try:
+                    cluster_id = self._ask_cluster_id()
+                except BrokerUnavailable as error:
+                    _logger.info(
+                        "local state in %s is not used before the cluster says who it is: %s", self.path, error
+                    )
+                    return False
+                if cluster_id:
+                    self._belong_to(cluster_id)
+                self._cluster_checked = True
+        return True
+
+    def _belong_to(self, cluster_id: str) -> None:
+        metadata = self._metadata
+        if metadata is None or metadata.cluster_id == cluster_id:
+            return
+        # State that does not say where it comes from is an older version's; an embedded cluster cannot be that old.
+        is_foreign = metadata.cluster_id is not None or cluster_id.startswith(EMBEDDED_CLUSTER_ID)
+        tasks = [task_id for task_id in self._task_directories() if _is_ours(self.task_path(task_id))]
         try:
-            with open(beside, "wb", opener=_private) as file:
-                file.write(json.dumps({"processId": str(process_id)}).encode())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(beside, path)
+            if is_foreign and tasks:
+                self._set_aside(tasks, metadata.cluster_id or "unknown", cluster_id)
         except OSError as error:
-            raise self._not_usable(self.path, error) from error
-        return process_id
+            raise StateError(
+                f"the state in {self.path} belongs to cluster {metadata.cluster_id}, not to {cluster_id}, and cannot "
+                f"be set aside: {error}; delete it by hand"
+            ) from error
+        self._metadata = replace(metadata, cluster_id=cluster_id)
+        write_metadata(self.path, self._metadata)
+
+    def _set_aside(self, tasks: Collection[TaskId], old: str, new: str) -> None:
+        if old.startswith(EMBEDDED_CLUSTER_ID):
+            _logger.info("deleting the state in %s: the embedded cluster that it belongs to is gone", self.path)
+            for task_id in tasks:
+                shutil.rmtree(self.task_path(task_id))
+            return
+        aside = os.path.join(self.path, _ASIDE + re.sub(r"[^A-Za-z0-9_-]", "_", old)[:64])
+        _logger.warning(
+            "the state in %s belongs to cluster %s, and this application is connected to cluster %s now: it is set "
+            "aside in %s, and what this cluster has is restored",
+            self.path,
+            old,
+            new,
+            aside,
+        )
+        self._make(aside)
+        for task_id in tasks:
+            target = os.path.join(aside, str(task_id))
+            if os.path.isdir(target):
+                shutil.rmtree(target)
+            os.rename(self.task_path(task_id), target)
 
     # -- locks of tasks ----------------------------------------------------------------------------------------
 
@@ -199,6 +264,8 @@ class StateDirectory:
     def lock_stored_tasks(self, owner: str) -> list[TaskId]:
         """Lock every task that has something on disk, as far as no other owner has it: at the start of a rebalance, so
         that each is reported by one thread of the process. All that ``owner`` owns then, in order."""
+        if not self.check_cluster():
+            return []
         return [task_id for task_id in self.stored_tasks() if self.lock(task_id, owner)]
 
     def unlock_except(self, owner: str, kept: Collection[TaskId]) -> None:
@@ -215,7 +282,10 @@ class StateDirectory:
         return os.path.join(self.path, str(task_id))
 
     def prepare_task(self, task_id: TaskId) -> str:
-        """Make the task's directory ready for our stores: created if need be, emptied when it is not ours."""
+        """Make the task's directory ready for our stores: created if need be, emptied when it is not ours. LockError
+        while the cluster has not said who it is."""
+        if not self.check_cluster():
+            raise LockError(f"task {task_id} waits for an answer of the cluster", task_id=task_id)
         path = self.task_path(task_id)
         if os.path.isdir(path) and not _is_ours(path):
             if os.listdir(path):
@@ -224,10 +294,10 @@ class StateDirectory:
         self._make(path)
         if not _is_ours(path):
             try:
-                with open(os.path.join(path, FORMAT_MARKER), "wb", opener=_private) as file:
+                with open(os.path.join(path, FORMAT_MARKER), "wb", opener=private) as file:
                     file.write(_FORMAT)
             except OSError as error:
-                raise self._not_usable(path, error) from error
+                raise not_usable(path, error) from error
         return path
 
     def wipe_task(self, task_id: TaskId) -> None:
@@ -294,30 +364,24 @@ class StateDirectory:
         return deleted
 
     def clean_up(self) -> None:
-        """Delete all local state of the application. Only while no client uses it: LockError otherwise."""
-        if not self._persistent or not os.path.isdir(self.path):
+        """Delete all local state of the application on this machine, that of instances which are running excepted."""
+        if not self._persistent:
             return
-        held = self._lock_file is not None
-        file = self._lock_file or self._lock()
-        try:
-            for name in os.listdir(self.path):
-                if name != _LOCK_FILE:
-                    _delete(os.path.join(self.path, name))
-        except OSError as error:
-            raise StateError(f"cannot delete the local state in {self.path}: {error}") from error
-        finally:
-            if not held:
-                _unlock(file, self.path)
-
-
-def _unlock(file: IO[bytes], path: str) -> None:
-    with _locked_here_guard:
-        _locked_here.discard(path)
-        file.close()  # releases the record lock
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, _FILE_MODE)
+        for path in instance_directories(self._application):
+            own = self._lock_file if path == self._path else None
+            lock = own or lock_directory(path)
+            if lock is None:
+                _logger.info("local state in %s stays: another client uses it", path)
+                continue
+            try:
+                for name in os.listdir(path):
+                    if name != LOCK_FILE and not is_instance_directory(name):
+                        _delete(os.path.join(path, name))
+            except OSError as error:
+                raise StateError(f"cannot delete the local state in {path}: {error}") from error
+            finally:
+                if own is None:
+                    unlock_directory(path, lock)
 
 
 def _mention_temporary(base: str) -> None:

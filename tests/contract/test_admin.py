@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams_py.ports import AdminError, AdminErrorKind, TopicSpec
+from streams_py.ports import EMBEDDED_CLUSTER_ID, AdminError, AdminErrorKind, TopicSpec
 from tests.contract.port_kit import ALL, Opened, part, until
 
 pytestmark = pytest.mark.parametrize("cluster", ALL, indirect=True)
@@ -13,6 +13,13 @@ pytestmark = pytest.mark.parametrize("cluster", ALL, indirect=True)
 def kind(answer: object) -> AdminErrorKind:
     assert isinstance(answer, AdminError), answer
     return answer.kind
+
+
+def test_cluster_has_an_id_that_stays(opened: Opened) -> None:
+    cluster_id = opened.admin().cluster_id()
+    assert cluster_id
+    assert opened.admin().cluster_id() == cluster_id
+    assert cluster_id.startswith(EMBEDDED_CLUSTER_ID) is (opened.kind == "embedded")
 
 
 def test_topics_are_described_with_their_partitions(opened: Opened) -> None:

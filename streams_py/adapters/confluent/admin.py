@@ -43,6 +43,8 @@ _Answer = TypeVar("_Answer")
 # The library answers at its own deadline; this much later something is wrong with the library itself.
 _GRACE_S: Final = 5.0
 
+_CLUSTER_ID_TIMEOUT_S: Final = 3.0
+
 _COORDINATOR_MOVES: Final = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -88,6 +90,17 @@ class ConfluentAdmin:
         self._reader_group = ""
         self._connections_lost_before = 0
         self._live()  # settings that cannot work are an error now, not at the first rebalance
+
+    def cluster_id(self) -> str | None:
+        """As the port says."""
+        timeout_s = min(self._timeout_s, _CLUSTER_ID_TIMEOUT_S)
+        try:
+            described = self._live().describe_cluster(request_timeout=timeout_s).result(timeout_s + _GRACE_S)
+        except (KafkaException, TimeoutError) as failed:
+            self._forget_client()
+            raise broker_away(self._bootstrap, "asking for the cluster's id", int(timeout_s * 1000)) from failed
+        found: str | None = described.cluster_id
+        return found or None
 
     # -- topics ----------------------------------------
 

@@ -118,6 +118,7 @@ class EmbeddedCluster:
         self._users: int | None = users
         self.bootstrap: str = info["bootstrap"]
         self.brokers: int = info["brokers"]
+        self.id: str = info["id"]
 
     @classmethod
     def join(cls, name: str = "default", *, brokers: int = 1) -> EmbeddedCluster:
@@ -270,6 +271,10 @@ class EmbeddedAdmin(ConfluentAdmin):
         super().__init__(settings, timeout_ms=timeout_ms)
         self._cluster = cluster
         self._warned: set[str] = set()
+
+    def cluster_id(self) -> str:
+        """As the port says; another one each time that the cluster is started."""
+        return self._cluster.id
 
     def describe_topics(
         self, names: Collection[str] | None = None

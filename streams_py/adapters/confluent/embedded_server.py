@@ -29,6 +29,7 @@ import socket
 import struct
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from streams_py.adapters.confluent.mock_library import MockCluster
 from streams_py.errors import StreamsError
+from streams_py.ports import EMBEDDED_CLUSTER_ID
 
 __all__ = ["SERVER_LOCK", "SOCKET_NAME", "START_LOCK", "USERS_LOCK", "locked", "main", "receive", "send"]
 
@@ -108,6 +110,7 @@ class _Requests:
 
     def __init__(self, cluster: MockCluster) -> None:
         self._cluster = cluster
+        self._id = EMBEDDED_CLUSTER_ID + uuid.uuid4().hex
         self._watch = _LossWatch(cluster)
         self._operations: dict[str, Callable[..., Any]] = {
             "info": self._info,
@@ -144,6 +147,7 @@ class _Requests:
         return {
             "bootstrap": self._cluster.bootstrap,
             "brokers": self._cluster.brokers,
+            "id": self._id,
             "pid": os.getpid(),
             "lost": sorted(self._watch.lost),
         }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,14 +10,7 @@ from typing import Any
 import pytest
 
 from streams_py.config import StreamsConfig
-from streams_py.errors import (
-    ConfigError,
-    IllegalStateError,
-    LockError,
-    StateError,
-    StreamsError,
-    StreamsNotStartedError,
-)
+from streams_py.errors import ConfigError, IllegalStateError, StateError, StreamsError, StreamsNotStartedError
 from streams_py.runtime.kafka_streams import KafkaStreams, StreamThreadExceptionResponse
 from streams_py.runtime.states import State, ThreadState, thread_may_go
 from streams_py.runtime.threads.stream_thread import StreamThread
@@ -467,38 +458,20 @@ def settings(folder: Path, **more: Any) -> dict[str, Any]:
     return {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "state.dir": str(folder), **more}
 
 
-def test_second_client_with_one_state_directory_does_not_start(tmp_path: Path) -> None:
+def test_two_clients_of_a_process_have_directories_of_their_own(tmp_path: Path) -> None:
     first, second = Client(tmp_path), Client(tmp_path)
-    (thread,) = first.start()
-    with pytest.raises(LockError, match=r"in use by another client of this process.*state\.dir"):
-        second.start()
-    assert second.streams.state is State.CREATED
-    first.streams.close(0)
-    thread.end()
-    second.start()
-    assert second.streams.state is State.REBALANCING
-    second.streams.close(0)
-    second.made[0].end()
-
-
-def test_client_of_another_process_keeps_the_directory_too(tmp_path: Path) -> None:
-    code = (
-        "import sys; from streams_py.state.directory import StateDirectory; "
-        f"held = StateDirectory({str(tmp_path)!r}, 'app'); held.open(); print('held', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(LockError, match=r"in use by another process.*state\.dir"):
-            Client(tmp_path).start()
-        other.kill()
-    client = Client(tmp_path)
-    client.start()
-    client.streams.close(0)
-    client.made[0].end()
-    assert client.streams.state is State.NOT_RUNNING
+    for client in (first, second):
+        (thread,) = client.start()
+        assert client.streams.state is State.REBALANCING
+        client.streams.close(0)
+        thread.end()
+    assert not (tmp_path / "app" / "instance-2").exists()  # they were not there at the same time
+    first, second = Client(tmp_path), Client(tmp_path)
+    threads = [first.start()[0], second.start()[0]]
+    assert (tmp_path / "app" / "instance-2" / ".lock").exists()
+    for client, thread in zip((first, second), threads, strict=True):
+        client.streams.close(0)
+        thread.end()
 
 
 def test_directory_that_cannot_be_written_is_named_with_what_to_do(tmp_path: Path) -> None:

@@ -251,6 +251,10 @@ class WorldAdmin:
         self._world.diary.append(("delete records", dict(offsets)))
         self._world.starts.update(offsets)
 
+    def cluster_id(self) -> str:
+        self._world.check_there()
+        return "world"
+
     def remove_member(self, group: str, instance_id: str) -> None:
         self._world.diary.append(("remove member", group, instance_id))
 

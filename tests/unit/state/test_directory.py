@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import LockError, StateError
+from streams_py.errors import BrokerUnavailable, LockError, StateError
 from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.directory import FORMAT_MARKER, StateDirectory
 
@@ -38,17 +38,62 @@ def store_something(directory: StateDirectory, task_id: TaskId) -> Path:
 # -- lock of the process -----------------------------------------------------------------------------------------
 
 
-def test_second_client_of_the_same_process_is_refused_until_the_first_is_closed(tmp_path: Path) -> None:
-    first, second = StateDirectory(str(tmp_path), "app"), StateDirectory(str(tmp_path), "app")
-    first.open()
-    with pytest.raises(LockError, match=r"app is in use by another client of this process.*state\.dir"):
-        second.open()
-    first.close()
-    second.open()
-    first.close()  # again: must not free the second's lock
-    with pytest.raises(LockError):
-        StateDirectory(str(tmp_path), "app").open()
+def opened(state_dir: Path, name: str | None = None) -> StateDirectory:
+    directory = StateDirectory(str(state_dir), "app", name=name)
+    directory.open()
+    return directory
+
+
+def test_every_client_of_a_process_has_a_directory_of_its_own(tmp_path: Path) -> None:
+    first, second, third = (opened(tmp_path) for _ in range(3))
+    assert [Path(one.path) for one in (first, second, third)] == [
+        tmp_path / "app",
+        tmp_path / "app" / "instance-2",
+        tmp_path / "app" / "instance-3",
+    ]
+    assert len({one.process_id for one in (first, second, third)}) == 3
+    known = second.process_id
     second.close()
+    first.close()
+    first.close()  # again: must not free anybody else's lock
+    again = [opened(tmp_path) for _ in range(3)]
+    assert [Path(one.path).name for one in again] == ["app", "instance-2", "instance-4"]
+    assert again[1].process_id == known
+    for one in (*again, third):
+        one.close()
+
+
+def test_tasks_of_one_instance_are_not_those_of_another(tmp_path: Path, directory: StateDirectory) -> None:
+    store_something(directory, T0)
+    other = opened(tmp_path)
+    store_something(other, T1)
+    assert (directory.stored_tasks(), other.stored_tasks()) == ([T0], [T1])
+    other.close()
+
+
+def test_named_instance_finds_its_directory_whoever_starts_first(tmp_path: Path) -> None:
+    names = ("a", "b", "c")
+    before = {name: opened(tmp_path, name) for name in names}
+    paths = {name: one.path for name, one in before.items()}
+    for one in before.values():
+        one.close()
+    for name in reversed(names):
+        again = opened(tmp_path, name)
+        assert again.path == paths[name]
+        again.close()
+    stranger = opened(tmp_path, "d")  # takes what is free rather than making ever more directories
+    assert stranger.path == paths["a"]
+    stranger.close()
+
+
+def test_instance_without_a_name_leaves_the_directories_of_named_ones_if_it_can(tmp_path: Path) -> None:
+    named, nameless = opened(tmp_path, "a"), opened(tmp_path)
+    path = nameless.path
+    named.close()
+    nameless.close()
+    again = opened(tmp_path)
+    assert again.path == path
+    again.close()
 
 
 def test_another_application_has_its_own_lock(tmp_path: Path, directory: StateDirectory) -> None:
@@ -60,12 +105,8 @@ def test_another_application_has_its_own_lock(tmp_path: Path, directory: StateDi
 HOLD = """
 import sys
 from streams_py.state.directory import StateDirectory
-from streams_py.errors import LockError
 directory = StateDirectory(sys.argv[1], "app")
-try:
-    print(directory.open(), flush=True)
-except LockError as error:
-    print("LockError", error, flush=True)
+print(directory.open(), directory.path, flush=True)
 sys.stdin.read()
 """
 
@@ -81,32 +122,25 @@ def first_line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
-def test_client_is_refused_while_another_process_holds_the_directory_and_not_after_it_was_killed(
-    tmp_path: Path,
-) -> None:
-    holder = other_process(tmp_path)
+def test_processes_have_directories_of_their_own_and_find_them_again(tmp_path: Path) -> None:
+    processes = [other_process(tmp_path) for _ in range(4)]
     try:
-        process_id = first_line(holder).strip()
+        lines = [first_line(process).split() for process in processes]
+        known = {path: process_id for process_id, path in lines}
+        assert {Path(path).name for path in known} == {"app", "instance-2", "instance-3", "instance-4"}
+        assert len(set(known.values())) == 4
         mine = StateDirectory(str(tmp_path), "app")
-        with pytest.raises(LockError, match=r"in use by another process.*state\.dir"):
-            mine.open()
-        with pytest.raises(LockError):
-            mine.clean_up()
+        mine.open()
+        assert Path(mine.path).name == "instance-5"
+        mine.close()
+        processes[2].kill()  # no time to unlock anything
+        processes[2].wait(60)
+        assert str(mine.open()) == known[mine.path] == lines[2][0]
+        mine.close()
     finally:
-        holder.kill()
-        holder.wait(60)
-    assert str(mine.open()) == process_id  # known again after the crash
-    mine.close()
-
-
-def test_another_process_is_refused_while_this_one_holds_the_directory(
-    tmp_path: Path, directory: StateDirectory
-) -> None:
-    other = other_process(tmp_path)
-    try:
-        assert first_line(other).startswith("LockError")
-    finally:
-        other.communicate(timeout=60)
+        for process in processes:
+            process.kill()
+            process.communicate(timeout=60)
 
 
 def test_state_error_says_what_to_do_when_the_directory_cannot_be_created(tmp_path: Path) -> None:
@@ -121,7 +155,7 @@ def test_state_error_says_what_to_do_when_the_lock_file_cannot_be_written(
     def refuse(*_: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("streams_py.state.directory._private", refuse)
+    monkeypatch.setattr("streams_py.state.instances.private", refuse)
     with pytest.raises(StateError, match=r"Permission denied; make it writable .*state\.dir"):
         StateDirectory(str(tmp_path), "app").open()
     monkeypatch.undo()
@@ -199,6 +233,114 @@ def test_process_id_is_new_with_a_warning_when_the_file_is_of_no_use(
     directory.close()
     assert "new process id" in caplog.text
     assert json.loads(file.read_text()) == {"processId": str(process_id)}
+
+
+# -- clusters ----------------------------------------------------------------------------------------------------
+
+
+class Cluster:
+    """A cluster that may be silent."""
+
+    def __init__(self, id: str | None = "one") -> None:
+        self.id = id
+        self.silent = False
+        self.asked = 0
+
+    def __call__(self) -> str | None:
+        self.asked += 1
+        if self.silent:
+            raise BrokerUnavailable("no answer")
+        return self.id
+
+
+def on(cluster: Cluster, state_dir: Path) -> StateDirectory:
+    directory = StateDirectory(str(state_dir), "app", cluster_id=cluster)
+    directory.open()
+    return directory
+
+
+def filled(cluster: Cluster, state_dir: Path) -> StateDirectory:
+    directory = on(cluster, state_dir)
+    (store_something(directory, T0) / "content").write_text(str(cluster.id))
+    return directory
+
+
+def test_state_of_the_same_cluster_is_used(tmp_path: Path) -> None:
+    cluster = Cluster()
+    filled(cluster, tmp_path).close()
+    again = on(cluster, tmp_path)
+    assert again.lock_stored_tasks("thread") == [T0]
+    assert cluster.asked == 2  # once per start
+    again.close()
+
+
+@pytest.mark.parametrize("other", ["two", "embedded-2", "../../etc"])
+def test_state_of_another_cluster_is_set_aside_with_one_sentence(
+    other: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = filled(Cluster(), tmp_path)
+    process_id = old.process_id
+    old.close()
+    for round_trip in range(2):  # there and back again, and once more
+        caplog.clear()
+        new = on(Cluster(other), tmp_path)
+        assert new.process_id == process_id
+        assert new.lock_stored_tasks("thread") == []
+        (message,) = (found for found in caplog.messages if "belongs to cluster one" in found)
+        assert f"connected to cluster {other} now: it is set aside in {new.path}/of-cluster-one" in message
+        new.close()
+        assert (Path(new.path) / "of-cluster-one" / str(T0) / "content").read_text() == "one"
+        back = filled(Cluster(), tmp_path)
+        assert back.stored_tasks() == [T0], round_trip
+        back.close()
+
+
+def test_state_of_an_embedded_cluster_that_is_gone_is_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    filled(Cluster("embedded-1"), tmp_path).close()
+    new = on(Cluster("embedded-2"), tmp_path)
+    assert new.lock_stored_tasks("thread") == []
+    assert "the embedded cluster that it belongs to is gone" in caplog.text
+    assert {entry.name for entry in Path(new.path).iterdir()} == {".lock", "kafka-streams-process-metadata"}
+    new.close()
+
+
+@pytest.mark.parametrize(("cluster", "kept"), [("one", True), (None, True), ("embedded-1", False)])
+def test_state_that_does_not_say_where_it_comes_from_is_not_of_an_embedded_cluster(
+    cluster: str | None, kept: bool, tmp_path: Path
+) -> None:
+    unknown = opened(tmp_path)
+    store_something(unknown, T0)
+    unknown.close()
+    directory = on(Cluster(cluster), tmp_path)
+    assert directory.lock_stored_tasks("thread") == ([T0] if kept else [])
+    assert (Path(directory.path) / "of-cluster-unknown" / str(T0)).exists() is not kept
+    directory.close()
+
+
+def test_nothing_is_reported_or_opened_before_the_cluster_has_said_who_it_is(tmp_path: Path) -> None:
+    filled(Cluster(), tmp_path).close()
+    cluster = Cluster("two")
+    cluster.silent = True
+    directory = on(cluster, tmp_path)
+    assert directory.lock_stored_tasks("thread") == []
+    with pytest.raises(LockError, match="task 0_0 waits for an answer of the cluster"):
+        directory.prepare_task(T0)
+    assert directory.owner_of(T0) is None
+    cluster.silent = False
+    assert not (Path(directory.prepare_task(T0)) / "content").exists()
+    directory.close()
+
+
+def test_task_directories_of_another_library_are_not_set_aside(tmp_path: Path) -> None:
+    filled(Cluster(), tmp_path).close()
+    foreign = tmp_path / "app" / str(T1)
+    foreign.mkdir()
+    (foreign / "rocksdb").mkdir()
+    directory = on(Cluster("two"), tmp_path)
+    directory.lock_stored_tasks("thread")
+    assert foreign.exists()
+    directory.close()
 
 
 def test_nothing_touches_the_disk_when_no_store_is_persistent(tmp_path: Path) -> None:
@@ -351,6 +493,19 @@ def test_clean_up_deletes_all_but_the_lock(directory: StateDirectory) -> None:
     directory.clean_up()
     assert os.listdir(directory.path) == [".lock"]
     directory.clean_up()
+
+
+def test_clean_up_deletes_the_state_of_all_instances_that_do_not_run(tmp_path: Path) -> None:
+    first, second, third = (opened(tmp_path) for _ in range(3))
+    for one in (first, second, third):
+        store_something(one, T0)
+    first.close()
+    third.close()
+    first.clean_up()
+    assert second.stored_tasks() == [T0]
+    assert sorted(os.listdir(first.path)) == [".lock", "instance-2", "instance-3"]
+    assert os.listdir(third.path) == [".lock"]
+    second.close()
 
 
 def test_clean_up_does_nothing_when_there_is_no_directory(tmp_path: Path) -> None:

@@ -1,0 +1,64 @@
+"""State in ``state.dir`` outlives an embedded cluster; counting must not go on from it on the next one."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from streams_py import KafkaStreams, StreamsBuilder, serdes
+from streams_py.adapters.confluent import embedded_server
+from streams_py.adapters.confluent.embedded import EmbeddedCluster
+from streams_py.errors import InvalidStateStoreError
+from tests.waiting import until
+
+
+@pytest.fixture
+def scratch(short_tmp: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Embedded clusters live here, and nowhere else."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_tmp))
+    return short_tmp
+
+
+def counting() -> StreamsBuilder:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("lines").group_by(lambda _, line: line).count(store="counts")
+    return builder
+
+
+def test_application_that_is_run_three_times_on_the_same_lines_counts_the_same(scratch: Path, tmp_path: Path) -> None:
+    for _ in range(3):
+        assert count_lines(tmp_path) == {"hello": 2, "world": 1}
+        server_lock = scratch / f"streams-py-{os.getuid()}" / "embedded-default" / embedded_server.SERVER_LOCK
+        until(lambda lock=server_lock: is_free(lock), "the end of the cluster")
+
+
+def is_free(path: Path) -> bool:
+    with embedded_server.locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB) as free:
+        return free
+
+
+def count_lines(state_dir: Path) -> dict[str, int]:
+    config = {
+        "application.id": "app",
+        "bootstrap.servers": "embedded",
+        "state.dir": str(state_dir),
+        "commit.interval.ms": 100,
+    }
+    with EmbeddedCluster.join() as cluster, KafkaStreams(counting().build(), config) as streams:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        for line in ("hello", "world", "hello"):
+            producer.produce("lines", line)
+        assert producer.flush(30) == 0
+        until(lambda: sum(counts(streams).values()) >= 3, "all three lines to be counted")
+        return counts(streams)
+
+
+def counts(streams: KafkaStreams) -> dict[str, int]:
+    try:
+        return dict(streams.store("counts").all())
+    except InvalidStateStoreError:  # not there yet
+        return {}

@@ -21,6 +21,7 @@ from streams_protocol.types import TaskId, TopicPartition
 
 __all__ = [
     "AssignorError",
+    "BatchRefused",
     "BrokerUnavailable",
     "ConfigError",
     "DeserializationError",
@@ -142,6 +143,17 @@ class ProductionError(StreamsError):
         self.topic = topic
         self.partition = partition
         self.retriable = retriable  # type: ignore[misc]  # narrows the class default per instance
+
+
+class BatchRefused(ProductionError):
+    """A topic takes no batches of the size that records were sent in; each of them may be small enough.
+
+    From now on records of that topic are sent one by one. Those of the batch are to be made again; nobody asks the
+    production handler about them, because nothing is wrong with them.
+    """
+
+    def __init__(self, message: str, *, topic: str, partition: int | None) -> None:
+        super().__init__(message, topic=topic, partition=partition, retriable=True)
 
 
 class OffsetOutOfRange(StreamsError):

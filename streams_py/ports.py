@@ -130,7 +130,8 @@ class RecordProducer(Protocol):
         """Wait until everything is acknowledged; number of records still waiting after ``timeout_ms``."""
 
     def check(self) -> None:
-        """Raise the first send error since the last check."""
+        """Raise the first send error that was not raised before (by ``produce`` or here): each failed record is told
+        once, in the order of its partition. BatchRefused stands for all records of a batch."""
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
         """Highest acknowledged offset of every tracked (changelog) partition; valid after ``flush``."""

@@ -6,6 +6,7 @@ on. Nothing here starts a thread or waits.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
 from streams_protocol.types import TopicPartition
@@ -121,7 +122,7 @@ class MemoryProducer:
         self._refuse = refuse
         self._clock = clock or ManualClock()
         self._tracked: set[str] = set()
-        self._error: ProductionError | None = None
+        self._errors: deque[ProductionError] = deque()
         self._keyless = 0
         self.produce: Callable[..., None] = self._produce
 
@@ -144,7 +145,7 @@ class MemoryProducer:
         time_ms = self._clock.now_ms() if timestamp_ms < 0 else timestamp_ms
         record = MemoryRecord(topic, partition, len(log), key, value, timestamp_ms=time_ms, headers=headers)
         if self._refuse is not None and (error := self._refuse(record)) is not None:
-            self._error = self._error or error
+            self._errors.append(error)
             return
         log.append(record)
         self.sent.append(record)
@@ -168,10 +169,9 @@ class MemoryProducer:
         return 0
 
     def check(self) -> None:
-        """Raise the error of the first refused record since the last call."""
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        """Raise the error of the first refused record whose error was not raised before."""
+        if self._errors:
+            raise self._errors.popleft()
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
         """Last offset of every tracked partition."""

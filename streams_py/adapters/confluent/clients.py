@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Final
 
 from streams_py.adapters.confluent.admin import ConfluentAdmin
@@ -18,6 +19,7 @@ from streams_py.adapters.confluent.settings import (
     consumer_settings,
     producer_settings,
 )
+from streams_py.adapters.confluent.topic_limits import TopicLimits
 from streams_py.adapters.security import parse_security
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
@@ -40,6 +42,8 @@ class ConfluentClients:
     def __init__(self, config: StreamsConfig) -> None:
         self._config = config
         self.embedded: EmbeddedCluster | None = None
+        self._limits: TopicLimits | None = None
+        self._lock = threading.Lock()
         self.bootstrap = ",".join(config.bootstrap_servers)
         name = embedded_name(self.bootstrap)
         if name is not None:
@@ -75,8 +79,21 @@ class ConfluentClients:
             return KafkaPythonEpochSender(connection, timeout_ms=max_block_ms)
 
         return ConfluentProducer(
-            self._quiet(settings), epoch_sender=epoch_sender, max_block_ms=max_block_ms, lists_all_topics=embedded
+            self._quiet(settings),
+            epoch_sender=epoch_sender,
+            max_block_ms=max_block_ms,
+            lists_all_topics=embedded,
+            batch_bytes_max=self._batch_bytes_max,
         )
+
+    def _batch_bytes_max(self, topic: str) -> int | None:
+        if self.embedded is not None:  # topics have no configuration there
+            return None
+        with self._lock:
+            if self._limits is None:
+                client_id = f"{self._config.client_id or self._config.application_id}-limits"
+                self._limits = TopicLimits(admin_settings(self._config, bootstrap=self.bootstrap, client_id=client_id))
+        return self._limits.batch_bytes_max(topic)
 
     def event_producer(self, client_id: str) -> ConfluentEventProducer:
         """Writes assignment events, see :mod:`streams_py.events`."""

@@ -4,17 +4,17 @@ Every record of every task passes :meth:`produce`, so its cost counts: librdkafk
 what is added here 0.1 to 0.2 us.
 
 *Delivery reports.* Each record ends in a report. One that says "written" costs 0.3 us even if nobody listens, so only
-failures are reported until somebody asks for acknowledged offsets (``track``). And a report into a Python function
-would cost as much as sending. So reports go straight into a C method of a dict, keyed by the error, which is None when
-all is well:
+failures are reported until somebody asks for acknowledged offsets (``track``). Reports are plain functions: a
+successful one of a tracked (changelog) partition leaves the record behind, whose offset is what a checkpoint needs, and
+*every* failure is remembered, in the order of its partition. Each of them is raised once, by the next call: the
+application may let one record go and not another. The binding ignores its argument ``on_delivery`` when ``callback``
+is given by position, so reports are passed as ``callback``.
 
-* ``outcomes.setdefault``: None is there from the beginning, so successes leave nothing behind, and the first failure
-  of each kind stays with its record;
-* for tracked (changelog) partitions ``outcome.__setitem__``: the entry for None is always the *last* acknowledged
-  record, whose offset is what a checkpoint needs. Failures become further entries.
-
-More than one entry means that something failed; ``poll`` looks for that. The binding ignores its argument
-``on_delivery`` when ``callback`` is given by position, so reports are passed as ``callback``.
+*Batches that are too large.* A broker refuses a batch that is larger than the topic's ``max.message.bytes`` as a whole,
+however small its records are. So topics with a limit below ours are written by a client of their own whose batches
+fit (:mod:`.topic_limits`). If a batch is refused all the same, because the limit was lowered a moment ago or may not be
+read, that is a BatchRefused, and records of that topic go one by one from then on. The library does not keep what it
+takes to send them again from here in their order; who made them makes them again.
 
 *Back-pressure.* A full queue is no error: ``produce`` waits, serving reports, until there is room.
 
@@ -27,29 +27,34 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.answers import whole_partitions
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import broker_away, error_of, send_error
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import StreamsError
+from streams_py.errors import BatchRefused, StreamsError
 from streams_py.ports import DirectSend
 
 __all__ = ["ConfluentProducer", "EpochRecordSender"]
 
 _log = logging.getLogger(__name__)
 
-_Outcome = dict[KafkaError | None, Message | None]
 _Headers = list[tuple[str, bytes | None]] | None
 _Report = Callable[[KafkaError | None, Message], Any]
 
 _NOW: Final = -1  # the port's timestamp for "the producer's clock"; librdkafka says 0
 _CLOSE_TIMEOUT_S: Final = 5.0
 _PARTITION_COUNT_AGE_MAX_S: Final = 300.0
+_LOOK_INTERVAL_S: Final = 0.2
+_ONE_BY_ONE: Final = 1
+_DEFAULT_BATCH_BYTES: Final = 1_000_000  # librdkafka's batch.size
+_NO_SUCH_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 
 class EpochRecordSender(Protocol):
@@ -66,25 +71,42 @@ class EpochRecordSender(Protocol):
 class _Reports(dict[int, _Report]):
     """Report functions of a tracked topic by partition, made at first use."""
 
-    def __init__(self, topic: str, outcomes: dict[TopicPartition, _Outcome], untracked: _Report) -> None:
+    def __init__(self, topic: str, acked: dict[TopicPartition, Message], failed: _Report) -> None:
         super().__init__()
         self._topic = topic
-        self._outcomes = outcomes
-        self._untracked = untracked
+        self._acked = acked
+        self._failed = failed
 
     def __missing__(self, partition: int) -> _Report:
+        failed = self._failed
         if partition < 0:
-            return self._untracked  # the library chooses: nobody can say which partition a report is for
-        outcome: _Outcome = {None: None}
-        self._outcomes[TopicPartition(self._topic, partition)] = outcome
-        self[partition] = outcome.__setitem__
-        return self[partition]
+            return failed  # the library chooses: nobody can say which partition a report is for
+        acked, place = self._acked, TopicPartition(self._topic, partition)
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                acked[place] = message
+            else:
+                failed(error, message)
+
+        self[partition] = report
+        return report
+
+
+class _Failure(NamedTuple):
+    """A record that was not written. Not the record itself: a hundred thousand may fail at once."""
+
+    error: KafkaError
+    topic: str
+    partition: int | None
+    is_batch: bool = False
 
 
 class ConfluentProducer:
     """Not thread-safe: one thread uses it. ``produce`` is an attribute: the hot path calls it without a method lookup.
 
     ``max_block_ms`` (Kafka's ``max.block.ms``) bounds how long a full queue or missing metadata may hold a caller.
+    ``batch_bytes_max`` says how large a batch of a topic may be, None when nobody knows.
     """
 
     def __init__(
@@ -94,6 +116,7 @@ class ConfluentProducer:
         epoch_sender: Callable[[], EpochRecordSender],
         max_block_ms: int = 60_000,
         lists_all_topics: bool = False,
+        batch_bytes_max: Callable[[str], int | None] = lambda topic: None,
     ) -> None:
         self._bootstrap, client_id = str(settings["bootstrap.servers"]), str(settings["client.id"])
         self._client_id = client_id
@@ -103,35 +126,59 @@ class ConfluentProducer:
         self._epoch_sender: EpochRecordSender | None = None
         self._max_block_ms = max_block_ms
         self._lists_all_topics = lists_all_topics
-        self._outcomes: _Outcome = {None: None}
-        self._tracked_outcomes: dict[TopicPartition, _Outcome] = {}
+        self._batch_bytes_max = batch_bytes_max
+        self._clients: dict[int | None, Producer] = {}  # by the size of their batches; None: as configured
+        self._limits: dict[str, int | None] = {}  # of the topics written so far
+        self._acked: dict[TopicPartition, Message] = {}
         self._tracked: dict[str, _Reports] = {}
         self._written_at_epoch: dict[TopicPartition, int] = {}
-        self._failures: list[StreamsError] = []  # the first one, or nothing
+        self._failures: deque[_Failure] = deque()  # all that nobody has asked about yet
+        self._refused_batches: dict[str, _Failure] = {}  # by topic, perhaps of records that are small enough
+        self._obstacles: list[Exception] = []  # a reason not to send directly, or nothing
         self._partition_counts: dict[str, tuple[int, float]] = {}
         self._open(reports_all=False)
 
     def _open(self, *, reports_all: bool) -> None:
         self._reports_all = reports_all
+        self._clients.clear()
+        self._client(None)
+        self.produce = self._make_produce()
+
+    def _client(self, batch_bytes: int | None) -> Producer:
+        """The client whose batches are at most so large."""
+        client = self._clients.get(batch_bytes)
+        if client is not None:
+            return client
         settings = {
-            "delivery.report.only.error": not reports_all,
+            "delivery.report.only.error": not self._reports_all,
             **self._settings,
             "error_cb": self._broker_log.on_error,
         }
+        if batch_bytes == _ONE_BY_ONE:
+            settings["batch.num.messages"] = 1
+        elif batch_bytes is not None:
+            settings["batch.size"] = batch_bytes
         try:
-            self._producer = Producer(settings, logger=self._broker_log)
+            client = self._clients[batch_bytes] = Producer(settings, logger=self._broker_log)
         except KafkaException as refused:
             error = error_of(refused)
             raise rejected_setting(error.str() if error else str(refused), self._settings, "producer") from None
-        self.produce = self._make_produce()
+        return client
+
+    def _client_of(self, topic: str) -> Producer:
+        if topic not in self._limits:
+            limit = self._batch_bytes_max(topic)
+            ours = int(self._settings.get("batch.size", _DEFAULT_BATCH_BYTES))
+            self._limits[topic] = limit if limit is not None and limit < ours else None
+        return self._client(self._limits[topic])
 
     # -- sending ----------------------------------------
 
     def _make_produce(self) -> Callable[..., None]:
-        send: Callable[..., None] = self._producer.produce
-        untracked = self._outcomes.setdefault
+        client_of = self._client_of
+        untracked = self._on_report
         tracked = self._tracked
-        failures = self._failures
+        failures, refused_batches = self._failures, self._refused_batches
 
         def produce(
             topic: str,
@@ -144,6 +191,8 @@ class ConfluentProducer:
         ) -> None:
             """Queue a record. ``timestamp_ms`` -1 = the producer's clock; ``partition`` -1 = murmur2 of the key, any
             partition for a null key. Raises what an earlier send failed with; this record is then not queued."""
+            if refused_batches:
+                self._go_one_by_one()
             if failures:
                 self.check()
             if on_delivery is None:
@@ -155,7 +204,7 @@ class ConfluentProducer:
                     return
                 timestamp_ms = 0
             try:
-                send(topic, value, key, partition, on_delivery, None, timestamp_ms, headers)
+                client_of(topic).produce(topic, value, key, partition, on_delivery, None, timestamp_ms, headers)  # type: ignore[arg-type]  # stubs: a callback has a message
             except BufferError:
                 self._send_when_there_is_room(topic, value, key, partition, on_delivery, None, timestamp_ms, headers)
             except KafkaException as refused:
@@ -166,8 +215,8 @@ class ConfluentProducer:
     def direct(self, topic: str, partition: int = -1) -> DirectSend:
         """librdkafka's ``produce`` with what records for ``topic`` need; see the port."""
         reports = self._tracked.get(topic)
-        report = self._outcomes.setdefault if reports is None else reports[partition]
-        return DirectSend(self._producer.produce, report, self._failures)
+        report = self._on_report if reports is None else reports[partition]
+        return DirectSend(self._client_of(topic).produce, report, self._obstacles)
 
     def _send_when_there_is_room(self, topic: str, *rest: Any) -> None:
         deadline_s = time.monotonic() + self._max_block_ms / 1000
@@ -176,10 +225,10 @@ class ConfluentProducer:
             self.poll(100)
             self.check()
             try:
-                self._producer.produce(topic, *rest)
+                self._client_of(topic).produce(topic, *rest)
             except BufferError:
                 if time.monotonic() >= deadline_s:
-                    doing = f"{len(self._producer)} records wait to be sent"
+                    doing = f"{len(self._client_of(topic))} records wait to be sent"
                     raise broker_away(self._bootstrap, doing, self._max_block_ms) from None
             except KafkaException as refused:
                 self._refuse(refused, topic, None)
@@ -192,7 +241,7 @@ class ConfluentProducer:
         error = error_of(refused)
         if error is None:
             raise StreamsError(f"a record for {topic} was not written: {refused}") from refused
-        self._remember(send_error(error, topic, partition))
+        self._remember(_Failure(error, topic, partition))
 
     def _send_at_epoch(
         self, topic: str, value: bytes | None, key: bytes | None, partition: int, timestamp_ms: int, headers: _Headers
@@ -215,44 +264,85 @@ class ConfluentProducer:
 
     def poll(self, timeout_ms: int = 0) -> int:
         """Serve reports; waits up to ``timeout_ms`` for the first. Call it about once for every batch of records."""
-        served = self._producer.poll(timeout_ms / 1000)
-        if served:
-            self._look_for_failures()
+        served = 0
+        for client in tuple(self._clients.values()):
+            served += client.poll(timeout_ms / 1000 / len(self._clients))
+        if self._refused_batches:
+            self._go_one_by_one()
         return served
 
     def flush(self, timeout_ms: int) -> int:
         """Wait until everything is acknowledged or failed; how many records still wait after ``timeout_ms``."""
-        try:
-            left = self._producer.flush(timeout_ms / 1000)
-        except SystemError as lost:  # the binding loses the exception of a fatal error
-            raise StreamsError(f"{self._client_id}: the producer failed and cannot go on") from lost
-        self._look_for_failures()
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        left = self._flush(deadline_s)
+        if self._refused_batches:
+            self._go_one_by_one()
+        return left
+
+    def _flush(self, deadline_s: float) -> int:
+        left = 0
+        for client in tuple(self._clients.values()):
+            try:
+                left += client.flush(max(0.0, deadline_s - time.monotonic()))
+            except SystemError as lost:  # the binding loses the exception of a fatal error
+                raise StreamsError(f"{self._client_id}: the producer failed and cannot go on") from lost
         return left
 
     def check(self) -> None:
-        """Raise the first failure since the last check, and forget it."""
+        """Raise the first failure that was not raised before, in the order of its partition; then it is forgotten."""
         self._broker_log.check()
         if self._failures:
-            raise self._failures.pop()
+            failure = self._failures.popleft()
+            self._note_obstacles()
+            error = send_error(failure.error, failure.topic, failure.partition)
+            if failure.is_batch:
+                raise BatchRefused(str(error), topic=failure.topic, partition=failure.partition) from error
+            raise error
 
-    def _look_for_failures(self) -> None:
-        if len(self._outcomes) > 1:
-            self._collect(self._outcomes)
-        for outcome in self._tracked_outcomes.values():
-            if len(outcome) > 1:
-                self._collect(outcome)
-
-    def _collect(self, outcome: _Outcome) -> None:
-        for error in [error for error in outcome if error is not None]:
-            message = outcome.pop(error)
-            topic = (message.topic() if message else None) or "?"
-            self._remember(send_error(error, topic, message.partition() if message else None))
-
-    def _remember(self, failure: StreamsError) -> None:
-        if self._failures:
-            _log.warning("%s: also failed: %s", self._client_id, failure)
+    def _on_report(self, error: KafkaError | None, message: Message) -> None:
+        """The report of an untracked record, and of everything that failed."""
+        if error is None:
+            return
+        topic = message.topic() or "?"
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not self._is_too_large_alone(topic, message):
+            self._refused_batches.setdefault(topic, _Failure(error, topic, message.partition(), is_batch=True))
+            self._note_obstacles()
         else:
-            self._failures.append(failure)
+            self._remember(_Failure(error, topic, message.partition()))
+
+    def _is_too_large_alone(self, topic: str, message: Message) -> bool:
+        limit = self._limits.get(topic)
+        if limit is None or limit == _ONE_BY_ONE:
+            return limit is not None
+        return len(message.value() or b"") + len(message.key() or b"") > limit
+
+    def _remember(self, failure: _Failure) -> None:
+        self._failures.append(failure)
+        self._note_obstacles()
+
+    def _note_obstacles(self) -> None:
+        one_by_one = _ONE_BY_ONE in self._clients
+        if not (self._failures or self._refused_batches or one_by_one):
+            self._obstacles.clear()
+        elif not self._obstacles:
+            self._obstacles.append(StreamsError("records failed, or go one by one"))
+
+    def _go_one_by_one(self) -> None:
+        """From now on records of topics that refused a batch are sent one by one."""
+        # What is under way to them is refused too, or written, before anything else is sent.
+        self._flush(time.monotonic() + self._max_block_ms / 1000)
+        for topic, failure in self._refused_batches.items():
+            _log.warning(
+                "%s: topic %s takes no batches of this size (see its max.message.bytes); from now on its records are "
+                "sent one by one, which is slow",
+                self._client_id,
+                topic,
+            )
+            self._limits[topic] = _ONE_BY_ONE
+            self._client(_ONE_BY_ONE)
+            self._failures.appendleft(failure)
+        self._refused_batches.clear()
+        self._note_obstacles()
 
     # -- what is known ----------------------------------------
 
@@ -260,21 +350,21 @@ class ConfluentProducer:
         """Topics whose acknowledged offsets are wanted. Records for them name their partition. Call it before the first
         record is sent: the first call makes another client, and what ``produce`` and ``direct`` gave is void then."""
         if topics and not self._reports_all:
-            self._producer.flush(self._max_block_ms / 1000)
-            self._look_for_failures()
-            self._producer.close()
+            self.flush(self._max_block_ms)
+            for client in self._clients.values():
+                client.close()
             self._open(reports_all=True)
         for topic in topics:
             if topic not in self._tracked:
-                self._tracked[topic] = _Reports(topic, self._tracked_outcomes, self._outcomes.setdefault)
+                self._tracked[topic] = _Reports(topic, self._acked, self._on_report)
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
         """Highest acknowledged offset of each partition of a tracked topic that this producer has written to."""
         acked = dict(self._written_at_epoch)
-        for partition, outcome in self._tracked_outcomes.items():
-            last = outcome[None]
-            if last is not None:
-                acked[partition] = max(last.offset() or 0, acked.get(partition, -1))
+        for partition, last in self._acked.items():
+            offset = last.offset()
+            if offset is not None and offset >= 0:  # with acks=0 nobody says where a record is
+                acked[partition] = max(offset, acked.get(partition, -1))
         return acked
 
     def partitions_for(self, topic: str) -> int:
@@ -283,32 +373,51 @@ class ConfluentProducer:
         now_s = time.monotonic()
         if known is not None and now_s < known[1]:
             return known[0]
-        try:
-            listed = self._list_topics(topic)
-        except KafkaException as failed:
-            raise broker_away(self._bootstrap, f"looking up topic {topic}", self._max_block_ms) from failed
-        found = listed.topics.get(topic)
-        if found is None or not found.partitions:
-            reason = f" ({found.error.str()})" if found is not None and found.error is not None else ""
-            raise StreamsError(f"topic {topic} does not exist{reason}: create it first")
-        self._partition_counts[topic] = (len(found.partitions), now_s + _PARTITION_COUNT_AGE_MAX_S)
-        return len(found.partitions)
+        count = self._count_partitions(topic, now_s + self._max_block_ms / 1000)
+        self._partition_counts[topic] = (count, now_s + _PARTITION_COUNT_AGE_MAX_S)
+        return count
 
-    def _list_topics(self, topic: str) -> Any:
-        timeout_s = self._max_block_ms / 1000
+    def _count_partitions(self, topic: str, deadline_s: float) -> int:
+        """Ask until a broker knows: one that has just started, or is about to end, leaves topics and partitions out.
+        That a topic does not exist is believed when it is said twice."""
+        absent = 0
+        while True:
+            try:
+                found = self._list_topics(topic, max(0.1, deadline_s - time.monotonic()))
+            except KafkaException as failed:
+                raise broker_away(self._bootstrap, f"looking up topic {topic}", self._max_block_ms) from failed
+            count = None if found is None else whole_partitions(found)
+            if count is not None:
+                return count
+            error: KafkaError | None = None if found is None else found.error
+            if error is not None and not error.retriable() and error.code() not in _NO_SUCH_TOPIC:
+                raise StreamsError(f"topic {topic} cannot be written: {error.str()}")
+            absent += error is not None and error.code() in _NO_SUCH_TOPIC
+            if absent > 1 or (self._lists_all_topics and found is None):
+                raise StreamsError(
+                    f"topic {topic} does not exist ({error.str() if error else 'not listed'}): create it"
+                )
+            if time.monotonic() >= deadline_s:
+                raise broker_away(self._bootstrap, f"looking up topic {topic}", self._max_block_ms)
+            time.sleep(_LOOK_INTERVAL_S)
+
+    def _list_topics(self, topic: str, timeout_s: float) -> Any:
+        client = self._client(None)
         if self._lists_all_topics:  # the mock cluster creates a topic that is asked for by name
-            return self._producer.list_topics(timeout=timeout_s)
-        return self._producer.list_topics(topic, timeout=timeout_s)
+            return client.list_topics(timeout=timeout_s).topics.get(topic)
+        return client.list_topics(topic, timeout=timeout_s).topics.get(topic)
 
     def close(self) -> None:
         """Write what is queued, for a few seconds at most; what is left then is dropped with a warning."""
         left = 0
-        with contextlib.suppress(SystemError):
-            left = self._producer.flush(_CLOSE_TIMEOUT_S)
+        with contextlib.suppress(StreamsError):
+            left = self.flush(int(1000 * _CLOSE_TIMEOUT_S))
         if left:
             _log.warning("%s: %d records were not written before the producer was closed", self._client_id, left)
-            self._producer.purge()
-        self._producer.close()
+        for client in self._clients.values():
+            if left:
+                client.purge()
+            client.close()
         if self._epoch_sender is not None:
             self._epoch_sender.close()
             self._epoch_sender = None

@@ -9,6 +9,7 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.errors import (
+    BatchRefused,
     BrokerUnavailable,
     ConfigError,
     DeserializationError,
@@ -306,6 +307,48 @@ class TestWriting:
         assert kit.task.process(1) == 1
         assert [str(error) for _, _, error in handler.calls] == ["first", "second"]
         assert kit.sent("out") == [(b"k", b"x", 0)]
+
+    def test_record_of_another_topic_is_not_dropped_with_the_one_that_may_be(self) -> None:
+        """Both were refused for the same reason; the handler lets only one of them go."""
+        errors = [ProductionError("no", topic=topic, partition=0) for topic in ("loose", "loose", "strict")]
+        asked: list[str] = []
+
+        def choosy(context: ErrorContext, record: Any, error: Exception) -> Answer:
+            assert isinstance(error, ProductionError)
+            asked.append(error.topic)
+            return Answer.CONTINUE if error.topic == "loose" else Answer.FAIL
+
+        class Refusing(MemoryProducer):
+            def check(self) -> None:
+                if errors:
+                    raise errors.pop(0)
+
+        kit = Kit(chain(), producer=Refusing(), production_handler=choosy)
+        kit.add(record("x"))
+        with pytest.raises(ProductionError) as caught:
+            kit.task.process(1)
+        assert caught.value.topic == "strict"
+        assert asked == ["loose", "loose", "strict"]
+        assert kit.sent("out") == []
+
+    def test_all_that_passes_rolls_back_once(self) -> None:
+        producer = self.refusing(retriable=True)
+        kit = Kit(chain(), producer=producer)
+        producer._errors.extend(ProductionError("away", topic="out", partition=0, retriable=True) for _ in range(50))
+        kit.add(record("x"))
+        with pytest.raises(TaskCorrupted):
+            kit.task.process(1)
+        assert kit.task.check_sends() is False
+
+    def test_nobody_is_asked_about_a_batch_that_was_too_large(self) -> None:
+        handler = Asked(Answer.FAIL)
+        producer = MemoryProducer()
+        kit = Kit(chain(), producer=producer, production_handler=handler)
+        producer._errors.append(BatchRefused("too large", topic="out", partition=0))
+        kit.add(record("x"))
+        with pytest.raises(TaskCorrupted, match="too large; processing again from the last commit"):
+            kit.task.process(1)
+        assert handler.calls == []
 
     def test_refused_record_rolls_all_tasks_of_the_producer_back_when_the_error_passes(self) -> None:
         kit = Kit(chain(), producer=self.refusing(retriable=True))

@@ -19,6 +19,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.partitioner import murmur2
 from kafka.structs import TopicPartition
 
+from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.client_security import kafka_python_settings
 from streams_py.adapters.security import SecuritySettings, TokenSource
 from streams_py.errors import BrokerUnavailable, ProductionError

@@ -394,9 +394,8 @@ class ConfluentProducer:
                 raise StreamsError(f"topic {topic} cannot be written: {error.str()}")
             absent += error is not None and error.code() in _NO_SUCH_TOPIC
             if absent > 1 or (self._lists_all_topics and found is None):
-                raise StreamsError(
-                    f"topic {topic} does not exist ({error.str() if error else 'not listed'}): create it"
-                )
+                reason = "not listed" if error is None else error.str()
+                raise StreamsError(f"topic {topic} does not exist ({reason}): create it first")
             if time.monotonic() >= deadline_s:
                 raise broker_away(self._bootstrap, f"looking up topic {topic}", self._max_block_ms)
             time.sleep(_LOOK_INTERVAL_S)

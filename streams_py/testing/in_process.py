@@ -8,7 +8,7 @@ it would through a broker.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,11 +22,13 @@ from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import Store, StoreDefaults, changelog_topic
+from streams_py.state.read_only import ReadOnlyStore
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.names import internal_topics, topic_on_broker
 from streams_py.topology.nodes import SourceNode
 from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.topology import Topology
 
 __all__ = ["InProcessTasks", "WholeTopology"]
 
@@ -39,6 +41,18 @@ class WholeTopology:
 
     nodes: Sequence[Node]
     stores: Sequence[StoreBuilder]
+    is_global: bool = False
+
+    @classmethod
+    def units_of(cls, topology: Topology) -> list[TaskNodes]:
+        """What has tasks as one unit, and the global stores."""
+        subs = topology.subtopologies()
+        with_tasks = [sub for sub in subs if not sub.is_global]
+        whole = cls(
+            [node for node in topology.nodes if any(node in sub.nodes for sub in with_tasks)],
+            [store for sub in with_tasks for store in sub.stores],
+        )
+        return [whole, *(sub for sub in subs if sub.is_global)]
 
 
 @dataclass(slots=True)
@@ -93,17 +107,35 @@ class InProcessTasks:
         # Not persistent: no file is touched, and all stores are in memory.
         self._directory = StateDirectory("unused", settings.application_id, persistent=False)
         cache = RecordCache(cache_max_bytes)
+        self._globals = {
+            unit: self._started(self._task(unit, range(partitions), cache, {}))
+            for unit, nodes in enumerate(units)
+            if nodes.is_global
+        }
+        global_stores = {
+            builder.name: ReadOnlyStore(task.store(builder.name))
+            for task in self._globals.values()
+            for builder in task.nodes.stores
+        }
         self.tasks = {
-            (unit, partition): self._task(unit, partition, cache)
+            (unit, partition): self._task(unit, [partition], cache, global_stores)
             for unit in range(len(units))
+            if unit not in self._globals
             for partition in range(partitions)
         }
         for task in self.tasks.values():
-            task.initialize()
-            task.complete_restoration({})
+            self._started(task)
 
-    def _task(self, unit: int, partition: int, cache: RecordCache) -> ActiveTask:
-        nodes, task_id = self._units[unit], TaskId(unit, partition)
+    @staticmethod
+    def _started(task: ActiveTask) -> ActiveTask:
+        task.initialize()
+        task.complete_restoration({})
+        return task
+
+    def _task(
+        self, unit: int, partitions: Sequence[int], cache: RecordCache, global_stores: Mapping[str, ReadOnlyStore]
+    ) -> ActiveTask:
+        nodes, task_id = self._units[unit], TaskId(unit, partitions[0])
         stores = TaskState(
             task_id,
             nodes.stores,
@@ -118,12 +150,13 @@ class InProcessTasks:
         return ActiveTask(
             task_id,
             nodes,
-            [TopicPartition(topic, partition) for topic in self._exact_topics(nodes)],
+            [TopicPartition(topic, partition) for topic in self._exact_topics(nodes) for partition in partitions],
             stores,
             collector=RecordCollector(task_id, self.producer, self.settings, sharing=self._task_ids),
             clock=self.clock,
             inputs=self._inputs,
             settings=self.settings,
+            global_stores=global_stores,
         )
 
     def _task_ids(self) -> list[TaskId]:
@@ -191,7 +224,11 @@ class InProcessTasks:
     def _deliver(self, record: MemoryRecord) -> None:
         partition = TopicPartition(record.topic(), record.partition())
         for unit in self.readers_of(record.topic()):
-            self.tasks[unit, partition.partition].add_records(partition, [record])
+            if unit in self._globals:
+                self._globals[unit].add_records(partition, [record])
+                self._globals[unit].process(1)
+            else:
+                self.tasks[unit, partition.partition].add_records(partition, [record])
         self._inputs.next_offsets[partition] = record.offset() + 1
 
     # -- work -------------------------------------------------------------------------------------------------
@@ -239,7 +276,8 @@ class InProcessTasks:
 
     def store(self, name: str, partition: int) -> Store:
         """A store of the task with that partition number."""
-        for (_, number), task in self.tasks.items():
+        everywhere = [((unit, partition), task) for unit, task in self._globals.items()]
+        for (_, number), task in (*self.tasks.items(), *everywhere):
             if number == partition and any(builder.name == name for builder in task.nodes.stores):
                 found: Store = task.store(name)
                 return found
@@ -249,7 +287,7 @@ class InProcessTasks:
     def close(self) -> None:
         """Suspend and close all tasks; the first error of a processor's ``close`` is raised at the end."""
         first: Exception | None = None
-        for task in self.tasks.values():
+        for task in (*self.tasks.values(), *self._globals.values()):
             try:
                 task.suspend()
             except Exception as error:

@@ -10,18 +10,32 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import SerdeDefaults, serde_or_default
 from streams_py.topology.names import check_name
 from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.stores import StoreBuilder, StoreKind
 
-__all__ = ["Node", "TopologyAssembly"]
+__all__ = ["GlobalStore", "Node", "TopologyAssembly"]
 
 Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
 Entry = TypeVar("Entry", SourceNode, SinkNode, StoreBuilder)
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalStore:
+    """A store that every process fills from all partitions of a topic.
+
+    ``is_table``: records are written to it as they are; else they go through the user's processor, also at the start.
+    """
+
+    source: str
+    processor: str
+    builder: StoreBuilder
+    is_table: bool
 
 
 class TopologyAssembly:
@@ -35,6 +49,7 @@ class TopologyAssembly:
         self._patterns: dict[str, re.Pattern[str]] = {}
         self._repartitions: dict[str, int | None] = {}
         self._copartitions: list[frozenset[str]] = []
+        self._global_stores: dict[str, GlobalStore] = {}
 
     # -- what is there ---------------------------------------------------------------------------------------
 
@@ -47,6 +62,18 @@ class TopologyAssembly:
     def stores(self) -> Mapping[str, StoreBuilder]:
         """All stores by name, in insertion order."""
         return self._stores
+
+    @property
+    def global_stores(self) -> Mapping[str, GlobalStore]:
+        """The stores among them that are global, by name."""
+        return {
+            name: dataclasses.replace(store, builder=self._stores[name]) for name, store in self._global_stores.items()
+        }
+
+    @property
+    def global_sources(self) -> frozenset[str]:
+        """Names of the sources of global stores."""
+        return frozenset(store.source for store in self._global_stores.values())
 
     @property
     def repartition_topics(self) -> Mapping[str, int | None]:
@@ -116,6 +143,22 @@ class TopologyAssembly:
         for processor in processors:
             self.connect(processor, builder.name)
 
+    def add_global_store(
+        self, source: SourceNode, processor: ProcessorNode, builder: StoreBuilder, *, is_table: bool
+    ) -> None:
+        """Add a global store with its source and its processor. Its topic is all the changelog it has."""
+        if builder.logging:
+            raise TopologyError(f"global store {builder.name!r} must not be logged: give it logging=False")
+        if builder.kind in (StoreKind.SESSION, StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW) and is_table:
+            raise TopologyError(f"global table {builder.name!r} cannot be kept in a {builder.kind.value} store")
+        if builder.name in self._stores:
+            raise TopologyError(f"store {builder.name!r} is declared twice; use another name for the global one")
+        self._check_new_node(processor.name)
+        self.add_source(source)
+        self.add_processor(processor)
+        self.add_store(builder, [processor.name])
+        self._global_stores[builder.name] = GlobalStore(source.name, processor.name, builder, is_table)
+
     def connect(self, processor: str, store: str) -> None:
         """Let a processor use a store. Connected processors end up in one sub-topology."""
         self._check_store(store, processor)
@@ -124,6 +167,7 @@ class TopologyAssembly:
             raise TopologyError(f"processor {processor!r} is not added yet; add it before connecting store {store!r}")
         if not isinstance(node, ProcessorNode):
             raise TopologyError(f"store {store!r} cannot be connected to {processor!r}: only processors have stores")
+        self._check_global(processor, store)
         if store not in node.stores:
             self._nodes[processor] = dataclasses.replace(node, stores=(*node.stores, store))
             self._processors_of_store[store].append(processor)
@@ -182,6 +226,15 @@ class TopologyAssembly:
     def _check_store(self, store: str, processor: str) -> None:
         if store not in self._stores:
             raise TopologyError(f"store {store!r} is not added yet; add it before connecting {processor!r} to it")
+
+    def _check_global(self, processor: str, store: str) -> None:
+        if store in self._global_stores:
+            raise TopologyError(
+                f"global store {store!r} cannot be connected to {processor!r}: every processor can read it as it is, "
+                "and only its own may write it"
+            )
+        if processor in {found.processor for found in self._global_stores.values()}:
+            raise TopologyError(f"store {store!r} cannot be connected to {processor!r}, which fills a global store")
 
     def _check_parents(self, name: str, parents: tuple[str, ...]) -> None:
         if not parents:

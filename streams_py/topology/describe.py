@@ -19,7 +19,7 @@ __all__ = ["describe"]
 
 def describe(subtopologies: Sequence[Subtopology]) -> str:
     """Text of all sub-topologies; internal topics with their short names."""
-    return "Topologies:\n " + "".join(f"  {_describe_subtopology(sub)}\n" for sub in subtopologies)
+    return "Topologies:\n " + "".join(f"  {_describe_subtopology(sub)}" for sub in subtopologies)
 
 
 def _describe_subtopology(subtopology: Subtopology) -> str:
@@ -31,7 +31,9 @@ def _describe_subtopology(subtopology: Subtopology) -> str:
 
     ordered = sorted(subtopology.nodes, key=lambda node: (-size(node.name), node.name))
     lines = "".join(f"    {_describe_node(node, children[node.name])}\n" for node in ordered)
-    return f"Sub-topology: {subtopology.id}\n{lines}"
+    if subtopology.is_global:
+        return f"Sub-topology: {subtopology.id} for global store (will not generate tasks)\n{lines}"
+    return f"Sub-topology: {subtopology.id}\n{lines}\n"
 
 
 def _describe_node(node: Node, children: Iterable[str]) -> str:

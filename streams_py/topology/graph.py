@@ -26,6 +26,7 @@ from streams_py.topology.operators.tables import TableSource
 from streams_py.topology.stores import StoreBuilder
 
 __all__ = [
+    "GlobalStoreStep",
     "GraphNode",
     "LogicalGraph",
     "ProcessorStep",
@@ -213,6 +214,23 @@ class StoreStep(GraphNode):
 
     def write(self, assembly: TopologyAssembly) -> None:
         assembly.add_store(self.store)
+
+
+class GlobalStoreStep(GraphNode):
+    """Fills a global store from a topic."""
+
+    def __init__(
+        self, name: str, source: SourceNode, operator: Operator, store: StoreBuilder, *, is_table: bool
+    ) -> None:
+        super().__init__(name)
+        self._source = source
+        self._operator = operator
+        self._store = dataclasses.replace(store, logging=False)
+        self._is_table = is_table
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        processor = ProcessorNode(self.name, (self._source.name,), self._operator)
+        assembly.add_global_store(self._source, processor, self._store, is_table=self._is_table)
 
 
 class RepartitionStep(GraphNode):

@@ -71,7 +71,8 @@ def topology_metadata(
             stores=frozenset(store.name for store in sub.stores),
         )
 
-    return TopologyMetadata({sub.id: topics(sub) for sub in subtopologies}, _copartition_groups(assembly, topics_of))
+    with_tasks = {sub.id: topics(sub) for sub in subtopologies if not sub.is_global}
+    return TopologyMetadata(with_tasks, _copartition_groups(assembly, topics_of))
 
 
 def _changelog_config(store: StoreBuilder, additional_ms: int) -> dict[str, str]:

@@ -19,11 +19,15 @@ __all__ = ["Subtopology", "subtopologies_of"]
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """Everything one task runs: ``nodes`` in insertion order (parents first), and the stores they use."""
+    """Everything one task runs: ``nodes`` in insertion order (parents first), and the stores they use.
+
+    One that is ``is_global`` has a number, but no tasks: it fills a global store, in every process.
+    """
 
     id: int
     nodes: tuple[Node, ...]
     stores: tuple[StoreBuilder, ...]
+    is_global: bool = False
 
     @property
     def sources(self) -> tuple[SourceNode, ...]:
@@ -76,5 +80,6 @@ def subtopologies_of(assembly: TopologyAssembly) -> tuple[Subtopology, ...]:
         if users:
             stores.setdefault(root(users[0]), []).append(builder)
     return tuple(
-        Subtopology(id, tuple(nodes), tuple(stores.get(group, ()))) for id, (group, nodes) in enumerate(members.items())
+        Subtopology(id, tuple(nodes), tuple(stores.get(group, ())), nodes[0].name in assembly.global_sources)
+        for id, (group, nodes) in enumerate(members.items())
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.assembly import Node, TopologyAssembly
+from streams_py.topology.assembly import GlobalStore, Node, TopologyAssembly
 from streams_py.topology.describe import describe
 from streams_py.topology.internal_topics import matched_topics, topology_metadata
 from streams_py.topology.metadata import TopologyMetadata
@@ -104,6 +104,29 @@ class Topology:
         self._assembly.add_sink(SinkNode(name, names_of(parents), fixed, chooser, key, value, partitioner))
         return self
 
+    def add_global_store(
+        self,
+        builder: StoreBuilder,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+    ) -> Topology:
+        """Fill a store in every process from all partitions of ``topic``; all other processors can read it.
+
+        ``source`` and ``processor`` are names for the two nodes. ``supplier`` makes the processor that writes the
+        store; it sees every record of the topic, at each start from the beginning or from where the files end.
+        ``builder`` must have ``logging=False``: the topic is the changelog.
+        """
+        node = SourceNode(source, (topic,), None, key, value, timestamp_extractor)
+        operator = ProcessorOperator(supplier)
+        self._assembly.add_global_store(node, ProcessorNode(processor, (source,), operator), builder, is_table=False)
+        return self
+
     def add_state_store(self, builder: StoreBuilder, processors: str | Iterable[str] = ()) -> Topology:
         """Add a store and connect it to processors that are there already."""
         self._assembly.add_store(builder, names_of(processors))
@@ -126,6 +149,11 @@ class Topology:
     def stores(self) -> Mapping[str, StoreBuilder]:
         """All stores by name."""
         return dict(self._assembly.stores)
+
+    @property
+    def global_stores(self) -> Mapping[str, GlobalStore]:
+        """Those of the stores that are global, by name."""
+        return self._assembly.global_stores
 
     @property
     def has_patterns(self) -> bool:
@@ -163,11 +191,14 @@ class Topology:
     def source_topics(
         self, application_id: str, *, available_topics: Iterable[str] = ()
     ) -> Mapping[str, tuple[str, ...]]:
-        """Source node -> the topics it reads, full names; pattern sources choose from ``available_topics``."""
+        """Source node -> the topics it reads, full names; pattern sources choose from ``available_topics``.
+
+        Sources of global stores are not in here: their topics are no task's.
+        """
         topics: dict[str, tuple[str, ...]] = {}
         matched = matched_topics(self._assembly, application_id, available_topics)
         for node in self.nodes:
-            if isinstance(node, SourceNode):
+            if isinstance(node, SourceNode) and node.name not in self._assembly.global_sources:
                 own = matched[node.name] if node.pattern is not None else node.topics
                 topics[node.name] = tuple(
                     topic_on_broker(application_id, topic, is_internal=node.is_internal) for topic in own

@@ -99,7 +99,7 @@ class _Run:
             emit_interval_ms=config["emit_interval_ms"],
         )
         self._tasks = InProcessTasks(
-            [WholeTopology(topology.nodes, tuple(topology.stores.values()))],
+            WholeTopology.units_of(topology),
             settings,
             clock=ManualClock(config["wall_clock_ms"]),
             cache_max_bytes=config["statestore.cache.max.bytes"],

@@ -51,7 +51,7 @@ def _ours(program: Program) -> dict[str, Any]:
         "copartition_groups": sorted(sorted(group) for group in metadata.copartition_groups),
         "internal_topics": _internal_topics(metadata),
         "stores": sorted(topology.stores),
-        "global_stores": [],
+        "global_stores": sorted(topology.global_stores),
     }
 
 

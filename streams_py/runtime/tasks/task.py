@@ -55,6 +55,9 @@ class TaskNodes(Protocol):
     def nodes(self) -> Sequence[Node]: ...
     @property
     def stores(self) -> Sequence[StoreBuilder]: ...
+    @property
+    def is_global(self) -> bool:
+        """True when it fills a global store, and so has no tasks."""
 
 
 class TaskStores(Protocol):

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde, SerdeDefaults
 from streams_py.topology.assembly import TopologyAssembly
+from streams_py.topology.dsl.global_table import GlobalKTable
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
-from streams_py.topology.graph import LogicalGraph, SourceStep, StoreStep, TableSourceStep
+from streams_py.topology.graph import GlobalStoreStep, LogicalGraph, SourceStep, StoreStep, TableSourceStep
 from streams_py.topology.names import Prefix, name_or_generate, names_of, suffixed_or_generate
 from streams_py.topology.nodes import ResetPolicy, SourceNode, TimestampExtractor
+from streams_py.topology.operators.processors import ProcessorOperator
 from streams_py.topology.operators.tables import TableSource
 from streams_py.topology.optimise import optimise, optimizations_in
+from streams_py.topology.processor import Processor
 from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
@@ -211,6 +214,106 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         operator = TableSource(store_name, is_stored=stored.store is not None)
         step = TableSourceStep(node_name, source, operator, stored.builder(store_name, key, value))
         return KTable(self._start(step, source_name, key, value), operator, stored.store)
+
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Serde[K],
+        value: Serde[V],
+        store: str | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[K, V]: ...
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        materialized: Materialized[K, V],
+        timestamp_extractor: TimestampExtractor | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[K, V]: ...
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        value: Serde[V],
+        store: str | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[DefaultKey, V]: ...
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Serde[K],
+        store: str | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[K, DefaultValue]: ...
+    @overload
+    def global_table(
+        self,
+        topic: str,
+        *,
+        store: str | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        name: str | None = None,
+    ) -> GlobalKTable[DefaultKey, DefaultValue]: ...
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        store: str | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        name: str | None = None,
+        materialized: Materialized[Any, Any] | None = None,
+    ) -> GlobalKTable[Any, Any]:
+        """Read all of a topic as a table, in every process. It is complete before the first record is processed.
+
+        Always stored, under ``store`` if given. It takes a sub-topology number, but has no tasks.
+        """
+        index = self._graph.index
+        stored = materialized_or_none(materialized, store) or Materialized()
+        store_name = stored.store or index.store_name(f"{topic}-")
+        source_name = suffixed_or_generate(name, "-source", index, Prefix.SOURCE)
+        node_name = name_or_generate(name, index, Prefix.TABLE_SOURCE)
+        key, value = key or stored.key, value or stored.value
+        source = SourceNode(source_name, (topic,), None, key, value, timestamp_extractor)
+        builder = stored.builder(store_name, key, value)
+        operator = TableSource(store_name, is_stored=True)
+        self._graph.attach(GlobalStoreStep(node_name, source, operator, builder, is_table=True), self._graph.root)
+        return GlobalKTable(store_name, stored.store)
+
+    def add_global_store(
+        self,
+        store: StoreBuilder,
+        topic: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+        name: str | None = None,
+    ) -> StreamsBuilder[DefaultKey, DefaultValue]:
+        """Fill a store in every process from all partitions of ``topic``; all processors can read it by its name.
+
+        The processor that ``supplier`` makes writes the store. It sees every record of the topic: at each start those
+        that the store does not contain yet, before anything else runs.
+        """
+        index = self._graph.index
+        source_name = suffixed_or_generate(name, "-source", index, Prefix.SOURCE)
+        node_name = name_or_generate(name, index, Prefix.TABLE_SOURCE)
+        source = SourceNode(source_name, (topic,), None, key, value, timestamp_extractor)
+        step = GlobalStoreStep(node_name, source, ProcessorOperator(supplier), store, is_table=False)
+        self._graph.attach(step, self._graph.root)
+        return self
 
     def add_state_store(self, store: StoreBuilder) -> StreamsBuilder[DefaultKey, DefaultValue]:
         """Add a store that processors connect to by name (``KStream.process``)."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from streams_py.serdes import INT64, STRING
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
+from streams_py.topology.stores import key_value_store
 from streams_py.topology.windows import JoinWindows
 from tests.conformance.programs.registry import Text, dsl, stream, table
-from tests.conformance.programs.user_code import cat, first
+from tests.conformance.programs.user_code import Lookup, UpperGlobal, cat, first
 
 __all__: list[str] = []
 
@@ -91,6 +92,31 @@ def _(builder: StreamsBuilder) -> None:
     s2 = stream(builder, "s").select_key(_first_of_value)
     s2.join(t, cat).to("out")
     s2.join(u, cat, name="jn", key=STRING, value=STRING).to("out2")
+
+
+# -- global tables and stores --------------------------------------------------------------------------------
+
+
+@dsl("P60")
+def _(builder: StreamsBuilder) -> None:
+    g = builder.global_table("g", key=STRING, value=STRING)
+    s = stream(builder, "s")
+    s.join(g, cat, on=_first_of_value).to("out")
+    s.left_join(g, cat, on=_first_of_value, name="glj").to("out2")
+
+
+@dsl("P61")
+def _(builder: StreamsBuilder) -> None:
+    builder.global_table("g", materialized=Materialized("gs", key=STRING, value=STRING))
+    stream(builder, "s").to("o")
+    stream(builder, "s2").to("o2")
+
+
+@dsl("P71")
+def _(builder: StreamsBuilder) -> None:
+    store = key_value_store("gs", key=STRING, value=STRING, logging=False)
+    builder.add_global_store(store, "g", lambda: UpperGlobal("gs"), key=STRING, value=STRING)
+    stream(builder, "s").process(lambda: Lookup("gs")).to("out")
 
 
 # -- tables with tables --------------------------------------------------------------------------------------

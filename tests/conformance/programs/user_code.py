@@ -20,6 +20,7 @@ __all__ = [
     "Lookup",
     "Previous",
     "Router",
+    "UpperGlobal",
     "Writer",
     "cat",
     "first",
@@ -167,3 +168,14 @@ class Writer(Processor[str | None, str | None, None, None]):
     def process(self, record: Record[str | None, str | None]) -> None:
         if record.key is not None:
             self.context.get_state_store(self._store_name).put(record.key, record.value)
+
+
+class UpperGlobal(Processor[str | None, str | None, None, None]):
+    """Stores the last value of each key in capitals."""
+
+    def __init__(self, store: str) -> None:
+        self._store_name = store
+
+    def process(self, record: Record[str | None, str | None]) -> None:
+        if record.key is not None:
+            self.context.get_state_store(self._store_name).put(record.key, upper(record.value))

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
-from streams_py.errors import TopologyError
+from streams_py.errors import StreamsError, TopologyError
 from streams_py.serdes import INT64, STRING
 from streams_py.testing.driver import TopologyTestDriver
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
+from streams_py.topology.processor import Processor, Record
+from streams_py.topology.stores import key_value_store
+from streams_py.topology.topology import Topology
 from streams_py.topology.windows import JoinWindows
 from tests.unit.topology.fakes import FakeTask
 
@@ -222,3 +225,86 @@ def test_self_join_keeps_records_once_only_when_asked_for() -> None:
         return len(builder.build({"topology.optimization": optimization}).stores)
 
     assert (stores("none"), stores("single.store.self.join")) == (2, 1)
+
+
+# -- global tables and stores --------------------------------------------------------------------------------
+
+
+class Length(Processor[str, str, None, None]):
+    """Stores lengths of values."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.get_state_store("lengths").put(record.key, len(record.value))
+
+
+def test_stream_is_joined_with_any_row_of_a_global_table() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    regions = builder.global_table("regions", store="by-code")
+    stream = builder.stream("s")
+    stream.join(regions, pair, on=lambda key, value: value[:2]).to("inner")
+    stream.left_join(regions, with_key=lambda key, value, row: f"{key}{value}{row}", on=lambda k, v: v[:2]).to("left")
+    with TopologyTestDriver(builder.build(), partitions=3) as driver:
+        rows, records = (driver.input_topic(name, key=STRING, value=STRING) for name in ("regions", "s"))
+        rows.send_all([("de", "Germany"), ("fr", "France"), ("fr", None)])
+        records.send_all([("k", "de-1"), ("l", "fr-2"), ("m", None)])
+        inner, left = (driver.output_topic(name, key=STRING, value=STRING) for name in ("inner", "left"))
+        assert sorted(inner.read_pairs()) == [("k", "de-1+Germany")]
+        assert sorted(left.read_pairs()) == [("k", "kde-1Germany"), ("l", "lfr-2None")]
+
+
+def test_global_store_is_written_by_its_processor_and_read_by_all() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.add_global_store(key_value_store("lengths", value=INT64, logging=False), "g", Length)
+
+    def length(record: Record[str, str], context: Any) -> Any:
+        yield record.with_value(str(context.get_state_store("lengths").get(record.key)))
+
+    builder.stream("s").process(length).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.input_topic("g", key=STRING, value=STRING).send("k", "four")
+        driver.input_topic("s", key=STRING, value=STRING).send("k", "?")
+        assert driver.output_topic("out", key=STRING, value=STRING).read_pairs() == [("k", "4")]
+
+
+def test_global_store_cannot_be_changed_by_others() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.global_table("g", store="rows")
+
+    def meddle(record: Record[str, str], context: Any) -> Any:
+        context.get_state_store("rows").put("k", "mine")
+        yield record
+
+    builder.stream("s").process(meddle).to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        records = driver.input_topic("s", key=STRING, value=STRING)
+        with pytest.raises(StreamsError, match="only be read"):
+            records.send("k", "v")
+
+
+def test_topics_of_global_stores_are_not_subscribed_to() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.global_table("g", store="rows")
+    builder.stream("s").to("out")
+    topology = builder.build()
+    assert topology.subscription("app") == ("s",)
+    metadata = topology.metadata("app")
+    assert list(metadata.subtopologies) == [1]
+    assert metadata.source_topics == {"s"}
+
+
+GLOBAL_RULES: list[tuple[str, Callable[[Topology], object]]] = [
+    ("logging=False", lambda t: t.add_global_store(key_value_store("x"), "a", "g2", "b", Length)),
+    ("read already", lambda t: t.add_source("again", "g")),
+    ("declared twice", lambda t: t.add_global_store(key_value_store("gs", logging=False), "a", "g2", "b", Length)),
+    ("every processor can read it", lambda t: t.connect_processor_and_state_stores("other", "gs")),
+    ("fills a global store", lambda t: t.connect_processor_and_state_stores("filler", "own")),
+]
+
+
+@pytest.mark.parametrize(("message", "break_rule"), GLOBAL_RULES)
+def test_topology_with_a_global_store_is_refused(message: str, break_rule: Callable[[Topology], object]) -> None:
+    topology = Topology().add_source("s", "in").add_processor("other", Length, "s")
+    topology.add_state_store(key_value_store("own"), "other")
+    topology.add_global_store(key_value_store("gs", logging=False), "source", "g", "filler", Length)
+    with pytest.raises(TopologyError, match=message):
+        break_rule(topology)

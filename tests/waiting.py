@@ -11,7 +11,7 @@ from streams_py.ports import Membership, OffsetAndMetadata
 
 __all__ = ["PATIENCE_S", "commit", "until"]
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 def until(condition: Callable[[], object], what: str, *, timeout_s: float = PATIENCE_S) -> None:

@@ -67,7 +67,7 @@ def test_state_is_restored_when_its_directory_is_gone(application: Callable[...,
     app.await_shared(a)
     app.feed(lines[:500])
     app.await_caught_up()
-    assert a.ask("close", leave=True, timeout=20)
+    assert a.ask("close", leave=True, timeout=60)
     b = app.start("b")
     app.await_shared(b)
     app.feed(lines[500:])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from streams_py.errors import BrokerUnavailable
@@ -43,9 +41,7 @@ def test_membership_goes_on_in_the_same_generation_when_the_broker_was_away_long
         member.commit({group.partitions[0]: OffsetAndMetadata(1)}, timeout_ms=300)
     member.check()
     group.broker.start_node(1)
-    back = time.monotonic()
     until(lambda: member.group_metadata() is not None, "heartbeats are answered")
-    assert time.monotonic() - back < 10.0
     assert member.group_metadata() == before
     until(member.is_member, "the group has confirmed the member")
     member.commit({group.partitions[0]: OffsetAndMetadata(5)}, timeout_ms=5000)

@@ -56,7 +56,7 @@ class HandDriven:
 
     def work_until(self, condition) -> None:
         """Not polling, for as long as the condition needs; the background join goes on."""
-        limit = time.monotonic() + 10
+        limit = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < limit
             self.inbox.serve(0.01)

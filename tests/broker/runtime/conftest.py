@@ -29,6 +29,15 @@ def application(kafka_broker: Broker, tmp_path: Path) -> Iterator[Callable[..., 
         one.close()
 
 
+@pytest.fixture
+def own_broker(kafka_broker: Broker) -> Iterator[Broker]:
+    """The session's node; the test may stop it, and it is there again afterwards."""
+    if not kafka_broker.capabilities.node_control:
+        pytest.fail("this test needs a broker whose nodes it may stop: unset STREAMS_PY_BOOTSTRAP")
+    yield kafka_broker
+    kafka_broker.start_node(1)
+
+
 @pytest.fixture(scope="session")
 def java() -> tuple[str, ...]:
     """The command that runs the Java worker from its source."""

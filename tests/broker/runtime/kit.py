@@ -105,18 +105,18 @@ class Instance:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def signal(self, number: int, *, timeout_s: float = 30) -> int:
+    def signal(self, number: int, *, timeout_s: float = PATIENCE_S) -> int:
         """Send a signal; the exit status."""
         self.process.send_signal(number)
         return self.process.wait(timeout_s)
 
-    def wait_end(self, *, timeout_s: float = 40) -> int:
+    def wait_end(self, *, timeout_s: float = PATIENCE_S) -> int:
         """Wait for it to end by itself; the exit status."""
         status = self.process.wait(timeout_s)
-        self._listener.join(5)  # the last report may still be on its way
+        self._listener.join(30)  # the last report may still be on its way
         return status
 
-    def close(self, *, timeout_s: float = 30) -> int:
+    def close(self, *, timeout_s: float = PATIENCE_S) -> int:
         """End it in order."""
         with contextlib.suppress(OSError, ValueError):
             assert self.process.stdin is not None
@@ -226,7 +226,7 @@ class Application:
             producer.produce(topic or self.input, line.encode(), None, number % self.partitions, None, -1, None)
             if number % 1000 == 0:
                 producer.poll(0)
-        assert producer.flush(30_000) == 0
+        assert producer.flush(60_000) == 0
         producer.check()
         producer.close()
 
@@ -235,7 +235,7 @@ class Application:
         producer = self.clients.producer("feeder")
         for value in values:
             producer.produce(topic, value, b"k", partition, None, -1, None)
-        assert producer.flush(30_000) == 0
+        assert producer.flush(60_000) == 0
         producer.close()
 
     def caught_up(self) -> bool:

@@ -90,7 +90,7 @@ def test_no_partition_has_two_owners_in_one_generation_while_members_come_and_go
         app.await_shared(a, b)
         c = app.start("c")
         app.await_shared(a, b, c)
-        assert b.ask("close", leave=True, timeout=20)
+        assert b.ask("close", leave=True, timeout=60)
         app.await_shared(a, c)
         stop_at = time.time()
         app.until(lambda: any(t[0] > stop_at + 1 for t in app.traces()), "records to flow")

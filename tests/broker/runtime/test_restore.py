@@ -75,7 +75,7 @@ def test_state_moves_to_another_member_when_the_first_one_leaves(
     app = application(dsl_store_suppliers_class=kind)
     lines = text(WORDS)
     a = counted(app, lines[:500])
-    assert a.ask("close", leave=True, timeout=20)
+    assert a.ask("close", leave=True, timeout=60)
     b = counted(app, lines[500:], "b")
     assert len(from_beginning(b)) == app.partitions
     check_counts(app, lines, b)

@@ -56,7 +56,7 @@ class Chaos:
             case "close":
                 assert instance.close() == 0, instance.tail()
             case "close and leave":
-                instance.ask("close", timeout=20, leave=True)
+                instance.ask("close", timeout=60, leave=True)
                 assert instance.close() == 0, instance.tail()
             case "terminate":
                 instance.signal(15)

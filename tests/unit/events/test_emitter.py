@@ -244,7 +244,7 @@ def test_thread_that_dies_is_logged_once_and_leaves_a_counter(caplog: pytest.Log
     for _ in range(3):
         background.emitter.emit(Draft())
     background.emitter.start()
-    background.emitter._thread.join(10)
+    background.emitter._thread.join(60)
     assert not background.emitter._thread.is_alive()
     background.emitter.emit(Draft())
     background.emitter.close()

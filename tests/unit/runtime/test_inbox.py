@@ -32,7 +32,7 @@ class Caller:
             self.error = error
 
     def end(self) -> None:
-        self.thread.join(10)
+        self.thread.join(60)
         assert not self.thread.is_alive()
 
 
@@ -80,13 +80,13 @@ def test_caller_is_told_when_a_request_takes_too_long_although_it_will_end() -> 
 
     def slow() -> None:
         entered.set()
-        leave.wait(10)
+        leave.wait(60)
 
     caller = Caller(inbox, slow, timeout_ms=50)
     owner = threading.Thread(target=inbox.serve)
     owner.start()
-    assert entered.wait(10)
+    assert entered.wait(60)
     caller.end()
     leave.set()
-    owner.join(10)
+    owner.join(60)
     assert isinstance(caller.error, TimeoutExceeded)

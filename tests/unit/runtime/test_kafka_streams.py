@@ -249,19 +249,19 @@ def test_listener_is_told_in_order_and_without_the_lock_when_others_change_the_s
         client.heard.append((old, new))
         if new is State.RUNNING:
             in_listener.set()
-            assert go_on.wait(10)
+            assert go_on.wait(60)
 
     client.listen = listen
     (thread,) = client.start() or [None]  # type: ignore[list-item]
     runner = threading.Thread(target=thread.run)
     runner.start()
-    assert in_listener.wait(10)
+    assert in_listener.wait(60)
     assert client.streams.close(0) is False  # nobody waits for the listener
     thread.end()
     assert client.streams.state is State.NOT_RUNNING
     assert client.streams.close(0) is False  # but closing is done only when it has heard everything
     go_on.set()
-    runner.join(10)
+    runner.join(60)
     assert client.streams.close(0) is True
     assert client.path == "CREATED REBALANCING RUNNING PENDING_SHUTDOWN NOT_RUNNING"
 

@@ -33,12 +33,12 @@ def write(cluster: MockCluster, topic: str, *values: bytes, timestamp_ms: int = 
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for value in values:
         producer.produce(topic, value, None, 0, None, None, timestamp_ms, None)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
 
 
 def events(consumer: Consumer, count: int) -> list[Message]:
     found: list[Message] = []
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 90
     while len(found) < count:
         assert time.monotonic() < limit, found
         found += consumer.consume(1, 0.1)

@@ -81,7 +81,7 @@ def test_three_members_share_the_partitions_and_their_commits(broker):
         for member in members:
             member.start()
             member.subscribe(frozenset({"input"}))
-        limit = time.monotonic() + 20
+        limit = time.monotonic() + 90
         while [len(thread.owned) for thread in threads] != [2, 2, 2]:
             for member in members:
                 member.check()

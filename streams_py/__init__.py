@@ -59,6 +59,15 @@ _HOME = {
     "ValueAndTimestamp": "streams_py.topology.stores",
     "key_value_store": "streams_py.topology.stores",
     "timestamped_key_value_store": "streams_py.topology.stores",
+    "CogroupedKStream": "streams_py.topology.dsl.cogrouped_stream",
+    "SessionWindowedKStream": "streams_py.topology.dsl.windowed_stream",
+    "TimeWindowedKStream": "streams_py.topology.dsl.windowed_stream",
+    "Suppressed": "streams_py.topology.dsl.suppressed",
+    "EmitStrategy": "streams_py.topology.windows",
+    "SessionWindows": "streams_py.topology.windows",
+    "SlidingWindows": "streams_py.topology.windows",
+    "TimeWindows": "streams_py.topology.windows",
+    "Windowed": "streams_py.serdes.windowed",
     "Topology": "streams_py.topology.topology",
     # Handlers
     "Answer": "streams_py.runtime.tasks.handlers",
@@ -160,14 +169,18 @@ if TYPE_CHECKING:
     )
     from streams_py.runtime.threads.thread_metadata import TaskMetadata, ThreadMetadata
     from streams_py.serdes.serde import Serde
+    from streams_py.serdes.windowed import Windowed
     from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
     from streams_py.topology.dsl.branches import BranchedKStream
     from streams_py.topology.dsl.builder import StreamsBuilder
+    from streams_py.topology.dsl.cogrouped_stream import CogroupedKStream
     from streams_py.topology.dsl.grouped_stream import KGroupedStream
     from streams_py.topology.dsl.grouped_table import KGroupedTable
     from streams_py.topology.dsl.kstream import KStream
     from streams_py.topology.dsl.ktable import KTable
     from streams_py.topology.dsl.options import Materialized
+    from streams_py.topology.dsl.suppressed import Suppressed
+    from streams_py.topology.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
     from streams_py.topology.nodes import (
         Partitioner,
         Punctuation,
@@ -202,18 +215,21 @@ if TYPE_CHECKING:
         timestamped_key_value_store,
     )
     from streams_py.topology.topology import Topology
+    from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = [
     "Answer",
     "AssignorError",
     "BranchedKStream",
     "BrokerUnavailable",
+    "CogroupedKStream",
     "ConfigError",
     "ConnectedStoreProvider",
     "DeadLetter",
     "DeadLetterQueue",
     "DeserializationError",
     "DeserializationHandler",
+    "EmitStrategy",
     "ErrorContext",
     "FailedRecord",
     "FixedKeyProcessor",
@@ -257,6 +273,9 @@ __all__ = [
     "RestoreListener",
     "Serde",
     "SerializationError",
+    "SessionWindowedKStream",
+    "SessionWindows",
+    "SlidingWindows",
     "State",
     "StateError",
     "StateStore",
@@ -267,11 +286,14 @@ __all__ = [
     "StreamsConfig",
     "StreamsError",
     "StreamsNotStartedError",
+    "Suppressed",
     "TaskAssignmentError",
     "TaskId",
     "TaskMetadata",
     "ThreadMetadata",
     "ThreadState",
+    "TimeWindowedKStream",
+    "TimeWindows",
     "TimeoutExceeded",
     "TimestampExtractor",
     "TimestampedKeyValueStore",
@@ -282,6 +304,7 @@ __all__ = [
     "UnknownStateStoreError",
     "UnsupportedOperationError",
     "ValueAndTimestamp",
+    "Windowed",
     "assignment",
     "errors",
     "fail_on_invalid_timestamp",

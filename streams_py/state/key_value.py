@@ -26,8 +26,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S")
 
-ChangeLog: TypeAlias = Callable[[bytes, "bytes | None", int], None]
-"""log(key bytes, value bytes or None, timestamp_ms): writes one record to the store's changelog partition."""
+ChangeLog: TypeAlias = Callable[..., None]
+"""log(key bytes, value bytes or None, timestamp_ms, headers=None): writes one record to the store's changelog
+partition; timestamp -1 = the producer's clock."""
 
 RestoreRecord: TypeAlias = "tuple[bytes | None, bytes | None, int]"
 """Key, value, timestamp (ms) of a changelog record."""

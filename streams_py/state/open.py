@@ -14,6 +14,7 @@ from streams_py.state.cached_plain import CachedPlainStore
 from streams_py.state.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
+from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.windowed.open import WINDOWED_KINDS, WindowedStore, open_windowed
 from streams_py.topology import names
 from streams_py.topology.nodes import RecordContext
@@ -26,7 +27,7 @@ AnyKeyValueStore: TypeAlias = (
 )
 """An open key-value store."""
 
-Store: TypeAlias = "AnyKeyValueStore | WindowedStore"
+Store: TypeAlias = "AnyKeyValueStore | WindowedStore | SuppressionBuffer[Any, Any]"
 """An open store of any kind."""
 
 
@@ -78,6 +79,8 @@ def open_store(
     own_log = log if builder.logging and builder.source_topic is None else None
     cached = builder.caching and cache is not None and cache.max_bytes > 0
     files = disk(builder.name) if disk is not None and on_disk else None
+    if builder.kind is StoreKind.SUPPRESSION:
+        return SuppressionBuffer(builder.name, codec, context, log=own_log)
     if builder.kind in WINDOWED_KINDS:
         return open_windowed(builder, codec, context, content=files, log=own_log, cache=cache if cached else None)
     content: BytesStore = MemoryBytes() if files is None else files

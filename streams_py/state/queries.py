@@ -15,6 +15,7 @@ from streams_py.errors import InvalidStateStoreError
 from streams_py.state.cached_plain import CachedPlainStore
 from streams_py.state.key_value import PlainStore
 from streams_py.state.open import AnyKeyValueStore, Store
+from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.windowed.entries import WindowedEntries
 
 __all__ = ["QueryableStoreType", "ReadOnlyKeyValueStore"]
@@ -86,14 +87,15 @@ class ReadOnlyKeyValueStore(Generic[K, S]):
                 f"store {self._name!r} is not on this instance now: its tasks have moved, or are being restored; "
                 f"ask again later, or another instance"
             )
-        windowed = next((store for store in stores if isinstance(store, WindowedEntries)), None)
+        other = (WindowedEntries, SuppressionBuffer)
+        windowed = next((store for store in stores if isinstance(store, other)), None)
         if windowed is not None:
             raise InvalidStateStoreError(f"store {self._name!r} is no key-value store: {windowed!r}")
         if self._kind is QueryableStoreType.TIMESTAMPED_KEY_VALUE and any(map(_is_plain, stores)):
             raise InvalidStateStoreError(
                 f"store {self._name!r} keeps no timestamps: ask for it as {QueryableStoreType.KEY_VALUE}"
             )
-        return [store for store in stores if not isinstance(store, WindowedEntries)]
+        return [store for store in stores if not isinstance(store, other)]
 
     def _each(self, entries: Callable[[AnyKeyValueStore], Iterator[tuple[Any, Any]]]) -> Iterator[tuple[K, S]]:
         # Every scan is opened here, so that all partitions are seen as of the same moment, nearly.

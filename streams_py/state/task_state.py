@@ -23,6 +23,7 @@ from streams_py.state.checkpoint import UNKNOWN_OFFSET, delete_checkpoint, read_
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
+from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder
 
@@ -264,7 +265,10 @@ class TaskState:
         if not records:
             return
         store = self._stores[self._store_by_changelog[changelog]]
-        store.restore((record.key(), record.value(), record.timestamp()[1]) for record in records)
+        if isinstance(store, SuppressionBuffer):
+            store.restore_records(records)
+        else:
+            store.restore((record.key(), record.value(), record.timestamp()[1]) for record in records)
         self._offsets[changelog] = records[-1].offset()
 
     # -- committing --------------------------------------------------------------------------------------------

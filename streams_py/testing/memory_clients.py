@@ -41,9 +41,12 @@ class ManualClock:
 
 
 class MemoryRecord:
-    """A raw record with the accessors of confluent-kafka's ``Message``. ``timestamp_ms`` -1: it has none."""
+    """A raw record with the accessors of confluent-kafka's ``Message``. ``timestamp_ms`` -1: it has none.
 
-    __slots__ = ("_headers", "_key", "_offset", "_partition", "_timestamp", "_topic", "_value")
+    ``producers_clock``: whoever sent it left the timestamp to the producer.
+    """
+
+    __slots__ = ("_headers", "_key", "_offset", "_partition", "_timestamp", "_topic", "_value", "producers_clock")
 
     def __init__(
         self,
@@ -55,7 +58,9 @@ class MemoryRecord:
         *,
         timestamp_ms: int = 0,
         headers: Collection[tuple[str, bytes | None]] | None = None,
+        producers_clock: bool = False,
     ) -> None:
+        self.producers_clock = producers_clock
         self._topic = topic
         self._partition = partition
         self._offset = offset
@@ -142,8 +147,11 @@ class MemoryProducer:
         if partition < 0:
             partition = self._any_partition(count) if key is None else partition_for(key, count)
         log = self.records.setdefault(TopicPartition(topic, partition), [])
-        time_ms = self._clock.now_ms() if timestamp_ms < 0 else timestamp_ms
-        record = MemoryRecord(topic, partition, len(log), key, value, timestamp_ms=time_ms, headers=headers)
+        unset = timestamp_ms < 0
+        time_ms = self._clock.now_ms() if unset else timestamp_ms
+        record = MemoryRecord(
+            topic, partition, len(log), key, value, timestamp_ms=time_ms, headers=headers, producers_clock=unset
+        )
         if self._refuse is not None and (error := self._refuse(record)) is not None:
             self._errors.append(error)
             return

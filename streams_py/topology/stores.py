@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from streams_py.ports import Headers
 from streams_py.serdes import Serde
 
 __all__ = [
+    "Eviction",
     "FlushListener",
     "KeyValueStore",
     "StateStore",
@@ -49,6 +51,7 @@ class StoreKind(Enum):
     WINDOW = "window"
     TIMESTAMPED_WINDOW = "timestamped window"
     SESSION = "session"
+    SUPPRESSION = "suppression buffer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,19 @@ class KeyValueStore(StateStore, Protocol[K, V]):
         """Entries whose *serialized* key starts with ``prefix``."""
 
     def approximate_num_entries(self) -> int: ...
+
+
+class Eviction(NamedTuple):
+    """A change that leaves a suppression buffer, and the context of its latest record."""
+
+    key: Any
+    new: Any
+    old: Any
+    timestamp: int
+    offset: int
+    topic: str | None
+    partition: int
+    headers: Headers
 
 
 FlushListener = Callable[[Any, Any, Any, int], None]

@@ -127,7 +127,7 @@ class DuplicatesWindowStore(WindowStoreOverEntries[K, V, V]):
         if self._log is not None:
             context = self._context
             headers: Headers = context.headers
-            self._log(key_bytes + suffix, data, context.timestamp, list(headers) if headers else None)  # type: ignore[call-arg]
+            self._log(key_bytes + suffix, data, context.timestamp, list(headers) if headers else None)
 
     def fetch(self, key: K, start: int) -> V | None:
         """The first value of a key at a time."""

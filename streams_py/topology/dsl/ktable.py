@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
+from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.dsl.table_joins import TableJoins
-from streams_py.topology.names import Prefix
+from streams_py.topology.graph import ProcessorStep
+from streams_py.topology.names import Prefix, check_name
 from streams_py.topology.operators.stateless import SelectKey
+from streams_py.topology.operators.suppress import Suppress
 from streams_py.topology.operators.tables import TableFilter, TableGroupBy, TableMapValues, TableOperator, TableToStream
+from streams_py.topology.stores import StoreBuilder, StoreKind
 
 if TYPE_CHECKING:
     from streams_py.topology.dsl.grouped_table import KGroupedTable
@@ -128,6 +133,35 @@ class KTable(TableJoins[K, V]):
         if selector is None:
             return KStream(place)
         return KStream(place.process(None, Prefix.SELECT_KEY, SelectKey(selector), changes_key=True))
+
+    def suppress(
+        self,
+        suppressed: Suppressed,
+        *,
+        name: str | None = None,
+        logging: bool = True,
+        logging_config: Mapping[str, str] | None = None,
+    ) -> KTable[K, V]:
+        """Hold changes back: ``suppress(Suppressed.until_window_closes())`` sends one final result per window.
+
+        The buffer is in memory and kept in a changelog topic unless ``logging`` is False.
+        """
+        place, index = self._place, self._place.index
+        node = index.node_name(Prefix.TABLE_SUPPRESS) if name is None else check_name(name)
+        buffer = index.store_name(Prefix.TABLE_SUPPRESS) if name is None else check_name(f"{name}-store")
+        operator = Suppress(self._operator, buffer, suppressed.rule(place.node, node))
+        store = StoreBuilder(
+            buffer,
+            StoreKind.SUPPRESSION,
+            place.key_serde,
+            place.value_serde,
+            persistent=False,
+            logging=logging,
+            logging_config=dict(logging_config or {}),
+        )
+        step = ProcessorStep(node, operator, own_stores=[store])
+        below = dataclasses.replace(place.then(step), sources=frozenset({place.node.name}))  # as in Kafka Streams
+        return KTable(below, operator, None)
 
     def group_by(
         self,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from streams_py.serdes import INT64, STRING
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
+from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
-from tests.conformance.programs.registry import Text, dsl, stream
-from tests.conformance.programs.user_code import first, push, show, tail, upper
+from tests.conformance.programs.registry import Text, dsl, stream, table
+from tests.conformance.programs.user_code import first, has, push, show, tail, upper
 
 __all__: list[str] = []
 
@@ -117,6 +118,40 @@ def _(builder: StreamsBuilder) -> None:
 def _(builder: StreamsBuilder) -> None:
     windowed = stream(builder, "in").group_by_key().windowed_by(SessionWindows.of(8, grace=10), emit=_ON_CLOSE)
     windowed.aggregate(_empty, _push, _merge, materialized=_texts("eoc", _LONG_MS)).to_stream().to("out")
+
+
+# -- suppression ---------------------------------------------------------------------------------------------
+
+
+@dsl("P36")
+def _(builder: StreamsBuilder) -> None:
+    counts = stream(builder, "in").group_by_key().windowed_by(TimeWindows.of(10, grace=5)).count()
+    counts.suppress(Suppressed.until_window_closes()).to_stream().to("out")
+
+
+@dsl("P37")
+def _(builder: StreamsBuilder) -> None:
+    grouped = stream(builder, "in").group_by(_first_of_value, key=STRING, value=STRING)
+    windowed = grouped.windowed_by(TimeWindows.of(20, grace=10, advance=10))
+    kept = windowed.aggregate(_empty, _push, materialized=_texts("w")).filter(lambda wk, v: not has(v, "x"))
+    kept.suppress(Suppressed.until_window_closes(), name="sup").to_stream().to("out")
+
+
+@dsl("P38")
+def _(builder: StreamsBuilder) -> None:
+    counts = stream(builder, "in").group_by_key().windowed_by(SessionWindows.of(6, grace=10)).count()
+    counts.suppress(Suppressed.until_window_closes()).to_stream().to("out")
+
+
+@dsl("P39")
+def _(builder: StreamsBuilder) -> None:
+    table(builder, "t").suppress(Suppressed.until_time_limit(15)).to_stream().to("out")
+
+
+@dsl("P40")
+def _(builder: StreamsBuilder) -> None:
+    counts = stream(builder, "in").group_by_key(key=STRING, value=STRING).count()
+    counts.suppress(Suppressed.until_time_limit(40, max_records=2), name="lim").to_stream().to("out")
 
 
 # -- cogrouped streams ---------------------------------------------------------------------------------------

@@ -1,0 +1,113 @@
+"""Suppression: changes of a table wait until a time limit, or until their window is closed (KIP-328).
+
+Answers to Kafka Streams' ``KTableSuppressProcessor``. Waiting is by stream time: a change goes when the largest
+timestamp that this operator has seen has passed its buffer time by the wait. For windows the buffer time is their end
+and the wait their grace period; else it is the timestamp of the record, and the wait the time limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from streams_py.errors import StateError
+from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.operators.emission import UNKNOWN_TIME
+from streams_py.topology.operators.tables import RowReader, TableOperator, make_change
+
+__all__ = ["Suppress", "SuppressionRule"]
+
+
+@dataclass(frozen=True, slots=True)
+class SuppressionRule:
+    """``by_window``: a change waits for the end of its window, and deletions are not sent. ``max_records`` and
+    ``max_bytes``: limits of the buffer; beyond them the first in order are sent early, or the task fails."""
+
+    wait_ms: int
+    by_window: bool
+    max_records: int | None
+    max_bytes: int | None
+    emits_early: bool
+
+
+class Suppress(TableOperator):
+    """``suppress`` of a table."""
+
+    def __init__(self, parent: TableOperator, buffer: str, rule: SuppressionRule) -> None:
+        super().__init__(buffer)
+        self._parent = parent
+        self._rule = rule
+        parent.enable_old_values(force=True)
+
+    def enable_old_values(self, *, force: bool) -> bool:
+        return self._parent.enable_old_values(force=force)
+
+    def readable_stores(self) -> tuple[str, ...]:
+        return (self.store_name, *self._parent.readable_stores())
+
+    def reader(self, store: Callable[[str], Any]) -> RowReader:
+        buffer, read_parent = store(self.store_name), self._parent.reader(store)
+
+        def read(key: Any) -> tuple[Any, int] | None:
+            is_buffered, value = buffer.prior_value(key)
+            if not is_buffered:
+                return read_parent(key)
+            return None if value is None else (value, UNKNOWN_TIME)
+
+        return read
+
+    def bind(self, node: NodeContext) -> Process:
+        buffer, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
+        rule = self._rule
+        wait, by_window = rule.wait_ms, rule.by_window
+        limited = rule.max_records is not None or rule.max_bytes is not None
+        put, first_time, take_first = buffer.put, buffer.first_time_ms, buffer.take_first
+        observed_ms = UNKNOWN_TIME
+
+        def emit() -> None:
+            key, new, old, timestamp, offset, topic, partition, headers = take_first()
+            if new is None and by_window:
+                return
+            context.timestamp, context.offset, context.topic = timestamp, offset, topic
+            context.partition, context.headers = partition, headers
+            forward(key, make_change((new, old)), timestamp)
+
+        def is_over() -> bool:
+            return (rule.max_records is not None and len(buffer) > rule.max_records) or (
+                rule.max_bytes is not None and buffer.size_bytes > rule.max_bytes
+            )
+
+        def process(key: Any, change: Any, timestamp_ms: int) -> None:
+            nonlocal observed_ms
+            if timestamp_ms > observed_ms:
+                observed_ms = timestamp_ms
+            context.timestamp = timestamp_ms
+            new, old = change
+            try:
+                put(key, new, old, key[2] if by_window else timestamp_ms)
+            except Exception as error:
+                failed(error, key, change, timestamp_ms)
+                return
+            first_ms = first_time()
+            if not limited and (first_ms is None or first_ms > observed_ms - wait):
+                return
+            saved = (context.timestamp, context.offset, context.topic, context.partition, context.headers)
+            try:
+                while first_ms is not None and first_ms <= observed_ms - wait:
+                    emit()
+                    first_ms = first_time()
+                if limited and is_over():
+                    if not rule.emits_early:
+                        raise StateError(
+                            f"the buffer of {node.name!r} is full: {len(buffer)} records of at most "
+                            f"{rule.max_records or 'any number'}, {buffer.size_bytes} bytes of at most "
+                            f"{rule.max_bytes or 'any number'}. Raise its limits, or let it emit early",
+                            task_id=node.task_id,
+                        )
+                    while is_over() and len(buffer):
+                        emit()
+            finally:
+                context.timestamp, context.offset, context.topic, context.partition, context.headers = saved
+
+        return process

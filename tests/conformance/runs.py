@@ -16,6 +16,7 @@ from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import STRING
 from streams_py.testing.in_process import InProcessTasks, WholeTopology
 from streams_py.testing.memory_clients import ManualClock, MemoryRecord
+from streams_py.topology.stores import StoreKind
 from streams_py.topology.topology import Topology
 from tests.conformance.programs import APPLICATION_ID, program_of
 from tests.conformance.store_rows import rows_of

@@ -16,7 +16,7 @@ from tests.conformance.case import NotSupportedCase
 from tests.conformance.runs import run_topology_run
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "topology" / "runs.jsonl.gz"
-SUPPORTED = 310
+SUPPORTED = 345
 Case = dict[str, Any]
 
 

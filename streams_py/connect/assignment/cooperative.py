@@ -1,0 +1,171 @@
+"""One round of an incremental group: what each worker starts, what it stops, and when everybody comes back (KIP-415).
+
+The steps are those of Kafka's ``IncrementalCooperativeAssignor``, with static placement (KIP-987) between what must go
+in any case and balancing. A job that is revoked is placed in the next round, which its worker causes by rejoining.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from streams_py.connect.assignment.delay import LostJobs, backoff_ms
+from streams_py.connect.assignment.jobs import NOTHING, Jobs, union
+from streams_py.connect.assignment.load import KindLoad
+from streams_py.connect.assignment.static import place_static_jobs
+
+__all__ = ["CooperativeAssignor", "Member", "Round"]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """What a member reports to hold, and what it lists: None without static lists, which differs from empty ones."""
+
+    reported: Jobs = NOTHING
+    listed: Jobs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The result, by member id. ``owned`` is what each has once ``revoked`` is stopped and ``new`` started;
+    ``unassignable`` are configured jobs that no member present may run."""
+
+    new: Mapping[str, Jobs]
+    revoked: Mapping[str, Jobs]
+    owned: Mapping[str, Jobs]
+    delay_ms: int
+    unassignable: Jobs = NOTHING
+
+
+class CooperativeAssignor:
+    """Has a memory of the rounds that this process led; one object for the life of a worker.
+
+    ``max_delay_ms`` is ``scheduled.rebalance.max.delay.ms``; ``clock_ms`` returns milliseconds above 0.
+    """
+
+    def __init__(self, max_delay_ms: int, clock_ms: Callable[[], int]) -> None:
+        self._max_delay_ms = max_delay_ms
+        self.lost_jobs = LostJobs(max_delay_ms, clock_ms)
+        self._previous = NOTHING
+        self._previous_revocation = NOTHING
+        self._previous_generation = -1
+        self._previous_members: frozenset[str] = frozenset()
+        self._revoked_in_previous = False
+        self._successive = 0
+
+    def assign(
+        self,
+        configured: Jobs,
+        members: Mapping[str, Member],
+        *,
+        last_completed_generation: int,
+        generation: int,
+        static: bool = False,
+    ) -> Round:
+        """One round. ``static``: every member understands lists, so they are in force.
+
+        ``last_completed_generation`` is the leader's own, -1 before its first; if it is not the generation that this
+        object last decided, what it remembers is old.
+        """
+        if self._previous_generation != last_completed_generation:
+            self._previous = NOTHING
+        active = union(member.reported for member in members.values())
+        if self._previous_revocation:
+            if self._previous_revocation & active:
+                self._previous = active  # the revocation never took effect
+            self._previous_revocation = NOTHING
+        known = self._previous | active
+        deleted = known - configured
+        lost = self._previous - active - deleted
+        created = configured - self._previous - active
+        unwanted = deleted | _duplicated(members)
+        reported = {name: members[name].reported for name in sorted(members)}
+        revoked = {name: jobs & unwanted for name, jobs in reported.items()}
+        load = {name: jobs - revoked[name] for name, jobs in reported.items()}
+
+        free, to_place, waiting, wildcard = configured, created, lost, list(load)
+        if static and any(member.listed is not None for member in members.values()):
+            listed = {name: members[name].listed for name in load}
+            placement = place_static_jobs(configured, active, load, listed)
+            for name in load:
+                revoked[name] |= placement.revoked[name]
+                load[name] = load[name] - placement.revoked[name] | placement.placed.get(name, NOTHING)
+            free -= placement.static_jobs
+            to_place -= placement.static_jobs
+            waiting -= placement.static_jobs
+            wildcard = [name for name in load if listed[name] is None]
+
+        released, returned, is_over = self.lost_jobs.handle(
+            waiting,
+            {name: load[name] for name in wildcard},
+            members=members,
+            previous_members=self._previous_members,
+            revoked_before=self._revoked_in_previous,
+        )
+        if is_over:
+            self._revoked_in_previous = False
+        for name, jobs in returned.items():
+            load[name] |= jobs
+        for name, jobs in self._balance(free, {name: load[name] for name in wildcard}).items():
+            revoked[name] |= jobs
+            load[name] -= jobs
+        load |= _spread({name: load[name] for name in wildcard}, to_place, released)
+
+        self._previous = union(load.values()) - union(revoked.values()) | lost
+        self._previous_revocation = union(revoked.values())
+        self._previous_generation = generation
+        self._previous_members = frozenset(members)
+        return Round(
+            new={name: load[name] - (reported[name] - deleted) for name in load},
+            revoked=revoked,
+            owned={name: load[name] - revoked[name] for name in load},
+            delay_ms=self.lost_jobs.delay_ms,
+            unassignable=NOTHING if wildcard else free,
+        )
+
+    def _balance(self, configured: Jobs, load: Mapping[str, Jobs]) -> Mapping[str, Jobs]:
+        """What the full members give up; remembers it, so that a second time in a row waits."""
+        if self.lost_jobs.delay_ms:
+            self._revoked_in_previous = False
+            return {}
+        wanted = _excess(configured, load)
+        if not wanted:
+            if self._revoked_in_previous:
+                self._revoked_in_previous = False
+                self._successive = 0
+            return {}
+        if not self._revoked_in_previous:
+            self._revoked_in_previous = True
+            return wanted
+        self._successive += 1
+        delay = backoff_ms(self._successive, self._max_delay_ms)
+        if delay == 0:
+            return wanted
+        self.lost_jobs.schedule(delay)
+        return {}
+
+
+def _duplicated(members: Mapping[str, Member]) -> Jobs:
+    """Jobs that two or more members report."""
+    connectors = Counter(name for member in members.values() for name in member.reported.connectors)
+    tasks = Counter(task for member in members.values() for task in member.reported.tasks)
+    return Jobs.of(
+        (name for name, count in connectors.items() if count > 1), (task for task, count in tasks.items() if count > 1)
+    )
+
+
+def _excess(configured: Jobs, load: Mapping[str, Jobs]) -> dict[str, Jobs]:
+    if not configured:
+        return {}
+    connectors = KindLoad({name: jobs.connectors for name, jobs in load.items()}).excess(len(configured.connectors))
+    tasks = KindLoad({name: jobs.tasks for name, jobs in load.items()}).excess(len(configured.tasks))
+    return {name: Jobs.of(connectors.get(name, ()), tasks.get(name, ())) for name in connectors.keys() | tasks.keys()}
+
+
+def _spread(load: Mapping[str, Jobs], created: Jobs, released: Jobs) -> dict[str, Jobs]:
+    connectors = KindLoad({name: jobs.connectors for name, jobs in load.items()})
+    tasks = KindLoad({name: jobs.tasks for name, jobs in load.items()})
+    connectors.spread([*sorted(created.connectors), *sorted(released.connectors)])
+    tasks.spread([*sorted(created.tasks), *sorted(released.tasks)])
+    return {name: Jobs.of(connectors.held[name], tasks.held[name]) for name in load}

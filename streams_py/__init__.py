@@ -17,7 +17,7 @@ _HOME = {
     "StreamsConfig": "streams_py.config",
     "KafkaStreams": "streams_py.runtime.kafka_streams",
     "StreamThreadExceptionResponse": "streams_py.runtime.kafka_streams",
-    "RestoreListener": "streams_py.runtime.restore.updater",
+    "RestoreListener": "streams_py.runtime.restore.listener",
     "State": "streams_py.runtime.states",
     "ThreadState": "streams_py.runtime.states",
     "TaskMetadata": "streams_py.runtime.threads.thread_metadata",
@@ -144,7 +144,7 @@ if TYPE_CHECKING:
         UnsupportedOperationError,
     )
     from streams_py.runtime.kafka_streams import KafkaStreams, StreamThreadExceptionResponse
-    from streams_py.runtime.restore.updater import RestoreListener
+    from streams_py.runtime.restore.listener import RestoreListener
     from streams_py.runtime.states import State, ThreadState
     from streams_py.runtime.tasks.handlers import (
         Answer,

@@ -24,8 +24,9 @@ from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
 from streams_py.ports import Admin, AdminError, AdminErrorKind, Clients, Clock, GroupMetadata, Membership, TopicSpec
+from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.restore_events import JournaledRestores
-from streams_py.runtime.restore.updater import RestoreListener, StateUpdater
+from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.tasks.task_factory import ThreadTasks, offset_sums
@@ -218,6 +219,7 @@ class ClientResources:
             poll_ms=config.poll_ms,
             commit_interval_ms=config.commit_interval_ms,
             retry_backoff_ms=config.retry_backoff_ms,
+            task_timeout_ms=config.task_timeout_ms,
             listener=self._restore_listener(thread),
         )
         consumer = self._clients.main_consumer(thread.name)

@@ -25,7 +25,7 @@ from streams_py.ports import Clients, Clock
 from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.metrics import client_metrics
-from streams_py.runtime.restore.updater import RestoreListener
+from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.states import State, ThreadState, client_may_go, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
 from streams_py.runtime.store_view import store_view

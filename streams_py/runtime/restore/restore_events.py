@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streams_protocol.types import TopicPartition
 from streams_py.events.tasks import RestoreJournal
-from streams_py.runtime.restore.updater import RestoreListener
+from streams_py.runtime.restore.listener import RestoreListener
 
 __all__ = ["JournaledRestores"]
 

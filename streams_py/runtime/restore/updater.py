@@ -3,7 +3,8 @@
 One per stream thread, with a thread and a restore consumer of its own, so that processing never waits for a restore.
 A task object is touched either by its stream thread or by this one, never by both: it is here from :meth:`add` until
 it is taken out by :meth:`remove`, :meth:`drain_restored` or :meth:`drain_failed`. All of that happens under one lock,
-which is *not* held while polling; records that arrive for a changelog no longer registered are dropped.
+which is *not* held while polling or while a listener is called; records that arrive for a changelog no longer
+registered are dropped.
 
 Rules kept:
 
@@ -24,10 +25,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, StreamsError, TaskCorrupted
-from streams_py.ports import BEGINNING, Admin, AdminError, Clock, RawRecord, RecordConsumer
+from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, StreamsError, TaskCorrupted, TimeoutExceeded
+from streams_py.ports import BEGINNING, Admin, Clock, RawRecord, RecordConsumer
+from streams_py.runtime.restore.ends import ask_ends
+from streams_py.runtime.restore.listener import RestoreListener, RestoreNews
 
-__all__ = ["RestorableTask", "RestoreListener", "StateUpdater"]
+__all__ = ["RestorableTask", "StateUpdater"]
 
 _log = logging.getLogger(__name__)
 
@@ -63,22 +66,6 @@ class RestorableTask(Protocol):
     def checkpoint(self, *, enforce: bool) -> None: ...
 
 
-class RestoreListener:
-    """Told about the restoration of active tasks; override what you need (Kafka's ``StateRestoreListener``)."""
-
-    def on_restore_start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
-        """Replaying begins; offsets from ``start`` up to, not including, ``end``."""
-
-    def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
-        """``count`` more records are in the store; ``batch_end`` is the offset of the last one."""
-
-    def on_restore_end(self, changelog: TopicPartition, store: str, total: int) -> None:
-        """Everything is restored."""
-
-    def on_restore_suspended(self, changelog: TopicPartition, store: str, total: int) -> None:
-        """The task was taken away before the end."""
-
-
 @dataclass(slots=True)
 class _Changelog:
     """One changelog in work."""
@@ -91,6 +78,8 @@ class _Changelog:
     registered: bool = False  # part of the restore consumer's assignment
     doubts: int = 0  # how often its end was below its position
     doubted_since_ms: int = 0
+    silent_since_ms: int | None = None  # since when nobody can say where it ends
+    ended: bool = False  # its listener is told that it is done
 
     @property
     def needs_end(self) -> bool:
@@ -116,6 +105,7 @@ class StateUpdater:
         poll_ms: int,
         commit_interval_ms: int,
         retry_backoff_ms: int,
+        task_timeout_ms: int,
         listener: RestoreListener | None = None,
     ) -> None:
         self._name = name
@@ -126,7 +116,8 @@ class StateUpdater:
         self._poll_ms = poll_ms
         self._commit_interval_ms = commit_interval_ms
         self._retry_backoff_ms = retry_backoff_ms
-        self._listener = listener or RestoreListener()
+        self._task_timeout_ms = task_timeout_ms
+        self._news = RestoreNews(listener or RestoreListener())
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._tasks: dict[TaskId, RestorableTask] = {}
@@ -150,7 +141,7 @@ class StateUpdater:
             for partition in task.changelog_partitions:
                 self._changelogs[partition] = _Changelog(partition, task)
             if task.is_active and not task.changelog_partitions:
-                self._finish(task)
+                self._finish([task])
             self._start_thread()
             self._wake.notify_all()
 
@@ -162,8 +153,9 @@ class StateUpdater:
                 for partition in task.changelog_partitions:
                     changelog = self._changelogs.get(partition)
                     if changelog is not None and task.is_active and changelog.total and not changelog.is_done:
-                        self._listener.on_restore_suspended(partition, task.store_of(partition), changelog.total)
+                        self._news.suspended(partition, task.store_of(partition), changelog.total)
                 self._forget(task)
+                self._wake.notify_all()
                 return task
             for held in self._restored:
                 if held.id == task_id:
@@ -223,13 +215,19 @@ class StateUpdater:
             self._paused = paused
             self._wake.notify_all()
 
-    def close(self) -> None:
-        """Stop the thread and close the restore consumer. Tasks that are still here can be removed afterwards."""
+    def close(self, *, timeout_ms: int) -> None:
+        """Stop the thread, which closes the restore consumer. Tasks that are still here can be removed afterwards.
+
+        A thread that does not stop in time is left behind: a request of it, or a listener, has not returned. It finds
+        its tasks gone when it does, and ends.
+        """
         with self._lock:
             self._stopping = True
             self._wake.notify_all()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(timeout_ms / 1000)
+            if self._thread.is_alive():
+                _log.warning("%s did not stop within %d ms; it is left behind", self._name, timeout_ms)
 
     @property
     def is_current(self) -> bool:
@@ -248,10 +246,16 @@ class StateUpdater:
         consumer: RecordConsumer | None = None
         try:
             while self._wait_for_work():
-                consumer = consumer or self._make_consumer()
-                self._round(consumer)
+                self._news.tell()
+                if self._has_work():
+                    consumer = consumer or self._make_consumer()
+                    self._round(consumer)
+            self._news.tell()
         except BaseException as error:
-            _log.exception("%s failed; its tasks fail with it", self._name)
+            if self._stopping:
+                _log.debug("%s ended with %r after it was closed", self._name, error)
+            else:
+                _log.exception("%s failed; its tasks fail with it", self._name)
             with self._lock:
                 self._fatal = error
                 cause = error if isinstance(error, Exception) else StreamsError(str(error))
@@ -261,16 +265,27 @@ class StateUpdater:
             if consumer is not None:
                 consumer.close()
 
+    def _has_work(self) -> bool:
+        return bool(self._changelogs) and not self._paused
+
     def _wait_for_work(self) -> bool:
-        """Block until there is something to replay; False when it is time to stop."""
+        """Block until there is something to replay or to tell; False when it is time to stop."""
         with self._lock:
-            self._wake.wait_for(lambda: self._stopping or (self._changelogs and not self._paused))
-            return not self._stopping
+            self._wake.wait_for(lambda: self._stopping or self._news or self._has_work())
+            if not self._stopping:
+                return True
+            for task in [task for task in self._tasks.values() if task.is_active]:
+                self.remove(task.id)
+                self._restored.append(task)  # still here for whoever closes it
+            return False
 
     def _round(self, consumer: RecordConsumer) -> None:
         try:
             self._learn_ends()
-            self._assign(consumer)
+            restored = self._assign(consumer)
+            self._news.tell()
+            with self._lock:
+                self._finish(restored)
             records = consumer.poll(_RECORDS_MAX, self._poll_ms)
         except BrokerUnavailable as error:
             self._back_off(error)
@@ -281,8 +296,11 @@ class StateUpdater:
         self._failures = 0
         with self._lock:
             self._apply(records, consumer)
-            self._finish_restored()
+            restored = self._note_ends()
             self._checkpoint_if_due()
+        self._news.tell()
+        with self._lock:
+            self._finish(restored)
 
     def _back_off(self, error: BrokerUnavailable) -> None:
         """Wait before the next round: longer each time, and warning less often."""
@@ -293,7 +311,10 @@ class StateUpdater:
         self._clock.sleep_ms(pause_ms)
 
     def _learn_ends(self) -> None:
-        """End offsets of new actives, and the limits of source changelogs."""
+        """End offsets of new actives, and the limits of source changelogs.
+
+        A changelog whose end nobody can say holds up its own task only, for ``task.timeout.ms``.
+        """
         now = self._clock.monotonic_ms()
         with self._lock:
             source = {tp for c in self._changelogs.values() for tp in c.task.source_changelogs if tp == c.partition}
@@ -303,30 +324,44 @@ class StateUpdater:
         if not wanted:
             return
         self._next_limits_ms = now + min(self._commit_interval_ms, 300_000)
-        ends = self._admin.list_offsets(wanted)
-        committed = self._admin.committed_offsets(self._group, refresh) if refresh else {}
-        for partition in wanted:
-            end = ends.get(partition)
-            if not isinstance(end, int):
-                reason = end.message if isinstance(end, AdminError) else "no answer"
-                raise BrokerUnavailable(f"end offset of changelog {partition} is not available: {reason}")
+        ends, silent = ask_ends(self._admin, self._group, wanted, refresh)
         with self._lock:
-            for partition in wanted:
+            for partition, end, limit in ends:
                 changelog = self._changelogs.get(partition)
-                end = ends[partition]
-                if changelog is None or not isinstance(end, int):
-                    continue
-                limit = min(end, committed.get(partition) or 0) if partition in refresh else end
-                if changelog.end is not None and changelog.task.is_active:
-                    continue
-                at = changelog.position
-                at = changelog.task.restore_position(partition) if at is None else at
-                if self._is_doubtful(changelog, limit, at, now):
-                    continue
-                if end < at:
-                    self._corrupted([partition], f"ends at {end}, before")
-                    continue
-                changelog.end = limit
+                if changelog is not None:
+                    changelog.silent_since_ms = None
+                    self._take_end(changelog, end, limit, now)
+            for partition, reason in silent.items():
+                changelog = self._changelogs.get(partition)
+                if changelog is not None and changelog.needs_end:
+                    self._note_silence(changelog, reason)
+
+    def _take_end(self, changelog: _Changelog, end: int, limit: int, now: int) -> None:
+        if changelog.end is not None and changelog.task.is_active:
+            return
+        at = changelog.position
+        at = changelog.task.restore_position(changelog.partition) if at is None else at
+        if self._is_doubtful(changelog, limit, at, now):
+            return
+        if end < at:
+            self._corrupted([changelog.partition], f"ends at {end}, before")
+            return
+        changelog.end = limit
+
+    def _note_silence(self, changelog: _Changelog, reason: str) -> None:
+        now = self._clock.monotonic_ms()
+        if changelog.silent_since_ms is None:
+            changelog.silent_since_ms = now
+            _log.warning("%s: end of changelog %s is not known: %s", self._name, changelog.partition, reason)
+        silent_ms = now - changelog.silent_since_ms
+        if silent_ms > self._task_timeout_ms:
+            task = changelog.task
+            error = TimeoutExceeded(
+                f"task {task.id} cannot be restored: the end of changelog {changelog.partition} was not known for "
+                f"{silent_ms} ms (task.timeout.ms is {self._task_timeout_ms}): {reason}",
+                task_id=task.id,
+            )
+            self._fail(task, error)
 
     def _is_doubtful(self, changelog: _Changelog, end: int, position: int, now_ms: int) -> bool:
         """True while an end lies before the position, and was not given often enough to be believed."""
@@ -346,8 +381,9 @@ class StateUpdater:
         changelog.doubts += 1
         return changelog.doubts <= _DOUBTS or now_ms - changelog.doubted_since_ms < _DOUBT_MS
 
-    def _assign(self, consumer: RecordConsumer) -> None:
-        """Let the consumer read what is needed now: restoring actives first, else standbys."""
+    def _assign(self, consumer: RecordConsumer) -> list[RestorableTask]:
+        """Let the consumer read what is needed now: restoring actives first, else standbys. The actives that turn out
+        to be complete already."""
         with self._lock:
             actives = any(c.task.is_active and not c.is_done for c in self._changelogs.values())
             positions: dict[TopicPartition, int | None] = {}
@@ -362,8 +398,9 @@ class StateUpdater:
                     continue
                 positions[changelog.partition] = None if changelog.registered else changelog.position
                 changelog.registered = True
-            self._finish_restored()
+            restored = self._note_ends()
         consumer.assign(positions)
+        return restored
 
     def _start(self, changelog: _Changelog) -> None:
         changelog.position = changelog.task.restore_position(changelog.partition)
@@ -371,7 +408,7 @@ class StateUpdater:
             changelog.position = 0
         if changelog.task.is_active and changelog.end is not None:
             store = changelog.task.store_of(changelog.partition)
-            self._listener.on_restore_start(changelog.partition, store, max(0, changelog.position), changelog.end)
+            self._news.start(changelog.partition, store, max(0, changelog.position), changelog.end)
 
     def _apply(self, records: Sequence[RawRecord], consumer: RecordConsumer) -> None:
         for partition, batch in _by_partition(records).items():
@@ -404,25 +441,34 @@ class StateUpdater:
         changelog.total += len(records)
         if records and task.is_active:
             store = task.store_of(changelog.partition)
-            self._listener.on_batch_restored(changelog.partition, store, records[-1].offset(), len(records))
+            self._news.batch(changelog.partition, store, records[-1].offset(), len(records))
 
-    def _finish_restored(self) -> None:
+    def _note_ends(self) -> list[RestorableTask]:
+        """Actives that are complete; their listener is to hear it before the stream thread does."""
+        complete = []
         for task in [task for task in self._tasks.values() if task.is_active]:
             changelogs = [self._changelogs[partition] for partition in task.changelog_partitions]
             if all(changelog.is_done for changelog in changelogs):
+                complete.append(task)
                 for changelog in changelogs:
-                    store = task.store_of(changelog.partition)
-                    self._listener.on_restore_end(changelog.partition, store, changelog.total)
-                self._finish(task)
+                    if not changelog.ended:
+                        changelog.ended = True
+                        self._news.end(changelog.partition, task.store_of(changelog.partition), changelog.total)
+        return complete
 
-    def _finish(self, task: RestorableTask) -> None:
-        try:
-            task.checkpoint(enforce=True)
-        except Exception as error:
-            self._fail(task, error)
-            return
-        self._forget(task)
-        self._restored.append(task)
+    def _finish(self, complete: Collection[RestorableTask]) -> None:
+        """Hand complete actives over, unless they were taken away, or taken and brought back, in the meantime."""
+        for task in complete:
+            changelogs = [self._changelogs.get(partition) for partition in task.changelog_partitions]
+            if self._tasks.get(task.id) is not task or not all(c is not None and c.ended for c in changelogs):
+                continue
+            try:
+                task.checkpoint(enforce=True)
+            except Exception as error:
+                self._fail(task, error)
+                continue
+            self._forget(task)
+            self._restored.append(task)
 
     def _fail(self, task: RestorableTask, error: Exception) -> None:
         self._forget(task)

@@ -41,6 +41,7 @@ _BUSY_POLL_MS = 10
 _REBALANCE_GRACE_MS = 10_000
 """How long a shutdown waits for a rebalance to end: offsets cannot be committed meanwhile."""
 _LAST_COMMIT_TIMEOUT_MS = 10_000
+_UPDATER_CLOSE_MS = 5_000
 _COMMIT_BACKOFF_MS = 100
 """Pause after a commit that was not taken: each try flushes the caches and the producer."""
 
@@ -468,7 +469,7 @@ class StreamThread:
             parts = self._parts
             parts.rebalance.close()
             self.inbox.close()
-            parts.updater.close()
+            parts.updater.close(timeout_ms=min(_UPDATER_CLOSE_MS, max(500, self._time_left_ms())))
             clean = clean and self._final_commit()
             for error in parts.table.close_all(clean=clean):
                 _log.warning("%s: %s", self.name, error)

@@ -20,7 +20,7 @@ from typing import Any
 from streams_protocol.types import TopicPartition
 from streams_py import KafkaStreams, State, StreamsBuilder, StreamThreadExceptionResponse, Topology, serdes
 from streams_py.runtime.clock import SystemClock
-from streams_py.runtime.restore.updater import RestoreListener
+from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.topology.processor import Processor, Record
 
 _REPORT_INTERVAL_S = 0.05

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import OffsetOutOfRange
-from streams_py.ports import BEGINNING, AdminError, TopicSpec
+from streams_py.ports import BEGINNING, AdminError, PartitionInfo, TopicSpec
 
 
 class FakeClock:
@@ -126,10 +126,13 @@ class FakeAdmin:
     log: FakeLog
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     failures: int = 0
+    leaderless: set[TopicPartition] = field(default_factory=set)
+    asked: list[set[TopicPartition]] = field(default_factory=list)
 
     def list_offsets(
         self, partitions: Collection[TopicPartition], *, earliest: bool = False
     ) -> Mapping[TopicPartition, int | AdminError]:
+        self.asked.append(set(partitions))
         if self.failures:
             self.failures -= 1
             return {}
@@ -140,8 +143,13 @@ class FakeAdmin:
     ) -> Mapping[TopicPartition, int | None]:
         return {partition: self.committed.get(partition) for partition in partitions}
 
-    def describe_topics(self, names: Collection[str] | None = None) -> Mapping[str, AdminError]:
-        return {}
+    def describe_topics(
+        self, names: Collection[str] | None = None
+    ) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
+        return {
+            partition.topic: (PartitionInfo(partition.topic, partition.partition, None, (1,), frozenset()),)
+            for partition in self.leaderless
+        }
 
     def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
         return {}

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import StateError, TaskCorrupted
-from streams_py.runtime.restore.updater import RestoreListener, StateUpdater
+from streams_py.errors import StateError, TaskCorrupted, TimeoutExceeded
+from streams_py.runtime.restore.listener import RestoreListener
+from streams_py.runtime.restore.updater import StateUpdater
 from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
+from tests.waiting import PATIENCE_S, until
 
 LOG, OTHER = TopicPartition("app-a-changelog", 0), TopicPartition("app-b-changelog", 1)
 
@@ -46,6 +50,7 @@ class Stepped(StateUpdater):
             poll_ms=0,
             commit_interval_ms=1000,
             retry_backoff_ms=100,
+            task_timeout_ms=5000,
             listener=self.listener,
         )
 
@@ -254,6 +259,8 @@ def test_removed_active_is_reported_as_suspended_when_it_was_not_done(log: FakeL
     log.ends[OTHER] = 1  # the gap is not seen yet
     updater.turn()
     assert updater.remove(task.id) is task
+    assert updater.listener.events[-1][0] == "batch"  # the caller may hold a lock: the updater's thread tells it
+    updater._news.tell()
     assert updater.listener.events[-1] == ("suspended", OTHER, 1)
 
 
@@ -339,3 +346,102 @@ def test_standby_of_a_source_topic_never_passes_the_committed_offset_when_added_
     assert updater.consumer.assignments == [{}]
     updater.turn(3)
     assert standby.restored == [(LOG, 0), (LOG, 1)]
+
+
+def test_changelog_without_a_leader_holds_up_its_own_task_only_until_the_task_time_out(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    log.write(OTHER, 1)
+    updater, stuck, other = Stepped(log), active(LOG), FakeTask(TaskId(2, 0), [OTHER], is_active=True)
+    follower = FakeTask(TaskId(3, 0), [TopicPartition("third", 0)], is_active=False)
+    log.write(TopicPartition("third", 0), 1)
+    updater.admin.leaderless.add(LOG)
+    for task in (stuck, other, follower):
+        updater.add(task)
+    updater.turn(2)
+    assert updater.drain_restored() == [other]
+    assert updater.admin.asked == [{OTHER}]  # a request with the other one would wait for its leader
+    updater.clock.now += 5001
+    updater.turn()
+    [(failed, error)] = updater.drain_failed()
+    assert failed is stuck
+    assert isinstance(error, TimeoutExceeded)
+    assert "no leader" in str(error)
+    assert error.task_id == stuck.id
+    updater.turn(2)
+    assert len(follower.restored) == 1
+
+
+def test_changelog_that_gets_a_leader_is_restored_after_all(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    updater, task = Stepped(log), active(LOG)
+    updater.admin.leaderless.add(LOG)
+    updater.add(task)
+    updater.turn()
+    updater.clock.now += 4000
+    updater.turn()
+    updater.admin.leaderless.clear()
+    updater.turn(2)
+    assert updater.drain_restored() == [task]
+
+
+class Waiting(RestoreListener):
+    """Lets nobody go on until it is told to."""
+
+    def __init__(self) -> None:
+        self.called, self.go_on = threading.Event(), threading.Event()
+
+    def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
+        self.called.set()
+        assert self.go_on.wait(PATIENCE_S)
+
+
+def test_nobody_waits_for_a_restore_listener(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    listener, consumer = Waiting(), FakeConsumer(log)
+    updater = StateUpdater(
+        "updater", lambda: consumer, FakeAdmin(log), FakeClock(), group="app", poll_ms=0, commit_interval_ms=1000,
+        retry_backoff_ms=100, task_timeout_ms=5000, listener=listener,
+    )  # fmt: skip
+    task = active(LOG)
+    updater.add(task)
+    try:
+        assert listener.called.wait(PATIENCE_S)
+        for ask in (updater.lags, updater.tasks, updater.drain_restored, updater.remaining_records):
+            thread = threading.Thread(target=ask, daemon=True)
+            thread.start()
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), f"{ask.__name__} waits for the listener"
+        updater.close(timeout_ms=50)  # does not wait for it either
+        assert updater.remove(task.id) is task
+    finally:
+        listener.go_on.set()
+    until(lambda: consumer.closed, "the updater's thread to end by itself")
+
+
+def test_end_of_a_restoration_is_told_before_the_task_is_handed_over_and_once(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    updater, task = Stepped(log), active(LOG)
+    told = []
+    updater.listener.on_restore_end = lambda *_: told.append(updater.drain_restored())  # type: ignore[method-assign]
+    updater.add(task)
+    updater.turn(3)
+    assert told == [[]]
+    assert updater.drain_restored() == [task]
+
+
+def test_restoration_that_a_close_interrupts_is_reported_as_suspended(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    log.write(OTHER, 1, skip=5)
+    log.ends[OTHER] = 10
+    listener, consumer = Listener(), FakeConsumer(log)
+    consumer.position = lambda partition: None  # type: ignore[method-assign]
+    updater = StateUpdater(
+        "updater", lambda: consumer, FakeAdmin(log), FakeClock(), group="app", poll_ms=0, commit_interval_ms=1000,
+        retry_backoff_ms=100, task_timeout_ms=5000, listener=listener,
+    )  # fmt: skip
+    task = active(LOG, OTHER)
+    updater.add(task)
+    until(lambda: ("batch", OTHER, 0, 1) in listener.events, "a part of it to be restored")
+    updater.close(timeout_ms=int(PATIENCE_S * 1000))
+    assert listener.events[-1] == ("suspended", OTHER, 1)
+    assert updater.remove(task.id) is task

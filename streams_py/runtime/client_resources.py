@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import uuid
 import weakref
 from collections.abc import Callable, Sequence
@@ -27,6 +26,7 @@ from streams_py.ports import Admin, AdminError, AdminErrorKind, Clients, Clock, 
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.restore_events import JournaledRestores
 from streams_py.runtime.restore.updater import StateUpdater
+from streams_py.runtime.state_cleaner import StateCleaner
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.tasks.task_factory import ThreadTasks, offset_sums
@@ -86,7 +86,9 @@ class ClientResources:
         self._future_process_id = uuid.uuid4()
         self._process_id: ProcessId | None = None
         self._admin: Admin | None = None
-        self._cleaner: _Cleaner | None = None
+        self.running_since_ms: int | None = None
+        """Since when the client is RUNNING; None in other states. Set by the client."""
+        self._cleaner: StateCleaner | None = None
         self._journal: Journal | None = None
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
@@ -114,7 +116,9 @@ class ClientResources:
             raise
         if self.config.embedded:
             self._create_missing_topics(self._admin)
-        self._cleaner = _Cleaner(self.directory, self._clock, self.config.state_cleanup_delay_ms)
+        self._cleaner = StateCleaner(
+            self.directory, self._clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
+        )
         self._journal = open_journal(
             self.config,
             self._clients,
@@ -389,26 +393,3 @@ def _reset_policy(text: str | None) -> ResetPolicy | None:
     raise ConfigError(
         f"auto.offset.reset = {text!r} is not valid: expected earliest, latest or none", key="auto.offset.reset"
     )
-
-
-class _Cleaner:
-    """Deletes task directories that nobody has used for ``state.cleanup.delay.ms``."""
-
-    def __init__(self, directory: StateDirectory, clock: Clock, delay_ms: int) -> None:
-        self._directory = directory
-        self._clock = clock
-        self._delay_ms = delay_ms
-        self._stop = threading.Event()
-        if directory.is_persistent and delay_ms > 0:
-            threading.Thread(target=self._run, name="state-cleaner", daemon=True).start()
-
-    def stop(self) -> None:
-        """No more cleaning."""
-        self._stop.set()
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._delay_ms / 1000):
-            try:
-                self._directory.delete_unused(now_ms=self._clock.now_ms(), delay_ms=self._delay_ms)
-            except Exception:
-                _log.exception("cleaning the state directory failed; trying again later")

@@ -24,6 +24,7 @@ from streams_py.leader.explanations import ToldExplanation
 from streams_py.ports import Clients, Clock
 from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.clock import SystemClock
+from streams_py.runtime.closing import wait_aloud
 from streams_py.runtime.metrics import client_metrics
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.states import State, ThreadState, client_may_go, is_running
@@ -164,7 +165,7 @@ class KafkaStreams:
         """
         if self._in_context:
             with stop_signals(replace_handlers=False) as asked:
-                ended = wait_or_stop(asked, self._await_end, timeout) or (asked.is_set() and self.close())
+                ended = wait_or_stop(asked, self._await_end, timeout) or (asked.is_set() and self._close_aloud())
         else:
             ended = self._await_end(timeout)
         if self._state is State.ERROR and self._error is not None:
@@ -180,11 +181,23 @@ class KafkaStreams:
     def run(self) -> None:
         """Start, work until SIGINT (Ctrl-C) or SIGTERM, then close. For programs that do nothing else.
 
-        Call it on the main thread. Raises the error of a failed stream thread, as :meth:`wait` does.
+        While it closes, the log says what it waits for. A second signal ends the process at once. Call it on the main
+        thread. Raises the error of a failed stream thread, as :meth:`wait` does.
         """
         with stop_signals() as asked, self:
-            wait_or_stop(asked, self._await_end, None)
+            if not wait_or_stop(asked, self._await_end, None):
+                self._close_aloud()
         self.wait()
+
+    def _close_aloud(self) -> bool:
+        """Close after a signal: as long as it takes, saying what it takes."""
+        _log.info("%s: closing; a second signal ends the process at once", self._instance.client_id)
+        self.close(0)
+        wait_aloud(
+            self._await_end,
+            lambda: [thread for thread in self._current_threads() if thread.state is not ThreadState.DEAD],
+        )
+        return True
 
     def __enter__(self) -> Self:
         self.start()
@@ -288,7 +301,7 @@ class KafkaStreams:
 
     def remove_stream_thread(self, timeout: float | None = None) -> str | None:
         """Stop one stream thread, not the calling one if possible; it leaves the group. Its name, or None."""
-        with self._lock:
+        with self._changing():
             alive = [
                 t for t in self._threads.values() if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
             ]
@@ -443,6 +456,7 @@ class KafkaStreams:
         if not client_may_go(old, new):
             raise IllegalStateError(f"a client cannot go from {old.value} to {new.value}")
         self._state = new
+        self._instance.running_since_ms = self._clock.monotonic_ms() if new is State.RUNNING else None
         _log.info("%s: %s -> %s", self._instance.client_id, old.value, new.value)
         self._changed.notify_all()
         if self._state_listener is not None:

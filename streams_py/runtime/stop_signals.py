@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 __all__ = ["stop_signals", "wait_or_stop"]
 
@@ -19,17 +19,24 @@ _SIGNAL_CHECK_S: Final = 0.5
 
 @contextlib.contextmanager
 def stop_signals(*, replace_handlers: bool = True) -> Iterator[threading.Event]:
-    """Yields an event that is set by either signal, which then has no other effect.
+    """Yields an event that is set by the first signal, which then has no other effect. A second signal ends the process
+    at once, by the system's hand: also when user code hangs and holds the interpreter.
 
     Without ``replace_handlers`` a signal that the application handles itself is left to it. Outside the main thread,
     where Python delivers no signals, nothing is done and the event is never set.
     """
     asked = threading.Event()
-    before = {}
+    before: dict[signal.Signals, Any] = {}
+
+    def ask(*_: object) -> None:
+        asked.set()
+        for number in before:
+            signal.signal(number, signal.SIG_DFL)
+
     if threading.current_thread() is threading.main_thread():
         for number in _SIGNALS:
             if replace_handlers or signal.getsignal(number) in _DEFAULTS:
-                before[number] = signal.signal(number, lambda *_: asked.set())
+                before[number] = signal.signal(number, ask)
     try:
         yield asked
     finally:

@@ -24,6 +24,7 @@ out by ``.lock``. Answers to Kafka Streams' ``StateDirectory``.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -304,9 +305,13 @@ class StateDirectory:
         """Delete everything of a task. StateError when that fails."""
         path = self.task_path(task_id)
         try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
-            pass
+            # First of all: a checkpoint that outlives its store, when the process is killed in between, would make an
+            # empty store pass for a complete one.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(path, CHECKPOINT_FILE))
+            while os.path.isdir(path):
+                with contextlib.suppress(FileNotFoundError):  # somebody else deletes here, too: go on with the rest
+                    shutil.rmtree(path)
         except OSError as error:
             raise StateError(f"cannot delete {path}: {error}; delete it by hand", task_id=task_id) from error
 
@@ -350,17 +355,20 @@ class StateDirectory:
             owner = f"cleaner of {self.path}"
             if self.owner_of(task_id) is not None or not _is_ours(path):
                 continue
-            try:
+            if not self.lock(task_id, owner):
+                continue
+            try:  # its age is looked at under the lock: an owner that has just gone may have written
                 unchanged_ms = now_ms - int(os.stat(path).st_mtime * 1000)
-                if unchanged_ms > delay_ms and self.lock(task_id, owner):
-                    try:
-                        self.wipe_task(task_id)
-                        deleted.append(task_id)
-                        _logger.info("deleted %s, unchanged for %d ms", path, unchanged_ms)
-                    finally:
-                        self.unlock(task_id, owner)
+                if unchanged_ms > delay_ms:
+                    self.wipe_task(task_id)
+                    deleted.append(task_id)
+                    _logger.info("deleted %s, unchanged for %d ms", path, unchanged_ms)
+            except FileNotFoundError:
+                pass
             except (OSError, StateError) as error:
                 _logger.warning("cleaner: %s", error)
+            finally:
+                self.unlock(task_id, owner)
         return deleted
 
     def clean_up(self) -> None:
@@ -415,9 +423,14 @@ def _has_content(task_directory: str) -> bool:
     if not _is_ours(task_directory):
         return False
     found = False
-    for name in os.listdir(task_directory):
+    try:
+        names = os.listdir(task_directory)
+    except FileNotFoundError:  # deleted at this moment
+        return False
+    for name in names:
         if name.endswith(".lock"):
-            _delete(os.path.join(task_directory, name))
+            with contextlib.suppress(FileNotFoundError):
+                _delete(os.path.join(task_directory, name))
         elif name not in (FORMAT_MARKER, CHECKPOINT_FILE, CHECKPOINT_FILE + ".tmp"):
             found = True
     return found

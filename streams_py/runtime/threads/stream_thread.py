@@ -138,6 +138,11 @@ class StreamThread:
         return not self._thread.is_alive()
 
     @property
+    def ident(self) -> int | None:
+        """Python's number of the thread; None before it was started."""
+        return self._thread.ident
+
+    @property
     def is_current(self) -> bool:
         """True when the caller runs on this thread, or on the state updater's that works for it: waiting for this
         thread's end there would never end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,8 @@ from streams_py.errors import ConfigError, IllegalStateError, StateError, Stream
 from streams_py.runtime.kafka_streams import KafkaStreams, StreamThreadExceptionResponse
 from streams_py.runtime.states import State, ThreadState, thread_may_go
 from streams_py.runtime.threads.stream_thread import StreamThread
-from tests.unit.runtime.world import World, copying, counting
+from tests.unit.runtime.world import World, copying, counting, task
+from tests.waiting import PATIENCE_S
 
 
 class FakeThread:
@@ -546,3 +548,48 @@ def test_waiting_for_a_state_ends_when_it_cannot_come_any_more(client: Client) -
 def test_configuration_of_a_client_is_the_checked_one(client: Client) -> None:
     assert isinstance(client.streams.config, StreamsConfig)
     assert client.streams.config.num_stream_threads == 2
+
+
+# -- cleaning ------------------------------------------------------------------------------------------------------
+
+
+def test_local_state_is_cleaned_only_when_the_client_has_been_running_for_the_delay(client: Client) -> None:
+    first, second = client.start()
+    cleaner, clock = client.streams._instance._cleaner, client.world.clock
+    assert cleaner is not None
+    directory = client.streams._instance.directory
+    path = Path(directory.prepare_task(task("0_0")))
+    os.utime(path, (0, 0))
+    clock.advance(700_000)  # brokers were away: the group has not answered yet
+    assert cleaner.clean() == ()
+    first.run()
+    second.run()
+    clock.advance(500_000)
+    second.go(ThreadState.PARTITIONS_REVOKED)
+    clock.advance(200_000)
+    assert cleaner.clean() == ()
+    second.run()
+    clock.advance(599_999)
+    assert cleaner.clean() == ()
+    assert path.exists()
+    clock.advance(1)
+    assert list(cleaner.clean()) == [task("0_0")]
+    assert not path.exists()
+
+
+def test_state_listener_may_ask_the_client_while_a_thread_is_removed(client: Client) -> None:
+    first, second = client.start()
+    second.run()
+    asked: list[bool] = []
+
+    def listen(new: State, old: State) -> None:
+        other = threading.Thread(target=client.streams.pause, daemon=True)
+        other.start()
+        other.join(PATIENCE_S)
+        asked.append(other.is_alive())
+
+    client.listen = listen
+    with pytest.raises(StreamsError, match="its removal goes on"):
+        client.streams.remove_stream_thread(1)
+    assert first.state is ThreadState.PENDING_SHUTDOWN
+    assert asked == [False]

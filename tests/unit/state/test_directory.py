@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -518,3 +519,55 @@ def test_wipe_deletes_everything_of_the_task(directory: StateDirectory) -> None:
     directory.wipe_task(T0)
     assert not path.exists()
     directory.wipe_task(T0)
+
+
+def test_directory_that_goes_while_it_is_looked_at_is_no_error(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = directory.prepare_task(T0)
+    Path(path, "store").write_text("x")
+    listdir = os.listdir
+
+    def too_late(folder: str) -> list[str]:
+        if folder == path:
+            shutil.rmtree(path, ignore_errors=True)
+        return listdir(folder)
+
+    monkeypatch.setattr(os, "listdir", too_late)
+    assert directory.lock_stored_tasks("thread") == []
+    assert directory.delete_unused(now_ms=10**15, delay_ms=0) == []
+
+
+def test_file_that_goes_while_its_directory_is_deleted_does_not_stop_that(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = directory.prepare_task(T0)
+    for number in range(5):
+        Path(path, f"{number}.lock").write_text("")
+    rmtree = shutil.rmtree
+    tries: list[str] = []
+
+    def raced(folder: str) -> None:
+        tries.append(folder)
+        if len(tries) == 1:
+            raise FileNotFoundError(2, "gone", f"{folder}/3.lock")
+        rmtree(folder)
+
+    monkeypatch.setattr(shutil, "rmtree", raced)
+    directory.wipe_task(T0)
+    assert not os.path.exists(path)
+
+
+def test_checkpoint_is_the_first_to_go_when_a_task_is_wiped(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = directory.prepare_task(T0)
+    Path(path, ".checkpoint").write_text("0\n0\n")
+
+    def killed(folder: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        directory.wipe_task(T0)
+    assert not Path(path, ".checkpoint").exists()

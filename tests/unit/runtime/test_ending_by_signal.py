@@ -1,0 +1,93 @@
+"""Signals to a program that calls ``run``: the first closes and says what that waits for, the second ends it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import PATIENCE_S
+
+_PROGRAM = """
+import sys, threading, time
+from pathlib import Path
+from streams_py.runtime.kafka_streams import KafkaStreams
+from streams_py.runtime.states import State
+from tests.unit.runtime.world import World, copying
+
+def user_code_that_hangs():
+    print("hanging", flush=True)
+    while "hangs" in sys.argv:
+        time.sleep(0.1)
+
+def listen(new, old):
+    if new is State.RUNNING:
+        print("running", flush=True)
+
+world = World(**{"in": 1, "out": 1})
+config = {"application.id": "app", "bootstrap.servers": "world:9092", "state.dir": sys.argv[1],
+          "dsl.store.suppliers.class": "in_memory"}
+streams = KafkaStreams(copying(), config, clients=world, on_state=listen)
+open_parts = streams._instance._open_parts
+
+def open_and_hang(thread):
+    parts = open_parts(thread)
+    parts.table.initialize_pending = parts.table.all_ready = lambda: user_code_that_hangs() or True
+    return parts
+
+streams._instance._open_parts = open_and_hang
+streams.run()
+print("closed", flush=True)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path):
+    made = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        made.append(
+            subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, str(tmp_path), *arguments],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return made[-1]
+
+    yield start
+    for process in made:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_first_signal_closes(program, number: signal.Signals) -> None:
+    process = program()
+    assert process.stdout.readline() == "hanging\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, err
+    assert out.endswith("closed\n")
+    assert "Traceback" not in err
+
+
+def test_close_that_waits_for_user_code_names_it_and_a_second_signal_ends_the_process(program) -> None:
+    process = program("hangs")
+    assert process.stdout.readline() == "hanging\n"
+    process.send_signal(signal.SIGINT)
+    word = ""
+    limit = time.monotonic() + PATIENCE_S
+    while "waiting for" not in word and time.monotonic() < limit:
+        word = process.stderr.readline()
+    assert "StreamThread-1 is in <string>:" in word
+    assert "(user_code_that_hangs)" in word
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == -signal.SIGTERM

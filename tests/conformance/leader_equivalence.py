@@ -22,11 +22,22 @@ from streams_protocol import (
     decode_assignment_info,
     decode_subscription_info,
 )
+from streams_py.assignment.problem import Placement
 from streams_py.cli.leader_cases import Case, RecordedCluster
-from streams_py.endpoint import parse_endpoint
-from streams_py.ports import AdminError, MemberAssignment
+from streams_py.leader.observation import AssignStep, Decided, Gathered
+from streams_py.ports import AdminError, MemberAssignment, PartitionInfo
 
-__all__ = ["Different", "Entry", "check_equal", "compare_costs", "compare_loosely", "host_fields", "info_fields"]
+__all__ = [
+    "Different",
+    "Entry",
+    "Plan",
+    "check_equal",
+    "compare_costs",
+    "compare_delivery",
+    "compare_loosely",
+    "host_fields",
+    "info_fields",
+]
 
 
 class Different(Exception):
@@ -84,19 +95,44 @@ def compare_loosely(case: Case, stable: bool | None, ours: Mapping[str, Entry], 
         _check_claims(case, side)
 
 
-def compare_costs(
-    case: Case, cluster: RecordedCluster, stable: bool | None, ours: Mapping[str, Entry], recorded: Mapping[str, Entry]
-) -> None:
-    """Placements by rack: every client has as many active tasks, and as much is read from other racks.
+class Plan:
+    """Listens to an assign step (``AssignObserver``) for where its tasks are *going*. What members are sent is that
+    without the tasks that are withheld, and which those are depends on the plan."""
 
-    The optimiser keeps counts and minimises traffic, for stateful and for stateless tasks apart.
+    def __init__(self) -> None:
+        self.facts: Gathered | None = None
+        self.placements: Mapping[ProcessId, Placement] = {}
+
+    def entered(self, step: AssignStep) -> None:
+        """As in the protocol."""
+
+    def described(self, topics: Mapping[str, tuple[PartitionInfo, ...] | AdminError]) -> None:
+        """As in the protocol."""
+
+    def gathered(self, facts: Gathered) -> None:
+        """As in the protocol."""
+        self.facts = facts
+
+    def decided(self, decision: Decided) -> None:
+        """As in the protocol."""
+        self.placements = decision.placements or {}
+
+
+def compare_costs(case: Case, cluster: RecordedCluster, ours: Plan, recorded: Plan) -> None:
+    """Plans by rack: every client is to have as many active tasks, and as much is read from other racks.
+
+    The optimiser keeps counts and minimises traffic, for stateful and for stateless tasks apart. ``recorded`` is the
+    plan of a leader that was seen to send exactly what Java's sent.
     """
-    check_equal("stable", stable, case["result"]["stable"])
+    check_equal("traffic and tasks of clients", _traffic(case, cluster, ours), _traffic(case, cluster, recorded))
+    check_equal("number of standbys", _planned_standbys(ours), _planned_standbys(recorded))
+
+
+def compare_delivery(case: Case, ours: Mapping[str, Entry], recorded: Mapping[str, Entry]) -> None:
+    """What two plans of one group have in common when they are delivered."""
     for member, entry in recorded.items():
         for name in ("version", "commonly_supported", "error_code"):
             check_equal(f"{name} of {member}", ours[member].fields[name], entry.fields[name])
-    check_equal("traffic and tasks of clients", _traffic(case, cluster, ours), _traffic(case, cluster, recorded))
-    check_equal("number of standbys", _standby_counts(case, ours), _standby_counts(case, recorded))
     for side in (ours, recorded):
         _check_claims(case, side)
 
@@ -122,39 +158,31 @@ def _standby_counts(case: Case, entries: Mapping[str, Entry]) -> dict[TaskId, in
     return dict(Counter(tp for parts in any_entry.info.standby_partitions_by_host.values() for tp in parts))
 
 
-def _traffic(case: Case, cluster: RecordedCluster, entries: Mapping[str, Entry]) -> dict[str, object]:
+def _planned_standbys(plan: Plan) -> dict[TaskId, int]:
+    return dict(Counter(task for placement in plan.placements.values() for task in placement.standby))
+
+
+def _traffic(case: Case, cluster: RecordedCluster, plan: Plan) -> dict[str, object]:
     """Partitions read from another rack, of stateful and stateless tasks; active partitions of each client."""
-    owner = _clients_of_partitions(case, entries)
     rack_of = {process: member["rack"] for member, process in _processes(case)}
+    facts = plan.facts
     foreign: Counter[bool] = Counter()
-    for sub in case["topology"]["subtopologies"]:
-        stateful = bool(sub["changelog_topics"] or sub["source_changelog_topics"])
-        for topic in sub["source_topics"]:
-            answer = cluster.describe([topic])[topic]
-            if isinstance(answer, AdminError):
-                raise Different(f"topic {topic} does not exist")
-            for info in answer:
-                process = owner.get(TopicPartition(topic, info.partition))
-                foreign[stateful] += process is not None and rack_of[process] not in info.racks
-    return {"stateful": foreign[True], "stateless": foreign[False], "partitions": dict(Counter(owner.values()))}
+    partitions: Counter[ProcessId] = Counter()
+    for process, placement in plan.placements.items():
+        for task in placement.active:
+            assert facts is not None, "nothing is placed before the facts are known"
+            for tp in facts.table.inputs[task]:
+                answer = cluster.describe([tp.topic])[tp.topic]
+                if isinstance(answer, AdminError):
+                    raise Different(f"topic {tp.topic} does not exist")
+                partitions[process] += 1
+                foreign[facts.table.is_stateful(task)] += rack_of[process] not in answer[tp.partition].racks
+    return {"stateful": foreign[True], "stateless": foreign[False], "partitions": dict(partitions)}
 
 
 def _processes(case: Case) -> list[tuple[Case, ProcessId]]:
     members = case["members"]
     return [(m, decode_subscription_info(bytes.fromhex(m["user_data"])).process_id) for m in members]
-
-
-def _clients_of_partitions(case: Case, entries: Mapping[str, Entry]) -> dict[TopicPartition, ProcessId]:
-    """Target client of each input partition, withheld ones included as far as end points tell."""
-    owner: dict[TopicPartition, ProcessId] = {}
-    process_at: dict[HostInfo | None, ProcessId] = {}
-    for member, process in _processes(case):
-        info = decode_subscription_info(bytes.fromhex(member["user_data"]))
-        process_at[parse_endpoint(info.endpoint)] = process
-        owner.update(dict.fromkeys(entries[member["id"]].partitions, process))
-    for host, partitions in next(iter(entries.values())).info.partitions_by_host.items():
-        owner.update(dict.fromkeys(partitions, process_at[host]))
-    return owner
 
 
 def info_fields(info: AssignmentInfo) -> dict[str, object]:

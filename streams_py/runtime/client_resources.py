@@ -300,6 +300,8 @@ class ClientResources:
             application_id=self.config.application_id,
             topic_settings=self.config.original,
             assignor_timeout_ms=self._loop_settings.max_poll_interval_ms // 2,
+            # Five requests and the assignor fit into what the group waits for its leader.
+            request_timeout_ms=max(3_000, self._loop_settings.max_poll_interval_ms // 10),
             on_error=thread.report,
             watch=watch,
         )

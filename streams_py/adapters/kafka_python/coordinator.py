@@ -111,6 +111,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         self._finished_join: _FinishedJoin | None = None
         self._rejoin_reason: str | None = None
         self._completing = False
+        self._waits_for_group = False  # JoinGroup or SyncGroup is under way
         super().__init__(client, subscription, **settings)
         self._session = Session(self.config["session_timeout_ms"])
 
@@ -304,8 +305,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
                 reason=reason,
                 max_version=_JOIN_VERSION_MAX,
             ),
-            # The broker answers when all members have joined, or when max.poll.interval.ms is over.
-            timeout_ms=max(self.config["request_timeout_ms"], self.config["max_poll_interval_ms"] + 5_000),
+            timeout_ms=self._rebalance_timeout_ms(),
         )
         self._process_join_group_response(response, sent_at)
         generation = self._generation
@@ -325,11 +325,18 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
                 protocol_name=generation.protocol,
                 assignments=list(assignments.items()),
                 max_version=_SYNC_VERSION_MAX,
-            )
+            ),
+            # The leader may take as long to answer; who gives up before makes everybody join again, for ever.
+            timeout_ms=self._rebalance_timeout_ms(),
         )
         assignment: bytes = self._process_sync_group_response(response, sent_at)
         self._session.confirm(sent_at)
         return assignment
+
+    def _rebalance_timeout_ms(self) -> int:
+        """The broker answers JoinGroup when all members have joined and SyncGroup when the leader has assigned, or
+        when max.poll.interval.ms is over."""
+        return int(max(self.config["request_timeout_ms"], self.config["max_poll_interval_ms"] + 5_000))
 
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
         user_data = await self._inbox.call(self._listener.subscription_user_data, topics)
@@ -362,12 +369,15 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         node_id = self.coordinator_id
         if node_id is None:
             raise kafka_errors.CoordinatorNotAvailableError
+        self._waits_for_group = True
         try:
             return await self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
         except kafka_errors.KafkaError as error:
             if not isinstance(error, kafka_errors.Cancelled):  # that is our own closing
                 self._failed_request(node_id, request, error)
             raise
+        finally:
+            self._waits_for_group = False
 
     # -- leading -----------------------------------------------------------------------------------------------------
 
@@ -560,6 +570,14 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
             await self._inbox.call(self._listener.on_lost, tuple(sorted(owned)))
         await self.maybe_leave_group_async("tasks migrated", self.config["request_timeout_ms"])
         self.request_rejoin_because("joining as a new member")
+
+    async def leave_async(self, reason: str, timeout_ms: int) -> None:
+        """Send LeaveGroup. A broker answers one request of a connection after the other, and JoinGroup only when the
+        others have joined: so that connection is given up first."""
+        connection = self._manager._conns.get(self.coordinator_id)
+        if self._waits_for_group and connection is not None:
+            connection.close(kafka_errors.Cancelled("leaving the group"))
+        await self.maybe_leave_group_async(reason, timeout_ms)
 
     @property
     def member_id(self) -> str:

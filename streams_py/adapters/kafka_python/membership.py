@@ -31,6 +31,7 @@ from streams_py.adapters import kafka_answers  # noqa: F401  # before there are 
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.coordinator import StreamsCoordinator
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
+from streams_py.adapters.kafka_python.network import close_with_dead_tasks, revive_refresh
 from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import UserDataCheck
 from streams_py.adapters.kafka_python.quiet_logs import Outage, limit_library_logs
@@ -119,6 +120,7 @@ class KafkaPythonMembership:
         # kafka-python does not hand these two through to the cluster's metadata; its defaults would create topics.
         self._client.cluster.config["allow_auto_create_topics"] = False
         self._client.cluster.config["retry_backoff_ms"] = self._settings["retry_backoff_ms"]
+        close_with_dead_tasks(self._client)
         self._client._net.start()
         self._thread = threading.Thread(target=self._run, name=f"{client_id}-membership", daemon=True)
         self._thread.start()
@@ -238,7 +240,7 @@ class KafkaPythonMembership:
                 if leave_group:
                     left_ms = max(0, int((limit - time.monotonic()) * 1000))
                     leaving = self._client._manager.call_soon(
-                        coordinator.maybe_leave_group_async, "the consumer is being closed", left_ms
+                        coordinator.leave_async, "the consumer is being closed", left_ms
                     )
                     _wait(leaving, left_ms / 1000)
         self._close_client(max(1.0, limit - time.monotonic()))
@@ -297,6 +299,7 @@ class KafkaPythonMembership:
         try:
             settled = self._on_polling_thread(coordinator.poll_async, self._poll_interval_ms)
             self._revive_heartbeats(coordinator)
+            revive_refresh(self._client)
         except TaskMigrated as error:  # from a callback; the stream thread decides what to do
             self._migrated = error
             settled = False

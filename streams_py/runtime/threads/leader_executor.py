@@ -6,7 +6,10 @@ The leader decides; this module only talks to the cluster and runs the applicati
 from __future__ import annotations
 
 import logging
+import queue
+import threading
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import TypeVar, assert_never
 
 from streams_protocol.types import TopicPartition
@@ -73,6 +76,7 @@ class LeaderExecutor:
         application_id: str,
         topic_settings: Mapping[str, object],
         assignor_timeout_ms: int,
+        request_timeout_ms: int = 60_000,
         on_error: Callable[[StreamsError], None],
         watch: AssignWatch | None = None,
     ) -> None:
@@ -83,6 +87,7 @@ class LeaderExecutor:
         self._application_id = application_id
         self._topic_settings = topic_settings
         self._runner = AssignorRunner(timeout_ms=assignor_timeout_ms)
+        self._request_timeout_ms = request_timeout_ms
         self._on_error = on_error
         self._watch = watch
         self.failure: StreamsError | None = None
@@ -131,7 +136,10 @@ class LeaderExecutor:
         topics: dict[str, tuple[PartitionInfo, ...]] = {}
         for _ in range(2):  # a broker that has just started may not know a topic yet: absence takes two answers
             absent = sorted(set(names) - topics.keys())
-            for name, found in self._admin.describe_topics(absent).items() if absent else ():
+            if not absent:
+                break
+            described = self._in_time(partial(self._admin.describe_topics, absent))
+            for name, found in described.items():
                 if not isinstance(found, AdminError):
                     topics |= {name: found} if found else {}
                 elif found.kind in (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE):
@@ -178,23 +186,47 @@ class LeaderExecutor:
     def _each(self, names: Collection[str], request: Callable[[], Mapping[str, T]]) -> Mapping[str, T | AdminError]:
         """The answer to a request; when it failed as a whole, that failure for each name."""
         try:
-            return dict(request())
+            return dict(self._in_time(request))
         except BrokerUnavailable as error:
             return dict.fromkeys(names, AdminError(AdminErrorKind.TIMED_OUT, str(error)))
 
     def _list_end_offsets(self, partitions: Collection[TopicPartition]) -> Event:
         try:
-            offsets = self._admin.list_offsets(partitions) if partitions else {}
+            offsets = self._in_time(lambda: self._admin.list_offsets(partitions)) if partitions else {}
         except BrokerUnavailable as error:
             return EndOffsetsListed(self._clock.now_ms(), error=AdminError(AdminErrorKind.TIMED_OUT, str(error)))
         return EndOffsetsListed(self._clock.now_ms(), offsets)
 
     def _fetch_committed(self, partitions: Collection[TopicPartition]) -> Event:
         try:
-            offsets = self._admin.committed_offsets(self._application_id, partitions) if partitions else {}
+            group = self._application_id
+            offsets = self._in_time(lambda: self._admin.committed_offsets(group, partitions)) if partitions else {}
         except BrokerUnavailable as error:
             return CommittedOffsetsFetched(self._clock.now_ms(), error=AdminError(AdminErrorKind.TIMED_OUT, str(error)))
         return CommittedOffsetsFetched(self._clock.now_ms(), offsets)
+
+    def _in_time(self, request: Callable[[], T]) -> T:
+        """The answer to a request, or BrokerUnavailable when it takes too long: the broker gives up on a leader that
+        has not assigned within max.poll.interval.ms, and the next one would be as slow. The request is left behind on
+        its thread; whatever it waits for has a time-out of its own."""
+        answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
+
+        def ask() -> None:
+            try:
+                answers.put((request(), None))
+            except Exception as error:
+                answers.put((None, error))
+
+        threading.Thread(target=ask, name="leader-request", daemon=True).start()
+        try:
+            answer, error = answers.get(timeout=self._request_timeout_ms / 1000)
+        except queue.Empty:
+            raise BrokerUnavailable(
+                f"the cluster did not answer the group's leader within {self._request_timeout_ms} ms"
+            ) from None
+        if error is not None:
+            raise error
+        return answer  # type: ignore[return-value]  # None is an answer too
 
     # -- the application's assignor ----------------------------------------------------------------------------
 

@@ -360,3 +360,21 @@ def test_failing_callback_of_an_assignor_is_reported_but_its_assignment_counts(
     assert steps.tasks == BOTH
     assert "on_assignment_computed" in str(steps.thread.last_error)
     assert str(steps.thread.last_error) in caplog.text
+
+
+@pytest.mark.parametrize("slow", ["list_offsets", "describe_topics"])
+def test_request_that_takes_too_long_does_not_hold_the_group(world: World, tmp_path: Path, slow: str) -> None:
+    world.topics["app-counts-changelog"] = 2
+    steps = Steps(world, counting(), tmp_path)
+    executor, silent = leading(steps), threading.Event()
+    executor._request_timeout_ms = 50
+    answer = getattr(executor._admin, slow)
+    setattr(executor._admin, slow, lambda *arguments: silent.wait(60) and answer(*arguments))
+    try:
+        if slow == "list_offsets":  # lags are not known then: as good as it gets
+            steps.membership.lead()
+        else:
+            with pytest.raises(BrokerUnavailable, match="did not answer the group's leader within 50 ms"):
+                steps.membership.lead()
+    finally:
+        silent.set()

@@ -93,6 +93,7 @@ class Member:
         self.syncs = deque()
         self.commit_error = 0
         self.requests = []
+        self.timeouts_ms = {}
         self.client = KafkaNetClient(bootstrap_servers="127.0.0.1:1")
         self.client.cluster.request_update = lambda: Future().success(None)
         self.client._manager.send = self._send
@@ -115,6 +116,7 @@ class Member:
 
     def _send(self, request, node_id=None, request_timeout_ms=None):
         self.requests.append(request)
+        self.timeouts_ms[type(request)] = request_timeout_ms
         answer = Future()
         match request:
             case JoinGroupRequest():
@@ -510,3 +512,23 @@ def test_new_member_is_not_wanted_when_the_group_has_dropped_this_one_already(ma
     member.coordinator.reset_generation()
     member.run(member.coordinator.rejoin_as_new_member_async, "m")
     assert member.story == []
+
+
+def test_sync_group_may_take_as_long_as_join_group(make):
+    """The leader assigns in between: who gives up before it has done so makes everybody join again."""
+    member = make().joined(T0)
+    config = member.coordinator.config
+    assert member.timeouts_ms[SyncGroupRequest] == member.timeouts_ms[JoinGroupRequest]
+    assert member.timeouts_ms[SyncGroupRequest] > max(config["max_poll_interval_ms"], config["request_timeout_ms"])
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_leaving_does_not_wait_behind_an_own_join(make, waits):
+    member = make().joined(T0)
+    closed = []
+    member.client._manager._conns[member.coordinator.coordinator_id] = SimpleNamespace(close=closed.append)
+    member.coordinator._waits_for_group = waits
+    member.coordinator.maybe_leave_group_async = lambda reason, timeout_ms: Future().success(None)
+    member.run(member.coordinator.leave_async, "closing", 100)
+    del member.client._manager._conns[member.coordinator.coordinator_id]
+    assert len(closed) == waits

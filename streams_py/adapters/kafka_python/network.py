@@ -1,0 +1,55 @@
+"""kafka-python's network thread, watched: a task that dies takes what it served with it.
+
+The library logs an exception that nobody expected (an answer it cannot decode, say) and goes on without the task. If
+that was the one that reads a connection, the connection stays open, and whoever waits for an answer on it waits until
+the request times out, 40 seconds by default. Here the connection is closed, so that its callers fail at once and try
+again on a new one. The loop that refreshes the metadata may end for good in the same way; see :func:`revive_refresh`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from kafka import errors as kafka_errors
+
+__all__ = ["close_with_dead_tasks", "revive_refresh"]
+
+_log = logging.getLogger(__name__)
+
+
+def close_with_dead_tasks(client: Any) -> None:
+    """From now on close a connection of this KafkaNetClient when the task that reads or writes it has died. To be
+    called before the network thread is started. Private parts of the library; tests state them."""
+    net, manager = client._net, client._manager
+    task_done = net._task_done
+
+    def watched(task: Any) -> None:
+        task_done(task)
+        error = task.exception
+        if error is None:
+            return
+        for connection in list(manager._conns.values()):
+            transport = connection.transport
+            if transport is not None and task in (transport._read_task, transport._write_task):
+                _log.warning("%s: closed, since its answers cannot be read: %r", connection, error)
+                connection.close(kafka_errors.KafkaConnectionError(f"{type(error).__name__}: {error}"))
+
+    net._task_done = watched
+
+
+def revive_refresh(client: Any) -> None:
+    """On any thread: start the loop that refreshes the metadata again when an error has ended it. Its owner would not
+    notice: topics could come and go, and nobody rejoined."""
+    cluster = client.cluster
+    loop = cluster._refresh_loop_future
+    if loop is None or not loop.is_done or cluster.closed:
+        return
+    _log.warning("refreshing the metadata had stopped (%r); starting it again", loop.exception)
+
+    def start() -> None:
+        if cluster._refresh_loop_future is loop:
+            cluster._refresh_loop_future = None
+            cluster.start_refresh_loop()
+
+    client._net.call_soon_threadsafe(start)

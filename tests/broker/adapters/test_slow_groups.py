@@ -1,0 +1,55 @@
+"""A leader that is slow, and a member that leaves while the group makes it wait."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.broker.adapters.conftest import FakeThread
+
+pytestmark = pytest.mark.broker
+
+
+def test_group_settles_in_one_round_when_the_leader_takes_longer_than_a_request(group, until):
+    """A follower that gave up waiting would join again, and the leader would start anew, for ever."""
+    leader_thread = FakeThread(group.partitions)
+    waited = threading.Event()
+    assigned = []
+
+    def take_long():
+        assigned.append(1)
+        if len(assigned) > 1:  # the follower is there too
+            waited.wait(5)
+
+    leader_thread.before_assign = take_long
+    leader, _ = group.join(leader_thread, session_timeout_ms=6000, request_timeout_ms=1500)
+    group.wait_settled(leader_thread)
+    before = leader.group_metadata().generation
+    _, follower_thread = group.join(name="f", session_timeout_ms=6000, request_timeout_ms=1500)
+    group.wait_settled(leader_thread, follower_thread)
+    # One round to join, one for what the leader gives up; each of them took longer than a request may.
+    assert leader.group_metadata().generation <= before + 2
+    assert follower_thread.joins <= 3
+
+
+def test_member_leaves_at_once_when_its_own_join_is_still_waiting(group, until, gate):
+    first_thread = FakeThread(group.partitions)
+    group.join(first_thread, session_timeout_ms=120_000)
+    group.wait_settled(first_thread)
+
+    def hold_the_join():
+        gate.wait(60)
+        return b"x"
+
+    first_thread.user_data = hold_the_join  # it does not join again, so the others wait
+    second, second_thread = group.join(name="s", session_timeout_ms=120_000)
+    until(lambda: second._coordinator is not None and second._coordinator._waits_for_group, "its join is under way")
+    until(lambda: second._coordinator.member_id, "the coordinator knows it")
+    second.leave_and_close(leave_group=True, timeout_ms=10_000)
+    group.members.remove(second)
+    rounds = first_thread.rounds
+    gate.set()
+    until(lambda: first_thread.rounds > rounds, "the first one goes on, long before the session of the other one ends")
+    assert [len(members) for members in first_thread.seen_members][-1] == 1
+    assert second_thread.rounds == 0

@@ -5,6 +5,8 @@ This is the default of ``default.client.supplier``, and the only module that kno
 
 from __future__ import annotations
 
+from typing import Any
+
 from streams_py.adapters.confluent.clients import ConfluentClients
 from streams_py.adapters.confluent.embedded import EMBEDDED_MEMBERSHIP_DEFAULTS
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
@@ -13,6 +15,7 @@ from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.config import StreamsConfig
 from streams_py.member.versions import RebalanceProtocol, start_protocols
 from streams_py.ports import MembershipListener
+from streams_py.quiet import quiet_logs
 
 __all__ = ["KafkaClients"]
 
@@ -39,20 +42,29 @@ class KafkaClients(ConfluentClients):
             self._settings = {**EMBEDDED_MEMBERSHIP_DEFAULTS, **self._settings}
         for key in _SHARED_KEYS:
             self._settings.setdefault(key, str(getattr(config, key.replace(".", "_"))))
+        try:
+            self.check_settings()
+            with quiet_logs("streams_py.adapters"):
+                self._membership_settings("check", 1)
+        except BaseException:
+            self.close()
+            raise
 
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> KafkaPythonMembership:
         """Membership of one stream thread; static when ``group.instance.id`` is set, which gets the thread's number."""
+        return KafkaPythonMembership(
+            self._membership_settings(thread_name, thread_index),
+            listener,
+            cooperative=RebalanceProtocol.COOPERATIVE in start_protocols(self._config.upgrade_from),
+            **(MOCK_CLUSTER if self.embedded is not None else {}),
+        )
+
+    def _membership_settings(self, thread_name: str, thread_index: int) -> dict[str, Any]:
         instance_id = self._settings.get("group.instance.id")
-        settings = membership_settings(
+        return membership_settings(
             self._settings,
             bootstrap_servers=self.bootstrap,
             group_id=self._config.application_id,
             client_id=f"{thread_name}-consumer",
             group_instance_id=f"{instance_id}-{thread_index}" if instance_id else None,
-        )
-        return KafkaPythonMembership(
-            settings,
-            listener,
-            cooperative=RebalanceProtocol.COOPERATIVE in start_protocols(self._config.upgrade_from),
-            **(MOCK_CLUSTER if self.embedded is not None else {}),
         )

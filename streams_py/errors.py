@@ -75,7 +75,12 @@ class ConfigError(StreamsError, ValueError):
 
 
 class TopologyError(StreamsError, ValueError):
-    """The described topology is not valid; raised by the call that made it so, or by ``build``/``start``."""
+    """The described topology is not valid; raised by the call that made it so, or by ``build``/``start``.
+
+    ``where`` is the line of your program that the message ends with, if one is to blame.
+    """
+
+    where: str | None = None
 
 
 class AssignorError(StreamsError):

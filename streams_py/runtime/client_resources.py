@@ -23,6 +23,7 @@ from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
 from streams_py.ports import Admin, AdminError, AdminErrorKind, Clients, Clock, GroupMetadata, Membership, TopicSpec
+from streams_py.runtime.missing_sinks import warn_of_missing_sinks
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.restore_events import JournaledRestores
 from streams_py.runtime.restore.updater import StateUpdater
@@ -36,9 +37,11 @@ from streams_py.runtime.threads.rebalance import Rebalance
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.task_table import TaskTable
 from streams_py.runtime.threads.thread_parts import LoopSettings, ThreadParts
+from streams_py.serdes import SerdeDefaults
 from streams_py.state.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import StoreDefaults, is_persistent
+from streams_py.topology.missing_serdes import check_serdes
 from streams_py.topology.nodes import ResetPolicy, SourceNode
 from streams_py.topology.topology import Topology
 
@@ -67,6 +70,8 @@ class ClientResources:
         self._metadata = topology.metadata(config.application_id, config.original)
         self._subtopologies = topology.subtopologies()
         self._task_settings = TaskSettings.from_config(config)
+        defaults = SerdeDefaults(self._task_settings.default_key_serde, self._task_settings.default_value_serde)
+        check_serdes(topology, defaults)
         self._defaults = StoreDefaults(
             self._task_settings.default_key_serde,
             self._task_settings.default_value_serde,
@@ -116,6 +121,8 @@ class ClientResources:
             raise
         if self.config.embedded:
             self._create_missing_topics(self._admin)
+        else:
+            warn_of_missing_sinks(self._topology, self._admin)
         self._cleaner = StateCleaner(
             self.directory, self._clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
         )

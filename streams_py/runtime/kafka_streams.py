@@ -22,6 +22,7 @@ from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, StreamsError
 from streams_py.leader.explanations import ToldExplanation
 from streams_py.ports import Clients, Clock
+from streams_py.runtime.arguments import check_arguments
 from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.closing import wait_aloud
@@ -84,9 +85,16 @@ class KafkaStreams:
         clock: Clock | None = None,
         **settings: Any,
     ) -> None:
+        check_arguments(topology, on_state=on_state, on_error=on_error, restore_listener=restore_listener)
         self._config = StreamsConfig.of(config, **settings)
         self._clock = clock or SystemClock()
-        self._instance = ClientResources(topology, self._config, clients or _clients_of(self._config), self._clock)
+        used = clients or _clients_of(self._config)
+        try:
+            self._instance = ClientResources(topology, self._config, used, self._clock)
+        except BaseException:
+            if clients is None:
+                used.close()
+            raise
         self._instance.on_stop_application = self._application_stops
         if restore_listener is not None:
             self._instance.restore_listener = restore_listener

@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import SerdeDefaults, serde_or_default
+from streams_py.topology.caller import user_line
 from streams_py.topology.names import check_name
 from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.stores import StoreBuilder, StoreKind
@@ -42,6 +43,9 @@ class TopologyAssembly:
     """Nodes by name, stores by name, repartition topics, co-partition groups; each in insertion order."""
 
     def __init__(self) -> None:
+        self.where: str | None = None
+        """Line of the program that the nodes added next come from; None: the one that adds them."""
+        self._lines: dict[str, str | None] = {}
         self._nodes: dict[str, Node] = {}
         self._stores: dict[str, StoreBuilder] = {}
         self._processors_of_store: dict[str, list[str]] = {}
@@ -84,6 +88,10 @@ class TopologyAssembly:
     def copartitions(self) -> tuple[frozenset[str], ...]:
         """Sets of source node names that were declared to need equal partition counts, as declared."""
         return tuple(self._copartitions)
+
+    def line_of(self, node: str) -> str | None:
+        """Line of the user's program that added a node; None when nobody knows."""
+        return self._lines.get(node)
 
     def processors_of(self, store: str) -> tuple[str, ...]:
         """Processors connected to a store, first connected first."""
@@ -210,7 +218,10 @@ class TopologyAssembly:
         if not name:
             raise TopologyError("a node needs a name")
         if name in self._nodes:
-            raise TopologyError(f"node {name!r} is added twice; node names must be unique")
+            line = self._lines.get(name)
+            at = "" if line is None else f", first at {line}"
+            raise TopologyError(f"node {name!r} is added twice{at}; node names must be unique")
+        self._lines[name] = self.where or user_line()
 
     def _is_internal(self, source: str) -> bool:
         node = self._nodes[source]

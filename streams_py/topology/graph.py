@@ -17,6 +17,7 @@ from typing import Any
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.assembly import TopologyAssembly
+from streams_py.topology.caller import locate, user_line
 from streams_py.topology.change_serde import ChangeSerde
 from streams_py.topology.names import NameIndex, RepartitionNames, repartition_topic
 from streams_py.topology.nodes import Operator, Partitioner, ProcessorNode, SinkNode, SourceNode
@@ -63,6 +64,7 @@ class GraphNode:
         self.accepts_null_keys = accepts_null_keys
         self.grace_ms: int | None = None
         """Of a windowed aggregation: so long after its end a window takes records."""
+        self.where = user_line()
         self.priority = 0
         self.is_written = False
         self.parents: dict[GraphNode, None] = {}
@@ -339,7 +341,12 @@ class LogicalGraph:
             _, _, node = heapq.heappop(ready)
             if node.is_written or not all(parent.is_written for parent in node.parents):
                 continue
-            node.write(assembly)
+            assembly.where = node.where
+            try:
+                node.write(assembly)
+            except TopologyError as error:
+                locate(error, node.where)
+                raise
             node.is_written = True
             for child in node.children:
                 sequence += 1

@@ -21,6 +21,7 @@ __all__ = [
     "RepartitionNames",
     "changelog_topic",
     "check_name",
+    "check_topic",
     "full_topic_name",
     "internal_topics",
     "name_or_generate",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _MAX_NAME_LENGTH: Final = 249  # the longest legal topic name (Kafka's Topic.MAX_NAME_LENGTH)
+_SHOWN_MAX: Final = 40
 _LEGAL_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _GENERATED_STREAM_NAME: Final = re.compile(r"KSTREAM.*-[0-9]{10}")
 _REPARTITION: Final = "-repartition"
@@ -125,6 +127,17 @@ def check_name(name: str) -> str:
         )
     if not _LEGAL_NAME.fullmatch(name):
         raise TopologyError(f"the name {name!r} has characters other than letters, digits, '.', '_' and '-'")
+    return name
+
+
+def check_topic(name: str) -> str:
+    """The name itself; TopologyError unless Kafka takes it for a topic."""
+    if name in ("", ".", "..") or len(name) > _MAX_NAME_LENGTH or not _LEGAL_NAME.fullmatch(name):
+        shown = repr(name if len(name) <= _SHOWN_MAX else f"{name[:_SHOWN_MAX]}...")
+        raise TopologyError(
+            f"Kafka has no topics called {shown}: a topic has 1 to {_MAX_NAME_LENGTH} of the characters A-Z a-z 0-9 "
+            ". _ -, and is neither . nor .."
+        )
     return name
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.assembly import GlobalStore, Node, TopologyAssembly
+from streams_py.topology.checked import checked
 from streams_py.topology.describe import describe
 from streams_py.topology.internal_topics import matched_topics, topology_metadata
 from streams_py.topology.metadata import TopologyMetadata
@@ -36,6 +37,7 @@ from streams_py.topology.subtopologies import Subtopology, subtopologies_of
 __all__ = ["Topology"]
 
 
+@checked
 class Topology:
     """Nodes and stores, grouped into numbered sub-topologies (Kafka Streams' ``Topology``).
 
@@ -149,6 +151,14 @@ class Topology:
     def stores(self) -> Mapping[str, StoreBuilder]:
         """All stores by name."""
         return dict(self._assembly.stores)
+
+    def where(self, node: str) -> str | None:
+        """Line of the program that described a node, as ``file:line``; None when nobody knows."""
+        return self._assembly.line_of(node)
+
+    def processors_of(self, store: str) -> tuple[str, ...]:
+        """Processors connected to a store, first connected first."""
+        return self._assembly.processors_of(store)
 
     @property
     def global_stores(self) -> Mapping[str, GlobalStore]:

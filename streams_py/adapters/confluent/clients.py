@@ -24,6 +24,7 @@ from streams_py.adapters.security import parse_security
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.ports import Admin
+from streams_py.quiet import quiet_logs
 
 __all__ = ["ConfluentClients"]
 
@@ -117,6 +118,19 @@ class ConfluentClients:
 
         return ConfluentAdmin(settings, timeout_ms=timeout_ms, remove_member=remove_member)
 
+    def check_settings(self) -> None:
+        """Raise ConfigError now for settings that a client would be refused for later, on a stream thread."""
+        if not self._config.clients:
+            return
+        # Clients without an address connect to nobody. What is worth a warning is said when the real ones are made.
+        with quiet_logs("streams_py.adapters"):
+            for prefixes in (CONSUMER_PREFIXES, RESTORE_CONSUMER_PREFIXES, GLOBAL_CONSUMER_PREFIXES):
+                read = consumer_settings(self._config, *prefixes, bootstrap="", client_id="check")
+                ConfluentConsumer(self._quiet(read)).close()
+            written = producer_settings(self._config, bootstrap="", client_id="check")
+            ConfluentProducer(self._quiet(written), epoch_sender=_never).close()
+            ConfluentAdmin(self._quiet(admin_settings(self._config, bootstrap="", client_id="check"))).close()
+
     def close(self) -> None:
         """Let go of the embedded cluster. Clients are closed by whoever asked for them."""
         if self.embedded is not None:
@@ -139,3 +153,7 @@ class ConfluentClients:
         if number < 0:
             raise ConfigError(f"{key} = {text!r} is not valid: expected a whole number of milliseconds", key=key)
         return number
+
+
+def _never() -> EpochRecordSender:
+    raise AssertionError("a client that is only checked sends nothing")

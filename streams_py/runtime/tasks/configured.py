@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import cast
 
 from streams_py.errors import ConfigError
@@ -12,11 +14,16 @@ from streams_py.topology.nodes import TimestampExtractor
 __all__ = ["imported", "resolve_extractor"]
 
 
-def imported(path: str, key: str) -> object:
-    """What ``package.module:name`` names; ConfigError naming ``key`` when it cannot be had."""
+def imported(path: str, key: str, known: Iterable[str] = ()) -> object:
+    """What ``package.module:name`` names; ConfigError naming ``key`` when it cannot be had. ``known`` are names that
+    could have been meant instead."""
     module, separator, name = path.partition(":")
     if not separator:
-        raise ConfigError(f"{key} = {path!r}: expected 'package.module:name'", key=key)
+        names = sorted(known)
+        near = get_close_matches(path, names, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        built_in = f"one of {', '.join(names)}, or " if names else ""
+        raise ConfigError(f"{key} = {path!r} is not known: {hint}Give {built_in}'package.module:name'", key=key)
     try:
         found: object = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
@@ -30,7 +37,7 @@ def resolve_extractor(given: object) -> TimestampExtractor | None:
     if given is None:
         return None
     if isinstance(given, str):
-        given = EXTRACTORS[given] if given in EXTRACTORS else imported(given, key)
+        given = EXTRACTORS[given] if given in EXTRACTORS else imported(given, key, EXTRACTORS)
     if not callable(given):
         raise ConfigError(
             f"{key} = {given!r} is no extractor: give one of {', '.join(EXTRACTORS)}, 'package.module:name', or a "

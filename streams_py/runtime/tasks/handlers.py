@@ -14,6 +14,7 @@ blocks stops processing.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import traceback
 from collections.abc import Callable, Mapping
@@ -210,7 +211,7 @@ def resolve_handler(given: object, key: str) -> Handler:
     """The function behind a configured handler: a name of a built-in one, ``"package.module:name"``, a class, an
     object with ``handle``, or a function. ConfigError, naming ``key``, for anything else."""
     if isinstance(given, str):
-        given = _NAMED[given] if given in _NAMED else imported(given, key)
+        given = _NAMED[given] if given in _NAMED else imported(given, key, _NAMED)
     if isinstance(given, type):
         try:
             given = given()
@@ -224,6 +225,10 @@ def resolve_handler(given: object, key: str) -> Handler:
             f"{key} = {given!r} is no handler: give one of {', '.join(sorted(_NAMED))}, 'package.module:name', "
             f"a function (context, record, error), or an object with such a method `handle`",
             key=key,
+        )
+    if inspect.iscoroutinefunction(handle):
+        raise ConfigError(
+            f"{key} = {given!r} is an `async def`; handlers are called by a stream thread: write `def`", key=key
         )
     return cast("Handler", handle)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from streams_py.errors import TopologyError
+from streams_py.topology.checked import checked
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.graph import ProcessorStep
 from streams_py.topology.names import Prefix, check_name, name_or_generate
@@ -20,6 +21,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+@checked
 class BranchedKStream(Generic[K, V]):
     """A stream being split; ends with :meth:`default_branch` or :meth:`no_default_branch`.
 

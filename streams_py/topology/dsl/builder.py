@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde, SerdeDefaults
 from streams_py.topology.assembly import TopologyAssembly
+from streams_py.topology.checked import checked
 from streams_py.topology.dsl.global_table import GlobalKTable
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.dsl.ktable import KTable
@@ -42,6 +43,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+@checked
 class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
     """Describes a topology by streams and tables (Kafka Streams' ``StreamsBuilder``).
 

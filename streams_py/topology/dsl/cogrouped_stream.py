@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde, Windowed
+from streams_py.topology.checked import checked
 from streams_py.topology.dsl.grouped_stream import KGroupedStream
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
@@ -32,6 +33,7 @@ _Aggregator: TypeAlias = Callable[[Any, Any, Any], Any]
 _Inputs: TypeAlias = "Sequence[tuple[KGroupedStream[Any, Any], _Aggregator]]"
 
 
+@checked
 class CogroupedKStream(Generic[K, A]):
     """Grouped streams with one aggregator each. Null rules are those of the aggregation of a single stream."""
 
@@ -80,6 +82,7 @@ class CogroupedKStream(Generic[K, A]):
         return TimeWindowedCogroupedKStream(self._inputs, windows)
 
 
+@checked
 class TimeWindowedCogroupedKStream(Generic[K, A]):
     """Cogrouped streams in time or sliding windows."""
 
@@ -105,6 +108,7 @@ class TimeWindowedCogroupedKStream(Generic[K, A]):
         return _windowed_table(self._inputs, make, options, self._windows, name)
 
 
+@checked
 class SessionWindowedCogroupedKStream(Generic[K, A]):
     """Cogrouped streams in sessions."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from streams_py.serdes import INT64, Serde
+from streams_py.topology.checked import checked
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
@@ -28,6 +29,7 @@ V = TypeVar("V")
 A = TypeVar("A")
 
 
+@checked
 class KGroupedStream(Generic[K, V]):
     """Records grouped by key. Records with null key or null value are dropped by all aggregations.
 

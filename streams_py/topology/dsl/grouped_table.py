@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from streams_py.serdes import INT64, Serde
+from streams_py.topology.checked import checked
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
@@ -22,6 +23,7 @@ V = TypeVar("V")
 A = TypeVar("A")
 
 
+@checked
 class KGroupedTable(Generic[K, V]):
     """Rows of a table, grouped (Kafka Streams' ``KGroupedTable``).
 

@@ -8,6 +8,7 @@ from typing import TextIO, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
+from streams_py.topology.checked import checked
 from streams_py.topology.dsl.branches import BranchedKStream
 from streams_py.topology.dsl.grouped_stream import KGroupedStream
 from streams_py.topology.dsl.ktable import KTable
@@ -35,6 +36,7 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
+@checked
 class KStream(StreamJoins[K, V]):
     """A stream of records with keys of type K and values of type V (Kafka Streams' ``KStream``).
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
+from streams_py.topology.checked import checked
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.suppressed import Suppressed
@@ -31,6 +32,7 @@ K2 = TypeVar("K2")
 V2 = TypeVar("V2")
 
 
+@checked
 class KTable(TableJoins[K, V]):
     """A table with keys of type K and values of type V (Kafka Streams' ``KTable``).
 

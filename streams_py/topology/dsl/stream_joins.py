@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
+from streams_py.topology.checked import checked
 from streams_py.topology.dsl.global_table import GlobalKTable
 from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.place import Place
@@ -32,6 +33,7 @@ VR = TypeVar("VR")
 KG = TypeVar("KG")
 
 
+@checked
 class StreamJoins(Generic[K, V]):
     """The joins of a :class:`~streams_py.topology.dsl.kstream.KStream`.
 

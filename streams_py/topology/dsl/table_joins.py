@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
+from streams_py.topology.checked import checked
 from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
@@ -27,6 +28,7 @@ VO = TypeVar("VO")
 VR = TypeVar("VR")
 
 
+@checked
 class TableJoins(Generic[K, V]):
     """The joins of a :class:`~streams_py.topology.dsl.ktable.KTable`.
 

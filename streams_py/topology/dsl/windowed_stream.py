@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
 from streams_py.serdes import INT64, Serde, Windowed
+from streams_py.topology.checked import checked
 from streams_py.topology.dsl.grouped_stream import KGroupedStream, plus_one, zero
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
@@ -39,6 +40,7 @@ def window_aggregate(
     return SlidingWindowAggregate(store, windows, emit, initializer, aggregator)
 
 
+@checked
 class _WindowedKStream(Generic[K, V]):
     """What both kinds have in common."""
 
@@ -72,6 +74,7 @@ class _WindowedKStream(Generic[K, V]):
         return KTable(place, operator, options.store)
 
 
+@checked
 class TimeWindowedKStream(_WindowedKStream[K, V]):
     """Records grouped by key and by time or sliding windows (Kafka Streams' ``TimeWindowedKStream``).
 
@@ -123,6 +126,7 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         return lambda store: window_aggregate(windows, self._emit, store, initializer, aggregator)
 
 
+@checked
 class SessionWindowedKStream(_WindowedKStream[K, V]):
     """Records grouped by key and into sessions (Kafka Streams' ``SessionWindowedKStream``).
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from streams_py.topology.nodes import NodeContext, Process
 
@@ -27,7 +27,10 @@ __all__ = [
     "Peek",
     "Print",
     "SelectKey",
+    "named_if_no_pair",
 ]
+
+_HERE: Final = __name__.rpartition(".")[0]
 
 Predicate = Callable[[Any, Any], object]
 
@@ -83,6 +86,27 @@ class PassThrough:
         return node.forward
 
 
+def named_if_no_pair(error: Exception, function: Callable[..., Any], operation: str) -> Exception:
+    """``error``, or one that names the user's function when it was its result that could not be unpacked here."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    if (
+        "unpack" not in str(error)
+        or frame is None
+        or not frame.tb_frame.f_globals.get("__name__", "").startswith(_HERE)
+    ):
+        return error
+    code = getattr(function, "__code__", None)
+    place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+    wanted = "(new_key, new_value)" if operation != "flat_map" else "an iterable of (new_key, new_value)"
+    named = TypeError(
+        f"{getattr(function, '__name__', type(function).__name__)}{place} must return {wanted} for {operation}: {error}"
+    )
+    named.__cause__ = error
+    return named
+
+
 class Map:
     """New key and value."""
 
@@ -96,7 +120,7 @@ class Map:
             try:
                 new_key, new_value = mapper(key, value)
             except Exception as error:
-                failed(error, key, value, timestamp_ms)
+                failed(named_if_no_pair(error, mapper, "map"), key, value, timestamp_ms)
                 return
             forward(new_key, new_value, timestamp_ms)
 
@@ -177,7 +201,7 @@ class FlatMap:
             try:
                 pairs = [(new_key, new_value) for new_key, new_value in mapper(key, value)]
             except Exception as error:
-                failed(error, key, value, timestamp_ms)
+                failed(named_if_no_pair(error, mapper, "flat_map"), key, value, timestamp_ms)
                 return
             for new_key, new_value in pairs:
                 forward(new_key, new_value, timestamp_ms)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from streams_py.errors import ProcessingError
 from streams_py.topology.nodes import Change, NodeContext, Process
+from streams_py.topology.operators.stateless import named_if_no_pair
 
 __all__ = [
     "RowReader",
@@ -276,7 +277,7 @@ class TableGroupBy:
                     raise ProcessingError(f"node {node.name!r} got a change of a table without a key")
                 new, old = select(key, change[0]), select(key, change[1])
             except Exception as error:
-                failed(error, key, change, timestamp_ms)
+                failed(named_if_no_pair(error, selector, "group_by"), key, change, timestamp_ms)
                 return
             if one_record and old is not None and new is not None and old[0] == new[0]:
                 forward(new[0], Change(new[1], old[1]), timestamp_ms)

@@ -79,7 +79,7 @@ def n18(b: StreamsBuilder) -> None:
 
 def n19(b: StreamsBuilder) -> None:
     b.stream("s").to("o")
-    b.stream("s").map_values(key_of).to("o2")
+    b.stream("s").map_values(with_key=key_of).to("o2")
 
 
 AGG, RED = "KSTREAM-AGGREGATE-STATE-STORE-000000000", "KSTREAM-REDUCE-STATE-STORE-000000000"

@@ -50,7 +50,8 @@ def test_resolve_handler_takes_classes_objects_functions_and_names(given: object
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ("log_and_hope", "expected 'package.module:name'"),
+        ("log_and_hope", "'package.module:name'"),
+        ("log_and_contine", "did you mean 'log_and_continue'"),
         ("no.such.module:x", "cannot be imported"),
         ("streams_py.errors:Nothing", "cannot be imported"),
         (NeedsArguments, "cannot be created without arguments"),

@@ -1,0 +1,35 @@
+"""What a client is made of, checked before anything is opened."""
+
+from __future__ import annotations
+
+from streams_py.errors import TopologyError
+from streams_py.topology.caller import locate, user_line
+from streams_py.topology.checked import check_function
+from streams_py.topology.topology import Topology
+
+__all__ = ["check_arguments"]
+
+_RESTORE_CALLS = ("on_restore_start", "on_batch_restored", "on_restore_end", "on_restore_suspended")
+
+
+def check_arguments(topology: object, *, on_state: object, on_error: object, restore_listener: object) -> None:
+    """TopologyError, with the line of the caller, for a topology that is none and for callbacks that cannot be called
+    back."""
+    try:
+        if not isinstance(topology, Topology):
+            hint = "; give builder.build()" if hasattr(topology, "build") else ""
+            raise TopologyError(f"KafkaStreams takes a Topology, not a {type(topology).__name__}{hint}")
+        if on_state is not None:
+            check_function(on_state, "KafkaStreams: on_state", ("new state", "old state"))
+        if on_error is not None:
+            check_function(on_error, "KafkaStreams: on_error", ("error",))
+        missing = [call for call in _RESTORE_CALLS if not callable(getattr(restore_listener, call, None))]
+        if restore_listener is not None and missing:
+            kind = type(restore_listener).__name__
+            raise TopologyError(
+                f"KafkaStreams: restore_listener is of type {kind}, without {missing[0]}; give a subclass of "
+                "RestoreListener"
+            )
+    except TopologyError as error:
+        locate(error, user_line())
+        raise

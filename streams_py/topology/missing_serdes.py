@@ -1,0 +1,38 @@
+"""Finds what has no serde before anything starts, and says where in the program it was written."""
+
+from __future__ import annotations
+
+from streams_py.errors import ConfigError
+from streams_py.serdes import SerdeDefaults, serde_or_default
+from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.topology import Topology
+
+__all__ = ["check_serdes"]
+
+
+def check_serdes(topology: Topology, defaults: SerdeDefaults) -> None:
+    """ConfigError for the first source, sink or store without a serde; ``defaults`` are the configured ones."""
+    for node in topology.nodes:
+        if isinstance(node, ProcessorNode):
+            continue
+        if isinstance(node, SourceNode):
+            topics = ", ".join(node.topics) if node.pattern is None else node.pattern.pattern
+            what = f"{node.name}, which reads {topics}"
+        else:
+            what = f"{node.name}, which writes {node.topic or 'topics of your choice'}"
+        _check(node, defaults, what, topology.where(node.name))
+    for name, store in topology.stores.items():
+        line = next((topology.where(user) for user in topology.processors_of(name)), None)
+        _check(store, defaults, f"store {name}, which is kept here", line)
+
+
+def _check(entry: SourceNode | SinkNode | StoreBuilder, defaults: SerdeDefaults, what: str, line: str | None) -> None:
+    for part, given in (("key", entry.key_serde), ("value", entry.value_serde)):
+        if serde_or_default(given, defaults, is_key=part == "key") is None:
+            setting = f"default.{part}.serde"
+            raise ConfigError(
+                f"{what}, has no {part} serde{'' if line is None else f' ({line})'}: give {part}= there, or where the "
+                f"stream gets its {part}s, or StreamsBuilder({part}=...), or set {setting}",
+                key=setting,
+            )

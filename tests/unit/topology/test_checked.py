@@ -1,0 +1,163 @@
+"""Slips in a description are found by the call that makes them, and the message ends with its line."""
+
+# ruff: noqa: E501  # a slip and its message stand in one line
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streams_py import ConfigError, StreamsBuilder, Topology, TopologyError, key_value_store, serdes
+from streams_py.serdes import SerdeDefaults
+from streams_py.testing import TopologyTestDriver
+from streams_py.topology import dsl
+from streams_py.topology.missing_serdes import check_serdes
+
+
+async def later(*arguments: object) -> Any:
+    return arguments
+
+
+class AsyncProcessor:
+    async def process(self, record: object) -> None: ...
+
+
+def stream() -> Any:
+    return StreamsBuilder(key=serdes.STRING, value=serdes.STRING).stream("in")
+
+
+SLIPS: list[tuple[Callable[[], object], str]] = [
+    (lambda: stream().filter(lambda v: v), r"KStream.filter: predicate is called with 2 arguments, \(key, value\), but the lambda takes \(v\)"),
+    (lambda: stream().map_values(lambda k, v: v), r"KStream.map_values: mapper is called with 1 argument, \(value\), but the lambda takes \(k, v\)"),
+    (lambda: stream().map_values(with_key=str.upper), r"with_key is called with 2 arguments"),
+    (lambda: stream().map(7), r"KStream.map: mapper is of type int, and no function of \(key, value\)"),
+    (lambda: stream().group_by_key().reduce(lambda total: total), r"KGroupedStream.reduce: reducer is called with 2"),
+    (lambda: stream().group_by_key().aggregate(lambda k: 0, lambda k, v, a: a), r"initializer is called with 0 arg"),
+    (lambda: stream().to_table().filter(lambda v: v), r"KTable.filter: predicate is called with 2"),
+    (lambda: stream().split().branch(lambda v: v), r"BranchedKStream.branch: predicate is called with 2"),
+    (lambda: stream().join(stream().to_table(), lambda v: v), r"KStream.join: joiner is called with 2 arguments"),
+    (lambda: stream().to(lambda k, v: "out"), r"KStream.to: topic is called with 3 arguments, \(key, value, record context\)"),
+    (lambda: stream().foreach(later), r"KStream.foreach: action: later is an `async def`"),
+    (lambda: stream().process(later), r"KStream.process: processor: later is an `async def`"),
+    (lambda: stream().process(AsyncProcessor), r"KStream.process: processor: AsyncProcessor is an `async def`"),
+    (lambda: StreamsBuilder().stream("in", key=str), r"StreamsBuilder.stream: key is the type str, not a serde; give serdes.STRING"),
+    (lambda: StreamsBuilder(value=dict), r"StreamsBuilder: value is the type dict, not a serde; give serdes.JSON"),
+    (lambda: stream().to("out", value=type(serdes.STRING)), r"value is the class .*; give an object of it"),
+    (lambda: stream().to("out", value="string"), r"value is of type str, not a serde"),
+    (lambda: StreamsBuilder().stream("in", timestamp_extractor=lambda key, value: 0), r"timestamp_extractor is called with 4"),
+    (lambda: StreamsBuilder().stream("my topic"), r"Kafka has no topics called 'my topic'"),
+    (lambda: StreamsBuilder().stream(["fine", "f\u00fcnf"]), r"Kafka has no topics called 'f\u00fcnf'"),
+    (lambda: StreamsBuilder().table(".."), r"Kafka has no topics called '..'"),
+    (lambda: StreamsBuilder().stream([7]), r"StreamsBuilder.stream: topics is of type int, not the name of a topic"),
+    (lambda: stream().to("x" * 250), r"Kafka has no topics called 'x{40}...': a topic has 1 to 249"),
+    (lambda: stream().process(lambda record, context: iter(()), stores=[key_value_store("s")]), r"stores has the declaration of store 's'; it takes names: call add_state_store"),
+    (lambda: StreamsBuilder().add_state_store("s"), r"store is of type str, not a declaration such as key_value_store"),
+    (lambda: stream().group_by_key().count(store=key_value_store("s")), r"store is of type StoreBuilder; it takes a name"),
+    (lambda: stream().group_by_key().count(materialized="s"), r"materialized is text; write store='s'"),
+    (lambda: Topology().add_source("s", "in", key=str), r"Topology.add_source: key is the type str, not a serde"),
+    (lambda: Topology().add_source("s", "in").add_sink("k", "o u t", "s"), r"Kafka has no topics called 'o u t'"),
+    (lambda: Topology().add_source("s", "in").add_processor("p", AsyncProcessor, "s"), r"`async def`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("slip", "message"), SLIPS, ids=[message[:50] for _, message in SLIPS])
+def test_slip_is_found_by_its_call_which_is_named(slip: Callable[[], object], message: str) -> None:
+    line = slip.__code__.co_firstlineno
+    with pytest.raises(TopologyError, match=message) as caught:
+        slip()
+    assert str(caught.value).endswith(f" ({__file__}:{line})")
+    assert caught.value.where == f"{__file__}:{line}"
+
+
+@pytest.mark.parametrize(
+    "describe",
+    [
+        lambda: stream().map_values(str.split),
+        lambda: stream().map_values(len),
+        lambda: stream().filter(lambda *arguments: True),
+        lambda: stream().filter(lambda key, value, threshold=3: True),
+        lambda: stream().map(dict),
+        lambda: stream().to("a.legal_topic-1"),
+        lambda: StreamsBuilder().stream(name for name in ("a", "b")),
+        lambda: StreamsBuilder().stream(re.compile("any .*")),
+    ],
+)
+def test_what_works_is_accepted(describe: Callable[[], object]) -> None:
+    describe()
+
+
+def test_every_class_of_the_dsl_checks_what_it_is_given() -> None:
+    unchecked = []
+    for module in pkgutil.iter_modules(dsl.__path__, f"{dsl.__name__}."):
+        for name, cls in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            methods = [f for n, f in vars(cls).items() if inspect.isfunction(f) and not n.startswith("_")]
+            takes_functions = [f for f in methods if "Callable[[" in str(inspect.signature(f))]
+            if cls.__module__ == module.name and not all(hasattr(f, "__wrapped__") for f in takes_functions):
+                unchecked.append(name)
+    assert unchecked == []
+
+
+def test_error_of_build_ends_with_the_line_of_the_call_it_is_about() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    builder.table("in")
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]  # CPython has frames
+    with pytest.raises(TopologyError, match=rf"read already .*test_checked.py:{line}\)"):
+        builder.build()
+
+
+def test_missing_serde_names_the_node_its_topic_and_its_line() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.STRING, value=serdes.STRING).map_values(len).to("out")
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]  # as above
+    expected = (
+        rf"KSTREAM-SINK-0000000002, which writes out, has no value serde \(.*test_checked.py:{line}\): give value="
+    )
+    with pytest.raises(ConfigError, match=expected) as caught:
+        check_serdes(builder.build(), SerdeDefaults())
+    assert caught.value.key == "default.value.serde"
+    check_serdes(builder.build(), SerdeDefaults(value=serdes.INT64))
+
+
+def test_missing_serde_of_a_store_names_the_store_and_a_line() -> None:
+    builder = StreamsBuilder()
+    words = builder.stream("in", key=serdes.STRING, value=serdes.STRING)
+    words.group_by_key().aggregate(lambda: 0, lambda key, value, total: total, store="totals")
+    with pytest.raises(ConfigError, match=r"store totals, which is kept here, has no value serde \(.*test_checked.py:"):
+        check_serdes(builder.build(), SerdeDefaults())
+
+
+@pytest.mark.parametrize("operation", ["map", "flat_map"])
+def test_function_that_returns_no_pair_is_named_with_its_line(operation: str) -> None:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+
+    def forgets(key: str, value: str) -> Any:
+        return (1, 2, 3) if operation == "map" else [(1, 2, 3)]
+
+    getattr(builder.stream("in"), operation)(forgets).to("out")
+    line = forgets.__code__.co_firstlineno
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.input_topic("in", key=serdes.STRING, value=serdes.STRING)
+        with pytest.raises(
+            Exception, match=rf"forgets \(.*test_checked.py:{line}\) must return .*for {operation}: too many"
+        ):
+            source.send("a", "b")
+
+
+def test_unpacking_error_of_the_function_itself_stays_as_it_is() -> None:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+
+    def unpacks(key: str, value: str) -> tuple[str, str]:
+        first, second, third = value.split()
+        return first, second + third
+
+    builder.stream("in").map(unpacks).to("out")
+    with TopologyTestDriver(builder.build()) as driver, pytest.raises(Exception, match=r"not enough values") as caught:
+        driver.input_topic("in", key=serdes.STRING, value=serdes.STRING).send("a", "b")
+    assert "must return" not in str(caught.value)

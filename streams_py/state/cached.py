@@ -160,6 +160,8 @@ class CachedStore(KeyValueOperations[K, V, S]):
             dirty[last] = None
         for at in dirty:
             entry = self._entries.get(at)
+            while entry is None and at in self._dirty:  # caught while it was moved
+                entry = self._entries.get(at)
             if entry is None:
                 continue  # evicted meanwhile, so it is below
             key = self._bytes_of(at)

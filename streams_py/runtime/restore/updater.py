@@ -41,6 +41,9 @@ _DOUBTS = 5
 _DOUBT_MS = 1_000
 """An end below what the task's checkpoint says is believed when it was given so often, for so long."""
 
+_POLL_MAX_MS = 20
+"""Longest wait for records: a task that is added in the meantime waits as long."""
+
 _BACKOFF_MAX_MS = 1_000
 """Longest pause between two attempts to reach the cluster."""
 
@@ -286,7 +289,7 @@ class StateUpdater:
             self._news.tell()
             with self._lock:
                 self._finish(restored)
-            records = consumer.poll(_RECORDS_MAX, self._poll_ms)
+            records = consumer.poll(_RECORDS_MAX, min(self._poll_ms, _POLL_MAX_MS))
         except BrokerUnavailable as error:
             self._back_off(error)
             return

@@ -7,11 +7,12 @@ what to do about it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
+from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import TaskCorrupted, TaskMigrated
 
-__all__ = ["DeferredErrors"]
+__all__ = ["DeferredErrors", "raise_worst"]
 
 
 class DeferredErrors:
@@ -31,10 +32,28 @@ class DeferredErrors:
         except Exception as error:
             self.add(error)
 
-    def raise_first(self) -> None:
-        """Raise the most serious error, if there are any, and forget the others: those that only cost tasks come
-        after those that end the thread."""
-        if self._errors:
-            errors, self._errors = self._errors, []
-            errors.sort(key=lambda error: isinstance(error, TaskMigrated | TaskCorrupted))
-            raise errors[0]
+    def raise_worst(self) -> None:
+        """Raise what was kept, as :func:`raise_worst` does, and forget it."""
+        errors, self._errors = self._errors, []
+        raise_worst(errors)
+
+
+def raise_worst(errors: Sequence[Exception]) -> None:
+    """Raise the most serious of these: one that ends the thread, else that the member has migrated (then all its tasks
+    are lost anyway), else one TaskCorrupted for all corrupted tasks."""
+    corrupted: dict[TaskId, Collection[TopicPartition]] = {}
+    migrated: TaskMigrated | None = None
+    for error in errors:
+        if isinstance(error, TaskCorrupted):
+            for task_id, changelogs in error.tasks.items():
+                before = corrupted.get(task_id, changelogs)
+                # None named means that nobody knows which: all of them.
+                corrupted[task_id] = {*before, *changelogs} if before and changelogs else ()
+        elif isinstance(error, TaskMigrated):
+            migrated = migrated or error
+        else:
+            raise error
+    if migrated is not None:
+        raise migrated
+    if corrupted:
+        raise TaskCorrupted("; ".join(map(str, errors)), corrupted)

@@ -217,7 +217,7 @@ class StreamThread:
     def _run_once(self) -> None:
         parts = self._parts
         self.inbox.serve()
-        self._deferred.raise_first()
+        self._deferred.raise_worst()
         parts.membership.check()
         parts.rebalance.rejoin_if_due(parts.membership)
         records = self._poll()
@@ -461,7 +461,7 @@ class StreamThread:
         while rebalance.in_progress and self._clock.monotonic_ms() < limit and not self._out_of_time():
             self.inbox.serve()
             self._clock.sleep_ms(_BUSY_POLL_MS)
-        self._deferred.raise_first()
+        self._deferred.raise_worst()
         return True
 
     def _out_of_time(self) -> bool:

@@ -21,11 +21,12 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import LockError, TaskCorrupted, TaskMigrated
+from streams_py.errors import LockError, TaskMigrated
 from streams_py.events.tasks import TaskJournal
 from streams_py.ports import Clock, OffsetAndMetadata
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.deferred_errors import raise_worst
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import TaskPhase
 
@@ -112,7 +113,7 @@ class TaskTable:
                     errors.append(error)
                     wanted_active.pop(task.id, None)
                     wanted_standby.pop(task.id, None)
-            _raise_worst(errors)
+            raise_worst(errors)
             for task_id, partitions in sorted(wanted_active.items()):
                 self._pending[task_id] = _Pending(self._factory.active(task_id, partitions))
                 self._note_assigned(task_id, is_active=True)
@@ -240,7 +241,7 @@ class TaskTable:
                 with self._lock:
                     self._pending[task.id] = _Pending(task, not_before_ms=1 << 62)
             errors.append(error)
-        _raise_worst(errors)
+        raise_worst(errors)
 
     def start(self, task: ActiveTask, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Bind and run a restored active. Also when that fails it stays in this table, so that it is closed in the
@@ -327,18 +328,3 @@ class TaskTable:
 
     def _now_us(self) -> int | None:
         return None if self._journal is None else self._journal.now_us()
-
-
-def _raise_worst(errors: list[Exception]) -> None:
-    fatal = [error for error in errors if not isinstance(error, TaskMigrated | TaskCorrupted)]
-    if fatal:
-        raise fatal[0]
-    for error in errors:
-        if isinstance(error, TaskMigrated):
-            raise error
-    corrupted: dict[TaskId, Collection[TopicPartition]] = {}
-    for error in errors:
-        if isinstance(error, TaskCorrupted):
-            corrupted.update(error.tasks)
-    if corrupted:
-        raise TaskCorrupted("; ".join(map(str, errors)), corrupted)

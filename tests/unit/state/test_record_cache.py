@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from streams_py.state.open import open_store
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
 from tests.contract.stores.store_kit import SHAPES, Kit, Logged, Shape
+from tests.waiting import PATIENCE_S
 
 CACHED = [shape for shape in SHAPES if shape.caching and shape.logging]
 TIMESTAMPED = Shape(StoreKind.TIMESTAMPED_KEY_VALUE, persistent=False, caching=True)
@@ -207,6 +209,41 @@ def test_eviction_takes_the_least_recently_used_first(make_kit: Callable[..., Ki
     kit.store.get("b")
     kit.put("e", 1)
     assert list(kit.store._entries) == ["d", "b", "e"]
+
+
+class Moving(dict[Any, Any]):
+    """Entries of a cache; whoever looks for ``key`` while it is moved to the end does so before it is there again."""
+
+    def __init__(self, entries: dict[Any, Any], key: str, look: Callable[[], None]) -> None:
+        super().__init__(entries)
+        self.key, self.looked = key, threading.Event()
+        self.reader = threading.Thread(target=look, daemon=True)
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        found = super().pop(key, *default)
+        if key == self.key and self.reader.ident is None:
+            self.reader.start()
+            assert self.looked.wait(PATIENCE_S)
+        return found
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        if key == self.key and key not in self:
+            self.looked.set()
+        return super().get(key, default)
+
+
+def test_range_read_by_another_thread_has_every_key_while_an_eviction_moves_one(make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(TIMESTAMPED, cache_bytes=10_000)
+    kit.put("a", 1)
+    kit.put("b", 2)
+    kit.store.flush_cache()
+    kit.put("a", 3)  # dirty, and the oldest
+    seen: list[Any] = []
+    kit.store._entries = moving = Moving(kit.store._entries, "a", lambda: seen.extend(kit.store.all()))
+    kit.store._cache.max_bytes = kit.store._cache.used_bytes - 1
+    kit.store.evict()
+    moving.reader.join(PATIENCE_S)
+    assert {key: value.value for key, value in seen} == {"a": 3, "b": 2}
 
 
 def test_eviction_passes_over_an_entry_that_was_written_since_it_was_clean(make_kit: Callable[..., Kit]) -> None:

@@ -49,6 +49,13 @@ class StoreCodec(Generic[K, V]):
         self.encode_value: Callable[[V], bytes] = value_serde.serializer(topic, is_key=False)
         self.decode_value: Callable[[bytes], V] = value_serde.deserializer(topic, is_key=False)
 
+    def copier(self) -> Callable[[V], V] | None:
+        """copy(value) -> an equal value that shares nothing with it; None when values cannot change."""
+        if self.value_serde.plain_type is not None:
+            return None
+        encode, decode = self.encode_value, self.decode_value
+        return lambda value: decode(encode(value))
+
     def timestamped_encoder(self) -> Callable[[V, int], bytes]:
         """encode(value, timestamp_ms) -> bytes of a timestamped store."""
         encode_value = self.encode_value

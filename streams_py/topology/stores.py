@@ -207,6 +207,7 @@ class TimestampedKeyValueStore(KeyValueStore[K, ValueAndTimestamp[V]], Protocol[
     def updater(self, initializer: Callable[[], V] | None, aggregator: Callable[[K, Any, V], V | None]) -> Updater:
         """A function that takes one record into the aggregate of its key.
 
+        The old aggregate that it returns is the object which the aggregator was given, and perhaps has changed.
         Without ``initializer`` the first value of a key is its first aggregate. The new timestamp is the larger one of
         the record and the old aggregate; None as the new aggregate deletes, logged with the context's timestamp.
         """

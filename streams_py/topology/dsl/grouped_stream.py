@@ -81,7 +81,7 @@ class KGroupedStream(Generic[K, V]):
     ) -> KTable[K, A]:
         """``aggregator(key, value, result so far)`` gives the new result, starting from ``initializer()``.
 
-        ``value`` is the serde of results. A result of None deletes the key. Never change the result so far in place.
+        ``value`` is the serde of results. A result of None deletes the key.
         """
         options = materialized_or_none(materialized, store, None, value) or Materialized()
         return self._aggregate(

@@ -79,8 +79,7 @@ class KGroupedTable(Generic[K, V]):
         materialized: Materialized[K, A] | None = None,
     ) -> KTable[K, A]:
         """``adder(key, new value, result so far)`` and ``subtractor(key, old value, result so far)`` give the new
-        result, starting from ``initializer()``. ``value`` is the serde of results. Never change the result so far in
-        place."""
+        result, starting from ``initializer()``. ``value`` is the serde of results."""
         options = materialized_or_none(materialized, store, None, value) or Materialized()
 
         def make(store: str) -> TableOperator:

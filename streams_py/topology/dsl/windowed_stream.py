@@ -114,7 +114,7 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
     ) -> KTable[Windowed[K], A]:
         """``aggregator(key, value, result so far)`` gives the new result, starting from ``initializer()``.
 
-        ``value`` is the serde of results. A result of None deletes the window. Never change the result so far in place.
+        ``value`` is the serde of results. A result of None deletes the window.
         """
         options = materialized_or_none(materialized, store, None, value) or Materialized()
         return self._aggregate(self._make(initializer, aggregator), options, name, Prefix.AGGREGATE, None)

@@ -12,6 +12,7 @@ from typing import Any
 
 from streams_py.errors import ProcessingError
 from streams_py.topology.nodes import Change, NodeContext, Process
+from streams_py.topology.operators.in_place import fresh_initializer, on_copies
 from streams_py.topology.operators.tables import TableOperator, forward_flushed, make_change
 
 __all__ = ["GroupedTableAggregate", "GroupedTableReduce", "StreamAggregate", "StreamReduce"]
@@ -52,6 +53,10 @@ def _bind_grouped_stream(
     store, forward, failed, context = node.store(operator.store_name), node.forward, node.failed, node.record
     old_values = operator.sends_old_values
     forwards = forward_flushed(node, store, send_old_values=old_values)
+    if initializer is not None:
+        initializer = fresh_initializer(initializer, store)
+    if old_values and forwards:
+        aggregator = on_copies(aggregator, store)
     update = store.updater(initializer, aggregator)
 
     def process(key: Any, value: Any, timestamp_ms: int) -> None:
@@ -86,7 +91,8 @@ class GroupedTableAggregate(TableOperator):
         self._subtractor = subtractor
 
     def bind(self, node: NodeContext) -> Process:
-        initializer, adder, subtractor = self._initializer, self._adder, self._subtractor
+        adder, subtractor = self._adder, self._subtractor
+        initializer = fresh_initializer(self._initializer, node.store(self.store_name))
 
         def combine(key: Any, change: Change, current: Any) -> Any:
             if change.old is not None and current is not None:
@@ -126,6 +132,8 @@ def _bind_grouped_table(
     old_values = operator.sends_old_values
     forwards = forward_flushed(node, store, send_old_values=old_values)
     get, put = store.get, store.put_value
+    if old_values and forwards:
+        combine = on_copies(combine, store)
 
     def process(key: Any, change: Any, timestamp_ms: int) -> None:
         context.timestamp = timestamp_ms

@@ -13,6 +13,7 @@ from typing import Any
 from streams_py.serdes.windowed import Windowed
 from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults
+from streams_py.topology.operators.in_place import copier_of, fresh_initializer
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
 from streams_py.topology.operators.windowed import NULL_KEY, WINDOW_CLOSED
 from streams_py.topology.windows import EmitStrategy, SessionWindows
@@ -51,11 +52,13 @@ class SessionAggregate(TableOperator):
     def bind(self, node: NodeContext) -> Process:
         store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
         gap, grace = self._windows.gap_ms, self._windows.grace_ms
-        initializer, aggregator, merger = self._initializer, self._aggregator, self._merger
+        aggregator, merger = self._aggregator, self._merger
+        initializer = fresh_initializer(self._initializer, store)
         old_values = self.sends_old_values
         forwards = not self._emits_final and forward_flushed(node, store, send_old_values=old_values)
         emit_final = self._final_results(node, store)
         find, put = store.find_sessions, store.put
+        copy = copier_of(store) if old_values and forwards else None
         observed_ms = UNKNOWN_TIME
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
@@ -72,7 +75,7 @@ class SessionAggregate(TableOperator):
                 aggregate = initializer()
                 found = list(find(key, timestamp_ms - gap, timestamp_ms + gap))
                 for session, merged in found:
-                    aggregate = merger(key, aggregate, merged)
+                    aggregate = merger(key, aggregate, merged if copy is None else copy(merged))
                     start, end = min(start, session.start), max(end, session.end)
                 if end < close_ms:
                     node.dropped(WINDOW_CLOSED)

@@ -13,6 +13,7 @@ from typing import Any
 
 from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.emission import UNKNOWN_TIME
+from streams_py.topology.operators.in_place import fresh_initializer, on_copies
 from streams_py.topology.operators.tables import make_change
 from streams_py.topology.operators.windowed import WINDOW_CLOSED, WindowedOperator, make_windowed
 from streams_py.topology.windows import EmitStrategy, SlidingWindows
@@ -95,8 +96,9 @@ class _Path:
         self._forwards = operator.forwards(node, store)
         self._old_values = operator.sends_old_values
         self._difference = windows.difference_ms
-        self._initializer = initializer
-        self._aggregator = aggregator
+        self._initializer = fresh_initializer(initializer, store)
+        # An aggregate is needed afterwards: as old value, or to begin the right window with.
+        self._aggregator = on_copies(aggregator, store)
 
     def take(self, key: Any, value: Any, t: int, close_ms: int) -> None:
         """A record at ``t``, not in the very first window."""

@@ -12,6 +12,7 @@ from typing import Any
 from streams_py.serdes.windowed import Windowed
 from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults
+from streams_py.topology.operators.in_place import fresh_initializer, on_copies
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
 from streams_py.topology.windows import EmitStrategy, TimeWindows
 
@@ -80,7 +81,8 @@ class TimeWindowAggregate(WindowedOperator):
         old_values = self.sends_old_values
         forwards = self._forwards(node, store)
         emit_final = self._final_results(node, self._closed_since)
-        update = store.updater(self._initializer, self._aggregator)
+        aggregator = on_copies(self._aggregator, store) if old_values and forwards else self._aggregator
+        update = store.updater(fresh_initializer(self._initializer, store), aggregator)
         observed_ms = UNKNOWN_TIME
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:

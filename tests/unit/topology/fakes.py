@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streams_protocol.types import TaskId
+from streams_py import serdes
 from streams_py.ports import Headers
+from streams_py.state.codec import StoreCodec
 from streams_py.topology.nodes import Process, ProcessorNode, Punctuation, RecordContext, SinkNode
 from streams_py.topology.stores import StoreBuilder, StoreKind
 from streams_py.topology.topology import Topology
@@ -19,6 +21,7 @@ class FakeStore:
     def __init__(self, builder: StoreBuilder, record: RecordContext, *, is_cached: bool = False) -> None:
         self.name = builder.name
         self.is_cached = is_cached
+        self.codec: StoreCodec[Any, Any] = StoreCodec(builder.name, serdes.STRING, builder.value_serde or serdes.STRING)
         self.rows: dict[Any, Any] = {}
         self.log: list[tuple[Any, Any, int]] = []
         self.listener: Callable[[Any, Any, Any, int], None] | None = None

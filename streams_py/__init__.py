@@ -68,6 +68,12 @@ _HOME = {
     "SlidingWindows": "streams_py.topology.windows",
     "TimeWindows": "streams_py.topology.windows",
     "Windowed": "streams_py.serdes.windowed",
+    "SessionStore": "streams_py.topology.window_stores",
+    "TimestampedWindowStore": "streams_py.topology.window_stores",
+    "WindowStore": "streams_py.topology.window_stores",
+    "session_store": "streams_py.topology.window_stores",
+    "timestamped_window_store": "streams_py.topology.window_stores",
+    "window_store": "streams_py.topology.window_stores",
     "Topology": "streams_py.topology.topology",
     # Handlers
     "Answer": "streams_py.runtime.tasks.handlers",
@@ -215,6 +221,14 @@ if TYPE_CHECKING:
         timestamped_key_value_store,
     )
     from streams_py.topology.topology import Topology
+    from streams_py.topology.window_stores import (
+        SessionStore,
+        TimestampedWindowStore,
+        WindowStore,
+        session_store,
+        timestamped_window_store,
+        window_store,
+    )
     from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = [
@@ -273,6 +287,7 @@ __all__ = [
     "RestoreListener",
     "Serde",
     "SerializationError",
+    "SessionStore",
     "SessionWindowedKStream",
     "SessionWindows",
     "SlidingWindows",
@@ -297,6 +312,7 @@ __all__ = [
     "TimeoutExceeded",
     "TimestampExtractor",
     "TimestampedKeyValueStore",
+    "TimestampedWindowStore",
     "TopicChooser",
     "TopicPartition",
     "Topology",
@@ -304,6 +320,7 @@ __all__ = [
     "UnknownStateStoreError",
     "UnsupportedOperationError",
     "ValueAndTimestamp",
+    "WindowStore",
     "Windowed",
     "assignment",
     "errors",
@@ -314,8 +331,11 @@ __all__ = [
     "log_and_skip_invalid",
     "partition_time_if_invalid",
     "serdes",
+    "session_store",
     "timestamped_key_value_store",
+    "timestamped_window_store",
     "wall_clock_time",
+    "window_store",
 ]
 
 

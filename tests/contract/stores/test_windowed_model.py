@@ -1,0 +1,283 @@
+"""Window and session stores behave like a dict of windows that forgets what is older than its retention."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from streams_py.errors import InvalidStateStoreError
+from streams_py.serdes import BYTES, INT64, Windowed
+from streams_py.state.cache import RecordCache
+from streams_py.state.open import open_store
+from streams_py.state.rocksdb import TaskDatabase
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.stores import StoreBuilder, StoreKind, ValueAndTimestamp, WindowRetention
+from tests.contract.stores.store_kit import MEMORY, Logged
+
+RETENTION_MS = 40
+SIZE_MS = 10
+
+KEYS = st.sampled_from([b"", b"a", b"ab", b"a\x00", b"a\x00\x00\x00\x00\x00\x00\x00\x00", b"\xff"])
+TIMES = st.integers(0, 150)
+VALUES = st.none() | st.integers(0, 99)
+WINDOW_STEPS = st.one_of(
+    st.tuples(st.just("put"), KEYS, TIMES, VALUES),
+    st.tuples(st.just("put"), KEYS, TIMES, VALUES),
+    st.tuples(st.just("fetch"), KEYS, TIMES, TIMES),
+    st.tuples(st.just("keys"), KEYS, KEYS, TIMES, TIMES),
+    st.tuples(st.just("flush_cache")),
+    st.tuples(st.just("reopen")),
+    st.tuples(st.just("restore")),
+)
+
+
+@dataclass
+class WindowedKit:
+    """One store, what it logged, and how it is opened again."""
+
+    kind: StoreKind
+    persistent: bool
+    directory: str
+    cache: RecordCache | None = None
+    keeps_duplicates: bool = False
+    segment_ms: int = 7
+    holds_back: bool = False
+    logged: list[Logged] = field(default_factory=list)
+    context: RecordContext = field(default_factory=RecordContext)
+
+    def __post_init__(self) -> None:
+        self.open()
+
+    def open(self) -> None:
+        self.database = TaskDatabase(self.directory, ["s"], memory=MEMORY) if self.persistent else None
+        windows = WindowRetention(RETENTION_MS, SIZE_MS, self.segment_ms, self.keeps_duplicates, self.holds_back)
+        builder = StoreBuilder(
+            "s", self.kind, BYTES, INT64, persistent=self.persistent, caching=self.cache is not None, windows=windows
+        )
+        disk = None if self.database is None else self.database.store
+        self.store: Any = open_store(
+            builder, application_id="app", context=self.context, log=self.log, disk=disk, cache=self.cache
+        )
+
+    def log(self, key: bytes, value: bytes | None, timestamp_ms: int, headers: Any = None) -> None:
+        self.logged.append(Logged(key, value, timestamp_ms))
+
+    def reopen(self) -> None:
+        """As a task that is closed and opened again: what is in memory comes from the changelog."""
+        self.store.flush_cache()
+        self.store.flush()
+        self.close()
+        self.open()
+        if not self.persistent:
+            self.store.restore(self.logged)
+
+    def restore_from_the_beginning(self) -> None:
+        self.store.flush_cache()
+        self.store.clear()
+        self.store.restore(self.logged)
+
+    def close(self) -> None:
+        self.store.close()
+        if self.database is not None:
+            self.database.close()
+
+
+@contextmanager
+def opened(kind: StoreKind, persistent: bool, **options: Any) -> Iterator[WindowedKit]:
+    with tempfile.TemporaryDirectory() as directory:
+        kit = WindowedKit(kind, persistent, directory, **options)
+        try:
+            yield kit
+        finally:
+            kit.close()
+
+
+def alive(model: dict[Any, Any], time_of: Any) -> dict[Any, Any]:
+    latest = max((time_of(key) for key in model), default=0)
+    return {key: value for key, value in model.items() if value is not None and time_of(key) > latest - RETENTION_MS}
+
+
+@pytest.mark.parametrize("persistent", [False, True], ids=["memory", "rocksdb"])
+@pytest.mark.parametrize("kind", [StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW], ids=lambda kind: kind.value)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=st.lists(WINDOW_STEPS, max_size=30))
+def test_window_store_behaves_like_a_dict_that_forgets(kind: StoreKind, persistent: bool, steps: list[Any]) -> None:
+    timestamped = kind is StoreKind.TIMESTAMPED_WINDOW
+    model: dict[tuple[bytes, int], int | None] = {}  # None: deleted; it counts for stream time
+
+    def bare(stored: Any) -> Any:
+        return stored[0] if timestamped else stored
+
+    with opened(kind, persistent) as kit:
+        for step in steps:
+            now = alive(model, lambda place: place[1])
+            match step:
+                case ("put", key, start, value):
+                    kit.context.timestamp = start
+                    kit.store.put(
+                        key, ValueAndTimestamp(value, start) if timestamped and value is not None else value, start
+                    )
+                    model[key, start] = value
+                    if start not in {at for _, at in alive({**model, (key, start): 1}, lambda place: place[1])}:
+                        model[key, start] = None
+                case ("fetch", key, first, last):
+                    expected = sorted((at, v) for (k, at), v in now.items() if k == key and first <= at <= last)
+                    found = [(at, bare(stored)) for at, stored in kit.store.fetch_between(key, first, last)]
+                    assert found == expected
+                    backwards = [at for at, _ in kit.store.fetch_between(key, first, last, reverse=True)]
+                    assert backwards == [at for at, _ in expected[::-1]]
+                    found = kit.store.fetch(key, first)
+                    assert (None if found is None else bare(found)) == now.get((key, first))
+                case ("keys", low, high, first, last):
+                    expected = sorted((at, k) for k, at in now if low <= k <= high and first <= at <= last)
+                    assert [(w.start, w.key) for w, _ in kit.store.fetch_keys(low, high, first, last)] == expected
+                case ("flush_cache",):
+                    kit.store.flush_cache()
+                case ("reopen",):
+                    kit.reopen()
+                case ("restore",):
+                    kit.restore_from_the_beginning()
+        expected = sorted((at, k, v) for (k, at), v in alive(model, lambda place: place[1]).items())
+        assert [(w.start, w.key, bare(stored)) for w, stored in kit.store.all()] == expected
+        assert all(w.end == w.start + SIZE_MS for w, _ in kit.store.all(reverse=True))
+
+
+@pytest.mark.parametrize("kind", [StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW], ids=lambda kind: kind.value)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=st.lists(WINDOW_STEPS, max_size=40), budget=st.sampled_from([200, 1000, 1 << 20]))
+def test_record_cache_shows_what_an_uncached_store_shows(kind: StoreKind, steps: list[Any], budget: int) -> None:
+    """As long as nothing expires: what a cache still holds is readable although its store would have forgotten it."""
+    timestamped = kind is StoreKind.TIMESTAMPED_WINDOW
+    with opened(kind, False) as plain, opened(kind, False, cache=RecordCache(budget)) as cached:
+        for step in steps:
+            match step:
+                case ("put", key, time, value):
+                    start = time % RETENTION_MS
+                    stored = ValueAndTimestamp(value, start) if timestamped and value is not None else value
+                    for kit in (plain, cached):
+                        kit.context.timestamp = start
+                        kit.store.put(key, stored, start)
+                case ("fetch", key, first, last):
+                    for one, other in zip(
+                        plain.store.fetch_between(key, first, last),
+                        cached.store.fetch_between(key, first, last),
+                        strict=True,
+                    ):
+                        assert one == other
+                    assert plain.store.fetch(key, first) == cached.store.fetch(key, first)
+                case ("keys", low, high, first, last):
+                    assert list(plain.store.fetch_keys(low, high, first, last)) == list(
+                        cached.store.fetch_keys(low, high, first, last)
+                    )
+                case ("reopen",):
+                    cached.reopen()
+                case (_,):
+                    cached.store.flush_cache()
+        assert list(plain.store.all()) == list(cached.store.all())
+        cached.restore_from_the_beginning()  # its changelog says the same, although it says less
+        assert list(plain.store.all()) == list(cached.store.all())
+
+
+SESSION_STEPS = st.one_of(
+    st.tuples(st.just("put"), KEYS, TIMES, st.integers(0, 30), VALUES),
+    st.tuples(st.just("put"), KEYS, TIMES, st.integers(0, 30), VALUES),
+    st.tuples(st.just("find"), KEYS, TIMES, TIMES),
+    st.tuples(st.just("ended"), TIMES, TIMES),
+    st.tuples(st.just("reopen")),
+    st.tuples(st.just("restore")),
+)
+
+
+@pytest.mark.parametrize("persistent", [False, True], ids=["memory", "rocksdb"])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=st.lists(SESSION_STEPS, max_size=30))
+def test_session_store_behaves_like_a_dict_that_forgets(persistent: bool, steps: list[Any]) -> None:
+    model: dict[Windowed[bytes], int | None] = {}
+
+    def end_of(session: Windowed[bytes]) -> int:
+        return session.end
+
+    with opened(StoreKind.SESSION, persistent) as kit:
+        for step in steps:
+            now = alive(model, end_of)
+            match step:
+                case ("put", key, start, length, value):
+                    session = Windowed(key, start, start + length)
+                    kit.context.timestamp = session.end
+                    kit.store.put(session, value)
+                    model[session] = value if session in alive({**model, session: 1}, end_of) else None
+                case ("find", key, earliest_end, latest_start):
+                    expected = sorted(
+                        (s.end, s.start, v)
+                        for s, v in now.items()
+                        if s.key == key and s.end >= earliest_end and s.start <= latest_start
+                    )
+                    found = list(kit.store.find_sessions(key, earliest_end, latest_start))
+                    assert [(s.end, s.start, v) for s, v in found] == expected
+                    assert list(kit.store.find_sessions(key, earliest_end, latest_start, reverse=True)) == found[::-1]
+                    for session, value in found:
+                        assert kit.store.fetch_session(key, session.start, session.end) == value
+                case ("ended", first, last):
+                    expected_ends = sorted((s.end, s.key, s.start) for s in now if first <= s.end <= last)
+                    assert [(s.end, s.key, s.start) for s, _ in kit.store.sessions_ended(first, last)] == expected_ends
+                case ("reopen",):
+                    kit.reopen()
+                case ("restore",):
+                    kit.restore_from_the_beginning()
+        assert dict(kit.store.all()) == alive(model, end_of)
+
+
+# -- single facts --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("persistent", [False, True], ids=["memory", "rocksdb"])
+def test_expired_segments_are_removed_as_a_whole(persistent: bool) -> None:
+    with opened(StoreKind.WINDOW, persistent) as kit:
+        for start in range(1000):
+            kit.store.put(b"k", start, start)
+        kit.store.flush()
+        assert len(list(kit.store._direct.content._below.scan(None, None))) <= RETENTION_MS + 7
+        assert len(kit.logged) == 1000
+
+
+def test_expired_put_is_logged_but_not_stored() -> None:
+    with opened(StoreKind.WINDOW, False) as kit:
+        kit.store.put(b"k", 1, 100)
+        kit.store.put(b"k", 2, 100 - RETENTION_MS)
+        assert kit.store.fetch(b"k", 60) is None
+        assert len(kit.logged) == 2
+
+
+def test_what_was_not_released_is_kept_however_old_it_is() -> None:
+    with opened(StoreKind.WINDOW, False, holds_back=True) as kit:
+        kit.store.put(b"k", 1, 10)
+        kit.store.put(b"k", 2, 1000)
+        assert kit.store.fetch(b"k", 10) == 1
+        kit.store.release(500)
+        assert kit.store.fetch(b"k", 10) is None
+        assert kit.store.fetch(b"k", 1000) == 2
+
+
+@pytest.mark.parametrize("persistent", [False, True], ids=["memory", "rocksdb"])
+def test_store_of_a_join_keeps_all_values_of_a_time_in_order(persistent: bool) -> None:
+    with opened(StoreKind.WINDOW, persistent, keeps_duplicates=True) as kit:
+        kit.context.timestamp, kit.context.headers = 12, (("h", b"v"),)
+        for value in (3, 1, None, 2):
+            kit.store.put(b"k", value, 12)
+        assert [value for _, value in kit.store.fetch_between(b"k", 0, 20)] == [3, 1, 2]
+        assert [entry.key[-4:] for entry in kit.logged] == [bytes((0, 0, 0, n)) for n in (1, 2, 3, 4)]
+        assert [entry.value is None for entry in kit.logged] == [False, False, True, False]
+        kit.restore_from_the_beginning()
+        assert [value for _, value in kit.store.fetch_between(b"k", 0, 20)] == [3, 1, 2]
+
+
+def test_key_of_a_changelog_too_short_for_a_window_is_an_error() -> None:
+    with opened(StoreKind.WINDOW, False) as kit, pytest.raises(InvalidStateStoreError, match="too short"):
+        kit.store.restore([(b"short", b"v", 1)])

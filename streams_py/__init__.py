@@ -24,6 +24,8 @@ _HOME = {
     "ThreadMetadata": "streams_py.runtime.threads.thread_metadata",
     "QueryableStoreType": "streams_py.state.queries",
     "ReadOnlyKeyValueStore": "streams_py.state.queries",
+    "ReadOnlySessionStore": "streams_py.state.windowed.queries",
+    "ReadOnlyWindowStore": "streams_py.state.windowed.queries",
     # Topologies
     "BranchedKStream": "streams_py.topology.dsl.branches",
     "StreamsBuilder": "streams_py.topology.dsl.builder",
@@ -177,6 +179,7 @@ if TYPE_CHECKING:
     from streams_py.serdes.serde import Serde
     from streams_py.serdes.windowed import Windowed
     from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
+    from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
     from streams_py.topology.dsl.branches import BranchedKStream
     from streams_py.topology.dsl.builder import StreamsBuilder
     from streams_py.topology.dsl.cogrouped_stream import CogroupedKStream
@@ -278,6 +281,8 @@ __all__ = [
     "Punctuation",
     "QueryableStoreType",
     "ReadOnlyKeyValueStore",
+    "ReadOnlySessionStore",
+    "ReadOnlyWindowStore",
     "Record",
     "RecordContext",
     "RecordFunction",

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self, overload
 
 from streams_protocol.types import TaskId
 from streams_py.config import StreamsConfig
@@ -34,7 +34,8 @@ from streams_py.runtime.store_view import store_view
 from streams_py.runtime.tasks.configured import imported
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.thread_metadata import ThreadMetadata, thread_metadata
-from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
+from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore, ReadOnlyStore
+from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
 from streams_py.topology.topology import Topology
 
 __all__ = ["KafkaStreams", "StreamThreadExceptionResponse"]
@@ -261,6 +262,30 @@ class KafkaStreams:
         ]
         return sorted(told, key=lambda explanation: -explanation.assigned_at_ms)
 
+    @overload
+    def store(
+        self,
+        name: str,
+        *,
+        kind: Literal[QueryableStoreType.WINDOW, QueryableStoreType.TIMESTAMPED_WINDOW],
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyWindowStore[Any, Any]: ...
+    @overload
+    def store(
+        self, name: str, *, kind: Literal[QueryableStoreType.SESSION], partition: int | None = None, stale: bool = False
+    ) -> ReadOnlySessionStore[Any, Any]: ...
+    @overload
+    def store(
+        self,
+        name: str,
+        *,
+        kind: Literal[
+            QueryableStoreType.KEY_VALUE, QueryableStoreType.TIMESTAMPED_KEY_VALUE
+        ] = QueryableStoreType.KEY_VALUE,
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyKeyValueStore[Any, Any]: ...
     def store(
         self,
         name: str,
@@ -268,10 +293,11 @@ class KafkaStreams:
         kind: QueryableStoreType = QueryableStoreType.KEY_VALUE,
         partition: int | None = None,
         stale: bool = False,
-    ) -> ReadOnlyKeyValueStore[Any, Any]:
+    ) -> ReadOnlyStore:
         """A read-only view of a store over all local instances (KIP-535): ``get``, ``range``, ``all`` and so on.
 
-        ``kind`` chooses plain values or, of timestamped stores, values with timestamps. ``partition`` limits it to one
+        ``kind`` says what the store is: key-value, window or session, and whether values of a timestamped store come
+        with their timestamps. ``partition`` limits it to one
         task; ``stale`` also reads standbys and restoring tasks. Raises StreamsNotStartedError, UnknownStateStoreError,
         InvalidStateStorePartitionError or InvalidStateStoreError. After a rebalance an old view raises
         InvalidStateStoreError: ask for a new one.

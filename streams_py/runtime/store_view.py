@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from streams_py.errors import (
     InvalidStateStoreError,
@@ -16,7 +15,7 @@ from streams_py.runtime.tasks.task import TaskPhase
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.task_table import StreamTask
 from streams_py.state.open import Store
-from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
+from streams_py.state.queries import QueryableStoreType, ReadOnlyStore, read_only
 
 __all__ = ["store_view"]
 
@@ -30,7 +29,7 @@ def store_view(
     kind: QueryableStoreType,
     partition: int | None,
     stale: bool,
-) -> ReadOnlyKeyValueStore[Any, Any]:
+) -> ReadOnlyStore:
     """A view of ``name`` over the tasks of ``threads``; the errors are those of :meth:`KafkaStreams.store`."""
     if state() is State.CREATED:
         raise StreamsNotStartedError("start the client before reading its stores")
@@ -55,7 +54,7 @@ def store_view(
             raise InvalidStateStoreError(f"store {name} has moved in a rebalance; ask for a new view")
         return now
 
-    return ReadOnlyKeyValueStore(name, kind, unchanged)
+    return read_only(name, kind, unchanged)
 
 
 def _instances(name: str, threads: Sequence[StreamThread], *, partition: int | None, stale: bool) -> list[Store]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from streams_py.errors import InvalidStateStoreError
 from streams_py.state.cached_plain import CachedPlainStore
@@ -17,8 +17,9 @@ from streams_py.state.key_value import PlainStore
 from streams_py.state.open import AnyKeyValueStore, Store
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.windowed.entries import WindowedEntries
+from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
 
-__all__ = ["QueryableStoreType", "ReadOnlyKeyValueStore"]
+__all__ = ["QueryableStoreType", "ReadOnlyKeyValueStore", "ReadOnlyStore", "read_only"]
 
 K = TypeVar("K")
 S = TypeVar("S")
@@ -31,6 +32,30 @@ class QueryableStoreType(Enum):
     """Values; of a timestamped store, without their timestamps."""
     TIMESTAMPED_KEY_VALUE = "timestamped key-value"
     """``ValueAndTimestamp`` pairs; only timestamped stores."""
+    WINDOW = "window"
+    """Values by key and window; of a timestamped store, without their timestamps."""
+    TIMESTAMPED_WINDOW = "timestamped window"
+    """``ValueAndTimestamp`` pairs by key and window; only timestamped stores."""
+    SESSION = "session"
+    """Aggregates by key and session."""
+
+
+ReadOnlyStore: TypeAlias = (
+    "ReadOnlyKeyValueStore[Any, Any] | ReadOnlyWindowStore[Any, Any] | ReadOnlySessionStore[Any, Any]"
+)
+"""The face of a store of any kind."""
+
+
+def read_only(name: str, kind: QueryableStoreType, find: Callable[[], Sequence[Store]]) -> ReadOnlyStore:
+    """The face that ``kind`` asks for; InvalidStateStoreError when the store is of another kind."""
+    match kind:
+        case QueryableStoreType.SESSION:
+            return ReadOnlySessionStore(name, find)
+        case QueryableStoreType.WINDOW | QueryableStoreType.TIMESTAMPED_WINDOW:
+            with_timestamps = kind is QueryableStoreType.TIMESTAMPED_WINDOW
+            return ReadOnlyWindowStore(name, find, with_timestamps=with_timestamps)
+        case _:
+            return ReadOnlyKeyValueStore(name, kind, find)
 
 
 class ReadOnlyKeyValueStore(Generic[K, S]):

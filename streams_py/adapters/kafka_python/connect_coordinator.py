@@ -1,0 +1,198 @@
+"""A worker of a Connect group on kafka-python's group coordinator: protocol type ``connect``, version 0 to 3 metadata.
+
+Leans on private names of the tested kafka-python, as :mod:`.coordinator` does. A finished join is kept here too: if it
+ends while nobody waits for it, the next call returns it instead of sending another JoinGroup.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from kafka import errors as kafka_errors
+from kafka.coordinator.base import BaseCoordinator
+from kafka.net.compat import KafkaNetClient
+
+from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
+from streams_py.adapters.kafka_python.quiet_logs import limit_library_logs
+from streams_py.adapters.kafka_python.settings import membership_settings
+from streams_py.errors import BrokerUnavailable, ConfigError
+
+__all__ = ["ConnectCoordinator"]
+
+_NEVER: Final = (
+    kafka_errors.InconsistentGroupProtocolError,
+    kafka_errors.InvalidSessionTimeoutError,
+    kafka_errors.InvalidGroupIdError,
+    kafka_errors.GroupAuthorizationFailedError,
+    kafka_errors.GroupMaxSizeReachedError,
+)
+_CLIENT_SETTINGS: Final = ("group_instance_id", "exclude_internal_topics", "client_rack", "default_api_timeout_ms")
+_CLOSE_MS: Final = 5_000
+
+
+class _Handler(Protocol):
+    """The member; ``streams_py.connect.group.coordinator.GroupHandler``."""
+
+    def protocols(self) -> list[tuple[str, bytes]]: ...
+    def perform(
+        self, leader: str, protocol: str, members: Mapping[str, bytes], generation: int
+    ) -> dict[str, bytes]: ...
+    def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None: ...
+
+
+class ConnectCoordinator:
+    """Implements ``streams_py.connect.group.coordinator.Coordinator``.
+
+    ``config`` has Kafka's dotted client keys (security included). Nothing is sent before :meth:`find` or :meth:`join`.
+    """
+
+    def __init__(
+        self,
+        handler: _Handler,
+        *,
+        bootstrap_servers: str,
+        group_id: str,
+        client_id: str,
+        rebalance_timeout_ms: int,
+        config: Mapping[str, Any],
+    ) -> None:
+        limit_library_logs()
+        self._handler = handler
+        self._settings = membership_settings(
+            {**config, "max.poll.interval.ms": rebalance_timeout_ms},
+            bootstrap_servers=bootstrap_servers,
+            group_id=group_id,
+            client_id=client_id,
+        )
+        self._servers = bootstrap_servers
+        self._group = group_id
+        settings = {key: value for key, value in self._settings.items() if key not in _CLIENT_SETTINGS}
+        self._client = KafkaNetClient(**{key: value for key, value in settings.items() if key in _known_settings()})
+        self._client.cluster.config["allow_auto_create_topics"] = False
+        self._client._net.start()
+        self._base: _Base | None = None
+
+    @property
+    def is_joining(self) -> bool:
+        return self._base is not None and (self._base.rejoining or self._base._join_task is not None)
+
+    def is_unknown(self) -> bool:
+        return self._base is None or bool(self._base.coordinator_unknown())
+
+    def find(self, timeout_ms: int) -> bool:
+        try:
+            return bool(self._connected(timeout_ms).ensure_coordinator_ready(timeout_ms=timeout_ms))
+        except (BrokerUnavailable, kafka_errors.KafkaTimeoutError):
+            return False
+        except kafka_errors.KafkaError as error:
+            self._refuse(error)
+            return False
+
+    def needs_rejoin(self) -> bool:
+        return self._base is None or bool(self._base.need_rejoin())
+
+    def request_rejoin(self) -> None:
+        if self._base is not None:
+            self._base.request_rejoin()
+
+    def join(self, timeout_ms: int) -> bool:
+        try:
+            return bool(self._connected(timeout_ms).ensure_active_group(timeout_ms=timeout_ms))
+        except BrokerUnavailable:
+            return False
+        except kafka_errors.KafkaError as error:
+            self._refuse(error)
+            raise BrokerUnavailable(f"joining the group {self._group} failed: {error}") from error
+
+    def generation(self) -> tuple[int, str]:
+        stable = None if self._base is None else self._base.generation_if_stable()
+        return (-1, "") if stable is None else (stable.generation_id, stable.member_id)
+
+    def poll_heartbeat(self) -> None:
+        if self._base is None:
+            return
+        try:
+            self._base.poll_heartbeat()
+        except kafka_errors.KafkaError as error:
+            self._refuse(error)
+            raise BrokerUnavailable(f"heartbeats of the group {self._group}: {error}") from error
+
+    def leave(self, reason: str) -> None:
+        if self._base is not None:
+            with contextlib.suppress(kafka_errors.KafkaError):
+                self._base.maybe_leave_group(reason, timeout_ms=_CLOSE_MS)
+
+    def close(self) -> None:
+        base, self._base = self._base, None
+        with contextlib.suppress(Exception):  # a broker that is away finds out by itself
+            if base is not None:
+                base.close(timeout_ms=_CLOSE_MS)
+        with contextlib.suppress(Exception):
+            self._client.close()
+
+    def _connected(self, timeout_ms: int) -> _Base:
+        if self._base is None:
+            try:
+                self._client._manager.bootstrap(timeout_ms)
+            except kafka_errors.KafkaError as error:
+                raise BrokerUnavailable(f"no broker at {self._servers} has answered yet ({error})") from error
+            self._base = _Base(self._client, self._handler, self._settings)
+        return self._base
+
+    def _refuse(self, error: Exception) -> None:
+        """ConfigError when trying again cannot help."""
+        if isinstance(error, kafka_errors.InconsistentGroupProtocolError):
+            raise ConfigError(
+                f"group.id={self._group} is in use by something that is no group of Connect workers; choose another",
+                key="group.id",
+            ) from error
+        if isinstance(error, _NEVER):
+            raise ConfigError(f"group.id={self._group} cannot be joined: {error}", key="group.id") from error
+
+
+def _known_settings() -> frozenset[str]:
+    from kafka.net.manager import KafkaConnectionManager
+    from kafka.net.selector import NetworkSelector
+
+    return frozenset({*KafkaConnectionManager.DEFAULT_CONFIG, *NetworkSelector.DEFAULT_CONFIG})
+
+
+class _Base(BaseCoordinator):  # type: ignore[misc]  # kafka-python has no type information
+    def __init__(self, client: Any, handler: _Handler, settings: Mapping[str, Any]) -> None:
+        self._handler = handler
+        self._finished: tuple[Any, bytes] | None = None
+        super().__init__(
+            client,
+            group_id=settings["group_id"],
+            session_timeout_ms=settings["session_timeout_ms"],
+            heartbeat_interval_ms=settings["heartbeat_interval_ms"],
+            max_poll_interval_ms=settings["max_poll_interval_ms"],
+            retry_backoff_ms=settings["retry_backoff_ms"],
+            request_timeout_ms=settings["request_timeout_ms"],
+            api_version=client._manager.broker_version,
+            metrics=None,
+        )
+
+    def protocol_type(self) -> str:
+        return "connect"
+
+    def group_protocols(self) -> list[tuple[str, bytes]]:
+        return self._handler.protocols()
+
+    def _perform_assignment(self, leader_id: str, protocol: str, members: Any) -> dict[str, bytes]:
+        metadata = {member.member_id: bytes(member.metadata) for member in members}
+        return self._handler.perform(leader_id, protocol, metadata, self._generation.generation_id)
+
+    async def _do_join_and_sync_async(self) -> bytes:
+        finished, self._finished = self._finished, None
+        if finished is not None and finished[0] is self._generation:
+            return finished[1]
+        answer = bytes(await super()._do_join_and_sync_async())
+        self._finished = (self._generation, answer)
+        return answer
+
+    async def _on_join_complete_async(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
+        self._finished = None
+        self._handler.joined(generation, member_id, protocol, bytes(assignment))

@@ -1,0 +1,298 @@
+"""What a worker holds, and how a rebalance changes it. Kafka's ``WorkerCoordinator`` and ``WorkerGroupMember``.
+
+Joining happens on the client's network thread, which only notes what arrived; stopping and starting jobs belongs to the
+worker's thread, which calls :meth:`GroupMember.poll`. It takes note of a completed join before it may start another
+one: so what was revoked is stopped before the worker rejoins.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from streams_protocol.connect import Assignment, TaskId, WorkerState, decode_assignment, encode_worker_state
+from streams_py.connect.assignment.jobs import NOTHING, Jobs
+from streams_py.connect.assignment.leading import ConfigSnapshot, GroupLeader, Led
+from streams_py.connect.assignment.lists import listed_jobs
+from streams_py.connect.assignment.modes import Mode
+from streams_py.connect.group.coordinator import Coordinator, GroupHandler
+from streams_py.errors import ConfigError, StreamsError
+
+__all__ = ["GroupMember", "MemberListener", "MemberSettings"]
+
+_log = logging.getLogger("streams_py.connect")
+
+_JOIN_SLICE_MS = 500
+_WAIT_MAX_S = 1.0
+
+
+class MemberListener(Protocol):
+    """The worker. Called on its own thread, inside :meth:`GroupMember.poll`."""
+
+    def on_revoked(self, jobs: Jobs) -> None:
+        """Stop these; return when they have stopped and their status is written."""
+        ...
+
+    def on_assigned(self, held: Assignment, generation: int) -> None:
+        """All that is held now (``connectors`` and ``tasks``), after a completed join; it may have failed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """``url`` is the worker's advertised REST URL with ``/`` at its end; the lists are None when they are not set."""
+
+    url: str
+    mode: Mode = Mode.STATIC
+    static_connectors: frozenset[str] | None = None
+    static_tasks: frozenset[TaskId] | None = None
+    heartbeat_interval_ms: int = 3_000
+    retry_backoff_ms: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    generation: int
+    member_id: str
+    protocol: str
+    assignment: bytes
+
+
+class GroupMember(GroupHandler):
+    """One worker's membership.
+
+    ``snapshot`` gives the newest view of the config topic, from memory; ``connect`` makes the coordinator for this
+    member; ``leader`` is used when this member leads, and keeps its memory in between.
+    """
+
+    def __init__(
+        self,
+        settings: MemberSettings,
+        snapshot: Callable[[], ConfigSnapshot],
+        listener: MemberListener,
+        leader: GroupLeader,
+        connect: Callable[[GroupHandler], Coordinator],
+    ) -> None:
+        self._settings = settings
+        self._snapshot = snapshot
+        self._listener = listener
+        self._leader = leader
+        self._joined_with = ConfigSnapshot()
+        self._joined: deque[_Joined] = deque()
+        self._woken = threading.Condition()
+        self._wakes = 0
+        self._stopping = False
+        self.held: Assignment | None = None
+        """The last assignment, with everything that is held in ``connectors`` and ``tasks``."""
+        self._mode = settings.mode
+        self._completed_generation = -1
+        self._led: Led | None = None
+        self._coordinator = connect(self)
+
+    # -- for the worker's thread ---------------------------------------------------------------------------------------
+
+    def poll(self, timeout_s: float) -> None:
+        """Keep the membership going for ``timeout_s``, or until :meth:`wakeup` or a completed join.
+
+        Raises ConfigError when this worker can never join the group.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self._woken:
+            wakes = self._wakes
+        while True:
+            self._look_for_coordinator()
+            noted = self._take_note()
+            if not noted and self.needs_rejoin() and not self._stopping:
+                self._join()
+                noted = self._take_note()
+            self._beat()
+            left = deadline - time.monotonic()
+            with self._woken:
+                if noted or left <= 0 or self._stopping or self._wakes != wakes:
+                    return
+                if not self._joined and not self.needs_rejoin():
+                    self._woken.wait(min(left, _WAIT_MAX_S))
+
+    def wakeup(self) -> None:
+        """Make :meth:`poll` return soon. Any thread."""
+        with self._woken:
+            self._wakes += 1
+            self._woken.notify_all()
+
+    def request_rejoin(self) -> None:
+        """Ask for a rebalance; the next poll joins. Any thread."""
+        self._coordinator.request_rejoin()
+        with self._woken:
+            self._woken.notify_all()
+
+    def needs_rejoin(self) -> bool:
+        """True when the client says so, and while nothing usable is held."""
+        return self._coordinator.needs_rejoin() or self.held is None or self.held.failed
+
+    def maybe_leave_group(self, reason: str) -> None:
+        """Leave, to join again at the next poll with what is held."""
+        self._coordinator.leave(reason)
+
+    def stop(self) -> None:
+        """Leave for good."""
+        self._stopping = True
+        self.wakeup()
+        self._coordinator.close()
+
+    # -- what is known -------------------------------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> Mode:
+        """What the group speaks since the last completed join; this worker's own mode before."""
+        return self._mode
+
+    @property
+    def lists_are_in_force(self) -> bool:
+        return self._mode is Mode.STATIC and self.listed is not None
+
+    @property
+    def listed(self) -> Jobs | None:
+        """What this worker lists; None without lists."""
+        return listed_jobs(self._settings.static_connectors, self._settings.static_tasks)
+
+    def current_protocol_version(self) -> int:
+        return self._mode.version
+
+    def member_id(self) -> str:
+        """The id in the current generation, ``""`` while there is none."""
+        return self._coordinator.generation()[1]
+
+    @property
+    def is_leader(self) -> bool:
+        member_id = self.member_id()
+        return bool(member_id) and self.held is not None and self.held.leader == member_id
+
+    def owner_url(self, job: str | TaskId) -> str | None:
+        """Who runs a job: known to the leader only, and not while it rejoins."""
+        led = self._led
+        return None if led is None or self.needs_rejoin() else led.owner_url(job)
+
+    @property
+    def unassignable(self) -> Jobs:
+        """Configured jobs that no worker of the group may run; known to the leader."""
+        led = self._led
+        return NOTHING if led is None else led.unassignable
+
+    # -- the client's network thread -----------------------------------------------------------------------------------
+
+    def protocols(self) -> list[tuple[str, bytes]]:
+        settings, held = self._settings, self.held
+        self._joined_with = snapshot = self._snapshot()
+        state = WorkerState(
+            settings.url,
+            snapshot.offset,
+            None if held is None else replace(held, revoked_connectors=(), revoked_tasks=(), delay_ms=0),
+            settings.static_connectors,
+            settings.static_tasks,
+        )
+        return [(mode.value, encode_worker_state(state, mode.version)) for mode in settings.mode.advertised]
+
+    def perform(self, leader: str, protocol: str, members: Mapping[str, bytes], generation: int) -> dict[str, bytes]:
+        answers, self._led = self._leader.lead(
+            leader,
+            Mode.of_wire(protocol),
+            members,
+            self._joined_with,
+            self._snapshot,
+            last_completed_generation=self._completed_generation,
+            generation=generation,
+        )
+        return answers
+
+    def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None:
+        with self._woken:
+            self._joined.append(_Joined(generation, member_id, protocol, assignment))
+            self._woken.notify_all()
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _look_for_coordinator(self) -> None:
+        if not self._coordinator.is_unknown() or self._coordinator.find(self._settings.heartbeat_interval_ms):
+            return
+        held = self.held
+        if held is not None and not held.failed:
+            _log.warning("no coordinator for the group: stopping everything, because others may be given these jobs")
+            self._listener.on_revoked(_jobs_of(held))
+            self.held = None
+            self._coordinator.request_rejoin()
+
+    def _join(self) -> None:
+        coordinator = self._coordinator
+        if not coordinator.is_joining:
+            self._prepare()
+            if not coordinator.needs_rejoin():
+                coordinator.request_rejoin()
+        try:
+            coordinator.join(_JOIN_SLICE_MS)
+        except ConfigError:
+            raise
+        except Exception as error:  # whatever it is, the group must go on without this worker for a while
+            _log.warning("joining failed, trying again: %s", error, exc_info=not isinstance(error, StreamsError))
+            coordinator.leave("joining failed")
+            time.sleep(self._settings.retry_backoff_ms / 1000)
+
+    def _beat(self) -> None:
+        try:
+            self._coordinator.poll_heartbeat()
+        except ConfigError:
+            raise
+        except Exception as error:
+            _log.warning("heartbeats ended, joining again: %s", error)
+            self._coordinator.request_rejoin()
+
+    def _prepare(self) -> None:
+        """Once per rebalance, before the JoinGroup."""
+        self._led = None
+        if not self._mode.is_cooperative and self.held is not None and not self.held.failed:
+            self._listener.on_revoked(_jobs_of(self.held))
+
+    def _take_note(self) -> bool:
+        """Act on every join that was completed; False when there was none."""
+        noted = False
+        while True:
+            with self._woken:
+                if not self._joined:
+                    return noted
+                joined = self._joined.popleft()
+            self._complete(joined)
+            noted = True
+
+    def _complete(self, joined: _Joined) -> None:
+        new, held = decode_assignment(joined.assignment), self.held
+        before, self._mode = self._mode, Mode.of_wire(joined.protocol)
+        if before is not self._mode:
+            self._log_mode(before)
+        jobs = Jobs.of(new.connectors, new.tasks)
+        revoked = Jobs.of(new.revoked_connectors, new.revoked_tasks)
+        if self._mode.is_cooperative:
+            if revoked:
+                self._listener.on_revoked(revoked)
+            if held is not None:
+                jobs |= _jobs_of(held) - revoked
+        elif before.is_cooperative and held is not None:
+            self._listener.on_revoked(_jobs_of(held) - jobs)  # the eager leader may have given them to others
+        self.held = replace(new, connectors=tuple(sorted(jobs.connectors)), tasks=tuple(sorted(jobs.tasks)))
+        self._completed_generation = joined.generation
+        self._listener.on_assigned(self.held, joined.generation)
+
+    def _log_mode(self, before: Mode) -> None:
+        lists = ""
+        if self.listed is not None:
+            lists = f"; this worker's static lists are {'in force' if self.lists_are_in_force else 'not in force'}"
+        _log.info("the group speaks %s now, before it was %s%s", self._mode.name.lower(), before.name.lower(), lists)
+        if before.signs_requests and not self._mode.signs_requests:
+            _log.warning("requests between workers are no longer signed, because a worker does not understand it")
+
+
+def _jobs_of(held: Assignment) -> Jobs:
+    return Jobs.of(held.connectors, held.tasks)

@@ -55,7 +55,7 @@ def consecutive_ports(nodes: int, first: int) -> dict[int, Ports]:
 class JvmCluster:
     """A cluster whose nodes keep everything in ``folder``; 1 or 3 nodes."""
 
-    def __init__(self, folder: Path, *, heap: str = "512m", ready_timeout_ms: int = 90_000) -> None:
+    def __init__(self, folder: Path, *, heap: str = "512m", ready_timeout_ms: int = 180_000) -> None:
         self.folder = folder.resolve()
         self._heap = heap
         self._ready_timeout_ms = ready_timeout_ms

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import uuid
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from streams_protocol.types import ProcessId
@@ -32,6 +32,7 @@ from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.tasks.task_factory import ThreadTasks, offset_sums
 from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.runtime.threads.global_thread import GlobalNodes, GlobalThread, ProducerOnDemand
 from streams_py.runtime.threads.leader_executor import LeaderExecutor
 from streams_py.runtime.threads.rebalance import Rebalance
 from streams_py.runtime.threads.stream_thread import StreamThread
@@ -40,7 +41,9 @@ from streams_py.runtime.threads.thread_parts import LoopSettings, ThreadParts
 from streams_py.serdes import SerdeDefaults
 from streams_py.state.cache import RecordCache
 from streams_py.state.directory import StateDirectory
-from streams_py.state.open import StoreDefaults, is_persistent
+from streams_py.state.global_stores import GlobalStores
+from streams_py.state.open import Store, StoreDefaults, is_persistent
+from streams_py.state.write_protected import WriteProtectedStore
 from streams_py.topology.missing_serdes import check_serdes
 from streams_py.topology.nodes import ResetPolicy, SourceNode
 from streams_py.topology.topology import Topology
@@ -97,6 +100,7 @@ class ClientResources:
         self._journal: Journal | None = None
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
+        self._global_thread: GlobalThread | None = None
         self._leadings: weakref.WeakKeyDictionary[StreamThread, LeaderExecutor] = weakref.WeakKeyDictionary()
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -143,6 +147,7 @@ class ClientResources:
         subtopologies = self._metadata.subtopologies.values()
         internal = {topic for sub in subtopologies for topic in sub.repartition_sources}
         wanted = {topic for sub in subtopologies for topic in sub.source_topics | sub.sink_topics} - internal
+        wanted |= self._topology.global_topics.keys()
         existing = admin.describe_topics(None)
         missing = [TopicSpec(topic, _EMBEDDED_PARTITIONS) for topic in sorted(wanted - existing.keys())]
         if missing:
@@ -166,10 +171,63 @@ class ClientResources:
                 closing.callback(self._journal.close)
             if self._cleaner is not None:
                 closing.callback(self._cleaner.stop)
+            if self._global_thread is not None:
+                closing.callback(self._global_thread.producer.close)
+                closing.callback(self._global_thread.stop)  # the last one here is the first to be called
 
     def clean_up(self) -> None:
         """Delete the application's local state."""
         self.directory.clean_up()
+
+    # -- global stores ---------------------------------------------------------------------------------------
+
+    @property
+    def has_tasks(self) -> bool:
+        """False when there is nothing in the topology but global stores."""
+        return bool(self._metadata.subtopologies)
+
+    @property
+    def global_stores(self) -> Mapping[str, Store]:
+        """The open global stores by name."""
+        return {} if self._global_thread is None else self._global_thread.stores.stores
+
+    def start_global_thread(self, on_error: Callable[[Exception], None]) -> None:
+        """Fill the global stores, if there are any; raises what makes that impossible. Afterwards a thread follows
+        their topics, and calls ``on_error`` when it fails."""
+        topics = self._topology.global_topics
+        if not topics or self._admin is None:
+            return
+        config, subs = self.config, [sub for sub in self._subtopologies if sub.is_global]
+        declared = self._topology.global_stores
+        topic_of = {name: topic for topic, name in topics.items()}
+        nodes = GlobalNodes(
+            [node for sub in subs for node in sub.nodes],
+            [store for sub in subs for store in sub.stores],
+            frozenset(topic for topic, name in topics.items() if declared[name].is_table),
+            frozenset(topics),
+        )
+        stores = GlobalStores(
+            {name: (store, topic_of[name]) for name, store in declared.items()},
+            application_id=config.application_id,
+            directory=self.directory,
+            defaults=self._defaults,
+        )
+        name = f"{self.client_id}-GlobalStreamThread"
+        self._global_thread = GlobalThread(
+            name,
+            nodes,
+            stores,
+            settings=replace(self._task_settings, max_task_idle_ms=-1),
+            consumer=lambda: self._clients.global_consumer(self.client_id),
+            producer=ProducerOnDemand(lambda: self._clients.producer(name)),
+            admin=self._admin,
+            clock=self._clock,
+            poll_ms=config.poll_ms,
+            commit_interval_ms=config.commit_interval_ms,
+            retry_backoff_ms=config.retry_backoff_ms,
+            on_error=on_error,
+        )
+        self._global_thread.start()
 
     # -- threads ---------------------------------------------------------------------------------------------
 
@@ -201,7 +259,8 @@ class ClientResources:
             self._admin.remove_member(self.config.application_id, f"{instance_id}-{index}")
 
     def share_cache(self, threads: int) -> None:
-        """Split ``statestore.cache.max.bytes`` over this many threads."""
+        """Split ``statestore.cache.max.bytes`` over this many threads; a thread for global stores counts, too."""
+        threads += bool(self._topology.global_topics)
         self._cache_bytes = self.config.statestore_cache_max_bytes // max(1, threads)
         for thread, cache in list(self._caches.items()):
             if thread.state is ThreadState.DEAD:
@@ -249,6 +308,7 @@ class ClientResources:
             producer=producer,
             clock=clock,
             sharing=lambda: [task.id for task in table.running()],
+            global_stores={name: WriteProtectedStore(store) for name, store in self.global_stores.items()},
         )
         journal = None if self._journal is None else self._journal.tasks(lambda: _who(thread))
         table = TaskTable(factory, updater, clock, journal=journal)

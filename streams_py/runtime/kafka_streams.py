@@ -128,7 +128,7 @@ class KafkaStreams:
     # -- life ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the stream threads; returns at once.
+        """Start the stream threads; returns at once, or, with global tables and stores, when those are filled.
 
         Raises StateError when the state directory cannot be written, IllegalStateError on a second start.
         """
@@ -136,10 +136,24 @@ class KafkaStreams:
             if self._state is not State.CREATED:
                 raise IllegalStateError(f"this client was started already (state {self._state.value}); make a new one")
             self._instance.open()
-            threads = [self._new_thread(index) for index in range(1, self._config.num_stream_threads + 1)]
+            count = self._config.num_stream_threads if self._instance.has_tasks else 0
+            threads = [self._new_thread(index) for index in range(1, count + 1)]
             self._set_state(State.REBALANCING)
+        try:
+            self._instance.start_global_thread(self._shut_down_in_error)
+        except Exception as error:
+            self._shut_down_in_error(error)
+            raise
+        if not threads:
+            self._run_without_threads()
         for thread in threads:
             thread.start()  # nothing happens when the state listener has closed this client already
+
+    def _run_without_threads(self) -> None:
+        """There are only global stores, and those are filled."""
+        with self._changing():
+            if self._state is State.REBALANCING:
+                self._set_state(State.RUNNING)
 
     def close(self, timeout: float | None = None, *, leave_group: bool = False) -> bool:
         """Stop everything: commit, close tasks, free the state directory. True when that is done.
@@ -307,6 +321,7 @@ class KafkaStreams:
             lambda: self._state,
             self._current_threads,
             self._instance.store_names,
+            lambda: self._instance.global_stores,
             kind=kind,
             partition=partition,
             stale=stale,

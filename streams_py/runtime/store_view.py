@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from streams_py.errors import (
     InvalidStateStoreError,
@@ -25,6 +25,7 @@ def store_view(
     state: Callable[[], State],
     threads: Callable[[], Sequence[StreamThread]],
     known: Sequence[str],
+    global_stores: Callable[[], Mapping[str, Store]],
     *,
     kind: QueryableStoreType,
     partition: int | None,
@@ -39,6 +40,8 @@ def store_view(
     def instances() -> list[Store]:
         if not state().is_running_or_rebalancing:
             raise InvalidStateStoreError(f"store {name} cannot be read while the client is {state().value}")
+        if (everywhere := global_stores().get(name)) is not None:
+            return [everywhere]
         return _instances(name, threads(), partition=partition, stale=stale)
 
     first = instances()

@@ -58,6 +58,7 @@ __all__ = ["FORMAT_MARKER", "StateDirectory"]
 
 FORMAT_MARKER: Final = ".py-store-format"
 _FORMAT: Final = b"1\n"
+_GLOBAL_DIRECTORY: Final = "global"
 _DIRECTORY_MODE: Final = 0o750
 _ASIDE: Final = "of-cluster-"
 
@@ -287,7 +288,29 @@ class StateDirectory:
         while the cluster has not said who it is."""
         if not self.check_cluster():
             raise LockError(f"task {task_id} waits for an answer of the cluster", task_id=task_id)
-        path = self.task_path(task_id)
+        return self._prepare(self.task_path(task_id))
+
+    @property
+    def global_path(self) -> str:
+        """Where the files of global stores are, or would be."""
+        return os.path.join(self.path, _GLOBAL_DIRECTORY)
+
+    def prepare_global(self) -> str:
+        """Make the directory of the global stores ready; as :meth:`prepare_task`."""
+        if not self.check_cluster():
+            raise LockError("global stores wait for an answer of the cluster")
+        return self._prepare(self.global_path)
+
+    def wipe_global(self) -> None:
+        """Delete everything of the global stores. StateError when that fails."""
+        try:
+            shutil.rmtree(self.global_path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise StateError(f"cannot delete {self.global_path}: {error}; delete it by hand") from error
+
+    def _prepare(self, path: str) -> str:
         if os.path.isdir(path) and not _is_ours(path):
             if os.listdir(path):
                 _logger.warning("%s was not written by this library; it is emptied, and the state restored", path)

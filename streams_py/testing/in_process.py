@@ -22,8 +22,8 @@ from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import Store, StoreDefaults, changelog_topic
-from streams_py.state.read_only import ReadOnlyStore
 from streams_py.state.task_state import TaskState
+from streams_py.state.write_protected import WriteProtectedStore
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.names import internal_topics, topic_on_broker
 from streams_py.topology.nodes import SourceNode
@@ -113,7 +113,7 @@ class InProcessTasks:
             if nodes.is_global
         }
         global_stores = {
-            builder.name: ReadOnlyStore(task.store(builder.name))
+            builder.name: WriteProtectedStore(task.store(builder.name))
             for task in self._globals.values()
             for builder in task.nodes.stores
         }
@@ -133,7 +133,7 @@ class InProcessTasks:
         return task
 
     def _task(
-        self, unit: int, partitions: Sequence[int], cache: RecordCache, global_stores: Mapping[str, ReadOnlyStore]
+        self, unit: int, partitions: Sequence[int], cache: RecordCache, global_stores: Mapping[str, WriteProtectedStore]
     ) -> ActiveTask:
         nodes, task_id = self._units[unit], TaskId(unit, partitions[0])
         stores = TaskState(

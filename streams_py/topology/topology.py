@@ -166,6 +166,12 @@ class Topology:
         return self._assembly.global_stores
 
     @property
+    def global_topics(self) -> Mapping[str, str]:
+        """Topic -> the global store that it fills."""
+        sources = {node.name: node for node in self.nodes if isinstance(node, SourceNode)}
+        return {sources[store.source].topics[0]: name for name, store in self.global_stores.items()}
+
+    @property
     def has_patterns(self) -> bool:
         """True when a source reads by pattern: then the subscription is a regular expression."""
         return any(isinstance(node, SourceNode) and node.pattern is not None for node in self.nodes)

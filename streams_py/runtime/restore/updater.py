@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, StreamsError, TaskCorrupted, TimeoutExceeded
 from streams_py.ports import BEGINNING, Admin, Clock, RawRecord, RecordConsumer
+from streams_py.runtime.restore.batches import by_partition
 from streams_py.runtime.restore.ends import ask_ends
 from streams_py.runtime.restore.listener import RestoreListener, RestoreNews
 
@@ -414,7 +415,7 @@ class StateUpdater:
             self._news.start(changelog.partition, store, max(0, changelog.position), changelog.end)
 
     def _apply(self, records: Sequence[RawRecord], consumer: RecordConsumer) -> None:
-        for partition, batch in _by_partition(records).items():
+        for partition, batch in by_partition(records).items():
             changelog = self._changelogs.get(partition)
             if changelog is None or not changelog.registered:
                 continue
@@ -505,10 +506,3 @@ class StateUpdater:
                 task.checkpoint(enforce=False)
             except Exception as error:
                 self._fail(task, error)
-
-
-def _by_partition(records: Sequence[RawRecord]) -> Mapping[TopicPartition, list[RawRecord]]:
-    batches: dict[TopicPartition, list[RawRecord]] = {}
-    for record in records:
-        batches.setdefault(TopicPartition(record.topic(), record.partition()), []).append(record)
-    return batches

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from streams_protocol.types import TaskId
 from streams_py.errors import IllegalStateError
@@ -39,6 +40,8 @@ class ThreadTasks:
     clock: Clock
     sharing: Callable[[], Collection[TaskId]]
     """All tasks that write with the thread's producer."""
+    global_stores: Mapping[str, Any] = field(default_factory=dict)
+    """What every processor may read."""
 
     def active(self, task_id: TaskId, partitions: Partitions) -> ActiveTask:
         """A new active task."""
@@ -68,6 +71,7 @@ class ThreadTasks:
             clock=self.clock,
             inputs=self.consumer,
             settings=self.settings,
+            global_stores=self.global_stores,
         )
 
     def _new_stores(self, task_id: TaskId) -> TaskState:

@@ -7,10 +7,10 @@ from typing import Any
 from streams_py.errors import UnsupportedOperationError
 from streams_py.state.open import Store
 
-__all__ = ["ReadOnlyStore"]
+__all__ = ["WriteProtectedStore"]
 
 
-class ReadOnlyStore:
+class WriteProtectedStore:
     """Passes every question on, and refuses every change."""
 
     def __init__(self, store: Store) -> None:

@@ -1,0 +1,268 @@
+"""The thread that keeps the global stores of a client up to date (Kafka Streams' ``GlobalStreamThread``).
+
+One per client, if its topology has global stores. It reads all partitions of their topics, without a group. Starting
+the client waits until every store has reached the end its topics had at that moment: records of global tables are
+written as they are, others go through the user's processor. After that it follows the topics. When it fails the client
+ends in ERROR; nobody replaces it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import (
+    BrokerUnavailable,
+    LockError,
+    MissingSourceTopicError,
+    OffsetOutOfRange,
+    StreamsError,
+    TimeoutExceeded,
+)
+from streams_py.ports import BEGINNING, Admin, AdminError, Clock, RawRecord, RecordConsumer, RecordProducer
+from streams_py.runtime.restore.batches import by_partition
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.binding import Node
+from streams_py.runtime.tasks.collector import RecordCollector
+from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.state.global_stores import GlobalStores
+from streams_py.topology.stores import StoreBuilder
+
+__all__ = ["GlobalNodes", "GlobalThread", "ProducerOnDemand"]
+
+_log = logging.getLogger("streams_py")
+
+_RECORDS_MAX = 1_000
+_TASK_ID = TaskId(-1, -1)
+"""Kafka Streams' id of what is no task of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalNodes:
+    """Everything that fills global stores."""
+
+    nodes: Sequence[Node]
+    stores: Sequence[StoreBuilder]
+    table_topics: frozenset[str]
+    """Topics whose records are written as they are while a store is filled."""
+    topics: frozenset[str]
+    is_global: bool = True
+
+
+class ProducerOnDemand:
+    """A producer that is made when it is first asked for anything: only dead letters need one here."""
+
+    def __init__(self, make: Callable[[], RecordProducer]) -> None:
+        self._make = make
+        self._made: RecordProducer | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._made is None:
+            self._made = self._make()
+        return getattr(self._made, name)
+
+    def close(self) -> None:
+        """Close it, if it was ever made."""
+        if self._made is not None:
+            self._made.close()
+
+
+class GlobalThread:
+    """See above. ``producer`` writes what exception handlers ask for (dead letters)."""
+
+    def __init__(
+        self,
+        name: str,
+        nodes: GlobalNodes,
+        stores: GlobalStores,
+        *,
+        settings: TaskSettings,
+        consumer: Callable[[], RecordConsumer],
+        producer: ProducerOnDemand,
+        admin: Admin,
+        clock: Clock,
+        poll_ms: int,
+        commit_interval_ms: int,
+        retry_backoff_ms: int,
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self.name = name
+        self.stores = stores
+        self._nodes = nodes
+        self._settings = settings
+        self._make_consumer = consumer
+        self.producer = producer
+        self._admin = admin
+        self._clock = clock
+        self._poll_ms = poll_ms
+        self._commit_interval_ms = commit_interval_ms
+        self._retry_backoff_ms = retry_backoff_ms
+        self._on_error = on_error
+        self._stopping = threading.Event()
+        self._ready = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start, and wait until the stores are filled; raises what went wrong."""
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """End the thread; a second call does nothing."""
+        self._stopping.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # -- the thread --------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            self._error = error
+            was_ready = self._ready.is_set()
+            self._ready.set()
+            if was_ready:
+                _log.exception("%s failed; the client cannot go on without its global stores", self.name)
+                self._on_error(error)
+        finally:
+            self._ready.set()
+
+    def _work(self) -> None:
+        consumer = self._make_consumer()
+        wipe = False
+        try:
+            partitions = self._retried(self._partitions)
+            task = self._task(consumer, partitions)
+            self._retried(task.initialize)
+            ends = self._retried(lambda: self._ends(partitions))
+            self._fill(consumer, task, ends)
+            self._ready.set()
+            self._follow(consumer, task, partitions)
+            self.stores.checkpoint(enforce=True)
+        except OffsetOutOfRange as error:
+            wipe = True
+            names = ", ".join(map(str, sorted(error.partitions)))
+            raise StreamsError(
+                f"{self.name}: {names} does not reach back to where its global store ends; the store is deleted, and "
+                "filled from the beginning at the next start"
+            ) from error
+        finally:
+            consumer.close()
+            self.stores.close(wipe=wipe)
+
+    def _task(self, consumer: RecordConsumer, partitions: Sequence[TopicPartition]) -> ActiveTask:
+        return ActiveTask(
+            _TASK_ID,
+            self._nodes,
+            partitions,
+            self.stores,
+            collector=RecordCollector(_TASK_ID, cast("RecordProducer", self.producer), self._settings),
+            clock=self._clock,
+            inputs=consumer,
+            settings=self._settings,
+        )
+
+    def _retried(self, step: Callable[[], Any]) -> Any:
+        """Ask a cluster that does not answer again, for as long as a task may wait for one."""
+        deadline_ms = self._clock.monotonic_ms() + self._settings.task_timeout_ms
+        while True:
+            try:
+                return step()
+            except (BrokerUnavailable, LockError) as error:
+                if self._stopping.is_set():
+                    raise
+                if self._clock.monotonic_ms() >= deadline_ms:
+                    raise TimeoutExceeded(
+                        f"{self.name} could not fill the global stores for {self._settings.task_timeout_ms} ms "
+                        f"(task.timeout.ms): {error}"
+                    ) from error
+                _log.warning("%s: %s; trying again", self.name, error)
+                self._clock.sleep_ms(self._retry_backoff_ms)
+
+    def _partitions(self) -> list[TopicPartition]:
+        described = self._admin.describe_topics(self._nodes.topics)
+        missing = sorted(topic for topic in self._nodes.topics if isinstance(described.get(topic), AdminError | None))
+        if missing:
+            raise MissingSourceTopicError(
+                f"topic {', '.join(missing)} of a global store does not exist; create it before starting"
+            )
+        return [
+            TopicPartition(topic, info.partition)
+            for topic, infos in sorted(described.items())
+            if not isinstance(infos, AdminError)
+            for info in infos
+        ]
+
+    def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        ends = self._admin.list_offsets(partitions)
+        known = {partition: end for partition, end in ends.items() if not isinstance(end, AdminError)}
+        unknown = sorted(set(partitions) - known.keys())
+        if unknown:
+            raise BrokerUnavailable(f"end offset of {unknown[0]} is not available")
+        return known
+
+    # -- filling and following ---------------------------------------------------------------------------------
+
+    def _fill(self, consumer: RecordConsumer, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> None:
+        tables = {p: end for p, end in ends.items() if p.topic in self._nodes.table_topics}
+        self._read_to(consumer, tables, self.stores.restore)
+        task.complete_restoration({})
+        others = {p: end for p, end in ends.items() if p.topic not in self._nodes.table_topics}
+
+        def process(partition: TopicPartition, records: Sequence[RawRecord]) -> None:
+            task.add_records(partition, records)
+            _process_all(task)
+
+        self._read_to(consumer, others, process)
+
+    def _read_to(
+        self,
+        consumer: RecordConsumer,
+        ends: Mapping[TopicPartition, int],
+        apply: Callable[[TopicPartition, Sequence[RawRecord]], None],
+    ) -> None:
+        """Read partitions from where the stores are up to ``ends``."""
+        starts = {partition: self.stores.restore_position(partition) for partition in ends}
+        open_ends = {p: end for p, end in ends.items() if end > 0 and max(starts[p], 0) < end}
+        self.stores.note_positions({p: max(starts[p], 0) for p in ends.keys() - open_ends.keys()})
+        consumer.assign({partition: starts[partition] for partition in open_ends})
+        while open_ends and not self._stopping.is_set():
+            for partition, records in by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms)).items():
+                apply(partition, records)
+                self.stores.note_positions({partition: records[-1].offset() + 1})
+            for partition in list(open_ends):
+                position = consumer.position(partition)
+                if position is not None and position >= open_ends[partition]:
+                    del open_ends[partition]
+                    self.stores.note_positions({partition: position})
+        consumer.assign({})
+
+    def _follow(self, consumer: RecordConsumer, task: ActiveTask, partitions: Sequence[TopicPartition]) -> None:
+        starts = {partition: self.stores.restore_position(partition) for partition in partitions}
+        consumer.assign({p: 0 if start == BEGINNING else start for p, start in starts.items()})
+        next_checkpoint_ms = self._clock.monotonic_ms() + self._commit_interval_ms
+        while not self._stopping.is_set():
+            batches = by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms))
+            for partition, records in batches.items():
+                task.add_records(partition, records)
+            _process_all(task)
+            self.stores.note_positions({p: records[-1].offset() + 1 for p, records in batches.items()})
+            now_ms = self._clock.monotonic_ms()
+            if now_ms >= next_checkpoint_ms:
+                next_checkpoint_ms = now_ms + self._commit_interval_ms
+                self.stores.checkpoint(enforce=False)
+
+
+def _process_all(task: ActiveTask) -> None:
+    while task.process(_RECORDS_MAX):
+        pass
+    task.partitions_to_pause()  # everything is taken at once: there is nothing to pause
+    task.punctuate()

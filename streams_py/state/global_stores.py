@@ -1,0 +1,175 @@
+"""The global stores of a client: opening and closing them, and how far into their topics they are.
+
+Their topics are their changelogs, all partitions of them, so positions are those of the topics: offsets of the next
+record. Nothing is logged, and nothing is committed to a group. The checkpoint lies in ``global/.checkpoint`` of the
+state directory (Kafka Streams' ``GlobalStateManagerImpl``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import UnknownStateStoreError
+from streams_py.ports import BEGINNING, RawRecord
+from streams_py.state.checkpoint import read_checkpoint, write_checkpoint
+from streams_py.state.directory import StateDirectory
+from streams_py.state.key_value import ChangeLog
+from streams_py.state.open import Store, StoreDefaults, is_persistent, open_store
+from streams_py.topology.assembly import GlobalStore
+from streams_py.topology.nodes import RecordContext
+
+if TYPE_CHECKING:
+    from streams_py.state.rocksdb import TaskDatabase
+
+__all__ = ["GlobalStores"]
+
+_CHECKPOINT_EVERY_RECORDS = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+class GlobalStores:
+    """All global stores of a client. Satisfies the runtime's ``TaskStores``; written by one thread, read by all."""
+
+    def __init__(
+        self,
+        stores: Mapping[str, tuple[GlobalStore, str]],
+        *,
+        application_id: str,
+        directory: StateDirectory,
+        defaults: StoreDefaults,
+    ) -> None:
+        """``stores``: name -> declaration and topic."""
+        self._declared = dict(stores)
+        self._application_id = application_id
+        self._directory = directory
+        self._defaults = defaults
+        self._stores: dict[str, Store] = {}
+        self._database: TaskDatabase | None = None
+        self._positions: dict[TopicPartition, int] = {}
+        self._checkpointed: dict[TopicPartition, int] = {}
+        self.is_open = False
+
+    # -- what tasks ask of stores ------------------------------------------------------------------------------
+
+    @property
+    def changelog_partitions(self) -> frozenset[TopicPartition]:
+        """None: their topics are no changelogs of a task."""
+        return frozenset()
+
+    source_changelogs = changelog_partitions
+
+    @property
+    def changelog_offsets(self) -> Mapping[TopicPartition, int]:
+        """None."""
+        return {}
+
+    def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
+        """From now on stores are written within this context."""
+        for store in self._stores.values():
+            store.rebind(log=None, context=record)
+
+    def store(self, name: str) -> Store:
+        """An open store."""
+        found = self._stores.get(name)
+        if found is None:
+            raise UnknownStateStoreError(f"there is no open global store {name!r}; declared: {sorted(self._declared)}")
+        return found
+
+    def restore_position(self, changelog: TopicPartition) -> int:
+        """The next offset of a topic, or BEGINNING."""
+        return self._positions.get(changelog, BEGINNING)
+
+    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None:
+        """Write records of a global table's topic as they are."""
+        for name, (declared, topic) in self._declared.items():
+            if topic == changelog.topic and declared.is_table:
+                store: Any = self._stores[name]
+                store.restore((record.key(), record.value(), record.timestamp()[1]) for record in records)
+
+    def store_of(self, changelog: TopicPartition) -> str:
+        """Name of the store that a topic fills."""
+        return next(name for name, (_, topic) in self._declared.items() if topic == changelog.topic)
+
+    def flush_caches(self, order: Iterable[str]) -> None:
+        """There are none."""
+
+    def clear_caches(self) -> None:
+        """There are none."""
+
+    def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Nothing is produced."""
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    @property
+    def stores(self) -> Mapping[str, Store]:
+        """The open stores by name."""
+        return dict(self._stores)
+
+    def open(self) -> None:
+        """Open all stores and load the checkpoint. LockError while the cluster has not said who it is."""
+        on_disk = [
+            name for name, (declared, _) in self._declared.items() if is_persistent(declared.builder, self._defaults)
+        ]
+        if on_disk and self._directory.is_persistent:
+            from streams_py.state.rocksdb import TaskDatabase  # not loaded without persistent stores
+
+            path = self._directory.prepare_global()
+            self._positions = self._checkpointed = self._read_checkpoint(path)
+            self._database = TaskDatabase(path, on_disk)
+        for name, (declared, topic) in self._declared.items():
+            store = self._stores[name] = open_store(
+                declared.builder,
+                application_id=self._application_id,
+                context=RecordContext(),
+                defaults=self._defaults,
+                disk=None if self._database is None else self._database.store,
+            )
+            if not store.persistent or all(partition.topic != topic for partition in self._positions):
+                self._positions = {p: offset for p, offset in self._positions.items() if p.topic != topic}
+                if store.persistent:
+                    store.clear()
+        self.is_open = True
+
+    def _read_checkpoint(self, path: str) -> dict[TopicPartition, int]:
+        try:
+            return dict(read_checkpoint(path))
+        except ValueError as error:
+            _log.warning("global stores are filled from the beginning: damaged checkpoint: %s", error)
+            return {}
+
+    def note_positions(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Everything below these offsets is in the stores."""
+        self._positions = {**self._positions, **positions}
+
+    def checkpoint(self, *, enforce: bool, without: Collection[TopicPartition] = ()) -> None:
+        """Flush to disk and write the checkpoint file, if enforced or when positions moved far enough."""
+        if self._database is None:
+            return
+        positions = self._positions
+        moved = sum(offset - self._checkpointed.get(partition, 0) for partition, offset in positions.items())
+        if not enforce and moved <= _CHECKPOINT_EVERY_RECORDS:
+            return
+        self._database.flush()
+        try:
+            write_checkpoint(self._directory.global_path, positions)
+        except OSError as error:
+            _log.warning("cannot write the checkpoint of the global stores, going on without: %s", error)
+            return
+        self._checkpointed = positions
+
+    def close(self, *, wipe: bool = False) -> None:
+        """Close all stores; ``wipe``: delete their files."""
+        self.is_open = False
+        for store in self._stores.values():
+            store.close()
+        self._stores = {}
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        if wipe:
+            self._directory.wipe_global()

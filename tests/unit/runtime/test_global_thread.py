@@ -1,0 +1,105 @@
+"""Global stores: filled before anything runs, followed afterwards, kept on disk, read by everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import MissingSourceTopicError, StreamsError
+from streams_py.runtime.kafka_streams import KafkaStreams
+from streams_py.runtime.states import State
+from streams_py.serdes import STRING
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.processor import Processor, Record
+from streams_py.topology.stores import key_value_store
+from streams_py.topology.topology import Topology
+from tests.unit.runtime.world import World
+from tests.waiting import PATIENCE_S, until
+
+
+class Upper(Processor[str, str, None, None]):
+    """Stores values in capitals."""
+
+    def process(self, record: Record[str, str]) -> None:
+        self.context.get_state_store("names").put(record.key, record.value.upper())
+
+
+def table() -> Topology:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.global_table("g", store="names")
+    return builder.build()
+
+
+def custom() -> Topology:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.add_global_store(key_value_store("names", logging=False), "g", Upper)
+    return builder.build()
+
+
+def client(world: World, topology: Topology, path: Path, **more: Any) -> KafkaStreams:
+    config = {
+        "application.id": "app",
+        "bootstrap.servers": "localhost:1",
+        "state.dir": str(path),
+        "task.timeout.ms": 1000,
+        "dsl.store.suppliers.class": "rocksdb",
+    }
+    return KafkaStreams(topology, config, clients=world, **more)
+
+
+@pytest.fixture
+def world() -> World:
+    made = World(g=2)
+    made.write("g", b"one", key=b"a")
+    made.write("g", b"two", key=b"b", partition=1)
+    return made
+
+
+@pytest.mark.parametrize(("topology", "found"), [(table, "one two"), (custom, "ONE TWO")])
+def test_global_store_is_complete_when_start_returns(
+    world: World, tmp_path: Path, topology: Callable[[], Topology], found: str
+) -> None:
+    with client(world, topology(), tmp_path) as streams:
+        view = streams.store("names")
+        assert f"{view.get('a')} {view.get('b')}" == found
+        assert streams.state is State.RUNNING  # there is nothing else to wait for
+
+
+def test_global_store_follows_its_topic(world: World, tmp_path: Path) -> None:
+    with client(world, table(), tmp_path) as streams:
+        world.write("g", b"three", key=b"a")
+        view = streams.store("names")
+        until(lambda: view.get("a") == "three", "the new value")
+
+
+def test_global_store_on_disk_goes_on_from_where_it_was(world: World, tmp_path: Path) -> None:
+    with client(world, table(), tmp_path):
+        pass
+    world.log.records[TopicPartition("g", 0)][0] = world.log.records[TopicPartition("g", 1)][0]  # not read again
+    world.write("g", b"three", key=b"c")
+    with client(world, table(), tmp_path) as streams:
+        view = streams.store("names")
+        assert [view.get(key) for key in "abc"] == ["one", "two", "three"]
+
+
+def test_start_says_that_the_topic_of_a_global_store_is_missing(tmp_path: Path) -> None:
+    streams = client(World(other=1), table(), tmp_path)
+    with pytest.raises(MissingSourceTopicError, match="topic g of a global store"):
+        streams.start()
+    assert streams.close()
+    assert streams.state is State.ERROR
+
+
+def test_client_ends_in_error_when_the_global_thread_fails(world: World, tmp_path: Path) -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.add_global_store(key_value_store("names", logging=False), "g", Upper)
+    builder.stream("g2").to("out")
+    world.topics.update({"g2": 1, "out": 1})
+    with client(world, builder.build(), tmp_path) as streams:
+        world.log.produce("g", None, b"k", 0, None, 1, None)  # None has no upper()
+        assert streams.wait_until(State.ERROR, PATIENCE_S)
+        assert isinstance(streams.error, StreamsError)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from typing import TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailable, TimeoutExceeded
 from streams_py.ports import Clock, CommittedOffsets, Membership, OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.start_positions import StartPositions
-from streams_py.runtime.threads.task_table import TaskTable
+from streams_py.runtime.tasks.task import TaskPhase
+from streams_py.runtime.threads.task_table import Partitions, TaskTable
 
 __all__ = ["TaskStarter"]
 
 _log = logging.getLogger(__name__)
+
+_Waiting: TypeAlias = "tuple[ActiveTask, Partitions]"
+"""A task, and partitions of which it is to be learnt from where to read them."""
 
 _FETCH_TIMEOUT_MS = 10_000
 _GRACE_MS = 5_000
@@ -48,23 +53,24 @@ class TaskStarter:
         self._positions: dict[TopicPartition, int] = {}
 
     def start_restored(self) -> int:
-        """Run the actives whose stores are complete and whose committed offsets are known; how many. The offsets of
-        others are asked for.
+        """Run the actives whose stores are complete and whose committed offsets are known, and let running ones read
+        the partitions that they got; how many. The offsets of others are asked for.
 
         A broker that cannot say it yet is asked again later; TimeoutExceeded names the task that has waited for longer
         than ``task.timeout.ms``.
         """
-        restored = self._table.restored()
-        if not restored:
+        restored, growing = self._table.restored(), self._table.growing()
+        waiting = [*((task, task.input_partitions) for task in restored), *growing]
+        if not waiting:
             return 0
-        self._take_answer(restored)
+        self._take_answer(waiting)
         if self._asked is None:
-            self._ask(restored)
-            self._take_answer(restored)
+            self._ask(waiting)
+            self._take_answer(waiting)
         started = 0
-        for task in restored:
-            if self._known.keys() >= task.input_partitions:
-                self._start(task)
+        for task, partitions in waiting:
+            if self._known.keys() >= partitions:
+                self._start(task, partitions)
                 started += 1
         return started
 
@@ -78,13 +84,13 @@ class TaskStarter:
         self._asked = None
         self._known.clear()
 
-    def _ask(self, restored: Sequence[ActiveTask]) -> None:
+    def _ask(self, waiting: Sequence[_Waiting]) -> None:
         now = self._clock.monotonic_ms()
-        unknown = {partition for task in restored for partition in task.input_partitions} - self._known.keys()
+        unknown = {partition for _, partitions in waiting for partition in partitions} - self._known.keys()
         if unknown and now >= self._not_before_ms:
             self._asked, self._asked_at_ms = self._membership.committed(unknown, timeout_ms=_FETCH_TIMEOUT_MS), now
 
-    def _take_answer(self, restored: Sequence[ActiveTask]) -> None:
+    def _take_answer(self, waiting: Sequence[_Waiting]) -> None:
         asked, now = self._asked, self._clock.monotonic_ms()
         if asked is None:
             return
@@ -93,22 +99,25 @@ class TaskStarter:
             try:
                 self._known.update(asked.result())
             except BrokerUnavailable as error:
-                self._note_silence(restored, error)
+                self._note_silence(waiting, error)
         elif now - self._asked_at_ms > _FETCH_TIMEOUT_MS + _GRACE_MS:
             self._asked = None
-            self._note_silence(restored, BrokerUnavailable(f"no answer within {now - self._asked_at_ms} ms"))
+            self._note_silence(waiting, BrokerUnavailable(f"no answer within {now - self._asked_at_ms} ms"))
 
-    def _start(self, task: ActiveTask) -> None:
+    def _start(self, task: ActiveTask, partitions: Partitions) -> None:
         self._waiting_since_ms.pop(task.id, None)
-        committed = {partition: self._known.pop(partition) for partition in task.input_partitions}
-        self._table.start(task, committed)
+        committed = {partition: self._known.pop(partition) for partition in partitions}
+        if task.state is TaskPhase.RUNNING:
+            self._table.grow(task)
+        else:
+            self._table.start(task, committed)
         for partition, at in committed.items():
             self._positions[partition] = self._start_positions.after_reset(partition) if at is None else at.offset
 
-    def _note_silence(self, restored: Sequence[ActiveTask], error: BrokerUnavailable) -> None:
+    def _note_silence(self, waiting: Sequence[_Waiting], error: BrokerUnavailable) -> None:
         self._not_before_ms = self._clock.monotonic_ms() + _BACKOFF_MS
-        for task in restored:
-            if not self._known.keys() >= task.input_partitions:
+        for task, partitions in waiting:
+            if not self._known.keys() >= partitions:
                 self._check_timeout(task, error)
 
     def _check_timeout(self, task: ActiveTask, error: BrokerUnavailable) -> None:

@@ -74,6 +74,7 @@ class TaskTable:
         self._pending: dict[TaskId, _Pending] = {}
         self._restored: dict[TaskId, ActiveTask] = {}
         self._active: dict[TaskId, ActiveTask] = {}
+        self._growing: dict[TaskId, Partitions] = {}
 
     # -- views ----------------------------------------
 
@@ -93,7 +94,8 @@ class TaskTable:
 
     def all_ready(self) -> bool:
         """True when no task is pending and no active is restoring."""
-        return not self._pending and not self._restored and not self._updater.has_restoring_actives()
+        waiting = self._pending or self._restored or self._growing
+        return not waiting and not self._updater.has_restoring_actives()
 
     # -- a new assignment ----------------------------------------
 
@@ -142,6 +144,12 @@ class TaskTable:
 
     def _keep(self, task: StreamTask, partitions: Partitions) -> None:
         suspended = task.id in self._active and task.state is TaskPhase.SUSPENDED
+        self._growing.pop(task.id, None)
+        if task.id in self._active and task.state is TaskPhase.RUNNING:
+            added = partitions - task.input_partitions
+            if added:  # it goes on with the others until it is known from where to read these
+                self._growing[task.id] = added
+                partitions -= added
         if task.input_partitions != partitions:
             in_updater = self._updater.remove(task.id) is not None
             task.update_input_partitions(partitions)
@@ -157,6 +165,7 @@ class TaskTable:
         self._pending.pop(task.id, None)
         self._restored.pop(task.id, None)
         self._active.pop(task.id, None)
+        self._growing.pop(task.id, None)
         self._updater.remove(task.id)
 
     def _recycle(self, task: StreamTask, partitions: Partitions) -> None:
@@ -242,6 +251,15 @@ class TaskTable:
                     self._pending[task.id] = _Pending(task, not_before_ms=1 << 62)
             errors.append(error)
         raise_worst(errors)
+
+    def growing(self) -> list[tuple[ActiveTask, Partitions]]:
+        """Running tasks and the partitions that they are to read as well (a new topic matches their pattern), in task
+        order; they wait for :meth:`grow`."""
+        return [(self._active[task_id], added) for task_id, added in sorted(self._growing.items())]
+
+    def grow(self, task: ActiveTask) -> None:
+        """Let a running task take records of the partitions that it got."""
+        task.update_input_partitions(task.input_partitions | self._growing.pop(task.id))
 
     def start(self, task: ActiveTask, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Bind and run a restored active. Also when that fails it stays in this table, so that it is closed in the

@@ -146,6 +146,8 @@ def test_kept_task_reads_other_partitions_when_those_changed(steps: Steps, place
     more = PARTS | {tp("in-1")}
     table.assign({ONE: more}, {})
     assert only(table) is before
+    for grown, _ in table.growing():
+        table.grow(grown)
     assert before.input_partitions == more
     steps.turn(3)
     assert only(table) in table.running()
@@ -330,3 +332,31 @@ def test_partly_revoked_task_is_not_revoked(steps: Steps) -> None:
     steps.turn(3)
     assert steps.parts.table.affected_by([INPUT]) == []
     assert steps.tasks == {"0_0": "RUNNING"}
+
+
+def test_running_task_that_gets_a_partition_goes_on_and_reads_it_once_it_is_known_from_where(steps: Steps) -> None:
+    """A new topic matches the pattern that the task reads."""
+    table = steps.parts.table
+    running(steps)
+    task = only(table)
+    assert isinstance(task, ActiveTask)
+    more = PARTS | {tp("in-7")}
+    table.assign({ONE: more}, {})
+    assert task.input_partitions == PARTS
+    assert not table.all_ready()
+    assert table.growing() == [(task, more - PARTS)]
+    table.grow(task)
+    assert task.input_partitions == more
+    assert table.all_ready()
+    table.assign({ONE: more}, {})
+    assert table.all_ready()
+
+
+@pytest.mark.parametrize("then", ["fewer", "nothing"])
+def test_partition_that_a_running_task_waits_for_is_forgotten_when_it_is_taken_away(steps: Steps, then: str) -> None:
+    table = steps.parts.table
+    running(steps)
+    table.assign({ONE: PARTS | {tp("in-7")}}, {})
+    table.assign({ONE: PARTS} if then == "fewer" else {}, {})
+    assert table.growing() == []
+    assert table.all_ready()

@@ -10,7 +10,7 @@ import pytest
 
 from streams_py import serdes
 from streams_py.errors import BrokerUnavailable, TaskCorrupted, TaskMigrated, TimeoutExceeded
-from streams_py.ports import OffsetAndMetadata
+from streams_py.ports import BEGINNING, OffsetAndMetadata
 from streams_py.runtime.states import ThreadState
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.nodes import Punctuation
@@ -45,6 +45,26 @@ def test_other_tasks_go_on_while_committed_offsets_of_a_new_one_are_on_their_way
     steps.turn()
     assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
     assert steps.consumer.assigned[-1] == {tp("in-0"): None, tp("in-1"): 0}
+
+
+def test_running_task_goes_on_and_reads_a_partition_that_it_gets_from_where_the_group_has_committed(
+    world: World, tmp_path: Path
+) -> None:
+    """A new topic matches the pattern that the task reads."""
+    steps = Steps(world, copying(), tmp_path)
+    steps.run({A: [tp("in-0")]})
+    steps.membership.answers = False
+    steps.membership.round({A: [tp("in-0"), tp("in-1")]})
+    world.write("in", b"a")
+    world.write("in", b"b", partition=1)
+    steps.turn(2)
+    assert steps.thread.processed_records == 1
+    assert steps.tasks == {"0_0": "RUNNING"}
+    steps.membership.answer()
+    steps.turn(2)
+    assert steps.consumer.assigned[-1] == {tp("in-0"): None, tp("in-1"): BEGINNING}
+    assert steps.thread.processed_records == 2
+    assert steps.thread.state is ThreadState.RUNNING
 
 
 def test_answer_from_before_a_revocation_is_not_used_when_the_task_comes_back(world: World, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import sys
@@ -12,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from benchmarks.local import LOCAL, local_rows
-from benchmarks.peers import OURS, PEERS
+from benchmarks.peers import JAVA, OURS, PEERS
 from benchmarks.records import JOBS, Settings, record_rows, steps
-from benchmarks.table import Row, table_of
+from benchmarks.table import Row, line_of, table_of
 
 _GROUPS = (*JOBS, *LOCAL)
 
@@ -102,7 +103,9 @@ def bench(
         console=console,
         transient=True,
     )
-    with progress:
+    stopped = False
+    with progress, contextlib.suppress(KeyboardInterrupt):
+        stopped = True
         task = progress.add_task("", total=steps(jobs, settings) + len(local))
 
         def tick_record(what: str) -> None:
@@ -110,13 +113,20 @@ def bench(
 
         for name in local:
             progress.update(task, advance=1)
-            rows += local_rows(name, runs, lambda what: progress.update(task, description=what))
+            for row in local_rows(
+                name, runs, lambda what: progress.update(task, description=what), beside_jvm=JAVA in chosen
+            ):
+                rows.append(row)
+                progress.console.print(line_of(row))
         if jobs:
             rows += record_rows(jobs, settings, tick_record, lambda text: progress.console.print(text, style="yellow"))
+        stopped = False
     title = f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}"
     if jobs:
         title += f"; {records:,} records of 100 bytes, {keys:,} keys"
-    console.print(table_of(rows, title=f"{title}; {runs} run{'s' if runs > 1 else ''}"))
+    console.print(table_of(rows, title=f"{title}; {runs} run{'s' if runs > 1 else ''}{'; stopped' if stopped else ''}"))
+    if stopped:
+        raise typer.Exit(130)
 
 
 def app() -> typer.Typer:

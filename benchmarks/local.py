@@ -9,6 +9,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from benchmarks.assignors.rows import assignor_rows
@@ -122,12 +123,15 @@ def memory(runs: int, tick: Tick) -> Iterator[Row]:
     yield Row(f"memory, idle, {_IDLE_TASKS} tasks with RocksDB", "", "MB", tuple(megabytes), goal=goal)
 
 
-def local_rows(name: str, runs: int, tick: Tick) -> list[Row]:
-    """The rows of one of LOCAL; what failed becomes a row that says so."""
+def local_rows(name: str, runs: int, tick: Tick, *, beside_jvm: bool = True) -> Iterator[Row]:
+    """The rows of one of LOCAL, as they are measured; what failed becomes a row that says so."""
+    measure: Callable[[int, Tick], Iterator[Row]] = LOCAL[name]
+    if measure is assignor_rows and not beside_jvm:
+        measure = partial(assignor_rows, beside_jvm=False)
     try:
-        return list(LOCAL[name](runs, tick))
+        yield from measure(runs, tick)
     except (BenchmarkError, subprocess.TimeoutExpired) as error:
-        return [Row(name, "", "", (), note=str(error))]
+        yield Row(name, "", "", (), note=str(error))
 
 
 def _probe(*arguments: str) -> float:

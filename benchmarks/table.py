@@ -7,7 +7,7 @@ from statistics import median
 
 from rich.table import Table
 
-__all__ = ["Goal", "Row", "middle", "table_of"]
+__all__ = ["Goal", "Row", "line_of", "middle", "table_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,13 @@ def _figure(values: tuple[float, ...], unit: str) -> str:
 def _ratio(ours: float, peer: float) -> str:
     """Small ones as a fraction: 1/900 says more than 0.00."""
     return f"{ours / peer:.2f}" if ours > 0.05 * peer else f"1/{peer / ours:,.0f}"
+
+
+def line_of(row: Row) -> str:
+    """One row as a line, for whoever waits for the table."""
+    ours, peer = middle(row.ours), middle(row.peer)
+    figures = ["-" if figure is None else f"{figure:,.2f} {row.unit}" for figure in (ours, peer)]
+    return f"{row.work}: {figures[0]}" + (f"; {row.beside}: {row.note or figures[1]}" if row.beside else f" {row.note}")
 
 
 def table_of(rows: list[Row], *, title: str) -> Table:

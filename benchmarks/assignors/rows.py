@@ -104,15 +104,18 @@ class _Ours:
     peak_mb: float
 
 
-def assignor_rows(runs: int, tick: Tick) -> Iterator[Row]:
-    """Every row; ``runs`` is the least number of runs of ours."""
+def assignor_rows(runs: int, tick: Tick, *, beside_jvm: bool = True) -> Iterator[Row]:
+    """Every row; ``runs`` is the least number of runs of ours. Without ``beside_jvm`` no JVM is started."""
     with tempfile.TemporaryDirectory(prefix="streams-py-bench-") as text:
         folder = Path(text)
         command: list[str] = []
         why, sizing = "", HashSizing.JDK_19_AND_NEWER
         try:
-            command = prepare(folder)
-            sizing = hash_sizing(command)
+            if beside_jvm:
+                command = prepare(folder)
+                sizing = hash_sizing(command)
+            else:
+                why = "not asked for"
         except BenchmarkError as error:
             why = str(error)
         for name, goal in _BESIDE_JVM:

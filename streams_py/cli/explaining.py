@@ -45,10 +45,14 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
     except json.JSONDecodeError as error:
         return refuse(f"{file} is not JSON: {error}")
     except OSError as error:
-        return refuse(f"{file} cannot be read: {error.strerror}")
+        return refuse(f"{file} cannot be read: {error.strerror or error}")
     except KeyError as error:
         return refuse(f"{file}: {error} is missing; streams-py explain --help shows an example")
-    except (ValueError, TypeError, AttributeError, RecursionError, StreamsError, ProtocolError) as error:
+    except UnicodeDecodeError:
+        return refuse(f"{file} cannot be read: it is not text in UTF-8")
+    except (TypeError, AttributeError):
+        return refuse(f"{file}: it does not describe a group; streams-py explain --help shows an example")
+    except (ValueError, RecursionError, StreamsError, ProtocolError) as error:
         return refuse(f"{file}: {error}")
     if wanted is not None and wanted not in explanations:
         known = ", ".join(map(str, sorted(explanations))) or "none"

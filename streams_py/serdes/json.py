@@ -10,9 +10,13 @@ import dataclasses
 import json as _json
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, overload
 
 from streams_py.serdes.serde import Serde
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from pydantic import TypeAdapter, ValidationError
 
 __all__ = ["JSON", "json"]
 
@@ -58,10 +62,15 @@ def _dataclass_members(value: object) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-class _JsonDataclass(Serde[T]):
+class _JsonModel(Serde[T]):
+    """A pydantic model or a dataclass. Pydantic checks the types of its members, both ways, and builds what is nested.
+
+    Members are written by the encoder of plain JSON, so that the text is the same with and without a class.
+    """
+
     def __init__(self, cls: type[T], inner: _Json) -> None:
-        if not dataclasses.is_dataclass(cls):
-            raise TypeError(f"json() takes a dataclass, got {cls!r}")
+        if not dataclasses.is_dataclass(cls) and not hasattr(cls, "model_validate_json"):
+            raise TypeError(f"json() takes a pydantic model or a dataclass, got {cls!r}")
         self._cls = cls
         self._inner = inner
 
@@ -71,17 +80,54 @@ class _JsonDataclass(Serde[T]):
 
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[T], bytes]:
         encode, cls = self._inner.serializer(topic, is_key=is_key), self._cls
+        plain = self._adapter().dump_python
 
         def serialize(value: T) -> bytes:
             if not isinstance(value, cls):
                 raise TypeError(f"expected {cls.__qualname__}, got {type(value).__name__}")
-            return encode(value)
+            return encode(plain(value, mode="json", by_alias=True, warnings="error"))
 
         return serialize
 
     def deserializer(self, topic: str, *, is_key: bool) -> Callable[[bytes], T]:
-        decode, cls = self._inner.deserializer(topic, is_key=is_key), self._cls
-        return lambda data: cls(**decode(data))
+        from pydantic import ValidationError
+
+        validate = self._adapter().validate_json
+        # A model says itself what becomes of members it does not have; a dataclass has no place for them.
+        expected = {field.name for field in dataclasses.fields(self._cls)} if _is_plain(self._cls) else None
+        inner = self._inner.deserializer(topic, is_key=is_key)
+
+        def deserialize(data: bytes) -> T:
+            try:
+                value: T = validate(data, strict=True)
+            except ValidationError as error:
+                raise ValueError(_without_values(error)) from None
+            if expected is not None:
+                unknown = inner(data).keys() - expected
+                if unknown:
+                    raise ValueError(
+                        f"members that {self._cls.__qualname__} does not have: {', '.join(sorted(unknown))}"
+                    )
+            return value
+
+        return deserialize
+
+    def _adapter(self) -> TypeAdapter[T]:
+        from pydantic import TypeAdapter  # `import streams_py` stays light
+
+        return TypeAdapter(self._cls)
+
+
+def _is_plain(cls: type[Any]) -> TypeGuard[type[DataclassInstance]]:
+    return dataclasses.is_dataclass(cls) and not hasattr(cls, "__pydantic_validator__")
+
+
+def _without_values(error: ValidationError) -> str:
+    """What is wrong and where. Values are left out: they may be secret."""
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc'])) or 'the whole'}: {each['msg']}"
+        for each in error.errors(include_url=False, include_input=False, include_context=False)
+    )
 
 
 @overload
@@ -91,10 +137,10 @@ def json(cls: type[T], *, sort_keys: bool = ...) -> Serde[T]: ...
 
 
 def json(cls: type[Any] | None = None, *, sort_keys: bool = False) -> Serde[Any]:
-    """JSON text. With a dataclass: its members as a JSON object, and back by ``cls(**members)`` (nested dataclasses
-    come back as plain dicts)."""
+    """JSON text. With a pydantic model or a dataclass: its members as a JSON object, and back. What is nested in it
+    comes back as what it was; a member of the wrong type is an error, when it is written and when it is read."""
     inner = _Json(sort_keys=sort_keys)
-    return inner if cls is None else _JsonDataclass(cls, inner)
+    return inner if cls is None else _JsonModel(cls, inner)
 
 
 JSON: Serde[Any] = _Json()

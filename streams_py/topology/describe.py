@@ -17,9 +17,18 @@ from streams_py.topology.subtopologies import Subtopology
 __all__ = ["describe"]
 
 
-def describe(subtopologies: Sequence[Subtopology]) -> str:
+class Description(str):
+    """Text that a notebook and the interactive interpreter show as it is, line by line."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def describe(subtopologies: Sequence[Subtopology]) -> Description:
     """Text of all sub-topologies; internal topics with their short names."""
-    return "Topologies:\n " + "".join(f"  {_describe_subtopology(sub)}" for sub in subtopologies)
+    return Description("Topologies:\n " + "".join(f"  {_describe_subtopology(sub)}" for sub in subtopologies))
 
 
 def _describe_subtopology(subtopology: Subtopology) -> str:

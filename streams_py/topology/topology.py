@@ -191,6 +191,10 @@ class Topology:
         """Text form, comparable with that of Kafka Streams: nodes, topics, stores by sub-topology."""
         return describe(self.subtopologies())
 
+    def __repr__(self) -> str:
+        """The description: what a notebook shows of a topology."""
+        return self.describe() if self.nodes else "an empty topology"
+
     def metadata(
         self, application_id: str, config: Mapping[str, object] | None = None, *, available_topics: Iterable[str] = ()
     ) -> TopologyMetadata:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -10,11 +11,12 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import benchmarks.__main__ as command
+from benchmarks.assignors.rows import _Ours
 from benchmarks.cluster import BenchmarkError, Output, measure
 from benchmarks.local import LOCAL, local_rows
 from benchmarks.peers import PEERS
 from benchmarks.records import JOBS, _rotated
-from benchmarks.table import Goal, Row, middle, table_of
+from benchmarks.table import Goal, Row, line_of, middle, table_of
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_failed_benchmark_becomes_a_row_that_says_so(monkeypatch: pytest.MonkeyP
         raise BenchmarkError("out of order")
 
     monkeypatch.setitem(LOCAL, "protocol", fails)  # type: ignore[misc, arg-type]  # a function that fails at once
-    assert local_rows("protocol", 1, lambda what: None) == [Row("protocol", "", "", (), note="out of order")]
+    assert list(local_rows("protocol", 1, lambda what: None)) == [Row("protocol", "", "", (), note="out of order")]
 
 
 def test_unknown_name_is_refused_with_the_known_ones() -> None:
@@ -121,3 +123,28 @@ def test_count_worked_off_what_its_last_results_add_up_to() -> None:
 def test_nothing_is_timed_when_all_output_came_at_once() -> None:
     done, shown = measure("count", [_Written(0, b"a", 5), _Written(5, b"b", 5)], 1000)
     assert (done, shown.worked_off) == (10, 0)
+
+
+def test_assignors_without_java_start_no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_jvm(*arguments: object) -> list[str]:
+        raise AssertionError("nobody asked for the JVM")
+
+    monkeypatch.setattr("benchmarks.assignors.rows.prepare", no_jvm)
+    monkeypatch.setattr("benchmarks.assignors.rows._run_ours", lambda *_: _Ours((0.5,), "same", 1.0))
+    rows = local_rows("assignors", 1, lambda what: None, beside_jvm=False)
+    first = next(rows)  # comes before anything else is measured
+    assert (first.ours, first.note) == ((500.0,), "not asked for")
+    assert line_of(first).startswith(f"{first.work}: 500.00 ms; ")
+    rows.close()  # type: ignore[attr-defined]  # a generator
+
+
+def test_run_that_is_stopped_shows_the_rows_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*arguments: object, **options: object) -> Iterator[Row]:
+        yield Row("first work", "", "ms", (1.0,))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("benchmarks.__main__.local_rows", stopped)
+    result = CliRunner().invoke(command.app(), ["--only", "protocol"])
+    assert result.exit_code == 130
+    assert result.output.count("first work") == 2  # when it was measured, and in the table
+    assert "stopped" in result.output

@@ -137,7 +137,7 @@ class Failures:
         serde, data = (reader.key_serde, key) if is_key else (reader.value_serde, raw.value())
         what = cannot_decode(error, serde, data, topic=raw.topic(), is_key=is_key)
         raise DeserializationError(
-            f"{context}: {what} To pass over such records set deserialization.exception.handler to log_and_continue "
+            f"{context}: {what}. To pass over such records set deserialization.exception.handler to log_and_continue "
             f"or to a DeadLetterQueue",
             task_id=self._task_id,
         ) from error

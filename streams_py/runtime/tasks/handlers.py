@@ -94,6 +94,8 @@ class ErrorContext:
         where = f"node {self.node}, task {self.task_id}"
         if self.topic is None:
             return where
+        if self.offset < 0:  # what a cache sends on comes from many records
+            return f"{where}, input topic {self.topic}"
         return f"{where}, input record {self.topic}-{self.partition} at offset {self.offset}"
 
 

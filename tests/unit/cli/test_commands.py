@@ -344,3 +344,17 @@ def test_installed_command_runs_schedules_on_several_processes() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "17 schedules, " in done.stdout
     assert "1 schedules twice, under another hash seed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("group.json", b"[1]", "it does not describe a group; streams-py explain --help shows an example"),
+        ("group.json", b'{"tasks": {"0_0": 5}, "clients": {"A": {"offsets": 7}}}', "does not describe a group"),
+        ("events.jsonl", b"\xbf\x00", "it is not text in UTF-8"),
+        ("events.jsonl.gz", b"rubbish", "cannot be read: Not a gzipped file"),
+    ],
+)
+def test_explain_says_what_is_wrong_with_a_file(tmp_path: Path, name: str, content: bytes, why: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert why in one_sentence(run("explain", "--from", str(tmp_path / name)))

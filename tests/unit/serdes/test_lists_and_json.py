@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from streams_py.serdes import FLOAT64, INT16, INT32, INT64, JSON, STRING, UUID, Serde, json, list_of
 from streams_py.serdes.json import _Json
@@ -117,9 +119,9 @@ class Other:
 
 @pytest.mark.parametrize("use_orjson", [True, False])
 def test_json_of_a_dataclass_gives_objects_back(use_orjson: bool) -> None:
-    from streams_py.serdes.json import _JsonDataclass
+    from streams_py.serdes.json import _JsonModel
 
-    serde = _JsonDataclass(Order, _Json(use_orjson=use_orjson))
+    serde = _JsonModel(Order, _Json(use_orjson=use_orjson))
     assert encode(serde, Order(1, "x")) == b'{"id":1,"item":"x"}'
     assert decode(serde, b'{"id":1,"item":"x"}') == Order(1, "x")
 
@@ -127,13 +129,75 @@ def test_json_of_a_dataclass_gives_objects_back(use_orjson: bool) -> None:
 def test_json_of_a_dataclass_refuses_another_class_and_other_members() -> None:
     with pytest.raises(TypeError, match="Order"):
         encode(json(Order), Other(1))
-    with pytest.raises(TypeError):
+    with pytest.raises(ValueError, match=r"item: Field required"):
         decode(json(Order), b'{"id":1,"colour":2}')
+    with pytest.raises(ValueError, match=r"members that Order does not have: colour"):
+        decode(json(Order), b'{"id":1,"item":"x","colour":2}')
 
 
-def test_json_takes_only_dataclasses() -> None:
-    with pytest.raises(TypeError, match="dataclass"):
+def test_json_takes_only_models_and_dataclasses() -> None:
+    with pytest.raises(TypeError, match="a pydantic model or a dataclass"):
         json(int)
+
+
+@dataclass
+class Basket:
+    owner: str
+    orders: list[Order]
+    best: Order | None = None
+
+
+class Point(BaseModel):
+    x: float
+    at: datetime
+    tags: tuple[str, ...] = ()
+
+
+class Path(BaseModel):
+    points: list[Point]
+    order: Order
+
+
+def test_json_builds_nested_dataclasses_again() -> None:
+    serde = json(Basket)
+    basket = Basket("me", [Order(1, "x"), Order(2, "y")], Order(3, "z"))
+    assert encode(serde, basket).startswith(b'{"owner":"me","orders":[{"id":1,"item":"x"},')
+    assert decode(serde, encode(serde, basket)) == basket
+
+
+def test_json_of_a_model_gives_models_back_with_all_that_is_in_them() -> None:
+    serde = json(Path)
+    path = Path(points=[Point(x=1.5, at=datetime(2026, 1, 2, tzinfo=UTC), tags=("a",))], order=Order(1, "x"))
+    encoded = encode(serde, path)
+    assert encoded == (b'{"points":[{"x":1.5,"at":"2026-01-02T00:00:00Z","tags":["a"]}],"order":{"id":1,"item":"x"}}')
+    assert decode(serde, encoded) == path
+
+
+@pytest.mark.parametrize(
+    ("cls", "text", "message"),
+    [
+        (Order, b'{"id":"1","item":"x"}', "id: Input should be a valid integer"),
+        (Basket, b'{"owner":"me","orders":[{"id":1,"item":2}]}', "orders.0.item: Input should be a valid string"),
+        (Path, b'{"points":[{"x":"far","at":"2026-01-02T00:00:00Z"}]}', "points.0.x: Input should be a valid number"),
+        (Order, b"7", "the whole: "),
+    ],
+)
+def test_json_checks_types_of_members_when_it_reads_and_shows_no_values(cls: Any, text: bytes, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        decode(json(cls), text)
+    assert message in str(caught.value)
+    assert "far" not in str(caught.value)
+
+
+def test_json_checks_types_of_members_when_it_writes() -> None:
+    wrong: Any = "1"
+    with pytest.raises(Exception, match="Expected `int`"):
+        encode(json(Order), Order(wrong, "x"))
+
+
+def test_json_of_a_model_writes_keys_sorted() -> None:
+    assert json(Order).serializer("t", is_key=True)(Order(1, "x")) == b'{"id":1,"item":"x"}'
+    assert json(Basket).serializer("t", is_key=True)(Basket("me", [])) == b'{"best":null,"orders":[],"owner":"me"}'
 
 
 def test_json_promises_no_plain_type_because_its_values_can_change() -> None:

@@ -248,3 +248,10 @@ def test_processor_class_brings_stores_by_class_method_only() -> None:
     topology = Topology().add_source("s", "in")
     topology.add_processor("p", WithMethod, "s").add_processor("q", WithClassMethod, "s")
     assert [node.stores for node in topology.subtopology(0).processors] == [(), ("st",)]
+
+
+def test_topology_and_its_description_show_as_text_in_a_notebook() -> None:
+    topology = Topology().add_source("source", "in").add_sink("sink", "out", "source")
+    assert repr(topology) == repr(topology.describe()) == topology.describe()
+    assert "\n    Source: source (topics: [in])" in repr(topology)
+    assert repr(Topology()) == "an empty topology"

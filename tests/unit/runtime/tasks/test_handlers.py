@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from streams_protocol.types import TaskId
@@ -119,3 +121,8 @@ def test_dead_letter_queue_keeps_the_bytes_and_says_what_happened() -> None:
 def test_dead_letter_queue_fails_when_there_is_no_input_record() -> None:
     context = ErrorContext(None, -1, -1, 5, (), "node-a", TaskId(1, 2))
     assert DeadLetterQueue("dead").handle(context, None, ValueError()) == Response(Answer.FAIL)
+
+
+def test_context_names_an_offset_only_where_there_is_one() -> None:
+    assert str(CONTEXT) == "node node-a, task 1_2, input record in-2 at offset 7"
+    assert str(replace(CONTEXT, partition=-1, offset=-1)) == "node node-a, task 1_2, input topic in"

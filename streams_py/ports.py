@@ -139,6 +139,10 @@ class RecordProducer(Protocol):
     def track(self, topics: Collection[str]) -> None:
         """Topics whose acknowledged offsets are wanted."""
 
+    def reset(self) -> None:
+        """Nobody owns any more what was written from: drop what waits to be sent, forget what failed, and start over,
+        also after an error that no client recovers from. What ``produce`` and ``direct`` gave before is void."""
+
     def partitions_for(self, topic: str) -> int:
         """Partition count of a topic; BrokerUnavailable when it cannot be learnt in time."""
 

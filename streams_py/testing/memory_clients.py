@@ -197,5 +197,8 @@ class MemoryProducer:
         """Partition count."""
         return self._partitions.get(topic, 1)
 
+    def reset(self) -> None:
+        """Nothing waits to be sent."""
+
     def close(self) -> None:
         """Nothing to close."""

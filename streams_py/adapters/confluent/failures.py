@@ -6,7 +6,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from streams_py.errors import BrokerUnavailable, ProductionError, StreamsError
+from streams_py.errors import BrokerUnavailable, ProductionError, StreamsError, TaskMigrated
 from streams_py.ports import AdminError, AdminErrorKind
 
 __all__ = ["admin_error", "broker_away", "error_of", "is_unreachable", "send_error"]
@@ -51,7 +51,19 @@ _FATAL_SENDS: Final = frozenset(
         KafkaError.UNKNOWN,  # Kafka's UNKNOWN_SERVER_ERROR
         KafkaError.OFFSET_METADATA_TOO_LARGE,
         KafkaError._UNKNOWN_TOPIC,
+    }
+)
+
+# The broker and an idempotent producer do not agree about what was written: a new producer starts from the last commit
+# (as in Kafka Streams' RecordCollectorImpl).
+_OUT_OF_STEP: Final = frozenset(
+    {
         KafkaError._FATAL,
+        KafkaError._FENCED,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.UNKNOWN_PRODUCER_ID,
     }
 )
 
@@ -95,11 +107,14 @@ def broker_away(bootstrap: str, doing: str, waited_ms: int, reason: str = "") ->
 
 
 def send_error(error: KafkaError, topic: str, partition: int | None) -> StreamsError:
-    """Why a record was not written: ProductionError, or StreamsError when no handler may let it pass."""
+    """Why a record was not written: ProductionError, StreamsError when no handler may let it pass, or TaskMigrated when
+    a new producer has to start from the last commit."""
     where = f"{topic}-{partition}" if partition is not None and partition >= 0 else topic
     text = f"a record for {where} was not written: {error.str()}"
-    if error.fatal() or error.code() in _FATAL_SENDS:
+    if error.code() in _FATAL_SENDS:
         result: StreamsError = StreamsError(f"{text} ({_remedy(error)})")
+    elif error.fatal() or error.code() in _OUT_OF_STEP:
+        result = TaskMigrated(f"{text} (the producer cannot go on; a new one starts from the last commit)")
     else:
         retriable = error.code() in _RETRIABLE_SENDS
         result = ProductionError(text, topic=topic, partition=partition, retriable=retriable)
@@ -116,7 +131,7 @@ def _remedy(error: KafkaError) -> str:
         case KafkaError._AUTHENTICATION | KafkaError.SASL_AUTHENTICATION_FAILED | KafkaError.SECURITY_DISABLED:
             return "check sasl.mechanism, user name and password, and security.protocol"
         case _:
-            return "the producer cannot go on; a new one is needed"
+            return "it is of no use to try again"
 
 
 def admin_error(error: KafkaError) -> AdminError:

@@ -38,7 +38,7 @@ from streams_py.adapters.confluent.answers import whole_partitions
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import broker_away, error_of, send_error
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import BatchRefused, StreamsError
+from streams_py.errors import BatchRefused, StreamsError, TaskMigrated
 from streams_py.ports import DirectSend
 
 __all__ = ["ConfluentProducer", "EpochRecordSender"]
@@ -52,6 +52,7 @@ _NOW: Final = -1  # the port's timestamp for "the producer's clock"; librdkafka 
 _CLOSE_TIMEOUT_S: Final = 5.0
 _PARTITION_COUNT_AGE_MAX_S: Final = 300.0
 _LOOK_INTERVAL_S: Final = 0.2
+_RENEWED_LONG_AGO_S: Final = 60.0
 _ONE_BY_ONE: Final = 1
 _DEFAULT_BATCH_BYTES: Final = 1_000_000  # librdkafka's batch.size
 _NO_SUCH_TOPIC: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -136,6 +137,8 @@ class ConfluentProducer:
         self._refused_batches: dict[str, _Failure] = {}  # by topic, perhaps of records that are small enough
         self._obstacles: list[Exception] = []  # a reason not to send directly, or nothing
         self._partition_counts: dict[str, tuple[int, float]] = {}
+        self._is_out_of_step = False
+        self._renewed_at_s = -float("inf")
         self._open(reports_all=False)
 
     def _open(self, *, reports_all: bool) -> None:
@@ -285,7 +288,7 @@ class ConfluentProducer:
             try:
                 left += client.flush(max(0.0, deadline_s - time.monotonic()))
             except SystemError as lost:  # the binding loses the exception of a fatal error
-                raise StreamsError(f"{self._client_id}: the producer failed and cannot go on") from lost
+                raise self._out_of_step(f"{self._client_id}: the producer failed and cannot go on") from lost
         return left
 
     def check(self) -> None:
@@ -297,7 +300,14 @@ class ConfluentProducer:
             error = send_error(failure.error, failure.topic, failure.partition)
             if failure.is_batch:
                 raise BatchRefused(str(error), topic=failure.topic, partition=failure.partition) from error
-            raise error
+            raise self._out_of_step(str(error)) if isinstance(error, TaskMigrated) else error
+
+    def _out_of_step(self, text: str) -> StreamsError:
+        """What a client that cannot go on comes to: a new one, unless that has not helped a moment ago."""
+        self._is_out_of_step = True
+        if time.monotonic() - self._renewed_at_s < _RENEWED_LONG_AGO_S:
+            return StreamsError(f"{text}; a new producer was made less than a minute ago, and that has not helped")
+        return TaskMigrated(text)
 
     def _on_report(self, error: KafkaError | None, message: Message) -> None:
         """The report of an untracked record, and of everything that failed."""
@@ -366,6 +376,23 @@ class ConfluentProducer:
             if offset is not None and offset >= 0:  # with acks=0 nobody says where a record is
                 acked[partition] = max(offset, acked.get(partition, -1))
         return acked
+
+    def reset(self) -> None:
+        """Drop what waits to be sent, forget what failed, and start over with new clients; see the port."""
+        if self._is_out_of_step:
+            self._renewed_at_s = time.monotonic()
+            self._is_out_of_step = False
+        for client in self._clients.values():
+            with contextlib.suppress(KafkaException, SystemError):  # one that has failed has nothing to lose
+                client.purge()
+                client.close()
+        self._failures.clear()
+        self._refused_batches.clear()
+        self._acked.clear()
+        self._written_at_epoch.clear()
+        self._obstacles.clear()
+        self._open(reports_all=self._reports_all)
+        self._note_obstacles()
 
     def partitions_for(self, topic: str) -> int:
         """Partition count, at most 5 minutes old. BrokerUnavailable after ``max.block.ms`` without an answer."""

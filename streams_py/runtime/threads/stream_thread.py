@@ -418,6 +418,7 @@ class StreamThread:
     def _lose_everything(self) -> None:
         self._starter.forget()
         self._parts.table.lose_actives()
+        self._parts.producer.reset()
         self._read()
 
     def _revive(self, error: TaskCorrupted) -> None:

@@ -245,3 +245,34 @@ def test_corrupted_standby_is_started_over_also_when_the_member_turns_out_to_hav
     steps.turn(2)
     assert steps.tasks == {"0_0": "RUNNING", "0_1 standby": "RUNNING"}
     assert steps.thread.state is ThreadState.RUNNING
+
+
+# -- a producer that cannot go on ----------------------------------------------------------------------------------
+
+
+def test_producer_out_of_step_with_the_broker_is_replaced_and_work_goes_on_from_the_last_commit(
+    world: World, tmp_path: Path
+) -> None:
+    steps = Steps(world, counting(), tmp_path)
+    steps.run({A: [tp("in-0")]})
+    world.write("in", b"a")
+    steps.turn()
+    steps.producer.flush_error = TaskMigrated("out of order sequence")
+    world.clock.advance(1001)
+    steps.turn()
+    assert steps.tasks == {}
+    assert steps.producer.resets == 1
+    assert world.names()[-1] == "join as a new member"
+    assert world.committed == {}
+    steps.run({A: [tp("in-0")]})
+    world.clock.advance(1001)
+    steps.turn()
+    assert world.committed[tp("in-0")].offset == 1
+    assert steps.errors == []
+
+
+def test_what_lost_tasks_have_sent_is_dropped(world: World, tmp_path: Path) -> None:
+    steps = Steps(world, counting(), tmp_path)
+    steps.run({A: [tp("in-0")]})
+    steps.membership.lose()
+    assert steps.producer.resets == 1

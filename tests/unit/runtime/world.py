@@ -185,6 +185,7 @@ class WorldProducer(MemoryProducer):
         self._world = world
         self.records = world.log.records
         self.flush_error: Exception | None = None
+        self.resets = 0
         world.open_clients.add(self)
 
     def flush(self, timeout_ms: int) -> int:
@@ -193,6 +194,9 @@ class WorldProducer(MemoryProducer):
             error, self.flush_error = self.flush_error, None
             raise error
         return int(self._world.away)
+
+    def reset(self) -> None:
+        self.resets += 1
 
     def partitions_for(self, topic: str) -> int:
         return self._world.topics[topic]

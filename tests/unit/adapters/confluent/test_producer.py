@@ -17,7 +17,7 @@ from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
 from streams_py.adapters.security import SecuritySettings
 from streams_py.config import StreamsConfig
-from streams_py.errors import BatchRefused, BrokerUnavailable, ProductionError, StreamsError
+from streams_py.errors import BatchRefused, BrokerUnavailable, ProductionError, StreamsError, TaskMigrated
 from streams_py.topology.partitioning import partition_for
 
 from .conftest import from_beginning, take
@@ -27,6 +27,7 @@ NOT_ENOUGH_REPLICAS = 19
 TOPIC_AUTHORIZATION_FAILED = 29
 INVALID_RECORD = 87
 MSG_SIZE_TOO_LARGE = 10
+OUT_OF_ORDER_SEQUENCE_NUMBER = 45
 
 
 @pytest.fixture
@@ -439,3 +440,52 @@ def test_close_writes_what_is_queued(topic: str, clients: ConfluentClients, cons
     producer.close()
     consumer.assign(from_beginning(topic, 0))
     assert take(consumer, 1)[0].value() == b"v"
+
+
+def test_producer_out_of_step_with_the_broker_starts_over_but_not_again_and_again(
+    cluster: MockCluster, topic: str, clients: ConfluentClients, consumer: ConfluentConsumer
+) -> None:
+    producer = clients.producer("thread-1")
+    producer.track([topic])
+
+    def send(value: bytes) -> None:
+        producer.produce(topic, value, b"k", 0, None, 1, None)
+        assert producer.flush(30_000) == 0
+        producer.check()
+
+    send(b"before")
+    cluster.push_errors(PRODUCE_REQUEST, [OUT_OF_ORDER_SEQUENCE_NUMBER])
+    with pytest.raises(TaskMigrated, match="the producer"):
+        send(b"refused")
+    with pytest.raises(TaskMigrated):
+        send(b"not taken")
+    producer.reset()
+    assert producer.acked_offsets() == {}
+    send(b"after")
+    assert producer.acked_offsets() == {TopicPartition(topic, 0): 1}
+    cluster.push_errors(PRODUCE_REQUEST, [OUT_OF_ORDER_SEQUENCE_NUMBER])
+    with pytest.raises(StreamsError, match="less than a minute ago"):
+        send(b"refused")
+    producer.reset()
+    consumer.assign(from_beginning(topic, 0))
+    assert [record.value() for record in take(consumer, 2)] == [b"before", b"after"]
+    producer.close()
+
+
+def test_what_waits_and_what_failed_is_forgotten_by_a_reset(
+    cluster: MockCluster, topic: str, producer_with: Callable[..., ConfluentProducer], consumer: ConfluentConsumer
+) -> None:
+    producer = producer_with(linger_ms=60_000)
+    cluster.push_errors(PRODUCE_REQUEST, [INVALID_RECORD])
+    producer.produce(topic, b"refused", b"k", 0, None, 1, None)
+    assert producer.flush(30_000) == 0
+    assert producer.direct(topic, 0).failures
+    producer.reset()
+    producer.check()
+    assert not producer.direct(topic, 0).failures
+    producer.produce(topic, b"waits", b"k", 0, None, 1, None)
+    producer.reset()
+    producer.produce(topic, b"mine", b"k", 0, None, 1, None)
+    assert producer.flush(30_000) == 0
+    consumer.assign(from_beginning(topic, 0))
+    assert take(consumer, 1)[0].value() == b"mine"

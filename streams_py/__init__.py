@@ -53,6 +53,7 @@ _HOME = {
     "Record": "streams_py.topology.processor",
     "RecordFunction": "streams_py.topology.processor",
     "RecordMetadata": "streams_py.topology.processor",
+    "ValueTransformer": "streams_py.topology.processor",
     "KeyValueStore": "streams_py.topology.stores",
     "StateStore": "streams_py.topology.stores",
     "StoreBuilder": "streams_py.topology.stores",
@@ -212,6 +213,7 @@ if TYPE_CHECKING:
         Record,
         RecordFunction,
         RecordMetadata,
+        ValueTransformer,
     )
     from streams_py.topology.stores import (
         KeyValueStore,
@@ -325,6 +327,7 @@ __all__ = [
     "UnknownStateStoreError",
     "UnsupportedOperationError",
     "ValueAndTimestamp",
+    "ValueTransformer",
     "WindowStore",
     "Windowed",
     "assignment",

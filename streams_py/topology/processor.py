@@ -29,6 +29,7 @@ __all__ = [
     "Record",
     "RecordFunction",
     "RecordMetadata",
+    "ValueTransformer",
 ]
 
 K = TypeVar("K")
@@ -211,6 +212,20 @@ class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
 
     def close(self) -> None:
         """Called once when the task ends here. Stores close by themselves."""
+
+
+class ValueTransformer(ABC, Generic[KIn, VIn, VOut]):
+    """Gives the rows of a table new values (``KTable.transform_values``); one object per task."""
+
+    def init(self, context: ProcessingContext) -> None:  # nothing to do is a fine default
+        """Called once before the first row."""
+
+    @abstractmethod
+    def transform(self, key: KIn, value: VIn | None) -> VOut | None:
+        """The new value of a row; None deletes it. Called with None when the row is deleted."""
+
+    def close(self) -> None:
+        """Called once at the end."""
 
 
 class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):

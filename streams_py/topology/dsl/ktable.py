@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from streams_py.errors import TopologyError
@@ -14,10 +14,12 @@ from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.dsl.table_joins import TableJoins
 from streams_py.topology.graph import ProcessorStep
-from streams_py.topology.names import Prefix, check_name
+from streams_py.topology.names import Prefix, check_name, name_or_generate, names_of
 from streams_py.topology.operators.stateless import SelectKey
 from streams_py.topology.operators.suppress import Suppress
+from streams_py.topology.operators.table_transforms import TableTransformValues
 from streams_py.topology.operators.tables import TableFilter, TableGroupBy, TableMapValues, TableOperator, TableToStream
+from streams_py.topology.processor import ValueTransformer
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
 if TYPE_CHECKING:
@@ -135,6 +137,33 @@ class KTable(TableJoins[K, V]):
         if selector is None:
             return KStream(place)
         return KStream(place.process(None, Prefix.SELECT_KEY, SelectKey(selector), changes_key=True))
+
+    def transform_values(
+        self,
+        supplier: Callable[[], ValueTransformer[K, V, V2]],
+        *,
+        stores: str | Iterable[str] = (),
+        store: str | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V2] | None = None,
+    ) -> KTable[K, V2]:
+        """New values by an object per task, which may use the named stores (see ``StreamsBuilder.add_state_store``).
+
+        ``value`` is the serde of new values. Without a store for the result, old values are computed again, so a
+        transformer whose results depend on what it saw before needs ``store=``.
+        """
+        options = materialized_or_none(materialized, store, None, value) or Materialized()
+        operator = TableTransformValues(self._operator, supplier, options.store or "")
+        builder = options.builder(options.store or "", self._place.key_serde, None)
+        step = ProcessorStep(
+            name_or_generate(name, self._place.index, Prefix.TABLE_TRANSFORM_VALUES),
+            operator,
+            own_stores=[builder] if options.store is not None else [],
+            stores=names_of(stores),
+        )
+        place = self._place.then(step)
+        return KTable(place.with_serdes(builder.key_serde, builder.value_serde), operator, options.store)
 
     def suppress(
         self,

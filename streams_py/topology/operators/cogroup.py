@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.tables import RowReader, TableOperator
@@ -23,8 +22,8 @@ class CogroupMerge(TableOperator):
             aggregation.enable_old_values(force=force)
         return super().enable_old_values(force=force)
 
-    def reader(self, store: Callable[[str], Any]) -> RowReader:
-        return self._aggregations[0].reader(store)
+    def reader(self, node: NodeContext) -> RowReader:
+        return self._aggregations[0].reader(node)
 
     def bind(self, node: NodeContext) -> Process:
         return node.forward

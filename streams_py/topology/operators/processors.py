@@ -20,7 +20,7 @@ from streams_py.topology.processor import (
 )
 from streams_py.topology.stores import StoreBuilder
 
-__all__ = ["ProcessorOperator", "stores_of_supplier"]
+__all__ = ["BoundContext", "ProcessorOperator", "stores_of_supplier"]
 
 RecordGenerator: TypeAlias = Callable[[Any, Any], Iterable[Any]]
 AnyProcessor = Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]
@@ -50,7 +50,7 @@ class ProcessorOperator:
         """A new processor; it is initialised when all nodes of the task are bound."""
         processor = self._supplier()
         initialise: Callable[[Any], None] = processor.init
-        node.on_init(lambda: initialise(_Context(node)))
+        node.on_init(lambda: initialise(BoundContext(node)))
         node.on_close(processor.close)
         handle: Callable[[Any], None] = processor.process
         make_record, context, failed = self._record_class, node.record, node.failed
@@ -110,7 +110,7 @@ def _declared(provider: ConnectedStoreProvider) -> Iterable[StoreBuilder]:
     return provider.stores() or ()
 
 
-class _Context:
+class BoundContext:
     """ProcessorContext and FixedKeyProcessorContext of one node in one task."""
 
     __slots__ = ("_children", "_forward", "_node", "_record")

@@ -40,8 +40,8 @@ class SessionAggregate(TableOperator):
         self._aggregator = aggregator
         self._merger = merger
 
-    def reader(self, store: Callable[[str], Any]) -> RowReader:
-        fetch = store(self.store_name).fetch_session
+    def reader(self, node: NodeContext) -> RowReader:
+        fetch = node.store(self.store_name).fetch_session
 
         def read(windowed: Windowed[Any]) -> tuple[Any, int] | None:
             value = fetch(windowed.key, windowed.start, windowed.end)

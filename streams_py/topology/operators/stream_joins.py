@@ -28,7 +28,7 @@ class StreamTableJoin:
         self._keeps_stream = keeps_stream
 
     def bind(self, node: NodeContext) -> Process:
-        read, joiner, keeps_stream = self._table.reader(node.store), self._joiner, self._keeps_stream
+        read, joiner, keeps_stream = self._table.reader(node), self._joiner, self._keeps_stream
         forward, failed = node.forward, node.failed
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:

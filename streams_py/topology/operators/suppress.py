@@ -7,7 +7,6 @@ and the wait their grace period; else it is the timestamp of the record, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,8 +45,8 @@ class Suppress(TableOperator):
     def readable_stores(self) -> tuple[str, ...]:
         return (self.store_name, *self._parent.readable_stores())
 
-    def reader(self, store: Callable[[str], Any]) -> RowReader:
-        buffer, read_parent = store(self.store_name), self._parent.reader(store)
+    def reader(self, node: NodeContext) -> RowReader:
+        buffer, read_parent = node.store(self.store_name), self._parent.reader(node)
 
         def read(key: Any) -> tuple[Any, int] | None:
             is_buffered, value = buffer.prior_value(key)

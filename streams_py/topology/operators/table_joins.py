@@ -46,8 +46,8 @@ class TableJoin(TableOperator):
     def readable_stores(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self._this.readable_stores(), *self._other.readable_stores())))
 
-    def reader(self, store: Callable[[str], Any]) -> RowReader:
-        read_this, read_other, joiner = self._this.reader(store), self._other.reader(store), self._joiner
+    def reader(self, node: NodeContext) -> RowReader:
+        read_this, read_other, joiner = self._this.reader(node), self._other.reader(node), self._joiner
         keeps_this, keeps_other = self._keeps_this, self._keeps_other
 
         def read(key: Any) -> tuple[Any, int] | None:
@@ -65,7 +65,7 @@ class TableJoin(TableOperator):
         return read
 
     def bind(self, node: NodeContext) -> Process:
-        read_other, joiner = self._other.reader(node.store), self._joiner
+        read_other, joiner = self._other.reader(node), self._joiner
         keeps_this, keeps_other, old_values = self._keeps_this, self._keeps_other, self.sends_old_values
         forward, failed, context = node.forward, node.failed, node.record
 
@@ -115,8 +115,8 @@ class TableJoinMerge(TableOperator):
     def readable_stores(self) -> tuple[str, ...]:
         return super().readable_stores() if self.store_name else self._left.readable_stores()
 
-    def reader(self, store: Callable[[str], Any]) -> RowReader:
-        return super().reader(store) if self.store_name else self._left.reader(store)
+    def reader(self, node: NodeContext) -> RowReader:
+        return super().reader(node) if self.store_name else self._left.reader(node)
 
     def bind(self, node: NodeContext) -> Process:
         forward, failed, context = node.forward, node.failed, node.record

@@ -26,6 +26,7 @@ __all__ = [
     "TableOperator",
     "TableSource",
     "TableToStream",
+    "TableTransformation",
     "forward_flushed",
     "make_change",
 ]
@@ -58,9 +59,9 @@ class TableOperator(ABC):
         """Names of the stores through which rows can be read; a source table is stored from now on."""
         return (self.store_name,)
 
-    def reader(self, store: Callable[[str], Any]) -> RowReader:
-        """Reads rows as they are now; ``store`` gives the stores named by :meth:`readable_stores`."""
-        read: RowReader = store(self.store_name).get
+    def reader(self, node: NodeContext) -> RowReader:
+        """Reads rows as they are now, for ``node``, which is connected to the :meth:`readable_stores`."""
+        read: RowReader = node.store(self.store_name).get
         return read
 
     @abstractmethod
@@ -129,7 +130,7 @@ class TableSource(TableOperator):
         return process
 
 
-class _TableTransformation(TableOperator):
+class TableTransformation(TableOperator):
     """What filter and map_values have in common: they may be stored, else old values come from the parent's."""
 
     def __init__(self, parent: TableOperator, store_name: str) -> None:
@@ -144,10 +145,10 @@ class _TableTransformation(TableOperator):
     def readable_stores(self) -> tuple[str, ...]:
         return super().readable_stores() if self.store_name else self._parent.readable_stores()
 
-    def reader(self, store: Callable[[str], Any]) -> RowReader:
+    def reader(self, node: NodeContext) -> RowReader:
         if self.store_name:
-            return super().reader(store)
-        compute, read_parent = self._row_function(), self._parent.reader(store)
+            return super().reader(node)
+        compute, read_parent = self._row_function(node), self._parent.reader(node)
 
         def read(key: Any) -> tuple[Any, int] | None:
             row = read_parent(key)
@@ -159,7 +160,7 @@ class _TableTransformation(TableOperator):
         return read
 
     @abstractmethod
-    def _row_function(self) -> Callable[[Any, Any], Any]:
+    def _row_function(self, node: NodeContext) -> Callable[[Any, Any], Any]:
         """The value of a row, from key and value of the parent's row; None where there is none."""
 
     def _bind(self, node: NodeContext, compute: Callable[[Any, Any], Any], *, skip_nulls: bool) -> Process:
@@ -194,7 +195,7 @@ class _TableTransformation(TableOperator):
         return process
 
 
-class TableFilter(_TableTransformation):
+class TableFilter(TableTransformation):
     """Rows for which the predicate does not hold become deletions.
 
     Wants old values whenever they come for free: then a deletion of what never passed is not sent on.
@@ -208,7 +209,7 @@ class TableFilter(_TableTransformation):
         self._negate = negate
         self.sends_old_values = parent.enable_old_values(force=False)
 
-    def _row_function(self) -> Callable[[Any, Any], Any]:
+    def _row_function(self, node: NodeContext) -> Callable[[Any, Any], Any]:
         predicate, negate = self._predicate, self._negate
 
         def compute(key: Any, value: Any) -> Any:
@@ -217,17 +218,17 @@ class TableFilter(_TableTransformation):
         return compute
 
     def bind(self, node: NodeContext) -> Process:
-        return self._bind(node, self._row_function(), skip_nulls=True)
+        return self._bind(node, self._row_function(node), skip_nulls=True)
 
 
-class TableMapValues(_TableTransformation):
+class TableMapValues(TableTransformation):
     """New value per row; deletions stay deletions. ``mapper`` takes key and value."""
 
     def __init__(self, parent: TableOperator, mapper: Callable[[Any, Any], Any], store: str) -> None:
         super().__init__(parent, store)
         self._mapper = mapper
 
-    def _row_function(self) -> Callable[[Any, Any], Any]:
+    def _row_function(self, node: NodeContext) -> Callable[[Any, Any], Any]:
         mapper = self._mapper
 
         def compute(key: Any, value: Any) -> Any:
@@ -236,7 +237,7 @@ class TableMapValues(_TableTransformation):
         return compute
 
     def bind(self, node: NodeContext) -> Process:
-        return self._bind(node, self._row_function(), skip_nulls=False)
+        return self._bind(node, self._row_function(node), skip_nulls=False)
 
 
 class TableToStream:

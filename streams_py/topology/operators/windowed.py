@@ -36,8 +36,8 @@ class WindowedOperator(TableOperator):
         self._initializer = initializer
         self._aggregator = aggregator
 
-    def reader(self, store: Callable[[str], Any]) -> RowReader:
-        fetch = store(self.store_name).fetch
+    def reader(self, node: NodeContext) -> RowReader:
+        fetch = node.store(self.store_name).fetch
         return lambda windowed: fetch(windowed[0], windowed[1])
 
     def _final_results(

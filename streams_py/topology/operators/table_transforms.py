@@ -1,0 +1,70 @@
+"""``transform_values`` of a table: new values by an object with state of its own.
+
+Answers to Kafka Streams' ``KTableTransformValues``. The transformer is called for the new value of a change, with None
+for a deletion too, and for the old one as well when somebody below wants old values and the result is not stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from streams_py.errors import ProcessingError, TopologyError
+from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.operators.processors import BoundContext
+from streams_py.topology.operators.tables import RowReader, TableOperator, TableTransformation
+from streams_py.topology.processor import ValueTransformer
+
+__all__ = ["TableTransformValues"]
+
+_UNKNOWN_TIME = -1
+
+
+class TableTransformValues(TableTransformation):
+    """Runs one transformer per task, and one more for each operator that reads the table without a store."""
+
+    def __init__(
+        self, parent: TableOperator, supplier: Callable[[], ValueTransformer[Any, Any, Any]], store: str
+    ) -> None:
+        super().__init__(parent, store)
+        first, second = supplier(), supplier()
+        if not isinstance(first, ValueTransformer):
+            raise TopologyError(f"transform_values needs a ValueTransformer; the supplier gave {first!r}")
+        if first is second:
+            raise TopologyError(
+                f"the supplier gave the same {type(first).__name__} twice; it must make a new one for each task, "
+                "or tasks would share state"
+            )
+        self._supplier = supplier
+
+    def _row_function(self, node: NodeContext) -> Callable[[Any, Any], Any]:
+        transformer = self._supplier()
+        node.on_init(lambda: transformer.init(_TransformerContext(node)))
+        node.on_close(transformer.close)
+        return transformer.transform
+
+    def reader(self, node: NodeContext) -> RowReader:
+        if self.store_name:
+            return super().reader(node)
+        transform, read_parent = self._row_function(node), self._parent.reader(node)
+
+        def read(key: Any) -> tuple[Any, int] | None:
+            value, timestamp_ms = read_parent(key) or (None, _UNKNOWN_TIME)
+            result = transform(key, value)
+            return None if result is None else (result, timestamp_ms)
+
+        return read
+
+    def bind(self, node: NodeContext) -> Process:
+        return self._bind(node, self._row_function(node), skip_nulls=False)
+
+
+class _TransformerContext(BoundContext):
+    """A transformer returns its result; it cannot send anything else."""
+
+    def forward(self, record: Any, *, child: str | None = None) -> NoReturn:
+        """Refused."""
+        raise ProcessingError(
+            f"the transformer of node {self._node.name!r} forwards a record; transform_values takes what it returns. "
+            "To send more than that use process() on a stream"
+        )

@@ -78,6 +78,11 @@ _HOME = {
     "timestamped_window_store": "streams_py.topology.window_stores",
     "window_store": "streams_py.topology.window_stores",
     "Topology": "streams_py.topology.topology",
+    "NOT_PUT": "streams_py.topology.versioned_stores",
+    "VALID_TO_UNDEFINED": "streams_py.topology.versioned_stores",
+    "VersionedKeyValueStore": "streams_py.topology.versioned_stores",
+    "VersionedRecord": "streams_py.topology.versioned_stores",
+    "versioned_key_value_store": "streams_py.topology.versioned_stores",
     # Handlers
     "Answer": "streams_py.runtime.tasks.handlers",
     "DeadLetter": "streams_py.runtime.tasks.handlers",
@@ -226,6 +231,13 @@ if TYPE_CHECKING:
         timestamped_key_value_store,
     )
     from streams_py.topology.topology import Topology
+    from streams_py.topology.versioned_stores import (
+        NOT_PUT,
+        VALID_TO_UNDEFINED,
+        VersionedKeyValueStore,
+        VersionedRecord,
+        versioned_key_value_store,
+    )
     from streams_py.topology.window_stores import (
         SessionStore,
         TimestampedWindowStore,
@@ -237,6 +249,8 @@ if TYPE_CHECKING:
     from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = [
+    "NOT_PUT",
+    "VALID_TO_UNDEFINED",
     "Answer",
     "AssignorError",
     "BranchedKStream",
@@ -328,6 +342,8 @@ __all__ = [
     "UnsupportedOperationError",
     "ValueAndTimestamp",
     "ValueTransformer",
+    "VersionedKeyValueStore",
+    "VersionedRecord",
     "WindowStore",
     "Windowed",
     "assignment",
@@ -342,6 +358,7 @@ __all__ = [
     "session_store",
     "timestamped_key_value_store",
     "timestamped_window_store",
+    "versioned_key_value_store",
     "wall_clock_time",
     "window_store",
 ]

@@ -15,6 +15,7 @@ from streams_py.state.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
 from streams_py.state.suppression.buffer import SuppressionBuffer
+from streams_py.state.versioned import VersionedStore
 from streams_py.state.windowed.open import WINDOWED_KINDS, WindowedStore, open_windowed
 from streams_py.topology import names
 from streams_py.topology.nodes import RecordContext
@@ -27,7 +28,7 @@ AnyKeyValueStore: TypeAlias = (
 )
 """An open key-value store."""
 
-Store: TypeAlias = "AnyKeyValueStore | WindowedStore | SuppressionBuffer[Any, Any]"
+Store: TypeAlias = "AnyKeyValueStore | WindowedStore | SuppressionBuffer[Any, Any] | VersionedStore[Any, Any]"
 """An open store of any kind."""
 
 
@@ -84,6 +85,9 @@ def open_store(
     if builder.kind in WINDOWED_KINDS:
         return open_windowed(builder, codec, context, content=files, log=own_log, cache=cache if cached else None)
     content: BytesStore = MemoryBytes() if files is None else files
+    if builder.kind is StoreKind.VERSIONED_KEY_VALUE:
+        history_ms = builder.history_ms or 0
+        return VersionedStore(builder.name, content, codec, history_ms, persistent=on_disk, log=own_log)
     if builder.kind is StoreKind.KEY_VALUE:
         plain = PlainStore(builder.name, content, codec, context, persistent=on_disk, log=own_log)
         return CachedPlainStore(plain, context, cache) if cache is not None and cached else plain

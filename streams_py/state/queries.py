@@ -16,6 +16,7 @@ from streams_py.state.cached_plain import CachedPlainStore
 from streams_py.state.key_value import PlainStore
 from streams_py.state.open import AnyKeyValueStore, Store
 from streams_py.state.suppression.buffer import SuppressionBuffer
+from streams_py.state.versioned import VersionedStore
 from streams_py.state.windowed.entries import WindowedEntries
 from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
 
@@ -112,7 +113,7 @@ class ReadOnlyKeyValueStore(Generic[K, S]):
                 f"store {self._name!r} is not on this instance now: its tasks have moved, or are being restored; "
                 f"ask again later, or another instance"
             )
-        other = (WindowedEntries, SuppressionBuffer)
+        other = (WindowedEntries, SuppressionBuffer, VersionedStore)
         windowed = next((store for store in stores if isinstance(store, other)), None)
         if windowed is not None:
             raise InvalidStateStoreError(f"store {self._name!r} is no key-value store: {windowed!r}")

@@ -78,6 +78,8 @@ def topology_metadata(
 def _changelog_config(store: StoreBuilder, additional_ms: int) -> dict[str, str]:
     """What the library asks for: windows are deleted when they have been expired for some time."""
     windows = store.windows
+    if store.history_ms is not None:  # versions must not be compacted away while they may be asked for
+        return {**_CHANGELOG_CONFIG, "min.compaction.lag.ms": str(min(store.history_ms + _DAY_MS, _MAX_MS))}
     if windows is None:
         return _CHANGELOG_CONFIG
     # Of what a join keeps nothing is ever replaced, so there is nothing to compact.

@@ -52,6 +52,7 @@ class StoreKind(Enum):
     TIMESTAMPED_WINDOW = "timestamped window"
     SESSION = "session"
     SUPPRESSION = "suppression buffer"
+    VERSIONED_KEY_VALUE = "versioned key-value"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class StoreBuilder:
     A None serde stands for the configured default. ``logging``: keep a changelog topic, created with
     ``logging_config`` on top of the defaults. ``caching``: merge updates between commits (record cache).
     ``source_topic``: short name of the source topic that serves as changelog (optimised source tables), else None.
-    ``windows``: set for window and session stores.
+    ``windows``: set for window and session stores. ``history_ms``: set for versioned stores.
     """
 
     name: str
@@ -100,6 +101,7 @@ class StoreBuilder:
     logging_config: Mapping[str, str] = field(default_factory=dict)
     source_topic: str | None = None
     windows: WindowRetention | None = None
+    history_ms: int | None = None
 
 
 def key_value_store(

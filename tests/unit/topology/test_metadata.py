@@ -17,6 +17,7 @@ from streams_py.topology.nodes import ResetPolicy, SinkNode, SourceNode
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
+from streams_py.topology.versioned_stores import versioned_key_value_store
 
 
 class Noop(Processor[Any, Any, Any, Any]):
@@ -358,3 +359,16 @@ def test_serde_given_with_a_function_is_known_to_everything_below() -> None:
     assert kept == {"longest": (STRING, INT64), "by-length": (INT64, STRING)}
     [sink] = [node for node in topology.nodes if isinstance(node, SinkNode) and node.topic == "out"]
     assert (sink.key_serde, sink.value_serde) == (INT64, STRING)
+
+
+def test_changelog_of_a_versioned_store_keeps_its_history() -> None:
+    topology = Topology()
+    topology.add_source("source", "in").add_processor("p", Noop, "source")
+    topology.add_state_store(versioned_key_value_store("versions", history=1000), "p")
+    (sub,) = topology.metadata("app").subtopologies.values()
+    (changelog,) = sub.changelogs.values()
+    assert changelog.config == {
+        "cleanup.policy": "compact",
+        "message.timestamp.type": "CreateTime",
+        "min.compaction.lag.ms": "86401000",
+    }

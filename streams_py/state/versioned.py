@@ -1,0 +1,193 @@
+"""Versioned key-value stores over memory or RocksDB (KIP-889).
+
+Under ``key + i64 timestamp`` lies each version: ``01`` and its value, or ``00`` for a deletion. It is valid until the
+next one of its key. When a key is put, those of its versions go that had been replaced before the history began.
+Answers to Kafka Streams' ``RocksDBVersionedStore``; its changelog format (one record per version, under the key, with
+the version's timestamp) is the same, the layout on disk is our own.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from streams_py.errors import InvalidStateStoreError
+from streams_py.state.bytes_store import BytesStore
+from streams_py.state.codec import StoreCodec
+from streams_py.state.key_value import ChangeLog, RestoreRecord
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.versioned_stores import NOT_PUT, VALID_TO_UNDEFINED, VersionedRecord
+
+__all__ = ["VersionedStore"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_I64 = struct.Struct(">q")
+_LATEST = 2**63 - 1
+_DELETED = b"\x00"
+_PRESENT = b"\x01"
+
+
+class VersionedStore(Generic[K, V]):
+    """Versions of each key. Written by the thread that owns the task."""
+
+    is_cached = False
+
+    def __init__(
+        self,
+        name: str,
+        content: BytesStore,
+        codec: StoreCodec[K, V],
+        history_ms: int,
+        *,
+        persistent: bool,
+        log: ChangeLog | None,
+    ) -> None:
+        self.name = name
+        self.persistent = persistent
+        self.codec = codec
+        self._content = content
+        self._history_ms = history_ms
+        self._log = log
+        self._is_open = True
+        self._stream_time_ms = -1
+
+    @property
+    def is_open(self) -> bool:
+        """False after :meth:`close`."""
+        return self._is_open
+
+    # -- use ---------------------------------------------------------------------------------------------------
+
+    def put(self, key: K, value: V | None, timestamp: int) -> int:
+        """Add a version; see ``VersionedKeyValueStore``."""
+        self.check_open()
+        key_bytes, data = self._key_bytes(key), self._value_bytes(value)
+        valid_to = self._put(key_bytes, data, timestamp)
+        if self._log is not None:
+            self._log(key_bytes, data, timestamp)
+        return valid_to
+
+    def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
+        """The version valid now, or at ``as_of``; see ``VersionedKeyValueStore``."""
+        self.check_open()
+        return self._find(self._key_bytes(key), as_of)
+
+    def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
+        """Delete from ``timestamp`` on; see ``VersionedKeyValueStore``."""
+        self.check_open()
+        key_bytes = self._key_bytes(key)
+        found = None if timestamp < self._stream_time_ms - self._history_ms else self._find(key_bytes, timestamp)
+        self._put(key_bytes, None, timestamp)
+        if self._log is not None:
+            self._log(key_bytes, None, timestamp)
+        return found
+
+    def _put(self, key: bytes, data: bytes | None, timestamp: int) -> int:
+        if timestamp < self._stream_time_ms - self._history_ms:
+            return NOT_PUT
+        self._stream_time_ms = max(self._stream_time_ms, timestamp)
+        self._content.write(key + _I64.pack(timestamp), _DELETED if data is None else _PRESENT + data)
+        self._forget_old(key)
+        following = next(self._versions(key, timestamp + 1, _LATEST), None)
+        return VALID_TO_UNDEFINED if following is None else following[0]
+
+    def _find(self, key: bytes, as_of: int | None) -> VersionedRecord[V] | None:
+        version = next(self._versions(key, 0, _LATEST if as_of is None else as_of, reverse=True), None)
+        if version is None or version[1][:1] == _DELETED:
+            return None
+        timestamp, data = version
+        following = None if as_of is None else next(self._versions(key, timestamp + 1, _LATEST), None)
+        if following is not None and as_of is not None and as_of < self._stream_time_ms - self._history_ms:
+            return None  # only the latest version outlives the history
+        try:
+            value = self.codec.decode_value(data[1:])
+        except Exception as error:
+            raise self.codec.stored_error(error, data[1:], is_key=False) from error
+        return VersionedRecord(value, timestamp, None if following is None else following[0])
+
+    def _versions(self, key: bytes, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, bytes]]:
+        """(timestamp, content) of a key's versions, deletions included."""
+        length = len(key) + _I64.size
+        end = key + _I64.pack(max(last, 0)) + b"\0"
+        for at, data in self._content.scan(key + _I64.pack(max(first, 0)), end, reverse=reverse):
+            if len(at) == length:
+                yield _I64.unpack_from(at, len(key))[0], data
+
+    def _forget_old(self, key: bytes) -> None:
+        """Versions that were replaced when the history had not begun, and deletions that nothing precedes."""
+        cutoff_ms = self._stream_time_ms - self._history_ms
+        old = list(self._versions(key, 0, cutoff_ms)) if cutoff_ms >= 0 else []
+        if not old:
+            return
+        kept = old[-1]
+        for timestamp, _ in old[:-1]:
+            self._content.remove(key + _I64.pack(timestamp))
+        if kept[1] == _DELETED:
+            self._content.remove(key + _I64.pack(kept[0]))
+
+    def _key_bytes(self, key: K) -> bytes:
+        try:
+            return self.codec.encode_key(key)
+        except Exception as error:
+            raise self.codec.key_error(error, key) from error
+
+    def _value_bytes(self, value: V | None) -> bytes | None:
+        if value is None:
+            return None
+        try:
+            return self.codec.encode_value(value)
+        except Exception as error:
+            raise self.codec.value_error(error, value) from error
+
+    # -- as a store of a task ----------------------------------------------------------------------------------
+
+    def restore(self, records: Iterable[RestoreRecord]) -> int:
+        """Apply changelog records, in order. Returns how many; null keys are skipped."""
+        self.check_open()
+        applied = 0
+        for key, value, timestamp_ms in records:
+            if key is not None:
+                self._put(key, value, timestamp_ms)
+                applied += 1
+        return applied
+
+    def approximate_num_entries(self) -> int:
+        """Number of versions; on disk an estimate."""
+        return self._content.approximate_count()
+
+    def flush_cache(self) -> int:
+        """There is no cache: always 0."""
+        return 0
+
+    def clear_cache(self) -> None:
+        """There is no cache."""
+
+    def clear(self) -> None:
+        """Remove everything, unlogged: before a restoration from the beginning."""
+        self._content.clear()
+        self._stream_time_ms = -1
+
+    def flush(self) -> None:
+        """Flush to disk."""
+        self._content.flush()
+
+    def close(self) -> None:
+        """Let go of the files; a second call does nothing."""
+        if self._is_open:
+            self._is_open = False
+            self._content.close()
+
+    def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
+        """Belong to another task object from now on."""
+        self._log = log
+
+    def check_open(self) -> None:
+        """InvalidStateStoreError when the store is closed."""
+        if not self._is_open:
+            raise InvalidStateStoreError(f"store {self.name!r} is closed: its task moved or the client stopped")
+
+    def __repr__(self) -> str:
+        return f"<VersionedStore {self.name}{'' if self._is_open else ', closed'}>"

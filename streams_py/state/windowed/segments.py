@@ -19,6 +19,8 @@ from streams_py.topology.stores import WindowRetention
 __all__ = ["AgingBytes", "SegmentedMemory"]
 
 _UNKNOWN = -1
+_DAY_MS = 86_400_000
+"""So much longer than the store Kafka Streams keeps a changelog, unless configured otherwise."""
 _I64 = struct.Struct(">q")
 
 
@@ -184,6 +186,8 @@ class AgingBytes:
     def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         given = list(entries)
         self.observe(max((self._time_of(at) for at, _ in given), default=_UNKNOWN))
+        # A standby is never told what was emitted. What the changelog itself would have deleted by now need not stay.
+        self.release(self.stream_time_ms - self._retention.retention_ms - _DAY_MS)
         alive = [entry for entry in given if self._time_of(entry[0]) > self.cutoff_ms]
         self.segments.update(_I64.unpack_from(at)[0] for at, _ in alive)
         self._below.write_batch(alive)

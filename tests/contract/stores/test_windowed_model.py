@@ -265,6 +265,17 @@ def test_what_was_not_released_is_kept_however_old_it_is() -> None:
         assert kit.store.fetch(b"k", 1000) == 2
 
 
+def test_standby_that_is_never_told_what_was_emitted_does_not_grow_for_ever() -> None:
+    day_ms = 86_400_000
+    with opened(StoreKind.WINDOW, False, holds_back=True, segment_ms=day_ms) as active:
+        for day in range(10):
+            active.store.put(b"k", day, day * day_ms)
+        assert len(list(active.store.all())) == 10
+        with opened(StoreKind.WINDOW, False, holds_back=True, segment_ms=day_ms) as standby:
+            standby.store.restore(active.logged)
+            assert [value for _, value in standby.store.all()] == [8, 9]
+
+
 @pytest.mark.parametrize("persistent", [False, True], ids=["memory", "rocksdb"])
 def test_store_of_a_join_keeps_all_values_of_a_time_in_order(persistent: bool) -> None:
     with opened(StoreKind.WINDOW, persistent, keeps_duplicates=True) as kit:

@@ -12,6 +12,7 @@ A8  a mixed group finds its highest common version, without a loop of rebalances
 A11 an assignor that fails costs nobody a task
 L1  every task is active within a minute of the last fault
 L2  a poisonous member costs the others nothing
+S1  no task runs on a store that lacks what its changelogs have
 I1  nothing fails without a reason
 === ==============================================================================================
 """
@@ -32,13 +33,24 @@ from streams_py.testing.checkers.a11_assignor_errors import AssignorErrors
 from streams_py.testing.checkers.i1_reasons import Reasons
 from streams_py.testing.checkers.l1_running import Running
 from streams_py.testing.checkers.l2_poison import Poison
-from streams_py.testing.checkers.observation import Checker, Committed, Gained, Outcome, Placed, Published, Violation
+from streams_py.testing.checkers.observation import (
+    Checker,
+    Committed,
+    Gained,
+    Outcome,
+    Placed,
+    Published,
+    Restored,
+    Violation,
+)
+from streams_py.testing.checkers.s1_complete_state import CompleteState
 
 __all__ = [
     "ALL_CHECKERS",
     "AssignorErrors",
     "Checker",
     "Committed",
+    "CompleteState",
     "Convergence",
     "Determinism",
     "Fenced",
@@ -51,6 +63,7 @@ __all__ = [
     "Poison",
     "Published",
     "Reasons",
+    "Restored",
     "Running",
     "Standbys",
     "Versions",
@@ -70,6 +83,7 @@ ALL_CHECKERS: tuple[Callable[[], Checker], ...] = (
     AssignorErrors,
     Running,
     Poison,
+    CompleteState,
     Reasons,
 )
 """Every checker that exists."""

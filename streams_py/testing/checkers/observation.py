@@ -19,7 +19,7 @@ from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.ports import MemberAssignment, MemberSubscription
 
-__all__ = ["Checker", "Committed", "Gained", "Outcome", "Placed", "Published", "Violation"]
+__all__ = ["Checker", "Committed", "Gained", "Outcome", "Placed", "Published", "Restored", "Violation"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,16 @@ class Committed:
     grant: int
 
 
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """An active task is seen to be restored; ``lacking`` records of its changelogs are not in its store."""
+
+    at_ms: int
+    task: TaskId
+    member: str
+    lacking: int
+
+
 class Placed(NamedTuple):
     """A process, by number, and one of its threads."""
 
@@ -198,6 +208,9 @@ class Checker:
 
     def committed(self, seen: Committed) -> None:
         """A commit was accepted."""
+
+    def restored(self, seen: Restored) -> None:
+        """An active task has its stores, and runs."""
 
     def ended(self, seen: Outcome) -> None:
         """The run is over."""

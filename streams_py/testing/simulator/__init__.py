@@ -8,7 +8,8 @@ shortest history that still goes wrong, :func:`run_campaign` runs many on severa
 known bugs of Kafka Streams as schedules, :data:`MUTANTS` planted ones that must be found.
 
 Real are leader, member, assignors, every byte that they exchange, and the error handling around them. Models are the
-group coordinator, the consumer's protocol steps, topics and offsets, local state. Promises are watched by
+group coordinator, the consumer's protocol steps, topics and offsets, local state with its checkpoints, and restoring,
+whose questions about end offsets may go unanswered or be answered with nonsense. Promises are watched by
 :mod:`streams_py.testing.checkers`; a checker of your own goes into ``run_schedule(schedule, checkers=[...])``.
 """
 

@@ -7,14 +7,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from streams_protocol.types import TaskId, TopicPartition
+from streams_py.adapters.confluent.answers import offset_of
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 from streams_py.testing.simulator.faults import Fault, Spells
 from streams_py.testing.simulator.shape import GroupShape
 from streams_py.testing.simulator.timeline import START_MS, Timeline
 
-__all__ = ["SimulatedCluster"]
+__all__ = ["MADE_UP_OFFSETS", "LibraryAnswer", "SimulatedCluster"]
+
+MADE_UP_OFFSETS: Final = (-1001, -1)
+"""What a client library fills in when a broker dies while it is asked, and calls a success."""
+
+
+class LibraryAnswer(NamedTuple):
+    """An offset as the client library returns it."""
+
+    offset: int
+
 
 _TIMED_OUT = AdminError(AdminErrorKind.TIMED_OUT, "the request timed out (simulated)")
 _UNKNOWN = AdminError(AdminErrorKind.UNKNOWN_TOPIC, "this topic does not exist")
@@ -37,6 +49,7 @@ class SimulatedCluster:
         self._base = {True: rng.choice((0, 1_000, 50_000)), False: 0}
         self.created: dict[str, int] = {}
         self.struck = 0
+        self._made_up = random.Random(f"made up {shape}")
         self._subtopology_of = {
             name: number for number, sub in shape.metadata.subtopologies.items() for name in sub.changelog_topics
         }
@@ -137,6 +150,14 @@ class SimulatedCluster:
         self, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, int | AdminError] | None:
         """Answer to ListEndOffsets; None when the request failed as a whole."""
+        if self._spells.strikes(Fault.OFFSETS_MADE_UP, self._made_up):
+            self.struck += 1
+            half = set(self._made_up.sample(sorted(partitions), k=(len(partitions) + 1) // 2))
+            made_up = self._made_up.choice(MADE_UP_OFFSETS)
+            offsets = {tp: made_up if tp in half else self.end_offset(tp) for tp in partitions}
+            if self._made_up.random() < 0.5:  # the leader has to notice it by itself
+                return offsets
+            return {tp: offset_of(LibraryAnswer(offset)) for tp, offset in offsets.items()}
         if self._spells.strikes(Fault.OFFSETS_FAIL):
             self.struck += 1
             if self._rng.random() < 0.5:

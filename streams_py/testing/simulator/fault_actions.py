@@ -181,6 +181,11 @@ def _wipe(world: World, action: Action, process: SimulatedProcess) -> None:
     process.start_after(action.amount % 15_000)
 
 
+def _tear(world: World, action: Action, process: SimulatedProcess) -> None:
+    process.end(clean=False, torn=True)
+    process.start_after(action.amount % 15_000)
+
+
 def _freeze(world: World, action: Action, process: SimulatedProcess) -> None:
     process.freeze()
     world.timeline.after(action.lasts_ms, process.resume)
@@ -228,6 +233,9 @@ _SPELLS: Final = frozenset(
         Fault.CREATE_FAILS,
         Fault.OFFSETS_FAIL,
         Fault.COMMITTED_FAIL,
+        Fault.OFFSETS_MADE_UP,
+        Fault.RESTORE_UNANSWERED,
+        Fault.RESTORE_MADE_UP,
         Fault.SOURCE_MISSING,
         Fault.SLOW_NETWORK,
         Fault.REPLIES_LOST,
@@ -250,6 +258,7 @@ _ON_PROCESS: Final[dict[Fault, Callable[[World, Action, SimulatedProcess], None]
     Fault.KILL: _kill,
     Fault.RESTART: _restart,
     Fault.WIPE: _wipe,
+    Fault.CHECKPOINT_TORN: _tear,
     Fault.FREEZE: _freeze,
     Fault.ADD_THREAD: _add_thread,
     Fault.CLOCK_JUMP: _clock_jump,

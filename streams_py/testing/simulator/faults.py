@@ -44,6 +44,10 @@ class Fault(Enum):
     SLOW_NETWORK = "slow network"
     REPLIES_LOST = "replies lost"
     COORDINATOR_MOVES = "group coordinator moves"
+    OFFSETS_MADE_UP = "end offsets made up by the client library"
+    RESTORE_UNANSWERED = "end offsets for a restore not answered"
+    RESTORE_MADE_UP = "end offsets for a restore made up"
+    CHECKPOINT_TORN = "killed while checkpoints are written"
     ASSIGNOR_RAISES = "assignor raises"
     ASSIGNOR_HANGS = "assignor hangs"
     ASSIGNOR_NONSENSE = "assignor returns nonsense"
@@ -81,10 +85,10 @@ class Spells:
         """Whether a spell of this kind is going on."""
         return fault in self._on
 
-    def strikes(self, fault: Fault) -> bool:
-        """Whether it strikes now; counted."""
+    def strikes(self, fault: Fault, rng: random.Random | None = None) -> bool:
+        """Whether it strikes now; counted. ``rng`` decides, for those who have one of their own."""
         spells = self._on.get(fault)
-        if not spells or self._rng.random() >= max(spells):
+        if not spells or (rng or self._rng).random() >= max(spells):
             return False
         self.struck[fault] += 1
         return True

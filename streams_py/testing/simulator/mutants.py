@@ -21,6 +21,8 @@ from streams_py.testing.simulator.releases import sent_assignment, understood
 
 __all__ = [
     "ACCEPT_EVERY_COMMIT",
+    "BELIEVE_EVERY_ANSWER",
+    "CHECKPOINT_FIRST",
     "CRASH_ON_GARBAGE",
     "GIVE_UP_FOR_NOTHING",
     "LATE_TO_REJOIN",
@@ -257,6 +259,8 @@ ACCEPT_EVERY_COMMIT: Final = "accept every commit"
 CRASH_ON_GARBAGE: Final = "crash on garbage"
 LATE_TO_REJOIN: Final = "late to rejoin"
 GIVE_UP_FOR_NOTHING: Final = "give up for nothing"
+BELIEVE_EVERY_ANSWER: Final = "believe every answer"
+CHECKPOINT_FIRST: Final = "checkpoint before the flush"
 
 MUTANTS: Final[Mapping[str, Mutant]] = {
     "lose a task": Mutant("A1", _lose_a_task, When.CHAOS),
@@ -274,6 +278,8 @@ MUTANTS: Final[Mapping[str, Mutant]] = {
     LATE_TO_REJOIN: Mutant("L1"),
     CRASH_ON_GARBAGE: Mutant("L2"),
     "punish the neighbour": Mutant("L2", _punish_the_neighbour, When.CHAOS),
+    BELIEVE_EVERY_ANSWER: Mutant("S1"),
+    CHECKPOINT_FIRST: Mutant("S1"),
     GIVE_UP_FOR_NOTHING: Mutant("I1"),
 }
 """Planted bugs by name."""

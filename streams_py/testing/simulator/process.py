@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from streams_protocol.task_list import STATIC_TASKS, TaskList
 from streams_protocol.types import ProcessId
+from streams_py.testing.simulator.restore import SimulatedRestore
 from streams_py.testing.simulator.state import LocalState
 from streams_py.testing.simulator.thread import SimulatedThread
 
@@ -38,7 +40,14 @@ class SimulatedProcess:
         """Down, but a start is planned."""
         self.process_id = self._random_id()
         self.future_process_id = self._random_id()
-        self.state = LocalState(world.timeline, world.cluster, world.shape.restore_records_per_s)
+        rng = random.Random(f"restore {world.schedule.seed} {number}")
+        self.state = LocalState(
+            world.timeline,
+            world.cluster,
+            world.shape.restore_records_per_s,
+            SimulatedRestore(world.cluster, world.spells, rng, world.mutant),
+            world.restored,
+        )
         self._born = 0
 
     def _random_id(self) -> ProcessId:
@@ -99,11 +108,11 @@ class SimulatedProcess:
         self.threads.append(thread)
         thread.consumer.start()
 
-    def end(self, *, clean: bool, leave: bool = False) -> None:
-        """Every thread ends."""
+    def end(self, *, clean: bool, leave: bool = False, torn: bool = False) -> None:
+        """Every thread ends; ``torn``: killed while checkpoints are written."""
         self.alive = False
         for thread in self.threads:
-            thread.end(clean=clean, leave=leave)
+            thread.end(clean=clean, leave=leave, torn=torn)
         self.threads.clear()
 
     def wipe(self) -> None:

@@ -96,6 +96,8 @@ _SPELLS: Final = {
     Fault.SLOW_NETWORK: 2,
     Fault.REPLIES_LOST: 3,
 }
+_STATE: Final = (Fault.OFFSETS_MADE_UP, Fault.RESTORE_UNANSWERED, Fault.RESTORE_MADE_UP, Fault.CHECKPOINT_TORN)
+"""What happens to restoring and its answers; drawn apart, half of the kinds in each schedule."""
 _ASSIGNOR: Final = (Fault.ASSIGNOR_RAISES, Fault.ASSIGNOR_HANGS, Fault.ASSIGNOR_NONSENSE)
 _HOOKABLE: Final = frozenset({Fault.KILL, Fault.KILL_THREAD, Fault.FREEZE, Fault.RESTART, Fault.LOSE_GENERATION})
 
@@ -118,7 +120,13 @@ def draw_schedule(seed: int, *, assignor: str | None = None, versions: bool = Tr
     for _ in range(rng.randint(max(1, actions // 2), actions * 3 // 2)):
         at_ms += int(rng.expovariate(1 / pace_ms))
         drawn.append(_draw_action(rng, at_ms, rng.choices(on, weights=scaled)[0]))
-    return Schedule(seed, shape, tuple(drawn))
+    return Schedule(seed, shape, tuple(drawn + _draw_state_faults(seed, at_ms)))
+
+
+def _draw_state_faults(seed: int, last_ms: int) -> list[Action]:
+    rng = random.Random(f"state {seed}")
+    faults = [fault for fault in _STATE if rng.random() < 0.5]
+    return [_draw_action(rng, rng.randrange(last_ms), fault) for fault in faults for _ in range(rng.randint(1, 3))]
 
 
 def _draw_action(rng: random.Random, at_ms: int, fault: Fault) -> Action:

@@ -6,10 +6,12 @@ when somebody looks. A thread that gets a task whose directory another thread of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from streams_protocol.types import TaskId
 from streams_py.testing.simulator.cluster import SimulatedCluster
+from streams_py.testing.simulator.restore import RESTORE_RETRY_MS, SimulatedRestore, ToldEnd
 from streams_py.testing.simulator.timeline import Timeline
 
 __all__ = ["LocalState"]
@@ -28,6 +30,12 @@ class _Copy:
     """Active and restored: it writes the changelogs itself, so it is always at their end."""
     checkpoint: int | None = None
     """What is on disk; None when nothing is."""
+    told: ToldEnd | None = None
+    """Where its changelogs are believed to end; None while nobody has answered, and nothing is restored."""
+    lacking: int = 0
+    """Records that its position claims and its stores have not."""
+    stored_lacking: int = 0
+    """The same, of what is on disk."""
     waiting: list[object] = field(default_factory=list)
     """Threads that were given the task while another one has it."""
 
@@ -39,6 +47,9 @@ class LocalState:
     timeline: Timeline
     cluster: SimulatedCluster
     restore_records_per_s: int
+    restore: SimulatedRestore
+    on_restored: Callable[[TaskId, object, int], None]
+    """Told when an active task of a thread is seen to be restored, and how many records its stores lack."""
     _copies: dict[TaskId, _Copy] = field(default_factory=dict)
 
     def open(self, task: TaskId, thread: object) -> None:
@@ -50,6 +61,18 @@ class LocalState:
         elif not copy.working:
             copy.holder, copy.working, copy.running = thread, True, False
             copy.offset, copy.at_ms = copy.checkpoint or 0, self.timeline.now_ms
+            copy.lacking = 0 if copy.checkpoint is None else copy.stored_lacking
+            copy.told = None
+            self._ask(task, copy)
+
+    def _ask(self, task: TaskId, copy: _Copy) -> None:
+        """Ask where the changelogs end, until there is an answer to be believed; restoring begins then."""
+        if not copy.working or copy.told is not None:
+            return
+        copy.told = self.restore.end_of(task, copy.offset)
+        copy.at_ms = self.timeline.now_ms
+        if copy.told is None:
+            self.timeline.after(RESTORE_RETRY_MS, self._ask, task, copy)
 
     def _let_go(self, task: TaskId, copy: _Copy) -> None:
         copy.holder, copy.working, copy.running = None, False, False
@@ -66,8 +89,15 @@ class LocalState:
         if copy.holder is not thread:
             return
         if copy.working and clean:
-            copy.checkpoint = self._position(task, copy)
+            copy.checkpoint, copy.stored_lacking = self._position(task, copy), copy.lacking
         self._let_go(task, copy)
+
+    def tear_checkpoint(self, task: TaskId, thread: object) -> None:
+        """The thread is killed while it writes the task's checkpoint."""
+        copy = self._copies.get(task)
+        if copy is not None and copy.holder is thread and copy.working:
+            copy.checkpoint, lacking = self.restore.torn(self._position(task, copy), copy.checkpoint)
+            copy.stored_lacking = copy.lacking + lacking
 
     def lose_checkpoint(self, task: TaskId) -> None:
         """An unclean end with exactly-once: the state is worth nothing any more."""
@@ -117,7 +147,13 @@ class LocalState:
         copy = self._copies.get(task)
         if copy is None or copy.holder is not thread or not copy.working:
             return False
-        copy.running = copy.running or self._position(task, copy) >= self.cluster.end_of_task(task)
+        if not copy.running and copy.told is not None:
+            short = copy.told.lacking  # of an end that is not the true one
+            position = self._position(task, copy)
+            if position >= (copy.told.offset if short else self.cluster.end_of_task(task)):
+                copy.running = True
+                copy.lacking += short
+                self.on_restored(task, thread, copy.lacking)
         return copy.running
 
     def stop_running(self, task: TaskId, thread: object) -> None:
@@ -129,5 +165,7 @@ class LocalState:
     def _position(self, task: TaskId, copy: _Copy) -> int:
         if copy.running:
             return self.cluster.end_of_task(task)
+        if copy.told is None:
+            return copy.offset
         gained = (self.timeline.now_ms - copy.at_ms) * self.restore_records_per_s // 1000
         return min(copy.offset + gained, self.cluster.end_of_task(task))

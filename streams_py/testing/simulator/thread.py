@@ -160,8 +160,8 @@ class SimulatedThread:
         self.consumer.told_to_rejoin()
         self._plan_wake()
 
-    def end(self, *, clean: bool, leave: bool = False) -> None:
-        """The thread is gone: killed (not clean), or closed."""
+    def end(self, *, clean: bool, leave: bool = False, torn: bool = False) -> None:
+        """The thread is gone: killed (not clean; ``torn``: while it wrote its checkpoints), or closed."""
         if self.dead:
             return
         member_id = self.consumer.member_id
@@ -169,10 +169,14 @@ class SimulatedThread:
             self.commit(self.consumer.owned)
         self.dead = True
         state = self.process.state
-        if not clean and self.world.shape.wipe_when_killed:
-            for task in self.active:
+        wiped = not clean and self.world.shape.wipe_when_killed
+        torn = torn and not wiped
+        for task in self.active:
+            if wiped:
                 state.lose_checkpoint(task)
-        state.release_everything(self, clean=clean or not self.world.shape.wipe_when_killed)
+            elif torn:
+                state.tear_checkpoint(task, self)
+        state.release_everything(self, clean=not (wiped or torn))
         self.world.disown(self)
         if leave and member_id:  # without an id there is nobody to say it for
             self.world.coordinator.leave(member_id)

@@ -15,7 +15,7 @@ from streams_protocol import LATEST_SUPPORTED_VERSION, SubscriptionInfo
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import MemberAssignment
 from streams_py.runtime.threads.assignor_runner import AssignorRunner
-from streams_py.testing.checkers import Checker, Committed, Gained, Published
+from streams_py.testing.checkers import Checker, Committed, Gained, Published, Restored
 from streams_py.testing.simulator.assignors import SimulatedAssignor
 from streams_py.testing.simulator.cluster import SimulatedCluster
 from streams_py.testing.simulator.consumer import Partitions
@@ -56,6 +56,7 @@ class World:
         self.checkers = checkers
         self._see_published = [c for c in checkers if type(c).published is not Checker.published]
         self._see_gained = [c for c in checkers if type(c).gained is not Checker.gained]
+        self._see_restored = [c for c in checkers if type(c).restored is not Checker.restored]
         self._see_committed = [c for c in checkers if type(c).committed is not Checker.committed]
         self.processes: list[SimulatedProcess] = []
         self.hostile: list[HostileMember] = []
@@ -188,6 +189,13 @@ class World:
             )
             for checker in self._see_committed:
                 checker.committed(seen)
+
+    def restored(self, task: TaskId, thread: object, lacking: int) -> None:
+        """An active task of a thread is seen to be restored."""
+        assert isinstance(thread, SimulatedThread)
+        seen = Restored(self.timeline.now_ms - START_MS, task, thread.name, lacking)
+        for checker in self._see_restored:
+            checker.restored(seen)
 
     def thread_failed(self, thread: SimulatedThread, error: Exception) -> None:
         """A thread's error reached its user; the thread is replaced."""

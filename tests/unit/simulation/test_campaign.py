@@ -27,7 +27,7 @@ from streams_py.assignment import (
 from streams_py.testing.simulator import ASSIGNORS, Fault, run_schedule
 from streams_py.testing.simulator.campaign import Campaign, run_campaign, schedule_of
 
-CHECKED = {"A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "L1", "I1"}
+CHECKED = {"A1", "A2", "A3", "A4", "A5", "A6", "A7", "A8", "L1", "I1", "S1"}
 
 
 def explain(campaign: Campaign) -> str:

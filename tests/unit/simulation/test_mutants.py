@@ -26,6 +26,8 @@ FOUND_BY_ONE = {
     "late to rejoin",
     "punish the neighbour",
     "give up for nothing",
+    "believe every answer",
+    "checkpoint before the flush",
 }
 """Mutants that some schedule shows to one checker alone: without it they would get away."""
 

@@ -29,6 +29,7 @@ _HOME = {
     # Topologies
     "BranchedKStream": "streams_py.topology.dsl.branches",
     "StreamsBuilder": "streams_py.topology.dsl.builder",
+    "GlobalKTable": "streams_py.topology.dsl.global_table",
     "KGroupedStream": "streams_py.topology.dsl.grouped_stream",
     "KGroupedTable": "streams_py.topology.dsl.grouped_table",
     "KStream": "streams_py.topology.dsl.kstream",
@@ -67,6 +68,7 @@ _HOME = {
     "TimeWindowedKStream": "streams_py.topology.dsl.windowed_stream",
     "Suppressed": "streams_py.topology.dsl.suppressed",
     "EmitStrategy": "streams_py.topology.windows",
+    "JoinWindows": "streams_py.topology.windows",
     "SessionWindows": "streams_py.topology.windows",
     "SlidingWindows": "streams_py.topology.windows",
     "TimeWindows": "streams_py.topology.windows",
@@ -189,6 +191,7 @@ if TYPE_CHECKING:
     from streams_py.topology.dsl.branches import BranchedKStream
     from streams_py.topology.dsl.builder import StreamsBuilder
     from streams_py.topology.dsl.cogrouped_stream import CogroupedKStream
+    from streams_py.topology.dsl.global_table import GlobalKTable
     from streams_py.topology.dsl.grouped_stream import KGroupedStream
     from streams_py.topology.dsl.grouped_table import KGroupedTable
     from streams_py.topology.dsl.kstream import KStream
@@ -246,7 +249,7 @@ if TYPE_CHECKING:
         timestamped_window_store,
         window_store,
     )
-    from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+    from streams_py.topology.windows import EmitStrategy, JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = [
     "NOT_PUT",
@@ -270,10 +273,12 @@ __all__ = [
     "FixedKeyProcessorSupplier",
     "FixedKeyRecord",
     "FixedKeyRecordFunction",
+    "GlobalKTable",
     "HostInfo",
     "IllegalStateError",
     "InvalidStateStoreError",
     "InvalidStateStorePartitionError",
+    "JoinWindows",
     "KGroupedStream",
     "KGroupedTable",
     "KStream",

@@ -122,7 +122,7 @@ class MemoryProducer:
         self.records: dict[TopicPartition, list[MemoryRecord]] = {}
         self.sent: list[MemoryRecord] = []
         self.flushes = 0
-        self._partitions = dict(partitions or {})
+        self._partitions: Mapping[str, int] = {} if partitions is None else partitions
         self._on_record = on_record
         self._refuse = refuse
         self._clock = clock or ManualClock()

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from streams_py.errors import TopologyError
-from streams_py.serdes import Serde
+from streams_py.serdes import Serde, SerdeDefaults
 from streams_py.topology.assembly import TopologyAssembly
 from streams_py.topology.caller import locate, user_line
 from streams_py.topology.change_serde import ChangeSerde
@@ -294,7 +294,8 @@ def _internal_source(name: str, topic: str, key: Serde[Any] | None, value: Serde
 class LogicalGraph:
     """The graph of one builder, with its name counter."""
 
-    def __init__(self) -> None:
+    def __init__(self, defaults: SerdeDefaults | None = None) -> None:
+        self.defaults = defaults or SerdeDefaults()
         self.index = NameIndex()
         self.root = GraphNode("root")
         self._priority = 0

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from streams_protocol.types import TaskId
 from streams_py.ports import Headers
-from streams_py.serdes import Serde
+from streams_py.serdes import Serde, SerdeDefaults
 
 __all__ = [
     "Change",
@@ -133,6 +133,10 @@ class NodeContext(Protocol):
 
     @property
     def app_configs(self) -> Mapping[str, Any]: ...
+    @property
+    def serde_defaults(self) -> SerdeDefaults:
+        """The configured default serdes."""
+
     @property
     def state_dir(self) -> str: ...
     def now_ms(self) -> int:

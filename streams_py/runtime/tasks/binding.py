@@ -19,6 +19,7 @@ from streams_protocol.types import TaskId
 from streams_py.errors import IllegalStateError, ProcessingError, TopologyError
 from streams_py.runtime.tasks.punctuation import Schedule
 from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.serdes import SerdeDefaults
 from streams_py.topology.nodes import Process, ProcessorNode, Punctuation, RecordContext, SinkNode, SourceNode
 
 __all__ = ["BoundNode", "BoundTopology", "Node", "ReportedFailure", "TaskServices", "bind_nodes"]
@@ -91,6 +92,11 @@ class BoundNode:
     def app_configs(self) -> Mapping[str, Any]:
         """The user's own settings."""
         return self._task.settings.app_configs
+
+    @property
+    def serde_defaults(self) -> SerdeDefaults:
+        """``default.key.serde`` and ``default.value.serde``."""
+        return SerdeDefaults(self._task.settings.default_key_serde, self._task.settings.default_value_serde)
 
     @property
     def state_dir(self) -> str:

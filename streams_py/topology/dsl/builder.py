@@ -66,9 +66,7 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
     @overload
     def __init__(self: StreamsBuilder[Any, V], *, value: Serde[V]) -> None: ...
     def __init__(self, *, key: Serde[Any] | None = None, value: Serde[Any] | None = None) -> None:
-        self._key = key
-        self._value = value
-        self._graph = LogicalGraph()
+        self._graph = LogicalGraph(SerdeDefaults(key, value))
         self._built: tuple[frozenset[str], Topology] | None = None
 
     @overload
@@ -333,7 +331,7 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
             optimise(self._graph, wanted)
             assembly = TopologyAssembly()
             self._graph.write(assembly)
-            assembly.use_default_serdes(SerdeDefaults(self._key, self._value))
+            assembly.use_default_serdes(self._graph.defaults)
             self._built = (wanted, Topology.from_assembly(assembly))
         if self._built[0] != wanted:
             raise TopologyError("the topology is built already, with another topology.optimization")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.checked import checked
+from streams_py.topology.dsl.foreign_key_joins import join_on_foreign_key
 from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
@@ -24,6 +25,7 @@ __all__ = ["TableJoins"]
 
 K = TypeVar("K")
 V = TypeVar("V")
+KO = TypeVar("KO")
 VO = TypeVar("VO")
 VR = TypeVar("VR")
 
@@ -39,6 +41,7 @@ class TableJoins(Generic[K, V]):
     _place: Place
     _operator: TableOperator
 
+    @overload
     def join(
         self,
         other: KTable[K, VO],
@@ -49,13 +52,45 @@ class TableJoins(Generic[K, V]):
         value: Serde[VR] | None = None,
         name: str | None = None,
         materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]: ...
+    @overload
+    def join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO], VR] | None = None,
+        *,
+        on: Callable[[K, V], KO | None],
+        with_key: Callable[[K, V, VO], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]: ...
+    def join(
+        self,
+        other: KTable[Any, VO],
+        joiner: Callable[[V, VO], VR] | None = None,
+        *,
+        on: Callable[[K, V], Any] | None = None,
+        with_key: Callable[[K, V, VO], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
     ) -> KTable[K, VR]:
         """Rows of keys that both tables have: ``joiner(value, other value)``, or ``with_key=f`` for
-        ``f(key, value, other value)``. ``value`` is the serde of results."""
+        ``f(key, value, other value)``. ``value`` is the serde of results.
+
+        ``on=f`` joins by a foreign key: ``f(key, value)`` gives the key of the other table's row (KIP-213). Changes of
+        either side go through internal topics; the tables need not have equal numbers of partitions.
+        """
         function = joiner_with_key(joiner, with_key, "join")
         options = materialized_or_none(materialized, store, None, value)
+        if on is not None:
+            return self._join_on(other, on, function, options, name, keeps_left=False)
         return self._join(other, function, options, name, keeps_left=False, keeps_right=False)
 
+    @overload
     def left_join(
         self,
         other: KTable[K, VO],
@@ -66,10 +101,37 @@ class TableJoins(Generic[K, V]):
         value: Serde[VR] | None = None,
         name: str | None = None,
         materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]: ...
+    @overload
+    def left_join(
+        self,
+        other: KTable[KO, VO],
+        joiner: Callable[[V, VO | None], VR] | None = None,
+        *,
+        on: Callable[[K, V], KO | None],
+        with_key: Callable[[K, V, VO | None], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
+    ) -> KTable[K, VR]: ...
+    def left_join(
+        self,
+        other: KTable[Any, VO],
+        joiner: Callable[[V, VO | None], VR] | None = None,
+        *,
+        on: Callable[[K, V], Any] | None = None,
+        with_key: Callable[[K, V, VO | None], VR] | None = None,
+        store: str | None = None,
+        value: Serde[VR] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, VR] | None = None,
     ) -> KTable[K, VR]:
-        """As :meth:`join`, and rows of keys that only this table has, with None for the other value."""
+        """As :meth:`join`, and rows for which there is no row in the other table, with None for its value."""
         function = joiner_with_key(joiner, with_key, "left_join")
         options = materialized_or_none(materialized, store, None, value)
+        if on is not None:
+            return self._join_on(other, on, function, options, name, keeps_left=True)
         return self._join(other, function, options, name, keeps_left=True, keeps_right=False)
 
     def outer_join(
@@ -87,6 +149,31 @@ class TableJoins(Generic[K, V]):
         function = joiner_with_key(joiner, with_key, "outer_join")
         options = materialized_or_none(materialized, store, None, value)
         return self._join(other, function, options, name, keeps_left=True, keeps_right=True)
+
+    def _join_on(
+        self,
+        other: KTable[Any, VO],
+        extractor: Callable[[K, V], Any],
+        joiner: Callable[[Any, Any, Any], Any],
+        options: Materialized[K, VR] | None,
+        name: str | None,
+        *,
+        keeps_left: bool,
+    ) -> KTable[K, VR]:
+        from streams_py.topology.dsl.ktable import KTable  # joined tables are tables
+
+        if self._place.graph is not other._place.graph:
+            raise TopologyError("only tables of one builder can be joined")
+        place, operator = join_on_foreign_key(
+            (self._place, self._operator),
+            (other._place, other._operator),
+            extractor,
+            joiner,
+            options,
+            name,
+            keeps_left=keeps_left,
+        )
+        return KTable(place, operator, None if options is None else options.store)
 
     def _join(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 from streams_protocol.types import TaskId
 from streams_py import serdes
 from streams_py.ports import Headers
+from streams_py.serdes import SerdeDefaults
 from streams_py.state.codec import StoreCodec
 from streams_py.topology.nodes import Process, ProcessorNode, Punctuation, RecordContext, SinkNode
 from streams_py.topology.stores import StoreBuilder, StoreKind
@@ -89,6 +90,7 @@ class FakeNode:
     state_dir: str = "/state"
     app_configs: Mapping[str, Any] = field(default_factory=dict)
     emit_interval_ms: int = 0
+    serde_defaults: SerdeDefaults = SerdeDefaults()  # noqa: RUF009  # a tuple of nothing
     processor_metadata: dict[str, int] = field(default_factory=dict)
 
     def forward(self, key: Any, value: Any, timestamp_ms: int) -> None:

@@ -1,0 +1,168 @@
+"""Putting a foreign-key join together: names, topics, store, nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from streams_py.serdes import BYTES, Serde, serde_or_default
+from streams_py.topology.assembly import TopologyAssembly
+from streams_py.topology.dsl.options import Materialized
+from streams_py.topology.dsl.place import Place
+from streams_py.topology.foreign_keys import ResponseSerde, SubscriptionSerde
+from streams_py.topology.graph import GraphNode, ProcessorStep, SinkStep, SourceStep, StoreStep, TableStep
+from streams_py.topology.names import NameIndex, changelog_topic, suffixed_or_generate
+from streams_py.topology.nodes import SinkNode, SourceNode
+from streams_py.topology.operators.foreign_key_joins import (
+    ForeignKeySerdes,
+    ForeignTableJoin,
+    ResponseJoin,
+    SubscriptionJoin,
+    SubscriptionReceive,
+    SubscriptionSend,
+)
+from streams_py.topology.operators.tables import TableOperator, TableSource
+from streams_py.topology.stores import StoreBuilder, StoreKind
+
+__all__ = ["join_on_foreign_key"]
+
+_PREFIX = "KTABLE-FK-JOIN-"
+_REGISTRATION = f"{_PREFIX}SUBSCRIPTION-REGISTRATION-"
+_PROCESSOR = f"{_PREFIX}SUBSCRIPTION-PROCESSOR-"
+_RESPONSE = f"{_PREFIX}SUBSCRIPTION-RESPONSE-"
+_RESOLVER = f"{_PREFIX}SUBSCRIPTION-RESPONSE-RESOLVER-PROCESSOR-"
+_STORE = f"{_PREFIX}SUBSCRIPTION-STATE-STORE-"
+_OUTPUT = f"{_PREFIX}OUTPUT-"
+_SINK = "KTABLE-SINK-"
+_SOURCE = "KTABLE-SOURCE-"
+
+
+class _InternalSinkStep(SinkStep):
+    """Writes to an internal topic, which it declares."""
+
+    def write(self, assembly: TopologyAssembly) -> None:
+        assembly.add_repartition_topic(self.sink.topic or "")
+        super().write(assembly)
+
+
+def join_on_foreign_key(
+    left: tuple[Place, TableOperator],
+    right: tuple[Place, TableOperator],
+    extractor: Callable[[Any, Any], Any],
+    joiner: Callable[[Any, Any, Any], Any],
+    options: Materialized[Any, Any] | None,
+    name: str | None,
+    *,
+    keeps_left: bool,
+) -> tuple[Place, TableSource]:
+    """The place and the operator of the joined table; names are taken in the order of Kafka Streams' ``KTableImpl``."""
+    (here, left_table), (there, right_table) = left, right
+    here, there = _with_known_serdes(here), _with_known_serdes(there)
+    graph, index = here.graph, here.graph.index
+    right_table.enable_old_values(force=True)
+    left_table.enable_old_values(force=True)
+
+    def named(suffix: str, prefix: str) -> str:
+        return suffixed_or_generate(name, suffix, index, prefix)
+
+    def process(label: str, operator: Any, parents: Iterable[GraphNode], stores: Iterable[str] = ()) -> ProcessorStep:
+        step = ProcessorStep(label, operator, stores=stores)
+        graph.attach(step, *parents)
+        return step
+
+    topic = f"{named('-subscription-registration', _REGISTRATION)}-topic"
+    serdes = ForeignKeySerdes(topic, here.key_serde, there.key_serde, here.value_serde)
+    sender = process(
+        named("-subscription-registration-processor", _REGISTRATION),
+        SubscriptionSend(extractor, serdes, keeps_left=keeps_left),
+        [here.node],
+    )
+    sink_name = named("-subscription-registration-sink", _SINK)
+    source_name = named("-subscription-registration-source", _SOURCE)
+    store_name = named("-subscription-store", _STORE)
+    subscriptions = SubscriptionSerde(here.key_serde, topic, changelog_topic(store_name))
+    source = _through_topic(sink_name, source_name, topic, there.key_serde, subscriptions, here, [sender])
+    graph.copartition(there.sources | {source.name})
+    store = StoreBuilder(store_name, StoreKind.TIMESTAMPED_KEY_VALUE, BYTES, subscriptions)
+    graph.attach(StoreStep(store), graph.root)
+    receiver = process(
+        named("-subscription-receive", _PROCESSOR), SubscriptionReceive(store_name, serdes), [source], [store_name]
+    )
+    answer = process(
+        named("-subscription-join-foreign", _PROCESSOR),
+        SubscriptionJoin(right_table),
+        [receiver],
+        right_table.readable_stores(),
+    )
+    answers = process(
+        named("-foreign-join-subscription", _PROCESSOR),
+        ForeignTableJoin(store_name, serdes),
+        [there.node],
+        [store_name],
+    )
+    response_topic = f"{named('-subscription-response', _RESPONSE)}-topic"
+    response_source = _through_topic(
+        named("-subscription-response-sink", _SINK),
+        named("-subscription-response-source", _SOURCE),
+        response_topic,
+        here.key_serde,
+        ResponseSerde(there.value_serde),
+        here,
+        [answer, answers],
+        to_partition=True,
+    )
+    sources = graph.copartition(here.sources | {response_source.name})
+    resolver = process(
+        named("-subscription-response-resolver", _RESOLVER),
+        ResponseJoin(left_table, joiner, serdes, keeps_left=keeps_left),
+        [response_source],
+        left_table.readable_stores(),
+    )
+    result_name = named("-result", _OUTPUT)
+    kept = options or Materialized()
+    result_store = kept.store or _store_name(index)
+    operator = TableSource(result_store, is_stored=kept.store is not None)
+    builder = kept.builder(result_store, here.key_serde, None)
+    step = TableStep(result_name, operator, builder)
+    graph.attach(step, resolver)
+    place = replace(here, node=step, key_serde=builder.key_serde, value_serde=builder.value_serde, sources=sources)
+    return place, operator
+
+
+def _with_known_serdes(place: Place) -> Place:
+    """Serdes inside of others have to be known here; what is still open is for the configuration."""
+    defaults = place.graph.defaults
+    return place.with_serdes(
+        serde_or_default(place.key_serde, defaults, is_key=True),
+        serde_or_default(place.value_serde, defaults, is_key=False),
+    )
+
+
+def _store_name(index: NameIndex) -> str:
+    return index.store_name(_OUTPUT)
+
+
+def _through_topic(
+    sink: str,
+    source: str,
+    topic: str,
+    key: Serde[Any] | None,
+    value: Serde[Any],
+    place: Place,
+    parents: Iterable[GraphNode],
+    *,
+    to_partition: bool = False,
+) -> SourceStep:
+    """Writes to an internal topic and reads it. ``to_partition``: to the one that the value names."""
+    partitioner = _to_asking_partition if to_partition else None
+    written = _InternalSinkStep(SinkNode(sink, (), topic, None, key, value, partitioner, is_internal=True))
+    place.graph.attach(written, *parents)
+    read = SourceStep(SourceNode(source, (topic,), None, key, value, is_internal=True))
+    place.graph.attach(read, written)
+    return read
+
+
+def _to_asking_partition(topic: str, key: Any, response: Any, count: int) -> int | None:
+    partition: int | None = response.partition
+    return partition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import TextIO, TypeVar, overload
+from typing import Any, TextIO, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
@@ -41,7 +41,9 @@ class KStream(StreamJoins[K, V]):
     """A stream of records with keys of type K and values of type V (Kafka Streams' ``KStream``).
 
     Operations return a new stream; the old one can be used again. Functions get what is in the record: null keys and
-    values arrive as None, whatever K and V say. ``name=`` names the node (see ``Topology.describe``).
+    values arrive as None, whatever K and V say. Write ``with_context=f`` for an ``f(key, value, record)`` that wants to
+    know topic, partition, offset, timestamp or headers of the record as well. ``name=`` names the node (see
+    ``Topology.describe``).
     """
 
     def __init__(self, place: Place) -> None:
@@ -49,18 +51,33 @@ class KStream(StreamJoins[K, V]):
 
     # -- record by record ------------------------------------------------------------------------------------
 
-    def filter(self, predicate: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+    def filter(
+        self,
+        predicate: Callable[[K, V], object] | None = None,
+        *,
+        with_context: Callable[[K, V, RecordContext], object] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V]:
         """Keep the records for which ``predicate(key, value)`` is true."""
-        return KStream(self._place.process(name, Prefix.FILTER, stateless.Filter(predicate)))
+        operator = _operator(stateless.Filter, predicate, with_context, "filter")
+        return KStream(self._place.process(name, Prefix.FILTER, operator))
 
-    def filter_not(self, predicate: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+    def filter_not(
+        self,
+        predicate: Callable[[K, V], object] | None = None,
+        *,
+        with_context: Callable[[K, V, RecordContext], object] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V]:
         """Drop the records for which ``predicate(key, value)`` is true."""
-        return KStream(self._place.process(name, Prefix.FILTER, stateless.Filter(predicate, negate=True)))
+        operator = _operator(_filter_not, predicate, with_context, "filter_not")
+        return KStream(self._place.process(name, Prefix.FILTER, operator))
 
     def map(
         self,
-        mapper: Callable[[K, V], tuple[K2, V2]],
+        mapper: Callable[[K, V], tuple[K2, V2]] | None = None,
         *,
+        with_context: Callable[[K, V, RecordContext], tuple[K2, V2]] | None = None,
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
         name: str | None = None,
@@ -69,7 +86,8 @@ class KStream(StreamJoins[K, V]):
 
         ``key`` and ``value``, here and below: serdes of what the function gives, for all operations that follow.
         """
-        place = self._place.process(name, Prefix.MAP, stateless.Map(mapper), changes_key=True, changes_value=True)
+        operator = _operator(stateless.Map, mapper, with_context, "map")
+        place = self._place.process(name, Prefix.MAP, operator, changes_key=True, changes_value=True)
         return KStream(place.with_serdes(key, value))
 
     @overload
@@ -80,19 +98,29 @@ class KStream(StreamJoins[K, V]):
     def map_values(
         self, /, *, with_key: Callable[[K, V], V2], value: Serde[V2] | None = None, name: str | None = None
     ) -> KStream[K, V2]: ...
+    @overload
+    def map_values(
+        self,
+        /,
+        *,
+        with_context: Callable[[K, V, RecordContext], V2],
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
     def map_values(
         self,
         mapper: Callable[[V], V2] | None = None,
         /,
         *,
         with_key: Callable[[K, V], V2] | None = None,
+        with_context: Callable[[K, V, RecordContext], V2] | None = None,
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]:
         """``mapper(value)`` gives the new value; write ``with_key=f`` for ``f(key, value)``. The key stays."""
         operator: Operator = (
-            stateless.MapValuesWithKey(with_key)
-            if with_key is not None
+            _operator(stateless.MapValuesWithKey, with_key, with_context, "map_values")
+            if with_key is not None or with_context is not None
             else stateless.MapValues(_only(mapper, "map_values"))
         )
         place = self._place.process(name, Prefix.MAP_VALUES, operator, changes_value=True)
@@ -100,14 +128,15 @@ class KStream(StreamJoins[K, V]):
 
     def flat_map(
         self,
-        mapper: Callable[[K, V], Iterable[tuple[K2, V2]]],
+        mapper: Callable[[K, V], Iterable[tuple[K2, V2]]] | None = None,
         *,
+        with_context: Callable[[K, V, RecordContext], Iterable[tuple[K2, V2]]] | None = None,
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K2, V2]:
         """``mapper(key, value)`` gives any number of (key, value) pairs. Operations by key will repartition first."""
-        operator = stateless.FlatMap(mapper)
+        operator = _operator(stateless.FlatMap, mapper, with_context, "flat_map")
         place = self._place.process(name, Prefix.FLAT_MAP, operator, changes_key=True, changes_value=True)
         return KStream(place.with_serdes(key, value))
 
@@ -119,38 +148,67 @@ class KStream(StreamJoins[K, V]):
     def flat_map_values(
         self, /, *, with_key: Callable[[K, V], Iterable[V2]], value: Serde[V2] | None = None, name: str | None = None
     ) -> KStream[K, V2]: ...
+    @overload
+    def flat_map_values(
+        self,
+        /,
+        *,
+        with_context: Callable[[K, V, RecordContext], Iterable[V2]],
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
     def flat_map_values(
         self,
         mapper: Callable[[V], Iterable[V2]] | None = None,
         /,
         *,
         with_key: Callable[[K, V], Iterable[V2]] | None = None,
+        with_context: Callable[[K, V, RecordContext], Iterable[V2]] | None = None,
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]:
         """``mapper(value)`` gives any number of values; write ``with_key=f`` for ``f(key, value)``. The key stays."""
         operator: Operator = (
-            stateless.FlatMapValuesWithKey(with_key)
-            if with_key is not None
+            _operator(stateless.FlatMapValuesWithKey, with_key, with_context, "flat_map_values")
+            if with_key is not None or with_context is not None
             else stateless.FlatMapValues(_only(mapper, "flat_map_values"))
         )
         place = self._place.process(name, Prefix.FLAT_MAP_VALUES, operator, changes_value=True)
         return KStream(place.with_serdes(place.key_serde, value))
 
     def select_key(
-        self, selector: Callable[[K, V], K2], *, key: Serde[K2] | None = None, name: str | None = None
+        self,
+        selector: Callable[[K, V], K2] | None = None,
+        *,
+        with_context: Callable[[K, V, RecordContext], K2] | None = None,
+        key: Serde[K2] | None = None,
+        name: str | None = None,
     ) -> KStream[K2, V]:
         """``selector(key, value)`` gives the new key. Operations by key will repartition first."""
-        place = self._place.process(name, Prefix.SELECT_KEY, stateless.SelectKey(selector), changes_key=True)
+        operator = _operator(stateless.SelectKey, selector, with_context, "select_key")
+        place = self._place.process(name, Prefix.SELECT_KEY, operator, changes_key=True)
         return KStream(place.with_serdes(key, place.value_serde))
 
-    def peek(self, action: Callable[[K, V], object], *, name: str | None = None) -> KStream[K, V]:
+    def peek(
+        self,
+        action: Callable[[K, V], object] | None = None,
+        *,
+        with_context: Callable[[K, V, RecordContext], object] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V]:
         """Call ``action(key, value)`` for its side effect and pass the record on."""
-        return KStream(self._place.process(name, Prefix.PEEK, stateless.Peek(action)))
+        operator = _operator(stateless.Peek, action, with_context, "peek")
+        return KStream(self._place.process(name, Prefix.PEEK, operator))
 
-    def foreach(self, action: Callable[[K, V], object], *, name: str | None = None) -> None:
+    def foreach(
+        self,
+        action: Callable[[K, V], object] | None = None,
+        *,
+        with_context: Callable[[K, V, RecordContext], object] | None = None,
+        name: str | None = None,
+    ) -> None:
         """Call ``action(key, value)`` for its side effect; the stream ends here."""
-        self._place.process(name, Prefix.FOREACH, stateless.Foreach(action))
+        self._place.process(name, Prefix.FOREACH, _operator(stateless.Foreach, action, with_context, "foreach"))
 
     def print(
         self,
@@ -362,6 +420,23 @@ class KStream(StreamJoins[K, V]):
         node_name = place.index.node_name(prefix) if name is None else check_name(name)
         own = stores_of_supplier(supplier)
         return place.then(ProcessorStep(node_name, operator, own_stores=own, stores=names_of(stores)))
+
+
+def _operator(
+    make: Callable[[Callable[[Any, Any], Any]], Operator],
+    function: Callable[[Any, Any], Any] | None,
+    with_context: Callable[[Any, Any, RecordContext], Any] | None,
+    method: str,
+) -> Operator:
+    if with_context is not None and function is None:
+        return stateless.InContext(make, with_context)
+    if function is None or with_context is not None:
+        raise TopologyError(f"{method} needs one function: f(key, value), or with_context=f for f(key, value, record)")
+    return make(function)
+
+
+def _filter_not(predicate: Callable[[Any, Any], object]) -> Operator:
+    return stateless.Filter(predicate, negate=True)
 
 
 def _only(mapper: Callable[[V], V2] | None, method: str) -> Callable[[V], V2]:

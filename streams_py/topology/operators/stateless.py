@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TextIO
 
-from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.nodes import NodeContext, Operator, Process, RecordContext
 
 __all__ = [
     "Branch",
@@ -19,6 +19,7 @@ __all__ = [
     "FlatMapValues",
     "FlatMapValuesWithKey",
     "Foreach",
+    "InContext",
     "Map",
     "MapValues",
     "MapValuesWithKey",
@@ -77,6 +78,26 @@ class NullKeyFilter:
                 forward(key, value, timestamp_ms)
 
         return process
+
+
+class InContext:
+    """An operator whose function takes the record's context as well, with the timestamp as it is here."""
+
+    def __init__(
+        self, make: Callable[[Callable[[Any, Any], Any]], Operator], function: Callable[[Any, Any, RecordContext], Any]
+    ) -> None:
+        self._make = make
+        self._function = function
+
+    def bind(self, node: NodeContext) -> Process:
+        context, function = node.record, self._function
+        process = self._make(lambda key, value: function(key, value, context)).bind(node)
+
+        def in_context(key: Any, value: Any, timestamp_ms: int) -> None:
+            context.timestamp = timestamp_ms
+            process(key, value, timestamp_ms)
+
+        return in_context
 
 
 class PassThrough:

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from streams_py.errors import TopologyError
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
+from streams_py.topology.nodes import RecordContext
 from tests.unit.topology.fakes import FakeTask
 
 
@@ -209,3 +211,43 @@ def test_repartition_drops_records_without_a_key() -> None:
     task = run(lambda s: s.repartition(name="r").to("out"), ("k", 1), (None, 2))
     assert task.out() == [("k", 1, 0)]
     assert task.failures == task.dropped == []
+
+
+# -- functions that want to know more about the record ---------------------------------------------------------
+
+
+def test_function_with_context_sees_where_the_record_came_from() -> None:
+    seen: list[Any] = []
+
+    def describe(stream: KStream[Any, Any]) -> None:
+        def where(key: Any, value: Any, record: RecordContext) -> str:
+            return f"{record.topic}-{record.partition}@{record.offset} {record.timestamp} {list(record.headers)}"
+
+        kept = stream.filter(with_context=lambda k, v, record: record.offset >= 0)
+        kept = kept.filter_not(with_context=lambda k, v, record: v == "no")
+        kept.map_values(with_context=where).to("values")
+        kept.map(with_context=lambda k, v, record: (record.topic, v)).to("pairs")
+        kept.select_key(with_context=lambda k, v, record: record.timestamp).to("keys")
+        kept.flat_map(with_context=lambda k, v, record: [(k, record.offset)] * 2).to("flat")
+        kept.flat_map_values(with_context=lambda k, v, record: [name for name, _ in record.headers]).to("flat-values")
+        kept.peek(with_context=lambda k, v, record: seen.append(record.topic)).foreach(
+            with_context=lambda k, v, record: seen.append(record.offset)
+        )
+
+    builder = StreamsBuilder()
+    describe(builder.stream("in"))
+    task = FakeTask(builder.build())
+    task.feed("in", "k", "v", 7, (("h", b"1"),))
+    offset = task.record.offset
+    assert task.out("values") == [("k", f"in-0@{offset} 7 [('h', b'1')]", 7)]
+    assert (task.out("pairs"), task.out("keys")) == ([("in", "v", 7)], [(7, "v", 7)])
+    assert (task.out("flat"), task.out("flat-values")) == ([("k", offset, 7)] * 2, [("k", "h", 7)])
+    assert seen == ["in", offset]
+
+
+def test_function_is_given_in_one_form_only() -> None:
+    stream = StreamsBuilder().stream("in")
+    with pytest.raises(TopologyError, match="map needs one function"):
+        stream.map(lambda k, v: (k, v), with_context=lambda k, v, record: (k, v))
+    with pytest.raises(TopologyError, match="filter needs one function"):
+        stream.filter()

@@ -141,7 +141,7 @@ class _Reader:
         timestamp, offset = self.i64(), self.i64()
         topic = self.text() or None
         partition, count = self.i32(), self.i32()
-        headers = [(self.text(), self.sized()) for _ in range(max(count, 0))]
+        headers = tuple((self.text(), self.sized()) for _ in range(max(count, 0)))
         return timestamp, offset, topic, partition, headers
 
     def end(self) -> None:
@@ -153,7 +153,13 @@ def _decode_0(record: RawRecord, value: bytes, prior: bytes | None) -> tuple[Buf
     reader = _Reader(value)
     time_ms, old, new = reader.i64(), reader.sized(), reader.sized()
     reader.end()
-    context = (record.timestamp()[1], record.offset(), record.topic(), record.partition(), record.headers() or ())
+    context = (
+        record.timestamp()[1],
+        record.offset(),
+        record.topic(),
+        record.partition(),
+        tuple(record.headers() or ()),
+    )
     return Buffered(old if prior is None else prior, old, new, *context), time_ms
 
 

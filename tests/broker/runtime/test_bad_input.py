@@ -307,15 +307,24 @@ def test_member_with_garbage_gets_an_error_assignment_and_the_others_go_on(
     assert a.close() == b.close() == 0
 
 
-def test_second_process_with_one_state_directory_is_told_so(application: Callable[..., Application]) -> None:
+def test_processes_with_one_state_directory_share_the_work_and_find_their_own_state_again(
+    application: Callable[..., Application],
+) -> None:
     app = application()
-    a = app.start("a")
-    app.await_shared(a)
-    second = app.start("a")
-    assert second.wait_end() == 1
-    assert "in use by another process" in second.log_text
-    assert "state.dir" in second.log_text
-    lines = text(1000)
-    app.feed(lines)
+    shared = {"state.dir": str(app.folder / "shared")}
+    a, b = app.start("a", config=shared), app.start("b", config=shared)
+    app.await_shared(a, b)
+    lines = text(2000)
+    app.feed(lines[:1000])
     app.await_caught_up()
+    files = list((app.folder / "shared").rglob("kafka-streams-process-metadata"))
+    known = {file: file.read_text() for file in files}
+    assert len(set(known.values())) == 2
+    b.kill()
+    b = app.start("b", config=shared)
+    app.await_shared(a, b)
+    app.feed(lines[1000:])
+    app.await_caught_up()
+    assert {file: file.read_text() for file in files} == known
+    assert len(list((app.folder / "shared").rglob("kafka-streams-process-metadata"))) == 2
     assert app.counts() == true_counts(lines)

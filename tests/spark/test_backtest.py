@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from streams_py.backtest import on_spark
 from streams_py.backtest.candidates import Candidate, parse_candidate
 from streams_py.backtest.folder import RunFolder
 from streams_py.backtest.generate import History, generate
@@ -18,6 +17,7 @@ from streams_py.backtest.run import evaluate_locally, read_scores, score_digest
 from streams_py.backtest.sources import Skipped, situations_in
 from streams_py.backtest.summary import Summary
 from streams_py.errors import ConfigError
+from streams_py.spark import backtest as on_spark
 from streams_py.spark.backtest import evaluate_on_spark
 from tests.unit.backtest import assignors
 

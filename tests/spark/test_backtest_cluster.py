@@ -21,7 +21,7 @@ CANDIDATES = ("recorded", "ha=builtin:high_availability", "three=tests.unit.back
 DRIVER = """
 import sys
 from streams_py.cli.backtest import app
-from streams_py.backtest import on_spark
+from streams_py.spark import backtest as on_spark
 on_spark._ROWS_PER_WAVE = 30
 try:
     app()(sys.argv[1:])

@@ -72,7 +72,7 @@ def test_type_checkers_and_programs_see_the_same_names() -> None:
 def test_every_error_that_users_see_is_public() -> None:
     from streams_py import errors
 
-    control = {"OffsetOutOfRange", "TaskCorrupted", "TaskMigrated"}  # how the runtime talks to itself
+    control = {"BatchRefused", "OffsetOutOfRange", "TaskCorrupted", "TaskMigrated"}  # how the runtime talks to itself
     assert {name for name in errors.__all__ if not hasattr(streams_py, name)} == control
 
 

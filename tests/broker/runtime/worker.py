@@ -182,7 +182,7 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
         case "restored":
             return restorations.seen
         case "led":
-            return sum(len(t.parts.rebalance.stories) for t in streams._threads.values() if t.parts is not None)
+            return sum(len(t.parts.rebalance.explanations) for t in streams._threads.values() if t.parts is not None)
         case "errors":
             return [str(t.last_error) for t in streams._threads.values() if t.last_error is not None]
     raise ValueError(command)

@@ -1,6 +1,6 @@
 """A recorded assign step as input: the group, the topology, the settings, and a cluster that answers from the case.
 
-The format is that of ``leader.jsonl``: one whole group per case, see :mod:`tests.conformance.leader`.
+One JSON object per line: one whole group per case.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from streams_protocol import ProcessId, TopicPartition
 from streams_py.assignment.assignors.sticky import StickyTaskAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.java_order import HashSizing
+from streams_py.assignment.problem import RackOptimiserFactory
 from streams_py.errors import StreamsError
 from streams_py.leader.effects import (
     CreateTopics,
@@ -42,8 +43,6 @@ from streams_py.leader.events import (
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
 from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
-from tests.conformance.case import NotSupportedCase
-from tests.conformance.kafka_racks import kafka_optimiser_for
 
 __all__ = ["Case", "RecordedCluster", "case_request", "case_settings"]
 
@@ -60,12 +59,12 @@ _WINDOWED: Final = {"cleanup.policy": "compact,delete", "retention.ms": str(300_
 _CREATE_TIME: Final = {"message.timestamp.type": "CreateTime"}
 
 
-def case_settings(case: Case) -> LeaderSettings:
-    """The leader's settings, with Kafka's own rack optimiser. NotSupportedCase for an assignor that we lack."""
+def case_settings(case: Case, rack_optimiser: RackOptimiserFactory | None = None) -> LeaderSettings:
+    """The leader's settings. ValueError for an assignor that we lack."""
     config = dict(case["config"])
     custom = config.get("task.assignor.class")
     if custom is not None and not custom.endswith(".StickyTaskAssignor"):
-        raise NotSupportedCase(f"task assignor {custom}")
+        raise ValueError(f"the case was decided by the task assignor {custom}, which is not here")
     return LeaderSettings(
         process_id=ProcessId.parse(case["leader_process_id"]),
         future_process_id=ProcessId.parse(case.get("future_process_id", "00000000-0000-0000-0000-000000000000")),
@@ -73,7 +72,7 @@ def case_settings(case: Case) -> LeaderSettings:
         internal_assignor=config.get("internal.task.assignor.class"),
         task_assignor=custom,
         hash_sizing=_SIZING,
-        rack_optimiser=kafka_optimiser_for,
+        rack_optimiser=rack_optimiser,
         reference_behaviour=True,
     )
 

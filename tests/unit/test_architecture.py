@@ -119,6 +119,12 @@ def test_only_adapters_and_the_test_kit_import_a_kafka_client() -> None:
     assert importing == {"adapters", "testing"}
 
 
+def test_what_is_installed_does_not_import_the_tests_and_benchmarks_of_the_repository() -> None:
+    for module in _PACKAGE.rglob("*.py"):
+        imported = set(_imported(ast.parse(module.read_text(encoding="utf-8"))))
+        assert not imported & {"tests", "benchmarks", "examples"}, _name(module)
+
+
 def test_rocksdb_is_imported_in_one_module() -> None:
     importing = [
         _name(module)

@@ -22,15 +22,6 @@ def _loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def _static_imports() -> dict[str, str]:
-    """Public name -> module, as type checkers see it."""
-    tree = ast.parse(Path(streams_py.__file__).read_text(encoding="utf-8"))
-    block = next(node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    return {
-        alias.name: node.module or "" for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names
-    }
-
-
 def test_import_loads_nothing_heavy() -> None:
     loaded = _loaded_by("import streams_py")
     assert not loaded & set(_HEAVY)
@@ -61,12 +52,12 @@ def test_unknown_name_is_an_attribute_error() -> None:
         getattr(streams_py, "KafkaStream")  # noqa: B009  # a type checker would refuse the plain form
 
 
-def test_type_checkers_and_programs_see_the_same_names() -> None:
-    static = _static_imports()
-    modules = {name for name, module in static.items() if module == "streams_py"}
-    assert {name: module for name, module in static.items() if name not in modules} == streams_py._HOME
-    assert modules == streams_py._MODULES
-    assert sorted(static) == sorted(streams_py.__all__)
+def test_every_public_name_stands_once_in_the_stub_and_nothing_else_does() -> None:
+    stub = Path(streams_py.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    tree = ast.parse(stub)
+    names = [alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert sorted(names) == sorted(set(names)) == streams_py.__all__
+    assert stub.count(" import ") == len(names), "nothing that the front door would not see"
 
 
 def test_every_error_that_users_see_is_public() -> None:

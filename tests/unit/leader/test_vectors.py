@@ -16,6 +16,7 @@ from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import PublishAssignments
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
+from tests.conformance.kafka_racks import kafka_optimiser_for
 from tests.conformance.leader import run_leader_case, run_threads_case
 from tests.conformance.leader_equivalence import Different, Plan, compare_costs
 
@@ -137,7 +138,7 @@ def test_equal_costs_are_equal_although_a_tie_withholds_other_tasks() -> None:
             for partition in inputs:
                 if rng.random() < 0.5:
                     rng.choice(moved["members"])["owned"].append(partition)
-            settings = case_settings(moved)
+            settings = case_settings(moved, kafka_optimiser_for)
             kafkas, _, sent_by_kafka = delivered(moved, settings)
             ours, cluster, sent_by_us = delivered(moved, replace(settings, rack_optimiser=None))
             compare_costs(moved, cluster, ours, kafkas)
@@ -148,7 +149,7 @@ def test_equal_costs_are_equal_although_a_tie_withholds_other_tasks() -> None:
 def test_plan_that_reads_more_from_other_racks_is_different() -> None:
     different = 0
     for case in by_rack():
-        kafkas, cluster, _ = delivered(case, case_settings(case))
+        kafkas, cluster, _ = delivered(case, case_settings(case, kafka_optimiser_for))
         worse = Plan()
         worse.facts = kafkas.facts
         clients = sorted(kafkas.placements)

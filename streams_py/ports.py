@@ -143,6 +143,10 @@ class RecordProducer(Protocol):
         """Nobody owns any more what was written from: drop what waits to be sent, forget what failed, and start over,
         also after an error that no client recovers from. What ``produce`` and ``direct`` gave before is void."""
 
+    def halt(self, reason: str) -> None:
+        """From now on every send raises TaskMigrated with this reason, until :meth:`reset`. Thread-safe, and returns at
+        once: the thread that sends may be in the middle of a record that it took up when it still owned it."""
+
     def partitions_for(self, topic: str) -> int:
         """Partition count of a topic; BrokerUnavailable when it cannot be learnt in time."""
 
@@ -265,7 +269,7 @@ class MemberAssignment(NamedTuple):
 
 
 class MembershipListener(Protocol):
-    """Called by a Membership, always on its own polling thread."""
+    """Called by a Membership, on its own polling thread unless it says otherwise."""
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes:
         """User data for the JoinGroup that is being built; called once for each one built."""
@@ -281,6 +285,11 @@ class MembershipListener(Protocol):
 
     def on_revoked_committed(self, error: Exception | None) -> None:
         """The offsets of ``on_revoked`` are committed, or could not be."""
+
+    def on_stuck(self) -> None:
+        """The member, which owns partitions, is about to leave: its thread was busy for ``max.poll.interval.ms``. What
+        that thread still sends would follow the next owner's records. On any thread; must not wait. ``on_lost`` comes
+        when the thread shows up again."""
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Membership is gone: these belong to somebody else already."""

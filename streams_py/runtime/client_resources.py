@@ -322,6 +322,7 @@ class ClientResources:
             clock,
             name=thread.name,
             wait_ms=self._loop_settings.max_poll_interval_ms,
+            halt=producer.halt,
             on_stop_application=self.on_stop_application,
             explain=self._explain,
         )

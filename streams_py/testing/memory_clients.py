@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import ProductionError
+from streams_py.errors import ProductionError, TaskMigrated
 from streams_py.topology.partitioning import partition_for
 
 __all__ = ["ManualClock", "MemoryProducer", "MemoryRecord"]
@@ -128,6 +128,7 @@ class MemoryProducer:
         self._clock = clock or ManualClock()
         self._tracked: set[str] = set()
         self._errors: deque[ProductionError] = deque()
+        self._halted: str | None = None
         self._keyless = 0
         self.produce: Callable[..., None] = self._produce
 
@@ -142,6 +143,8 @@ class MemoryProducer:
         headers: _Headers | None = None,
     ) -> None:
         """Append a record. Raises the error of an earlier one that was refused."""
+        if self._halted is not None:
+            raise TaskMigrated(self._halted)
         self.check()
         count = self.partitions_for(topic)
         if partition < 0:
@@ -199,6 +202,11 @@ class MemoryProducer:
 
     def reset(self) -> None:
         """Nothing waits to be sent."""
+        self._halted = None
+
+    def halt(self, reason: str) -> None:
+        """Take no more records until :meth:`reset`."""
+        self._halted = reason
 
     def close(self) -> None:
         """Nothing to close."""

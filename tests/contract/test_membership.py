@@ -55,6 +55,9 @@ class Listener:
         self.calls.append("revoked committed")
         self.commits.append(error)
 
+    def on_stuck(self) -> None:
+        self.calls.append("stuck")
+
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         self.calls.append("lost")
         self.owned = ()

@@ -136,6 +136,7 @@ class ConfluentProducer:
         self._failures: deque[_Failure] = deque()  # all that nobody has asked about yet
         self._refused_batches: dict[str, _Failure] = {}  # by topic, perhaps of records that are small enough
         self._obstacles: list[Exception] = []  # a reason not to send directly, or nothing
+        self._halted: list[str] = []  # why nothing may be sent any more, or nothing
         self._partition_counts: dict[str, tuple[int, float]] = {}
         self._is_out_of_step = False
         self._renewed_at_s = -float("inf")
@@ -181,7 +182,7 @@ class ConfluentProducer:
         client_of = self._client_of
         untracked = self._on_report
         tracked = self._tracked
-        failures, refused_batches = self._failures, self._refused_batches
+        failures, refused_batches, halted = self._failures, self._refused_batches, self._halted
 
         def produce(
             topic: str,
@@ -194,6 +195,8 @@ class ConfluentProducer:
         ) -> None:
             """Queue a record. ``timestamp_ms`` -1 = the producer's clock; ``partition`` -1 = murmur2 of the key, any
             partition for a null key. Raises what an earlier send failed with; this record is then not queued."""
+            if halted:
+                raise TaskMigrated(halted[0])
             if refused_batches:
                 self._go_one_by_one()
             if failures:
@@ -227,6 +230,8 @@ class ConfluentProducer:
             # Returns as soon as a report has been served, i.e. when there may be room: no busy loop.
             self.poll(100)
             self.check()
+            if self._halted:
+                raise TaskMigrated(self._halted[0])
             try:
                 self._client_of(topic).produce(topic, *rest)
             except BufferError:
@@ -334,6 +339,8 @@ class ConfluentProducer:
         one_by_one = _ONE_BY_ONE in self._clients
         if not (self._failures or self._refused_batches or one_by_one):
             self._obstacles.clear()
+            if self._halted:  # by another thread, perhaps a moment ago
+                self._obstacles.append(StreamsError(self._halted[0]))
         elif not self._obstacles:
             self._obstacles.append(StreamsError("records failed, or go one by one"))
 
@@ -388,11 +395,17 @@ class ConfluentProducer:
                 client.close()
         self._failures.clear()
         self._refused_batches.clear()
+        self._halted.clear()
         self._acked.clear()
         self._written_at_epoch.clear()
         self._obstacles.clear()
         self._open(reports_all=self._reports_all)
         self._note_obstacles()
+
+    def halt(self, reason: str) -> None:
+        """Send nothing more until :meth:`reset`; see the port."""
+        self._halted.append(reason)
+        self._obstacles.append(StreamsError(reason))
 
     def partitions_for(self, topic: str) -> int:
         """Partition count, at most 5 minutes old. BrokerUnavailable after ``max.block.ms`` without an answer."""

@@ -448,6 +448,8 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
 
     async def maybe_leave_group_async(self, reason: str | None = None, timeout_ms: int | None = None) -> None:
         self._joined = None  # from now on, not only when the broker has answered
+        if self.owned and self.heartbeat.poll_timeout_expired():
+            self._listener.on_stuck()
         await super().maybe_leave_group_async(reason, timeout_ms)
 
     def _enable_heartbeat(self) -> None:

@@ -80,6 +80,7 @@ class Rebalance:
         *,
         name: str,
         wait_ms: int,
+        halt: Callable[[str], None],
         on_stop_application: Callable[[], None],
         explain: Callable[[Exception], Exception],
     ) -> None:
@@ -89,6 +90,7 @@ class Rebalance:
         self._inbox = inbox
         self._clock = clock
         self._wait_ms = wait_ms
+        self._halt = halt
         self._on_stop_application = on_stop_application
         self._explain = explain
         self._lock = threading.Lock()
@@ -160,6 +162,13 @@ class Rebalance:
         """Suspend them."""
         self._ask(lambda: self._tasks.finish_revocation(error), None)
 
+    def on_stuck(self) -> None:
+        """Let the record that keeps the stream thread busy write nothing any more."""
+        self._halt(
+            f"the stream thread was busy for more than max.poll.interval.ms ({self._wait_ms} ms) and left the group: "
+            "others may own its tasks, so nothing is written"
+        )
+
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Drop every active task without committing."""
         self._handle(PartitionsLost(partitions))
@@ -209,4 +218,5 @@ class Rebalance:
         except InboxClosed:
             return otherwise
         except TimeoutExceeded as error:
+            self.on_stuck()
             raise TaskMigrated(f"{error} (max.poll.interval.ms)") from error

@@ -65,6 +65,9 @@ class FakeThread:
         self.calls.append(("on_revoked_committed", None))
         self.commit_problems.append(error)
 
+    def on_stuck(self) -> None:
+        self.calls.append(("on_stuck", None))
+
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         self.calls.append(("on_lost", partitions))
         self.owned = ()

@@ -295,6 +295,7 @@ def test_stuck_stream_thread_gives_up_its_place_and_gets_a_new_one_when_it_wakes
     member.check()  # the last sign of life for a while
     assert member.is_member()
     until(lambda: member.group_metadata() is None, "the member leaves")
+    until(lambda: "on_stuck" in thread.names(), "who writes for it is told")
     assert thread.rounds == 1
     with contextlib.suppress(TaskMigrated):
         member.check()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from streams_protocol.types import TopicPartition
 from streams_py import serdes
 from streams_py.errors import BrokerUnavailable, TimeoutExceeded
 from streams_py.runtime.states import ThreadState
@@ -120,6 +121,48 @@ def test_work_stops_after_the_record_that_took_too_long(world: World, tmp_path: 
     steps.turn(3)
     assert steps.thread.processed_records == 1
     assert world.names() == []
+
+
+def test_record_that_took_too_long_writes_neither_its_output_nor_its_state(world: World, tmp_path: Path) -> None:
+    held: list[Steps] = []
+
+    def slow(value: str) -> str:
+        if value == "slow":
+            world.clock.advance(400_000)
+            held[0].membership.counted = False
+            held[0].membership.listener.on_stuck()
+        return value
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.STRING, value=serdes.STRING).map_values(slow)
+    stream.to("out", key=serdes.STRING, value=serdes.STRING)
+    stream.group_by_key(key=serdes.STRING, value=serdes.STRING).count(store="counts")
+    steps = Steps(world, builder.build(), tmp_path, statestore_cache_max_bytes=0)
+    held.append(steps)
+    steps.run(BOTH)
+    world.write("in", b"fast", b"slow", b"more")
+    steps.turn(3)
+    written = [
+        record
+        for topic in ("out", "app-counts-changelog")
+        for p in range(2)
+        for record in world.records(TopicPartition(topic, p))
+    ]
+    assert [record.value() for record in written] == [b"fast", b"\0\0\0\0\0\0\0\x01"]
+    assert world.committed == {}
+    assert steps.tasks == {}
+    assert steps.errors == []
+    assert world.names() == ["join as a new member"]
+    steps.membership.lose()
+    steps.membership.counted = True
+    world.clock.advance(2000)
+    world.write("in", b"other", partition=1)
+    steps.run({B: [tp("in-1")]})
+    steps.turn(2)
+    assert [record.value() for p in range(2) for record in world.records(TopicPartition("out", p))] == [
+        b"fast",
+        b"other",
+    ]
 
 
 def test_records_of_one_turn_are_taken_in_slices_that_do_not_change_what_is_done(world: World, tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ class Seam:
         self.thread = Thread()
         self.leading = LeaderExecutor()
         self.stopped: list[str] = []
+        self.halted: list[str] = []
         settings = MemberSettings(process_id=ProcessId.parse("00000000-0000-0000-0000-000000000001"))
         self.rebalance = Rebalance(
             Member(settings),
@@ -80,6 +81,7 @@ class Seam:
             self.clock,
             name="thread-1",
             wait_ms=1,
+            halt=self.halted.append,
             on_stop_application=lambda: self.stopped.append("now"),
             explain=lambda error: TaskAssignmentError(f"explained: {error}"),
         )
@@ -230,6 +232,7 @@ def test_thread_that_does_not_answer_in_time_gives_its_tasks_up() -> None:
     seam = Seam(Inbox())
     with pytest.raises(TaskMigrated, match=r"did not answer within 1 ms.*max\.poll\.interval\.ms"):
         seam.rebalance.on_revoked((IN0,))
+    assert len(seam.halted) == 1
 
 
 def test_log_says_what_each_rebalance_gave_and_took(seam: Seam, caplog: pytest.LogCaptureFixture) -> None:

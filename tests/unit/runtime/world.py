@@ -196,6 +196,7 @@ class WorldProducer(MemoryProducer):
         return int(self._world.away)
 
     def reset(self) -> None:
+        super().reset()
         self.resets += 1
 
     def partitions_for(self, topic: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -43,6 +44,29 @@ def producer_with(configure: Callable[..., StreamsConfig]) -> Iterator[Callable[
     yield make
     for producer in made:
         producer.close()
+
+
+def test_nothing_is_sent_between_halt_and_reset(
+    topic: str, producer: ConfluentProducer, consumer: ConfluentConsumer
+) -> None:
+    producer.produce(topic, b"before", b"k", 0, None, 1, None)
+    _, _, obstacles = producer.direct(topic, 0)
+    assert not obstacles
+    halt = threading.Thread(target=producer.halt, args=("others own it",))
+    halt.start()
+    halt.join()
+    assert obstacles
+    producer.flush(5_000)
+    assert obstacles, "also after a look at what failed"
+    for timestamp_ms in (2, 0, -1):
+        with pytest.raises(TaskMigrated, match="others own it"):
+            producer.produce(topic, b"late", b"k", 0, None, timestamp_ms, None)
+    producer.reset()
+    producer.produce(topic, b"after", b"k", 0, None, 3, None)
+    assert not producer.direct(topic, 0).failures
+    assert producer.flush(5_000) == 0
+    consumer.assign(from_beginning(topic, 0))
+    assert [record.value() for record in take(consumer, 2)] == [b"before", b"after"]
 
 
 def test_record_arrives_with_all_its_parts(

@@ -17,6 +17,8 @@ from kafka.protocol.consumer import (
     HeartbeatResponse,
     JoinGroupRequest,
     JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
     OffsetCommitRequest,
     OffsetCommitResponse,
     SyncGroupRequest,
@@ -75,6 +77,9 @@ class RecordingListener:
 
     def on_revoked_committed(self, error):
         self._record(f"committed {type(error).__name__ if error else 'well'}")
+
+    def on_stuck(self):
+        self._record("on_stuck")
 
     def on_lost(self, partitions):
         self._record("on_lost", partitions)
@@ -147,6 +152,9 @@ class Member:
                 ]))  # fmt: skip
             case HeartbeatRequest():
                 return answer.success(HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0))
+            case LeaveGroupRequest():
+                self.story.append(("LeaveGroup", ()))
+                return answer.success(LeaveGroupResponse(version=5, throttle_time_ms=0, error_code=0, members=[]))
         raise AssertionError(f"not in the script: {request}")
 
     def run(self, step, *arguments):
@@ -204,6 +212,19 @@ def test_revoked_is_committed_in_the_new_generation_before_everything_else(make)
         ("JoinGroup", (T0, T2)),
         ("on_assignment", (T0, T2)), ("on_assigned", ()),
     ]  # fmt: skip
+
+
+def test_member_whose_thread_is_stuck_says_so_before_the_group_hears_that_it_leaves(make):
+    member = make().joined(T0)
+    member.coordinator.heartbeat.poll_timeout_expired = lambda: True
+    member.run(member.coordinator.maybe_leave_group_async)
+    assert member.story == [("on_stuck", ()), ("LeaveGroup", ())]
+
+
+def test_member_that_leaves_of_its_own_will_is_not_stuck(make):
+    member = make().joined(T0)
+    member.run(member.coordinator.maybe_leave_group_async, "bye", 100)
+    assert member.story == [("LeaveGroup", ())]
 
 
 def test_assigned_is_called_also_when_nothing_changed(make):

@@ -45,6 +45,9 @@ class Thread:
     def on_revoked_committed(self, error):
         assert error is None
 
+    def on_stuck(self):
+        pass
+
     def on_lost(self, partitions):
         self.owned = ()
 

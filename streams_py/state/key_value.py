@@ -16,11 +16,12 @@ from typing import Any, TypeAlias, TypeVar
 from streams_py.errors import InvalidStateStoreError, StateError, StreamsError
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.codec import TIMESTAMP_BYTES, StoreCodec, pack_timestamp, timestamp_of
+from streams_py.state.expiring import ExpiringBytes
 from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import FlushListener, Updater, ValueAndTimestamp
 
-__all__ = ["ChangeLog", "PlainStore", "RestoreRecord", "StoreOverBytes", "TimestampedStore"]
+__all__ = ["ChangeLog", "ExpiringPlainStore", "PlainStore", "RestoreRecord", "StoreOverBytes", "TimestampedStore"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -222,6 +223,8 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         """Belong to another task object from now on (a standby becomes active, or the reverse)."""
         self._log = log
         self._context = context
+        if isinstance(self.content, ExpiringBytes):
+            self.content.context = context
 
     def check_open(self) -> None:
         """InvalidStateStoreError when the store is closed."""
@@ -262,6 +265,26 @@ class PlainStore(StoreOverBytes[K, V, V]):
 
     def _restored(self, value: bytes, timestamp_ms: int) -> bytes:
         return value
+
+
+class ExpiringPlainStore(StoreOverBytes[K, V, V]):
+    """A plain key-value store with a time to live: keeps the timestamp it logs with in front of each value."""
+
+    def _decoder(self) -> Callable[[bytes], V]:
+        decode = self.codec.decode_value
+        return lambda data: decode(data[TIMESTAMP_BYTES:])
+
+    def _encode(self, stored: V) -> bytes:
+        return pack_timestamp(self._context.timestamp) + self.codec.encode_value(stored)
+
+    def _value_of(self, stored: V) -> Any:
+        return stored
+
+    def _log_data(self, log: ChangeLog, key: bytes, data: bytes) -> None:
+        log(key, data[TIMESTAMP_BYTES:], timestamp_of(data))
+
+    def _restored(self, value: bytes, timestamp_ms: int) -> bytes:
+        return pack_timestamp(timestamp_ms) + value
 
 
 class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):

@@ -13,7 +13,8 @@ from streams_py.state.cache import RecordCache
 from streams_py.state.cached_plain import CachedPlainStore
 from streams_py.state.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
-from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
+from streams_py.state.expiring import ExpiringBytes
+from streams_py.state.key_value import ChangeLog, ExpiringPlainStore, PlainStore, TimestampedStore
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.versioned import VersionedStore
 from streams_py.state.windowed.open import WINDOWED_KINDS, WindowedStore, open_windowed
@@ -24,7 +25,8 @@ from streams_py.topology.stores import StoreBuilder, StoreKind
 __all__ = ["AnyKeyValueStore", "Store", "StoreDefaults", "changelog_topic", "is_persistent", "open_store"]
 
 AnyKeyValueStore: TypeAlias = (
-    "PlainStore[Any, Any] | TimestampedStore[Any, Any] | CachedPlainStore[Any, Any] | CachedTimestampedStore[Any, Any]"
+    "PlainStore[Any, Any] | ExpiringPlainStore[Any, Any] | TimestampedStore[Any, Any] | "
+    "CachedPlainStore[Any, Any] | CachedTimestampedStore[Any, Any]"
 )
 """An open key-value store."""
 
@@ -88,6 +90,10 @@ def open_store(
     if builder.kind is StoreKind.VERSIONED_KEY_VALUE:
         history_ms = builder.history_ms or 0
         return VersionedStore(builder.name, content, codec, history_ms, persistent=on_disk, log=own_log)
+    if builder.ttl_ms is not None:
+        content = ExpiringBytes(content, builder.ttl_ms, context)
+        expiring = ExpiringPlainStore if builder.kind is StoreKind.KEY_VALUE else TimestampedStore
+        return expiring(builder.name, content, codec, context, persistent=on_disk, log=own_log)
     if builder.kind is StoreKind.KEY_VALUE:
         plain = PlainStore(builder.name, content, codec, context, persistent=on_disk, log=own_log)
         return CachedPlainStore(plain, context, cache) if cache is not None and cached else plain

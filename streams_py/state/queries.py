@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from streams_py.errors import InvalidStateStoreError
 from streams_py.state.cached_plain import CachedPlainStore
-from streams_py.state.key_value import PlainStore
+from streams_py.state.key_value import ExpiringPlainStore, PlainStore
 from streams_py.state.open import AnyKeyValueStore, Store
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.versioned import VersionedStore
@@ -139,7 +139,7 @@ def _faced(entries: Iterator[tuple[Any, Any]], face: Callable[[Any], Any]) -> It
 
 
 def _is_plain(store: Store) -> bool:
-    return isinstance(store, (PlainStore, CachedPlainStore))
+    return isinstance(store, (PlainStore, ExpiringPlainStore, CachedPlainStore))
 
 
 def _as_it_is(stored: Any) -> Any:

@@ -76,10 +76,13 @@ def topology_metadata(
 
 
 def _changelog_config(store: StoreBuilder, additional_ms: int) -> dict[str, str]:
-    """What the library asks for: windows are deleted when they have been expired for some time."""
+    """What the library asks for: what expires is deleted when it has been expired for some time."""
     windows = store.windows
     if store.history_ms is not None:  # versions must not be compacted away while they may be asked for
         return {**_CHANGELOG_CONFIG, "min.compaction.lag.ms": str(min(store.history_ms + _DAY_MS, _MAX_MS))}
+    if store.ttl_ms is not None:
+        retention_ms = min(store.ttl_ms + additional_ms, _MAX_MS)
+        return {**_CHANGELOG_CONFIG, "cleanup.policy": "compact,delete", "retention.ms": str(retention_ms)}
     if windows is None:
         return _CHANGELOG_CONFIG
     # Of what a join keeps nothing is ever replaced, so there is nothing to compact.

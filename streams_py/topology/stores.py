@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from streams_py.ports import Headers
 from streams_py.serdes import Serde
+from streams_py.topology.durations import Duration, duration_ms
 
 __all__ = [
     "Eviction",
@@ -27,6 +28,7 @@ __all__ = [
     "WindowUpdater",
     "key_value_store",
     "timestamped_key_value_store",
+    "ttl_ms_of",
 ]
 
 K = TypeVar("K")
@@ -88,7 +90,8 @@ class StoreBuilder:
     A None serde stands for the configured default. ``logging``: keep a changelog topic, created with
     ``logging_config`` on top of the defaults. ``caching``: merge updates between commits (record cache).
     ``source_topic``: short name of the source topic that serves as changelog (optimised source tables), else None.
-    ``windows``: set for window and session stores. ``history_ms``: set for versioned stores.
+    ``windows``: set for window and session stores. ``history_ms``: set for versioned stores. ``ttl_ms``: time to live
+    of entries of a key-value store.
     """
 
     name: str
@@ -102,6 +105,7 @@ class StoreBuilder:
     source_topic: str | None = None
     windows: WindowRetention | None = None
     history_ms: int | None = None
+    ttl_ms: int | None = None
 
 
 def key_value_store(
@@ -113,9 +117,16 @@ def key_value_store(
     logging: bool = True,
     caching: bool = False,
     logging_config: Mapping[str, str] | None = None,
+    ttl: Duration | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`KeyValueStore` for your own processors; options: :class:`StoreBuilder`."""
-    return StoreBuilder(name, StoreKind.KEY_VALUE, key, value, persistent, logging, caching, dict(logging_config or {}))
+    """Declare a :class:`KeyValueStore` for your own processors; options: :class:`StoreBuilder`.
+
+    ``ttl``: an entry is gone, for every reader, when stream time has passed its timestamp by so much. Its timestamp is
+    that of the record that was processed when it was put. Such a store has no record cache.
+    """
+    kind, config, ttl_ms = StoreKind.KEY_VALUE, dict(logging_config or {}), ttl_ms_of(ttl, name)
+    caching = caching and ttl_ms is None
+    return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, ttl_ms=ttl_ms)
 
 
 def timestamped_key_value_store(
@@ -127,10 +138,17 @@ def timestamped_key_value_store(
     logging: bool = True,
     caching: bool = False,
     logging_config: Mapping[str, str] | None = None,
+    ttl: Duration | None = None,
 ) -> StoreBuilder:
-    """Declare a :class:`TimestampedKeyValueStore` for your own processors; options: :class:`StoreBuilder`."""
-    kind = StoreKind.TIMESTAMPED_KEY_VALUE
-    return StoreBuilder(name, kind, key, value, persistent, logging, caching, dict(logging_config or {}))
+    """Declare a :class:`TimestampedKeyValueStore` for your own processors; options: :func:`key_value_store`."""
+    kind, config, ttl_ms = StoreKind.TIMESTAMPED_KEY_VALUE, dict(logging_config or {}), ttl_ms_of(ttl, name)
+    caching = caching and ttl_ms is None
+    return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, ttl_ms=ttl_ms)
+
+
+def ttl_ms_of(ttl: Duration | None, store: str) -> int | None:
+    """A time to live in ms. TopologyError when it is not positive."""
+    return None if ttl is None else duration_ms(ttl, f"time to live of store {store!r}", least_ms=1)
 
 
 class StateStore(Protocol):

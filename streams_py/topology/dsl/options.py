@@ -15,7 +15,7 @@ from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.durations import Duration
 from streams_py.topology.names import check_name
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.stores import StoreBuilder, StoreKind, ttl_ms_of
 
 __all__ = ["Materialized", "materialized_or_none"]
 
@@ -33,7 +33,8 @@ class Materialized(Generic[K, V]):
     ``persistent``: True = RocksDB, False = memory, None = as configured. ``logging``: keep a changelog topic, created
     with ``logging_config`` on top of the defaults. ``caching``: merge updates of one key between two commits.
     ``retention``: for windows, how long they are kept, counted from their start (sessions: their end), by stream time;
-    at least as long as they take records, which is the default.
+    at least as long as they take records, which is the default. ``ttl``: time to live of a row, as of
+    ``key_value_store``; nothing is sent on when it ends, and updates are not merged.
     """
 
     store: str | None = None
@@ -45,6 +46,7 @@ class Materialized(Generic[K, V]):
     caching: bool = True
     logging_config: Mapping[str, str] = field(default_factory=dict)
     retention: Duration | None = None
+    ttl: Duration | None = None
 
     def __post_init__(self) -> None:
         if self.store is not None:
@@ -54,6 +56,7 @@ class Materialized(Generic[K, V]):
         """The declaration of its store; ``key`` and ``value`` are used where it names no serde itself."""
         if self.retention is not None:
             raise TopologyError(f"store {store!r} has no windows, so it cannot have a retention")
+        ttl_ms = ttl_ms_of(self.ttl, store)
         return StoreBuilder(
             store,
             StoreKind.TIMESTAMPED_KEY_VALUE,
@@ -61,8 +64,9 @@ class Materialized(Generic[K, V]):
             self.value or value,
             self.persistent,
             self.logging,
-            self.caching,
+            self.caching and ttl_ms is None,
             dict(self.logging_config),
+            ttl_ms=ttl_ms,
         )
 
 

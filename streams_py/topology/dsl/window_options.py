@@ -44,6 +44,8 @@ def window_store_of(
     take records."""
     least_ms = windows.retention_ms
     retention_ms = least_ms
+    if options.ttl is not None:
+        raise TopologyError(f"store {store!r}, used by {node!r}, keeps windows: give it a retention instead of a ttl")
     if options.retention is not None:
         retention_ms = duration_ms(options.retention, f"retention of store {store!r}, used by {node!r},")
         if retention_ms < least_ms:

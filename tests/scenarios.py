@@ -1,8 +1,7 @@
 """The scenario tables that tests play, row by row.
 
-A row has an id, such as HA-07. A test plays it if the id is in one of its parameters' ids, in a comment at the end of
-its ``def`` line, or in its name (``test_l5_l6_...``). Ids are unique only within a table, so each table says in which
-folder its tests are.
+A row has an id, such as HA-07. A test plays it if the id is in one of its parameters' ids, or in a comment at the end
+of its ``def`` line. Ids are unique only within a table, so each table says in which folder its tests are.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ there: ``heapq`` sinks an element to the bottom and lets it rise again, Java sto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import lt
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["BinaryHeap", "Ordered", "Sortable", "is_heap", "remove_at", "rise", "sink"]
+__all__ = ["Ordered", "Sortable", "is_heap", "remove_at", "rise", "sink"]
 
 
 class Sortable(Protocol):
@@ -27,7 +27,6 @@ class Ordered(Sortable, Protocol):
     def __hash__(self) -> int: ...
 
 
-T = TypeVar("T")
 K = TypeVar("K", bound=Sortable)
 
 
@@ -71,43 +70,3 @@ def remove_at(array: list[K], slot: int) -> None:
 def is_heap(array: Sequence[K]) -> bool:
     """Whether no element is smaller than its parent."""
     return not any(map(lt, array[1::2], array)) and not any(map(lt, array[2::2], array))  # left, right children
-
-
-class BinaryHeap(Generic[T]):
-    """The heap over elements whose key is computed anew at every comparison."""
-
-    def __init__(self, key: Callable[[T], Sortable]) -> None:
-        self._array: list[_Live[T]] = []
-        self._key = key
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    def push(self, element: T) -> None:
-        self._array.append(_Live(element, self._key))
-        rise(self._array, len(self._array) - 1)
-
-    def pop(self) -> T:
-        """The element in slot 0; IndexError when empty."""
-        first = self._array[0]
-        remove_at(self._array, 0)
-        return first.element
-
-    def remove(self, element: T) -> None:
-        """Take out the lowest slot that holds ``element``; ValueError when there is none."""
-        for slot, live in enumerate(self._array):
-            if live.element == element:
-                remove_at(self._array, slot)
-                return
-        raise ValueError(f"{element!r} is not in the heap")
-
-
-class _Live(Generic[T]):
-    __slots__ = ("element", "key")
-
-    def __init__(self, element: T, key: Callable[[T], Sortable]) -> None:
-        self.element = element
-        self.key = key
-
-    def __lt__(self, other: _Live[T]) -> bool:
-        return self.key(self.element) < other.key(other.element)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from streams_py.backtest.folder import SCORES, RunFolder
 from streams_py.backtest.kernel import Orders, Row
 from streams_py.backtest.local import SCHEMA, Tick, run_local
 from streams_py.backtest.summary import Summary, summarise
 
-__all__ = ["evaluate_locally", "fingerprint_of", "finish", "read_scores", "score_digest"]
+__all__ = ["evaluate_locally", "fingerprint_of", "finish", "read_scores"]
 
 
 def fingerprint_of(orders: Orders, inputs: str) -> str:
@@ -53,15 +51,6 @@ def read_scores(folder: RunFolder) -> Iterator[Row]:
         for path in sorted(place.glob("*.parquet")):
             rows += pq.read_table(path, schema=SCHEMA, partitioning=None).to_pylist()
         yield from sorted(rows, key=lambda row: (row["input_hash"], row["scenario"], row["candidate"]))
-
-
-def score_digest(rows: Iterable[Row], without: Sequence[str] = ("ns_wall", "ns_cpu")) -> str:
-    """Checksum of score rows but for their times."""
-    digest = hashlib.sha256()
-    for row in rows:
-        kept: dict[str, Any] = {name: value for name, value in row.items() if name not in without}
-        digest.update(json.dumps(kept, sort_keys=True).encode())
-    return digest.hexdigest()
 
 
 def finish(folder: RunFolder, summary: Summary, page: str) -> str:

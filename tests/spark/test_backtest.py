@@ -13,13 +13,14 @@ from streams_py.backtest.candidates import Candidate, parse_candidate
 from streams_py.backtest.folder import RunFolder
 from streams_py.backtest.generate import History, generate
 from streams_py.backtest.kernel import Orders, Row
-from streams_py.backtest.run import evaluate_locally, read_scores, score_digest
+from streams_py.backtest.run import evaluate_locally, read_scores
 from streams_py.backtest.sources import Skipped, situations_in
 from streams_py.backtest.summary import Summary
 from streams_py.errors import ConfigError
 from streams_py.spark import backtest as on_spark
 from streams_py.spark.backtest import evaluate_on_spark
 from tests.unit.backtest import assignors
+from tests.unit.backtest.digest import score_digest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +74,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(root)
 
 
-def test_lb2_rows_and_summary_equal_those_without_spark(spark: SparkSession, tables: str, tmp_path: Path) -> None:
+def test_rows_and_summary_equal_those_without_spark(spark: SparkSession, tables: str, tmp_path: Path) -> None:
     here = evaluate_locally(ORDERS, situations_in(tables, Skipped()), tmp_path / "here")
     heard: list[tuple[int, int]] = []
     there = evaluate_on_spark(spark, ORDERS, tables, str(tmp_path / "there"), tick=lambda *at: heard.append(at))
@@ -84,7 +85,7 @@ def test_lb2_rows_and_summary_equal_those_without_spark(spark: SparkSession, tab
     assert there.seen == 25
 
 
-def test_lb7_code_of_candidates_is_found_on_workers_or_refused_before_the_job(
+def test_code_of_candidates_is_found_on_workers_or_refused_before_the_job(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class OfATest(assignors.InTurn):
@@ -123,7 +124,7 @@ class Killed(Exception):
     pass
 
 
-def test_lb8_result_is_the_same_when_a_killed_run_is_resumed(
+def test_result_is_the_same_when_a_killed_run_is_resumed(
     spark: SparkSession, tables: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(on_spark, "_ROWS_PER_WAVE", 20)  # two waves

@@ -9,9 +9,10 @@ import pytest
 from streams_py.backtest.candidates import parse_candidate
 from streams_py.backtest.generate import History, generate
 from streams_py.backtest.kernel import Orders
-from streams_py.backtest.run import evaluate_locally, score_digest
+from streams_py.backtest.run import evaluate_locally
 from tests.spark.standalone import Standalone, wait_until
 from tests.spark.test_backtest import scores
+from tests.unit.backtest.digest import score_digest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1_200)]
 

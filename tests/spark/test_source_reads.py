@@ -73,7 +73,7 @@ def test_append_time_is_told_from_create_time(cluster: Cluster, options: Options
     assert row["timestamp_ms"] > 1_700_000_000_000
 
 
-def test_tc13_aborted_records_are_absent_and_markers_end_the_read(cluster: Cluster, options: Options) -> None:
+def test_aborted_records_are_absent_and_markers_end_the_read(cluster: Cluster, options: Options) -> None:
     topic = cluster.topic(1)
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": topic})
     producer.init_transactions(30)

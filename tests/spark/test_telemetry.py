@@ -96,7 +96,7 @@ def check_batch(frame: DataFrame, records: list[Stored]) -> None:
 
 
 @pytest.mark.parametrize("rows_per_trigger", [25, pytest.param(1, marks=pytest.mark.slow)])
-def test_ta2_stream_and_batch_make_the_same_tables(
+def test_stream_and_batch_make_the_same_tables(
     rows_per_trigger: int,
     spark: SparkSession,
     cluster: Cluster,
@@ -121,7 +121,7 @@ def test_ta2_stream_and_batch_make_the_same_tables(
     assert unknown["reason"].startswith("version 2")
 
 
-def test_ta3_ta4_late_part_repairs_later_days_and_a_repeated_batch_changes_nothing(
+def test_late_part_repairs_later_days_and_a_repeated_batch_changes_nothing(
     spark: SparkSession, cluster: Cluster, run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from streams_py.spark.telemetry import TableFolder

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-__all__ = ["Arc", "flow_cost", "min_cost_flow"]
+__all__ = ["Arc", "min_cost_flow"]
 
 
 class Arc(NamedTuple):
@@ -50,19 +50,6 @@ def min_cost_flow(supply: Sequence[int], arcs: Sequence[Arc]) -> list[int]:
     for position, number in enumerate(order):
         flow[number] = network.room[2 * position + 1]
     return flow
-
-
-def flow_cost(supply: Sequence[int], arcs: Sequence[Arc], flow: Sequence[int]) -> int:
-    """What a flow costs; ValueError when it is none: over capacity, or a node does not pass on what it gets."""
-    left = list(supply)
-    for arc, units in zip(arcs, flow, strict=True):
-        if not 0 <= units <= arc.capacity:
-            raise ValueError(f"{arc} cannot carry {units}")
-        left[arc.tail] -= units
-        left[arc.head] += units
-    if any(left):
-        raise ValueError(f"node {next(node for node, units in enumerate(left) if units)} is not balanced")
-    return sum(arc.cost * units for arc, units in zip(arcs, flow, strict=True))
 
 
 class _Network:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from streams_protocol.types import ProcessId, TaskId
-from streams_py.assignment.heap import BinaryHeap
 from streams_py.assignment.java_order import in_hash_order, process_hash, task_hash
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
+from tests.unit.assignment.binary_heap import BinaryHeap
 
 UNLIMITED = 2**63 - 1
 Rule = Callable[["Client", TaskId], bool]

@@ -35,9 +35,7 @@ def row_of(assignor: type[TaskAssignor], **options: float) -> Row:
         (assignors.ChangesItsMind, "not_deterministic", "configs['seed']"),
     ],
 )
-def test_lb3_row_says_what_is_wrong_when_a_candidate_misbehaves(
-    assignor: type[TaskAssignor], kind: str, text: str
-) -> None:
+def test_row_says_what_is_wrong_when_a_candidate_misbehaves(assignor: type[TaskAssignor], kind: str, text: str) -> None:
     row = row_of(assignor)
     assert row["valid"] == kind
     assert text in row["error"]
@@ -58,7 +56,7 @@ def test_row_is_invalid_and_scored_when_a_task_is_given_to_nobody() -> None:
     assert row["moved_active"] is not None
 
 
-def test_lb3_only_the_rows_with_an_error_have_no_scores_when_one_of_many_situations_raises() -> None:
+def test_only_the_rows_with_an_error_have_no_scores_when_one_of_many_situations_raises() -> None:
     found: list[Row] = []
     for number in range(1, 100):
         found += rows(

@@ -160,7 +160,7 @@ def with_one_kind_of_copies(placed: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("count", [200, pytest.param(1_000, marks=pytest.mark.slow)])
-def test_lb1_decision_equals_the_recorded_one_when_the_same_assignor_decides_again(count: int) -> None:
+def test_decision_equals_the_recorded_one_when_the_same_assignor_decides_again(count: int) -> None:
     source = random.Random(441)
     for number in range(count):
         kind = ("ha", "internal sticky", "sticky", "heavy")[number % 4]

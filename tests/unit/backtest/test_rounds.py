@@ -23,7 +23,7 @@ def settled(situation: object, assignor: type[TaskAssignor] | str) -> Row:
     return row
 
 
-def test_lb4_circle_of_two_is_found_when_a_candidate_flaps() -> None:
+def test_circle_of_two_is_found_when_a_candidate_flaps() -> None:
     row = settled(replay(client(A, "0:0-1"), client(B, "0:2-3")), assignors.Flaps)
     assert (row["stable"], row["cycle"], row["rounds"]) == (False, 2, 50)
     summary = summarise([row], ["mine"], [""])

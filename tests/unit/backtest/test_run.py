@@ -17,9 +17,10 @@ from streams_py.backtest.candidates import parse_candidate
 from streams_py.backtest.folder import RunFolder
 from streams_py.backtest.generate import History, generate
 from streams_py.backtest.kernel import TIMES, Orders, Row
-from streams_py.backtest.run import evaluate_locally, read_scores, score_digest
+from streams_py.backtest.run import evaluate_locally, read_scores
 from streams_py.backtest.sources import Skipped, situations_in
 from streams_py.errors import ConfigError
+from tests.unit.backtest.digest import score_digest
 from tests.unit.backtest.test_inputs import golden_texts
 
 SMALL = History(tasks=8, clients=3, threads=1, records=10_000)
@@ -61,7 +62,7 @@ def test_run_leaves_a_row_for_each_situation_scenario_and_candidate(texts: list[
     assert not (tmp_path / "_inputs").exists()
 
 
-def test_lb2_scores_are_equal_but_for_times_when_order_and_hash_seed_differ(texts: list[str], tmp_path: Path) -> None:
+def test_scores_are_equal_but_for_times_when_order_and_hash_seed_differ(texts: list[str], tmp_path: Path) -> None:
     evaluate_locally(ORDERS, texts, tmp_path / "here")
     evaluate_locally(ORDERS, reversed(texts), tmp_path / "reversed")
     here = score_digest(scores(tmp_path / "here"))
@@ -87,7 +88,7 @@ class Killed(Exception):
     pass
 
 
-def test_lb8_result_is_the_same_when_a_killed_run_is_resumed(texts: list[str], tmp_path: Path) -> None:
+def test_result_is_the_same_when_a_killed_run_is_resumed(texts: list[str], tmp_path: Path) -> None:
     evaluate_locally(ORDERS, texts, tmp_path / "whole")
     half = tmp_path / "half"
 
@@ -140,7 +141,7 @@ def test_run_may_be_resumed_when_nothing_was_begun(texts: list[str], tmp_path: P
     assert evaluate_locally(ORDERS, texts[:1], tmp_path / "new", resume=True).situations == 1
 
 
-def test_lb6_memory_does_not_grow_when_there_are_more_situations(
+def test_memory_does_not_grow_when_there_are_more_situations(
     texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local, "_BUFFER_BYTES", 50_000)

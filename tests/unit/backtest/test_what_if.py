@@ -29,13 +29,13 @@ def names(of: ReplayInput) -> list[str]:
     return [found.client for found in of.clients]
 
 
-def test_lb5_zone_is_lost_and_standbys_added_when_one_follows_the_other() -> None:
+def test_zone_is_lost_and_standbys_added_when_one_follows_the_other() -> None:
     by_hand = replace(replay(THREE.clients[0], THREE.clients[2], num_standby_replicas=1))
     assert what_if("lose_zone(zone=b) add_standby(1)") == by_hand
     assert what_if("lose_zone(zone=b) | add_standby(1)") == what_if("lose_zone(zone=b);add_standby(1)") == by_hand
 
 
-def test_lb5_order_is_kept_when_operators_do_not_commute() -> None:
+def test_order_is_kept_when_operators_do_not_commute() -> None:
     first_tagged = what_if("tags(zone=x,y,z) lose_zone(zone=y)")
     assert names(first_tagged) == [A, C]
     with pytest.raises(ConfigError, match="no client has zone=y"):

@@ -37,7 +37,7 @@ def test_report_and_verdict_are_there_when_all_goes_well(inputs: Path, tmp_path:
     assert again.exit_code == 0, again.output
 
 
-def test_lb3_status_is_1_when_a_candidate_cannot_be_used(inputs: Path, tmp_path: Path) -> None:
+def test_status_is_1_when_a_candidate_cannot_be_used(inputs: Path, tmp_path: Path) -> None:
     done = run("--inputs", inputs, "--out", tmp_path / "o", "--candidate", f"{BAD}:Raises", "--candidate", "sticky")
     assert done.exit_code == 1
     lines = done.output.splitlines()

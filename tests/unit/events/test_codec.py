@@ -41,7 +41,7 @@ def test_key_keeps_together_what_belongs_together(name: str, key: bytes) -> None
     assert record.headers == (("v", b"1"), ("kind", EVENTS[name].kind.encode()))
 
 
-def test_ev7_unknown_field_is_kept() -> None:
+def test_unknown_field_is_kept() -> None:
     fields = json.loads((FOLDER / "sample.json").read_bytes()) | {"mood": ["good", 1]}
     value = json.dumps(fields, separators=(",", ":")).encode()
     event = decode_event(value)
@@ -53,7 +53,7 @@ def test_ev7_unknown_field_is_kept() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"), [({"v": 2}, OtherVersion(2, "sample")), ({"kind": "x"}, OtherVersion(1, "x"))]
 )
-def test_ev7_other_version_or_kind_is_no_error(change: dict[str, object], expected: OtherVersion) -> None:
+def test_other_version_or_kind_is_no_error(change: dict[str, object], expected: OtherVersion) -> None:
     fields = json.loads((FOLDER / "sample.json").read_bytes()) | change
     assert decode_event(json.dumps(fields).encode()) == expected
 
@@ -66,7 +66,7 @@ def test_ev7_other_version_or_kind_is_no_error(change: dict[str, object], expect
         b"\x00" * (VALUE_BYTES_READ_MAX + 1), bytes(range(256)) * 4096,
     ],
 )  # fmt: skip
-def test_ev7_damaged_value_is_refused(value: bytes | None) -> None:
+def test_damaged_value_is_refused(value: bytes | None) -> None:
     with pytest.raises(DecodeError):
         decode_event(value)
 

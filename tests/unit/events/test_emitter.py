@@ -104,7 +104,7 @@ def test_topic_is_left_alone_when_it_exists() -> None:
     assert background.admin.created == []
 
 
-def test_ev3_samples_go_first_when_the_queue_is_full() -> None:
+def test_samples_go_first_when_the_queue_is_full() -> None:
     background = Background(Limits(events=10))
     for _ in range(10):
         background.emitter.emit(sample())
@@ -122,7 +122,7 @@ def test_ev3_samples_go_first_when_the_queue_is_full() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(["sample", "task", "restore_progress", "rebalance"]), max_size=40), st.integers(0, 6))
-def test_i5_gaps_in_the_numbers_are_what_was_dropped(kinds: list[str], room: int) -> None:
+def test_gaps_in_the_numbers_are_what_was_dropped(kinds: list[str], room: int) -> None:
     background = Background(Limits(events=room))
     for kind in kinds:
         background.emitter.emit(sample() if kind == "sample" else Draft() if kind == "rebalance" else task_event(kind))
@@ -169,7 +169,7 @@ def test_everything_is_counted_when_the_queue_has_no_room_at_all(limits: Limits)
     assert background.producer.sent == []
 
 
-def test_ev4_leader_goes_on_when_the_broker_is_away() -> None:
+def test_leader_goes_on_when_the_broker_is_away() -> None:
     background = Background(admin=FakeAdmin(describing=AWAY))
     background.emitter.start()
     watched, plain = Recorder(), Recorder()
@@ -184,7 +184,7 @@ def test_ev4_leader_goes_on_when_the_broker_is_away() -> None:
     assert counters["events-dropped-total"] + counters["events-failed-total"] == 20
 
 
-def test_ev5_one_warning_when_the_topic_may_not_be_written(caplog: pytest.LogCaptureFixture) -> None:
+def test_one_warning_when_the_topic_may_not_be_written(caplog: pytest.LogCaptureFixture) -> None:
     denied = AdminError(AdminErrorKind.OTHER, "TOPIC_AUTHORIZATION_FAILED")
     producer = FakeProducer(error="Broker: Topic authorization failed")
     background = Background(admin=FakeAdmin(describing=denied, creating=denied), producer=producer)
@@ -220,7 +220,7 @@ def test_creation_is_tried_again_later_and_later() -> None:
     assert topic.is_ready(warnings.append)
 
 
-def test_ev9_event_that_cannot_be_written_is_counted() -> None:
+def test_event_that_cannot_be_written_is_counted() -> None:
     background = Background()
     background.emitter.emit(Draft(error=RuntimeError("no JSON")))
     background.emitter.emit(Draft())

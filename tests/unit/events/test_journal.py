@@ -84,7 +84,7 @@ def test_supplier_that_cannot_write_events_is_refused_only_when_they_are_wanted(
 
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(events=0), Limits(events=1, bytes=1)])
-def test_i2_leader_publishes_the_same_whatever_the_queue(limits: Limits) -> None:
+def test_leader_publishes_the_same_whatever_the_queue(limits: Limits) -> None:
     members = {"a": member(1, owned="in-0 in-1"), "b": member(2, sums={"0_1": 5}), "c": member(3)}
     background = Background(limits)
     recorder = Recorder(num_standby_replicas=1)

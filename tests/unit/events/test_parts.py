@@ -96,7 +96,7 @@ def comparable(part: ClientPart) -> ClientPart:
     )
 
 
-def test_ev1_ten_thousand_tasks_on_a_thousand_clients_fit() -> None:
+def test_ten_thousand_tasks_on_a_thousand_clients_fit() -> None:
     clients = [client(n, owned=range(10 * n, 10 * n + 10), sums=30) for n in range(1_000)]
     events = cut_rebalance(ENVELOPE, header(), [slice_of(0, 5_000), slice_of(1, 5_000)], clients)
     read = sent_and_read(events)
@@ -107,7 +107,7 @@ def test_ev1_ten_thousand_tasks_on_a_thousand_clients_fit() -> None:
     assert [comparable(part) for part in read.clients] == [comparable(c) for c in clients]
 
 
-def test_ev2_client_with_ten_thousand_sums_is_cut_and_joined() -> None:
+def test_client_with_ten_thousand_sums_is_cut_and_joined() -> None:
     large = client(1, consumers=4, owned=range(20_001, 20_401), sums=10_000)
     events = cut_rebalance(ENVELOPE, header(), [], [large])
     slices = [event.body for event in events if isinstance(event.body, ClientPart)]

@@ -65,7 +65,7 @@ def test_record_has_what_the_assignor_saw_and_decided() -> None:
     assert (first.consumers[0].version, first.consumers[0].supported) == (11, 11)
 
 
-def test_i3_every_task_is_active_once() -> None:
+def test_every_task_is_active_once() -> None:
     recorder = Recorder(num_standby_replicas=1)
     found = recorder.assign({"a": member(1), "b": member(2), "c": member(2)}, COUNT, with_state()).whole
     active = sorted(task for part in found.clients for task in part.active)
@@ -79,7 +79,7 @@ def test_i3_every_task_is_active_once() -> None:
     assert sorted(t for part in found.clients for of in part.reasons.values() for t in of) == sorted(2 * active)
 
 
-def test_ta8_withheld_task_stands_with_its_new_client_and_counts_as_moved() -> None:
+def test_withheld_task_stands_with_its_new_client_and_counts_as_moved() -> None:
     found = Recorder().assign({"a": member(1, owned=ALL), "b": member(2)}, STATELESS).whole
     second = client(found, 2)
     assert len(second.active) == 2
@@ -173,7 +173,7 @@ def test_garbage_of_one_member_does_not_hide_the_others() -> None:
     assert found.header.outcome == "ok"
 
 
-def test_ev6_no_secret_is_in_any_byte() -> None:
+def test_no_secret_is_in_any_byte() -> None:
     configs = {"sasl.jaas.config": "x password='hunter2'", "bootstrap.servers": "secret-host:9092"}
     cluster = FakeCluster()
 
@@ -277,7 +277,7 @@ def test_group_that_keeps_its_tasks_after_an_assignor_failed_is_a_fallback() -> 
     assert list(client(found, 1).reasons) == ["fallback"]
 
 
-def test_i2_leader_publishes_the_same_when_it_is_watched() -> None:
+def test_leader_publishes_the_same_when_it_is_watched() -> None:
     members = {"a": member(1, owned=ALL), "b": member(2, endpoint="h:1"), "c": member(2), "z": member(9, version=12)}
     for topology in (COUNT, STATELESS):
         watched = Recorder(num_standby_replicas=1).assign(members, topology).result

@@ -25,7 +25,7 @@ SECRET = "hunter2-Xyz"
         f"PASSWORD={SECRET}",
     ],
 )
-def test_ev6_secret_is_hidden(text: str) -> None:
+def test_secret_is_hidden(text: str) -> None:
     assert SECRET not in redact(text)
     assert "***" in redact(text)
 

@@ -35,7 +35,7 @@ def test_task_set_joins_neighbours_and_sorts() -> None:
 
 
 @pytest.mark.parametrize("text", ["0:3-3", "0:1,0", "0:0,1", "1:0;0:0"])
-def test_ev8_other_spellings_are_refused(text: str) -> None:
+def test_other_spellings_are_refused(text: str) -> None:
     with pytest.raises(DecodeError):
         parse_task_set(text)
 

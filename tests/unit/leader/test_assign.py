@@ -25,12 +25,12 @@ def with_state(partitions: int = 4, end_offset: int = 100) -> FakeCluster:
     return FakeCluster({"in": partitions, "app-counts-changelog": partitions}, end_offset)
 
 
-def test_l1_every_member_gets_one_assignment_and_nobody_else_does() -> None:
+def test_every_member_gets_one_assignment_and_nobody_else_does() -> None:  # L1
     outcome = assign({"b": member(2), "a": member(1), "c": member(1)})
     assert list(outcome.published.assignments) == ["a", "b", "c"]
 
 
-def test_l2_each_partition_stands_at_the_place_of_its_task() -> None:
+def test_each_partition_stands_at_the_place_of_its_task() -> None:  # L2
     outcome = assign({"a": member(1)}, REPARTITIONED)
     pairs = list(zip(outcome.partitions["a"], outcome.infos["a"].active_tasks, strict=True))
     assert [str(p) for p, _ in pairs] == [f"{topic}-{i}" for topic in ("app-r", "in") for i in range(4)]
@@ -44,14 +44,14 @@ def test_task_has_one_partition_of_each_source_topic_that_is_long_enough() -> No
     assert outcome.active("a") == ["0_0", "0_1", "0_2"]
 
 
-def test_l3_no_partition_is_given_to_two_members() -> None:
+def test_no_partition_is_given_to_two_members() -> None:  # L3
     members = {name: member(process) for name, process in zip("abcde", (1, 1, 2, 3, 3), strict=True)}
     outcome = assign(members, REPARTITIONED, with_state(7))
     given = [tp for partitions in outcome.partitions.values() for tp in partitions]
     assert len(given) == len(set(given)) == 14
 
 
-def test_l4_every_task_is_assigned_or_withheld() -> None:
+def test_every_task_is_assigned_or_withheld() -> None:  # L4
     members = {"a": member(1, owned="in-0 in-1 in-2 in-3"), "b": member(2), "c": member(3)}
     outcome = assign(members, STATELESS)
     assigned = {task for name in members for task in outcome.active(name)}
@@ -64,14 +64,14 @@ def test_l4_every_task_is_assigned_or_withheld() -> None:
     assert {task for name in members for task in again.active(name)} == {"0_0", "0_1", "0_2", "0_3"}
 
 
-def test_l7_nothing_is_withheld_when_nobody_claims_anything() -> None:
+def test_nothing_is_withheld_when_nobody_claims_anything() -> None:  # L7
     outcome = assign({"a": member(1), "b": member(2)})
     assert outcome.active("a") + outcome.active("b") == ["0_0", "0_2", "0_1", "0_3"]
     assert {outcome.next_ms(m) for m in "ab"} == {NO_FOLLOW_UP}
     assert outcome.published.stable is True
 
 
-def test_l5_l6_task_is_withheld_from_its_new_owner_when_somebody_else_claims_it() -> None:
+def test_task_is_withheld_from_its_new_owner_when_somebody_else_claims_it() -> None:  # L5 L6
     outcome = assign({"a": member(1, owned="in-0 in-1 in-2 in-3"), "b": member(2)}, STATELESS)
     assert len(outcome.partitions["a"]) == 2
     assert outcome.partitions["b"] == ()
@@ -80,7 +80,7 @@ def test_l5_l6_task_is_withheld_from_its_new_owner_when_somebody_else_claims_it(
     assert outcome.published.stable is False
 
 
-def test_l8_task_is_handed_over_in_the_round_after_it_was_released() -> None:
+def test_task_is_handed_over_in_the_round_after_it_was_released() -> None:  # L8
     first = assign({"a": member(1, owned="in-0 in-1 in-2 in-3"), "b": member(2)}, STATELESS)
     kept = " ".join(map(str, first.partitions["a"]))
     second = assign({"a": member(1, owned=kept), "b": member(2)}, STATELESS)
@@ -103,7 +103,7 @@ def test_task_is_withheld_when_it_moves_between_threads_of_one_process() -> None
     assert len(outcome.partitions["b"]) == 2
 
 
-def test_l11_withheld_task_stays_standby_when_its_new_client_had_it() -> None:
+def test_withheld_task_stays_standby_when_its_new_client_had_it() -> None:  # L11
     running = {f"0_{p}": RUNNING for p in range(4)}
     caught_up = {f"0_{p}": 100 for p in range(4)}
     outcome = assign(
@@ -121,13 +121,13 @@ def test_stateless_task_never_becomes_a_transient_standby() -> None:
     assert outcome.standby("b") == []
 
 
-def test_l12_version_is_the_smallest_used_and_the_smallest_supported() -> None:
+def test_version_is_the_smallest_used_and_the_smallest_supported() -> None:  # L12
     outcome = assign({"a": member(1), "b": member(2, version=8, latest=9)})
     assert {info.version for info in outcome.infos.values()} == {8}
     assert {info.commonly_supported_version for info in outcome.infos.values()} == {9}
 
 
-def test_l13_host_maps_have_the_clients_with_an_end_point() -> None:
+def test_host_maps_have_the_clients_with_an_end_point() -> None:  # L13
     outcome = assign(
         {"a": member(1, endpoint="http://[::1]:80"), "b": member(2, endpoint="h:2"), "c": member(3)}, COUNT
     )
@@ -136,7 +136,7 @@ def test_l13_host_maps_have_the_clients_with_an_end_point() -> None:
     assert info.partitions_by_host.keys() == info.standby_partitions_by_host.keys()
 
 
-def test_l13_host_maps_are_empty_when_a_member_has_version_1() -> None:
+def test_host_maps_are_empty_when_a_member_has_version_1() -> None:  # L13
     outcome = assign({"a": member(1, endpoint="h:1"), "b": member(2, version=1)})
     assert all(not info.partitions_by_host for info in outcome.infos.values())
 
@@ -152,7 +152,7 @@ def test_host_map_shows_the_target_when_a_task_is_withheld() -> None:
     assert outcome.partitions["b"] == ()
 
 
-def test_l14_l15_probing_deadline_is_on_the_first_member_of_the_leaders_client() -> None:
+def test_probing_deadline_is_on_the_first_member_of_the_leaders_client() -> None:  # L14 L15
     # a has everything; b and c (one client, the leader's) warm up.
     running = {f"0_{p}": RUNNING for p in range(4)}
     outcome = assign(
@@ -184,19 +184,19 @@ def test_one_client_can_have_a_zero_and_no_deadline_when_its_first_member_waits_
     assert outcome.next_ms("b") == 0
 
 
-def test_l16_new_changelogs_are_not_asked_for_end_offsets() -> None:
+def test_new_changelogs_are_not_asked_for_end_offsets() -> None:  # L16
     outcome = assign({"a": member(1)})
     assert outcome.cluster.created.keys() == {"app-counts-changelog"}
     assert outcome.cluster.listed == set()
 
 
-def test_l16_existing_changelogs_are_asked_for_end_offsets() -> None:
+def test_existing_changelogs_are_asked_for_end_offsets() -> None:  # L16
     outcome = assign({"a": member(1)}, COUNT, with_state(2))
     assert outcome.cluster.created == {}
     assert outcome.cluster.listed == set(tps("app-counts-changelog-0 app-counts-changelog-1"))
 
 
-def test_l16_source_changelogs_are_asked_for_committed_offsets_only() -> None:
+def test_source_changelogs_are_asked_for_committed_offsets_only() -> None:  # L16
     topology = TopologyMetadata({0: sub("table", source_changelogs="table")})
     cluster = FakeCluster({"table": 2})
     outcome = assign({"a": member(1)}, topology, cluster)
@@ -231,7 +231,7 @@ def test_future_member_takes_part_and_gets_the_groups_version() -> None:
     assert outcome.published.stable is False
 
 
-def test_l27_only_future_members_are_assigned_as_one_client_in_version_11() -> None:
+def test_only_future_members_are_assigned_as_one_client_in_version_11() -> None:  # L27
     outcome = assign({"f": member(0, version=12), "g": member(0, version=13, latest=20)})
     assert [len(outcome.active(m)) for m in "fg"] == [2, 2]
     assert {info.version for info in outcome.infos.values()} == {11}

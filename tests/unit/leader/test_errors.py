@@ -42,7 +42,7 @@ RUNNING = {f"0_{p}": -2 for p in range(4)}
 ALL = "in-0 in-1 in-2 in-3"
 
 
-def test_l20_everybody_gets_code_4_and_no_topic_is_touched_when_one_asks_for_shutdown() -> None:
+def test_everybody_gets_code_4_and_no_topic_is_touched_when_one_asks_for_shutdown() -> None:  # L20
     outcome = assign({"a": member(1), "b": member(2, error_code=4), "f": member(0, version=12)})
     assert outcome.codes == {"a": 4, "b": 4, "f": 4}
     assert outcome.cluster.of(DescribeTopics) == outcome.cluster.of(CreateTopics) == []
@@ -54,7 +54,7 @@ def test_error_code_other_than_4_is_ignored_in_a_subscription(code: int) -> None
     assert assign({"a": member(1, error_code=code)}).codes == {"a": 0}
 
 
-def test_l21_everybody_gets_code_1_when_a_source_topic_is_missing() -> None:
+def test_everybody_gets_code_1_when_a_source_topic_is_missing() -> None:  # L21
     outcome = assign({"a": member(1), "b": member(2)}, COUNT, FakeCluster({}))
     assert outcome.codes == {"a": 1, "b": 1}
     assert "in do not exist; create them" in str(outcome.published.error)
@@ -62,13 +62,13 @@ def test_l21_everybody_gets_code_1_when_a_source_topic_is_missing() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_l22_everybody_gets_code_3_when_a_future_member_meets_one_that_cannot_probe(version: int) -> None:
+def test_everybody_gets_code_3_when_a_future_member_meets_one_that_cannot_probe(version: int) -> None:  # L22
     outcome = assign({"a": member(1, version=version), "f": member(0, version=12)})
     assert outcome.codes == {"a": 3, "f": 3}
     assert {info.version for info in outcome.infos.values()} == {11}
 
 
-def test_l23_everybody_gets_code_3_when_a_repartition_count_cannot_be_derived() -> None:
+def test_everybody_gets_code_3_when_a_repartition_count_cannot_be_derived() -> None:  # L23
     circle = TopologyMetadata({0: sub("app-r in", repartitions={"app-r": None})})
     outcome = assign({"a": member(1)}, circle)
     assert outcome.codes == {"a": 3}
@@ -79,7 +79,7 @@ def exists(_: object) -> Event:
     return TopicsCreated(NOW_MS, {"app-counts-changelog": AdminError(AdminErrorKind.ALREADY_EXISTS, "exists")})
 
 
-def test_l24_timeout_leaves_the_assign_step_when_topics_are_not_ready_in_time() -> None:
+def test_timeout_leaves_the_assign_step_when_topics_are_not_ready_in_time() -> None:  # L24
     cluster = FakeCluster(faults={CreateTopics: exists})
     clock = iter(range(NOW_MS, NOW_MS + 10_000_000, 100_000))
     cluster.faults[Wait] = lambda effect: WaitEnded(next(clock))
@@ -98,7 +98,7 @@ def listing_fails(_: object) -> Event:
     return EndOffsetsListed(NOW_MS, error=TIMED_OUT)
 
 
-def test_l25_owners_keep_their_tasks_and_a_deadline_is_set_when_end_offsets_are_not_known() -> None:
+def test_owners_keep_their_tasks_and_a_deadline_is_set_when_end_offsets_are_not_known() -> None:  # L25
     cluster = FakeCluster({"in": 4, "app-counts-changelog": 4}, faults={ListEndOffsets: listing_fails})
     outcome = assign({"a": member(1, owned=ALL, sums=RUNNING), "b": member(2)}, COUNT, cluster)
     assert outcome.active("a") == ["0_0", "0_1", "0_2", "0_3"]
@@ -106,7 +106,7 @@ def test_l25_owners_keep_their_tasks_and_a_deadline_is_set_when_end_offsets_are_
     assert "end offsets cannot be listed: timed out" in outcome.cluster.logged
 
 
-def test_l25_one_failed_partition_is_enough() -> None:
+def test_one_failed_partition_is_enough() -> None:  # L25
     def one_fails(effect: object) -> Event:
         return EndOffsetsListed(NOW_MS, dict.fromkeys(tps("app-counts-changelog-0"), TIMED_OUT))
 
@@ -115,7 +115,7 @@ def test_l25_one_failed_partition_is_enough() -> None:
     assert outcome.next_ms("a") == NOW_MS + 600_000
 
 
-def test_l25_committed_offsets_that_are_not_known_count_as_well() -> None:
+def test_committed_offsets_that_are_not_known_count_as_well() -> None:  # L25
     topology = TopologyMetadata({0: sub("in", source_changelogs="in")})
     cluster = FakeCluster(faults={FetchCommittedOffsets: lambda e: CommittedOffsetsFetched(NOW_MS, error=TIMED_OUT)})
     outcome = assign({"a": member(1, owned=ALL, sums=RUNNING), "b": member(2)}, topology, cluster)
@@ -132,7 +132,7 @@ def test_negative_end_offset_is_taken_for_none(lie: int) -> None:
     assert outcome.next_ms("a") == NOW_MS + 600_000
 
 
-def test_l26_error_leaves_the_assign_step_when_an_end_offset_is_left_out() -> None:
+def test_error_leaves_the_assign_step_when_an_end_offset_is_left_out() -> None:  # L26
     cluster = FakeCluster(
         {"in": 1, "app-counts-changelog": 1}, faults={ListEndOffsets: lambda e: EndOffsetsListed(NOW_MS)}
     )

@@ -55,7 +55,7 @@ def check_placement(group: SimulatedGroup, replicas: int, warmups: int) -> None:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10**9), replicas=st.integers(0, 2), data=st.data())
-def test_a1_a2_a3_a5_hold_when_members_come_and_go(seed: int, replicas: int, data: st.DataObject) -> None:
+def test_hold_when_members_come_and_go(seed: int, replicas: int, data: st.DataObject) -> None:  # A1 A2 A3 A5
     group = new_group(seed, num_standby_replicas=replicas)
     group.join(1)
     for _ in range(data.draw(st.integers(1, 8))):
@@ -85,7 +85,7 @@ def test_a1_a2_a3_a5_hold_when_members_come_and_go(seed: int, replicas: int, dat
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**9), eager=st.lists(st.booleans(), min_size=2, max_size=4))
-def test_a3_holds_when_eager_and_cooperative_members_are_mixed(seed: int, eager: list[bool]) -> None:
+def test_holds_when_eager_and_cooperative_members_are_mixed(seed: int, eager: list[bool]) -> None:  # A3
     group = new_group(seed)
     for process, is_eager in enumerate(eager):
         group.join(process, upgrade_from="2.3" if is_eager else None)
@@ -96,7 +96,7 @@ def test_a3_holds_when_eager_and_cooperative_members_are_mixed(seed: int, eager:
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**9), newest=st.lists(st.integers(3, 12), min_size=1, max_size=5))
-def test_a8_group_finds_its_highest_common_version_without_a_loop(seed: int, newest: list[int]) -> None:
+def test_group_finds_its_highest_common_version_without_a_loop(seed: int, newest: list[int]) -> None:  # A8
     group = new_group(seed)
     for process, version in enumerate(newest):
         group.join(process, newest=version)
@@ -117,7 +117,7 @@ def test_a8_group_finds_its_highest_common_version_without_a_loop(seed: int, new
     assert {m.failure for m in group.members.values()} == {None}
 
 
-def test_a8_old_releases_are_left_in_two_bounces_when_upgrade_from_says_so() -> None:
+def test_old_releases_are_left_in_two_bounces_when_upgrade_from_says_so() -> None:  # A8
     group = new_group(1)
     for process, release in enumerate(["0.10.0", "1.1", None]):
         group.join(process, upgrade_from=release)
@@ -132,7 +132,7 @@ def test_a8_old_releases_are_left_in_two_bounces_when_upgrade_from_says_so() -> 
     assert sorted(t for m in group.members.values() for t in m.active) == sorted(group.all_tasks())
 
 
-def test_l35_cooperative_member_hears_only_of_what_changes() -> None:
+def test_cooperative_member_hears_only_of_what_changes() -> None:  # L35
     group = SimulatedGroup(STATELESS, FakeCluster({"in": 2}), random.Random(0))
     first = group.join(1)
     group.settle(rebalances_max=5)
@@ -147,7 +147,7 @@ def test_l35_cooperative_member_hears_only_of_what_changes() -> None:
     assert second.callbacks == [("assigned", frozenset()), ("assigned", frozenset(tps("in-1")))]
 
 
-def test_l35_eager_member_gives_up_everything_before_it_joins() -> None:
+def test_eager_member_gives_up_everything_before_it_joins() -> None:  # L35
     group = SimulatedGroup(STATELESS, FakeCluster({"in": 1}), random.Random(0))
     only = group.join(1, upgrade_from="2.3")
     group.settle(rebalances_max=5)
@@ -162,7 +162,7 @@ def test_l35_eager_member_gives_up_everything_before_it_joins() -> None:
 
 
 @pytest.mark.parametrize("release", [None, "2.3"])
-def test_l36_partitions_are_lost_never_revoked_when_the_generation_is_gone(release: str | None) -> None:
+def test_partitions_are_lost_never_revoked_when_the_generation_is_gone(release: str | None) -> None:  # L36
     group = SimulatedGroup(STATELESS, FakeCluster({"in": 1}), random.Random(0))
     only = group.join(1, upgrade_from=release)
     group.settle(rebalances_max=5)

@@ -113,9 +113,9 @@ def is_level(counts: Mapping[str, int]) -> bool:
 
 
 @given(situations())
-def test_l9_loads_differ_by_one_at_most_after_every_stage(
+def test_loads_differ_by_one_at_most_after_every_stage(
     situation: tuple[list[str], set[TaskId], set[TaskId], set[TaskId], dict[str, list[TaskId]]],
-) -> None:
+) -> None:  # L9
     consumers, stateful, standby, stateless, reported = situation
     load = dict.fromkeys(consumers, 0)
     for stage, sticky in ((stateful, True), (standby, True), (stateless, False)):
@@ -125,7 +125,7 @@ def test_l9_loads_differ_by_one_at_most_after_every_stage(
 
 
 @given(st.sets(task_ids, max_size=30), st.data())
-def test_l10_previous_tasks_stay_up_to_the_share(stateful: set[TaskId], data: st.DataObject) -> None:
+def test_previous_tasks_stay_up_to_the_share(stateful: set[TaskId], data: st.DataObject) -> None:  # L10
     consumers = ["c0", "c1", "c2"]
     owners = {task: data.draw(st.sampled_from([*consumers, "gone"])) for task in sorted(stateful)}
     before = {c: [task for task in sorted(stateful) if owners[task] == c] for c in consumers}

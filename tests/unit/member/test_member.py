@@ -108,7 +108,7 @@ def test_subscription_says_who_and_what() -> None:
     )
 
 
-def test_l33_unique_field_counts_as_a_signed_byte() -> None:
+def test_unique_field_counts_as_a_signed_byte() -> None:  # L33
     member = new()
     seen = [sent(member).unique_field for _ in range(258)]
     assert seen[:3] == [1, 2, 3]
@@ -145,9 +145,9 @@ def test_rebalance_is_in_progress_from_subscription_to_completion() -> None:
         *[(release, 11, (EAGER, COOPERATIVE)) for release in ("2.4", "2.8", "3.0", "3.8", "3.9", "4.0", "4.3")],
     ],
 )
-def test_l34_upgrade_from_decides_version_and_protocols(
+def test_upgrade_from_decides_version_and_protocols(
     upgrade_from: str | None, version: int, protocols: tuple[RebalanceProtocol, ...]
-) -> None:
+) -> None:  # L34
     member = new(upgrade_from=upgrade_from)
     assert start_version(upgrade_from) == member.used_version == sent(member).version == version
     assert start_protocols(upgrade_from) == member.protocols == protocols
@@ -260,7 +260,7 @@ def test_thread_fails_when_a_leader_answers_in_a_version_it_was_not_offered() ->
 
 
 @pytest.mark.parametrize("code", [1, 2, 3, 4, 99])
-def test_l30_error_assignment_leaves_tasks_hosts_and_schedule_alone(code: int) -> None:
+def test_error_assignment_leaves_tasks_hosts_and_schedule_alone(code: int) -> None:  # L30
     host = {HostInfo("h", 1): frozenset(tps("x-0"))}
     member = stable("x-0", active_tasks=(TaskId(0, 0),), next_rebalance_ms=77, partitions_by_host=host)
     before = (member.tasks, member.hosts, member.next_rebalance_ms)
@@ -339,7 +339,7 @@ HOST, OTHER = HostInfo("me", 1), HostInfo("other", 2)
     ],
 )
 @pytest.mark.parametrize("earlier", [0, 55, NO_FOLLOW_UP])
-def test_l31_schedule_follows_the_assignment(earlier: int, fields: dict[str, object], scheduled: int) -> None:
+def test_schedule_follows_the_assignment(earlier: int, fields: dict[str, object], scheduled: int) -> None:  # L31
     member = new(endpoint="me:1")
     sent(member)
     member.handle(received(next_rebalance_ms=earlier))
@@ -348,7 +348,7 @@ def test_l31_schedule_follows_the_assignment(earlier: int, fields: dict[str, obj
     assert member.next_rebalance_ms == scheduled
 
 
-def test_l31_hosts_do_not_matter_when_this_member_has_no_end_point() -> None:
+def test_hosts_do_not_matter_when_this_member_has_no_end_point() -> None:  # L31
     member = stable(partitions_by_host={OTHER: frozenset()}, next_rebalance_ms=9)
     assert member.next_rebalance_ms == 9
 
@@ -397,9 +397,9 @@ def test_rejoin_is_requested_for_a_local_reason() -> None:
         (5, 5, 5, (5, False)),
     ],
 )
-def test_l32_version_follows_the_assignment(
+def test_version_follows_the_assignment(
     used: int, received_version: int, common: int, result: tuple[int, bool]
-) -> None:
+) -> None:  # L32
     assert next_used_version(used, received_version, common) == result
 
 

@@ -144,7 +144,7 @@ def test_float_serde_keeps_the_special_numbers() -> None:
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_int64_round_trip(value: int) -> None:
+def test_round_trip(value: int) -> None:
     assert decode(INT64, encode(INT64, value)) == value
     assert encode(INT64, value) == value.to_bytes(8, "big", signed=True)
 

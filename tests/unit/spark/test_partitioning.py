@@ -23,17 +23,17 @@ KNOWN = {
 }
 
 
-def test_i9_column_agrees_with_kafkas_examples() -> None:
+def test_column_agrees_with_kafkas_examples() -> None:
     assert murmur2_column(pa.array(list(KNOWN))).tolist() == list(KNOWN.values())
 
 
 @given(st.lists(st.binary(max_size=40)))
-def test_i9_column_agrees_with_the_scalar(keys: list[bytes]) -> None:
+def test_column_agrees_with_the_scalar(keys: list[bytes]) -> None:
     assert murmur2_column(pa.array(keys, pa.binary())).tolist() == [murmur2(key) for key in keys]
 
 
 @given(st.lists(st.binary(max_size=12), min_size=1), st.data())
-def test_i9_sliced_column_agrees_with_the_scalar(keys: list[bytes], data: st.DataObject) -> None:
+def test_sliced_column_agrees_with_the_scalar(keys: list[bytes], data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(keys)))
     length = data.draw(st.integers(0, len(keys) - start))
     sliced = pa.array(keys, pa.binary()).slice(start, length)
@@ -41,7 +41,7 @@ def test_i9_sliced_column_agrees_with_the_scalar(keys: list[bytes], data: st.Dat
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
-def test_i9_many_random_keys_of_all_lengths_agree(kind: pa.DataType) -> None:
+def test_many_random_keys_of_all_lengths_agree(kind: pa.DataType) -> None:
     source = random.Random(7)
     keys = [source.randbytes(source.choice([0, 1, 3, 8, 17, 1024, 1025, 3000])) for _ in range(2_000)]
     assert murmur2_column(pa.array(keys, kind)).tolist() == [murmur2(key) for key in keys]

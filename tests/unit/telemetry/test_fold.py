@@ -92,14 +92,14 @@ def test_rebalances_are_in_order_with_their_triggers() -> None:
     assert [row["withheld"] for row in found] == [0, 2, 0]
 
 
-def test_i3_every_task_is_active_once_in_every_rebalance() -> None:
+def test_every_task_is_active_once_in_every_rebalance() -> None:
     outputs = fold(grown().records)
     for rebalance in rows(outputs, "rebalance"):
         active = rows(outputs, "placement", rebalance_id=rebalance["rebalance_id"], role="active")
         assert sorted(row["task"] for row in active) == ["0_0", "0_1", "0_2", "0_3"]
 
 
-def test_ta8_withheld_task_is_with_both_and_moves_once_when_it_is_handed_over() -> None:
+def test_withheld_task_is_with_both_and_moves_once_when_it_is_handed_over() -> None:
     outputs = fold(grown().records)
     first, second, third = (row["rebalance_id"] for row in rows(outputs, "rebalance"))
     withheld = rows(outputs, "placement", rebalance_id=second, role="target")
@@ -155,7 +155,7 @@ def test_copies_that_come_and_go_are_rows() -> None:
     assert len(kinds) >= 1
 
 
-def test_ta5_nothing_is_invented_over_a_hole_in_the_generations() -> None:
+def test_nothing_is_invented_over_a_hole_in_the_generations() -> None:
     history = grown()
     history.recorder.generation += 2  # two rounds were led by somebody who does not record
     history.rebalance({"b": member(2, owned=ALL, sums=running(0, 1, 2, 3))})
@@ -185,7 +185,7 @@ def test_failed_rebalance_leaves_no_hole() -> None:
     assert len(rows(outputs, "rebalance_input")) == 2
 
 
-def test_ta6_group_that_was_deleted_begins_a_new_epoch() -> None:
+def test_group_that_was_deleted_begins_a_new_epoch() -> None:
     history = grown()
     history.later(HOUR_MS)
     history.recorder = Recorder(member="another")
@@ -250,14 +250,14 @@ def test_long_history_fills_every_table() -> None:
     assert {output.table for output in fold(long_history().records)} == {*TABLES, STATE_TABLE}
 
 
-def test_i4_order_of_arrival_in_a_batch_does_not_matter() -> None:
+def test_order_of_arrival_in_a_batch_does_not_matter() -> None:
     records = long_history().records
     assert fold(shuffled(records, 3)) == fold(records)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 6))
-def test_i4_days_done_again_from_a_state_are_the_same(offset: int) -> None:
+def test_days_done_again_from_a_state_are_the_same(offset: int) -> None:
     records = long_history().records
     whole = fold(records)
     day = day_of(START_MS) + offset
@@ -265,14 +265,14 @@ def test_i4_days_done_again_from_a_state_are_the_same(offset: int) -> None:
     assert again == days(whole, day, 10**9)
 
 
-def test_ta3_repeated_records_change_nothing() -> None:
+def test_repeated_records_change_nothing() -> None:
     records = long_history().records
     repeated = [moved(record, record.append_ms, 10_000 + n) for n, record in enumerate(records)]
     tables = [output for output in fold(records + repeated) if output.table != STATE_TABLE]
     assert tables == [output for output in fold(records) if output.table != STATE_TABLE]
 
 
-def test_ta4_last_part_that_comes_a_day_later_repairs_the_tables() -> None:
+def test_last_part_that_comes_a_day_later_repairs_the_tables() -> None:
     history = History()
     history.rebalance({"a": member(1)})
     history.later(20 * DAY_MS)  # the one before is weeks old
@@ -325,7 +325,7 @@ def test_restoration_is_done_interrupted_or_running() -> None:
 
 
 @pytest.mark.parametrize("off_ms", [0, 300_000, -300_000])
-def test_ta7_gap_is_right_when_a_clock_is_wrong(off_ms: int) -> None:
+def test_gap_is_right_when_a_clock_is_wrong(off_ms: int) -> None:
     history = grown()
     history.clock_off_ms[P2] = off_ms
     for delay_ms in (30, 5, 8):  # some events before, so that the clocks are known

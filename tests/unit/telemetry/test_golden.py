@@ -25,7 +25,7 @@ def found() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_ta1_table_follows_from_golden_events(table: str, found: dict[str, str]) -> None:
+def test_table_follows_from_golden_events(table: str, found: dict[str, str]) -> None:
     assert found[table] == (FOLDER / f"{table}.csv").read_text(encoding="utf-8")
 
 
@@ -33,7 +33,7 @@ def test_golden_tables_have_rows() -> None:
     assert all((FOLDER / f"{table}.csv").stat().st_size for table in TABLES)
 
 
-def test_i1_tables_do_not_depend_on_the_hash_seed() -> None:
+def test_tables_do_not_depend_on_the_hash_seed() -> None:
     code = (
         "import json; from tests.unit.telemetry.golden import stored; "
         "from tests.unit.telemetry.history import fold; print(json.dumps(fold(stored())))"

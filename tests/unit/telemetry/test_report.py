@@ -116,7 +116,7 @@ def test_grid_has_a_column_for_each_task_or_each_subtopology(partitions: int) ->
     assert len(page) < 200_000
 
 
-def test_ta9_text_of_users_is_escaped() -> None:
+def test_text_of_users_is_escaped() -> None:
     history = History(Recorder(num_standby_replicas=1))
     zones = {1: EVIL, 2: EVIL, 3: "b"}
     history.rebalance({f"m{n}": member(n, tags={"zone": zone}) for n, zone in zones.items()})

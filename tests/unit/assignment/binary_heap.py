@@ -1,4 +1,4 @@
-"""Java's ``PriorityQueue`` over elements whose keys change while they are inside: the literal form of the assignors has two."""
+"""Java's ``PriorityQueue`` over elements whose keys change while they are inside; two are in the literal assignors."""
 
 from __future__ import annotations
 

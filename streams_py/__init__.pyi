@@ -10,6 +10,7 @@ from streams_py.config import StreamsConfig as StreamsConfig
 from streams_py.errors import AssignorError as AssignorError
 from streams_py.errors import BrokerUnavailable as BrokerUnavailable
 from streams_py.errors import ConfigError as ConfigError
+from streams_py.errors import ConnectorError as ConnectorError
 from streams_py.errors import DeserializationError as DeserializationError
 from streams_py.errors import IllegalStateError as IllegalStateError
 from streams_py.errors import InvalidStateStoreError as InvalidStateStoreError

@@ -24,6 +24,7 @@ __all__ = [
     "BatchRefused",
     "BrokerUnavailable",
     "ConfigError",
+    "ConnectorError",
     "DeserializationError",
     "IllegalStateError",
     "InvalidStateStoreError",
@@ -72,6 +73,13 @@ class ConfigError(StreamsError, ValueError):
     def __init__(self, message: str, *, key: str | None = None) -> None:
         super().__init__(message)
         self.key = key
+
+
+class ConnectorError(StreamsError):
+    """What a connector reads or writes cannot be used: a file, a table, a record.
+
+    The message names it, and where (byte, column; topic, partition, offset), and says what to do.
+    """
 
 
 class TopologyError(StreamsError, ValueError):

@@ -1,0 +1,198 @@
+"""Lines of a file, CSV or JSON, become records of a topic, while the file grows.
+
+The source partition is the file's name, the source offset the byte after the line: after a kill the task goes on there.
+A last line that has no newline yet is not read: its writer may not be done with it. A file that is shorter than
+the offset (truncated), or begins otherwise than when it was read (replaced, rotated), is an error that says so; with
+``on.replaced=restart`` it is read from its beginning, after the rest of the old one if that is still open.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import os
+import threading
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Annotated, Any, BinaryIO, Final, Literal
+
+from pydantic import Field
+
+from streams_py.connect.api import SourceConnector, SourceRecord, SourceTask
+from streams_py.connect.connectors.settings import ConnectorSettings
+from streams_py.errors import ConnectorError
+
+__all__ = ["FileSourceConnector", "FileSourceTask"]
+
+_log = logging.getLogger(__name__)
+_HEAD_BYTES_MAX: Final = 1024
+
+
+class FileSourceSettings(ConnectorSettings):
+    file: Annotated[str, Field(min_length=1, description="path of the file to read, on the worker that runs the task")]
+    topic: Annotated[str, Field(min_length=1, description="topic that gets the records")]
+    format: Annotated[Literal["json", "csv"], Field(description="json: an object per line; csv: a header, then rows")]
+    key_field: Annotated[str | None, Field(description="field whose value is the record's key")] = None
+    batch_rows: Annotated[int, Field(ge=1, description="records per poll, at most")] = 1000
+    poll_interval_ms: Annotated[int, Field(ge=1, description="how long to wait for more lines")] = 500
+    line_bytes_max: Annotated[int, Field(ge=1, description="a longer line is an error")] = 1 << 20
+    on_replaced: Annotated[Literal["fail", "restart"], Field(description="when the file is not the one read")] = "fail"
+    errors_tolerance: Literal["none", "all"] = "none"
+
+
+class FileSourceConnector(SourceConnector):
+    """One file, so one task."""
+
+    version = "1"
+
+    def start(self, props: Mapping[str, str]) -> None:
+        FileSourceSettings.of(props)
+        self._props = dict(props)
+
+    def task_class(self) -> type[SourceTask]:
+        return FileSourceTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [self._props]
+
+    def stop(self) -> None:
+        pass
+
+    def validate(self, props: Mapping[str, str]) -> dict[str, list[str]]:
+        return FileSourceSettings.problems(props)
+
+
+class FileSourceTask(SourceTask):
+    """Reads with one open file, whose position is always that after the last line handed out."""
+
+    def start(self, props: Mapping[str, str]) -> None:
+        self._settings = FileSourceSettings.of(props)
+        self._partition = {"file": self._settings.file}
+        self._stopping = threading.Event()
+        self._file: BinaryIO | None = None
+        offset = self.context.offset_reader.offset(self._partition) or {}
+        self._resume: tuple[int, int | None] = int(offset.get("position", 0)), offset.get("head")
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def poll(self) -> list[SourceRecord] | None:
+        records = [] if self._stopping.is_set() else self._read()
+        if not records:
+            self._stopping.wait(self._settings.poll_interval_ms / 1000)
+        return records
+
+    def _read(self) -> list[SourceRecord]:
+        self._file = self._file or self._open(*self._resume)
+        if self._file is None:
+            return []
+        replaced = self._what_happened(self._file)  # asked before reading: what follows is all that there will be
+        if replaced is not None and self._settings.on_replaced == "fail":
+            raise self._replaced(replaced, self._file.tell())
+        records: list[SourceRecord] = []
+        while len(records) < self._settings.batch_rows:
+            begin = self._file.tell()
+            try:
+                row, at = self._line(self._file), self._file.tell()
+                value = self._value(row, begin) if row is not None else None
+            except ConnectorError:
+                if not records:
+                    raise
+                row = None  # first what is before the bad line, or it would never get through
+            if row is None:
+                self._file.seek(begin)
+                break
+            if value is not None:
+                key = value.get(self._settings.key_field) if self._settings.key_field else None
+                offset = {"position": at, "head": self._head(self._file, at)}
+                records.append(SourceRecord(self._partition, offset, self._settings.topic, value, key))
+        if replaced is not None and not records:
+            _log.warning("%s: %s; reading it from its beginning", self._settings.file, replaced)
+            self._file.close()
+            self._file, self._resume = None, (0, None)
+        return records
+
+    def _open(self, position: int, head: int | None) -> BinaryIO | None:
+        """None when there is no file (yet)."""
+        try:
+            file = open(self._settings.file, "rb")  # noqa: SIM115  # stays open
+        except FileNotFoundError:
+            return None
+        size = os.fstat(file.fileno()).st_size
+        if size < position or (head is not None and self._head(file, position) != head):
+            what = "was truncated" if size < position else "was replaced (it begins otherwise than when it was read)"
+            if self._settings.on_replaced == "fail":
+                file.close()
+                raise self._replaced(what, position)
+            _log.warning("%s %s while nobody read it; reading it from its beginning", self._settings.file, what)
+            position = 0
+        if self._settings.format == "csv":
+            header = self._line(file)
+            if header is None:
+                file.close()
+                return None
+            self._fields = next(csv.reader([self._text(header, 0)]))
+        file.seek(max(position, file.tell()))
+        return file
+
+    def _what_happened(self, file: BinaryIO) -> str | None:
+        """Whether the path leads to another file now, or this one became shorter than what was read of it."""
+        was = os.fstat(file.fileno())
+        if was.st_size < file.tell():
+            return "was truncated"
+        with suppress(FileNotFoundError):  # in the middle of a rotation
+            if not os.path.samestat(was, os.stat(self._settings.file)):
+                return "was rotated (another file is there)"
+        return None
+
+    def _replaced(self, what: str, position: int) -> ConnectorError:
+        return ConnectorError(
+            f"{self._settings.file} {what}; it was read up to byte {position}. Put the old file back, or set "
+            "on.replaced=restart to read the new one from its beginning"
+        )
+
+    def _line(self, file: BinaryIO) -> bytes | None:
+        """The next whole row (of CSV: quoted fields may have newlines); None if there is none, whatever was read."""
+        at, limit = file.tell(), self._settings.line_bytes_max
+        row = more = file.readline(limit + 1)
+        while more and len(row) <= limit and self._settings.format == "csv" and row.count(b'"') % 2:
+            more = file.readline(limit + 1)
+            row += more
+        if len(row) > limit:
+            raise ConnectorError(
+                f"{self._settings.file}: the line at byte {at} is longer than line.bytes.max ({limit})"
+            )
+        return row if more.endswith(b"\n") else None
+
+    def _head(self, file: BinaryIO, position: int) -> int:
+        """A checksum of how the file begins, up to ``position``."""
+        return zlib.crc32(os.pread(file.fileno(), min(position, _HEAD_BYTES_MAX), 0))
+
+    def _text(self, line: bytes, at: int) -> str:
+        return line.decode("utf-8-sig" if at == 0 else "utf-8").rstrip("\r\n")
+
+    def _value(self, line: bytes, at: int) -> dict[str, Any] | None:
+        """None for an empty line, and for a bad one that is tolerated."""
+        try:
+            text = self._text(line, at)
+            if not text.strip():
+                return None
+            value = json.loads(text) if self._settings.format == "json" else self._csv_row(text)
+            if isinstance(value, dict):
+                return value
+            raise ValueError("not a JSON object")
+        except (ValueError, csv.Error) as error:
+            sentence = f"{self._settings.file}: the line at byte {at} is no {self._settings.format}: {error}"
+            if self._settings.errors_tolerance == "none":
+                raise ConnectorError(f"{sentence}. Repair it, or set errors.tolerance=all to skip it") from None
+            _log.warning("%s; skipped", sentence)
+            return None
+
+    def _csv_row(self, text: str) -> dict[str, str]:
+        row = next(csv.reader(io.StringIO(text, newline=""), strict=True))
+        if len(row) != len(self._fields):
+            raise ValueError(f"{len(row)} fields, the header has {len(self._fields)}")
+        return dict(zip(self._fields, row))

@@ -1,0 +1,92 @@
+"""What the PostgreSQL connectors share: connecting without giving secrets away, and what a table looks like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, SecretStr, field_validator
+
+from streams_py.connect.connectors.settings import ConnectorSettings
+from streams_py.errors import ConnectorError
+
+try:
+    import psycopg
+    from psycopg import sql
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+except ImportError as missing:
+    raise ImportError('PostgreSQL connectors need psycopg: pip install "kafka-streams-py[postgresql]"') from missing
+
+__all__ = ["Column", "PostgresqlSettings", "Table", "connect", "said", "table_of"]
+
+
+class PostgresqlSettings(ConnectorSettings):
+    connection_url: Annotated[
+        SecretStr, Field(description="postgresql://user@host:port/database, or host=... dbname=... user=...")
+    ]
+    connection_password: Annotated[SecretStr | None, Field(description="instead of one in connection.url")] = None
+    table: Annotated[str, Field(pattern=r"^[^.]+(\.[^.]+)?$", description="the table: name or schema.name")]
+
+    @field_validator("connection_url")
+    @classmethod
+    def _readable(cls, url: SecretStr) -> SecretStr:
+        try:
+            conninfo_to_dict(url.get_secret_value())
+        except psycopg.Error:
+            raise ValueError("is no PostgreSQL connection string") from None  # libpq's error would show it
+        return url
+
+    def conninfo(self) -> str:
+        password = self.connection_password
+        extra = {"password": password.get_secret_value()} if password else {}
+        return make_conninfo(self.connection_url.get_secret_value(), **{"connect_timeout": 10, **extra})  # type: ignore[arg-type]
+
+    def identifier(self) -> sql.Identifier:
+        return sql.Identifier(*self.table.split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``required``: NOT NULL without a default."""
+
+    type: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns by name, and the column sets that identify a row."""
+
+    columns: dict[str, Column]
+    keys: tuple[frozenset[str], ...]
+
+
+def connect(settings: PostgresqlSettings) -> psycopg.Connection[Any]:
+    """A connection in autocommit mode. Raises psycopg.OperationalError, whose text has no password."""
+    return psycopg.connect(settings.conninfo(), autocommit=True, application_name="streams-py-connect")
+
+
+def table_of(connection: psycopg.Connection[Any], settings: PostgresqlSettings, *, generated: bool = False) -> Table:
+    """The table as it is now, with generated columns if asked for; ConnectorError when there is none."""
+    name = settings.identifier().as_string(connection)
+    found = connection.execute("SELECT to_regclass(%s)::oid", [name]).fetchone()
+    if found is None or found[0] is None:
+        raise ConnectorError(f"table {settings.table} does not exist (or the user may not see it); create it first")
+    columns = connection.execute(
+        "SELECT attname, format_type(atttypid, NULL), attnotnull AND NOT atthasdef AND attidentity = '' "
+        "FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped AND (%s OR attgenerated = '') "
+        "ORDER BY attnum",
+        [found[0], generated],
+    )
+    keys = connection.execute(
+        "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
+        "AND a.attnum = ANY(i.indkey) WHERE i.indrelid = %s AND i.indisunique AND i.indpred IS NULL "
+        "AND i.indexprs IS NULL GROUP BY i.indexrelid",
+        [found[0]],
+    )
+    return Table({n: Column(type, required) for n, type, required in columns}, tuple(frozenset(k[0]) for k in keys))
+
+
+def said(error: psycopg.Error) -> str:
+    """What PostgreSQL said, without the rows that its details would show."""
+    return error.diag.message_primary or str(error).splitlines()[0]

@@ -1,0 +1,193 @@
+"""Records of topics become rows of a PostgreSQL table: upserts by key, in batches.
+
+A record's value is an object, its fields are columns; key columns that the value does not have are taken from the
+record's key. A record without a value deletes its row (``delete.enabled``). Since a row is found by its key, a record
+that comes again changes nothing. Every batch is one transaction: rows go through ``COPY`` into a staging table and from
+there into the table, which is many times faster than a statement per row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import psycopg
+from psycopg import sql
+from psycopg.types.json import Json
+from pydantic import Field
+
+from streams_py.connect.api import RetriableError, SinkConnector, SinkRecord, SinkTask
+from streams_py.connect.connectors.postgresql import PostgresqlSettings, Table, connect, said, table_of
+from streams_py.connect.connectors.settings import Names
+from streams_py.errors import ConnectorError
+
+__all__ = ["PostgresqlSinkConnector", "PostgresqlSinkTask"]
+
+_STAGING = sql.Identifier("pg_temp", "streams_py_staging")
+
+
+class PostgresqlSinkSettings(PostgresqlSettings):
+    key_columns: Annotated[Names, Field(min_length=1, description="columns of the primary key or a unique index")]
+    batch_rows: Annotated[int, Field(ge=1, description="rows per transaction, at most")] = 3000
+    delete_enabled: Annotated[bool, Field(description="a record without a value deletes its row")] = False
+
+
+class PostgresqlSinkConnector(SinkConnector):
+    """The tasks are alike: the consumer group gives each its partitions."""
+
+    version = "1"
+
+    def start(self, props: Mapping[str, str]) -> None:
+        PostgresqlSinkSettings.of(props)
+        self._props = dict(props)
+
+    def task_class(self) -> type[SinkTask]:
+        return PostgresqlSinkTask
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        return [dict(self._props) for _ in range(max_tasks)]
+
+    def stop(self) -> None:
+        pass
+
+    def validate(self, props: Mapping[str, str]) -> dict[str, list[str]]:
+        return PostgresqlSinkSettings.problems(props)
+
+
+@dataclass(slots=True)
+class _Change:
+    """What a batch does to the row of one key: deletes it, writes these fields, or the one after the other."""
+
+    record: SinkRecord  # the last one
+    deletes: bool = False
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+class PostgresqlSinkTask(SinkTask):
+    """A database that is away is waited for; what it does not accept fails the task, by topic, partition and offset."""
+
+    _connection: psycopg.Connection[Any] | None = None
+
+    def start(self, props: Mapping[str, str]) -> None:
+        self._settings = PostgresqlSinkSettings.of(props)
+        try:
+            self._connect()
+        except psycopg.OperationalError as error:
+            raise ConnectorError(f"connection.url: {said(error)}") from None
+
+    def put(self, records: Sequence[SinkRecord]) -> None:
+        try:
+            connection = self._connection or self._connect()
+            for begin in range(0, len(records), self._settings.batch_rows):
+                self._write(connection, self._changes(records[begin : begin + self._settings.batch_rows]))
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            self.stop()
+            raise RetriableError(f"table {self._settings.table}: {said(error)}") from None
+        except psycopg.Error as error:
+            self.stop()
+            raise ConnectorError(f"table {self._settings.table}: {said(error)}") from None
+
+    def stop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        connection = connect(self._settings)
+        try:
+            self._table = table_of(connection, self._settings)
+            self._check(self._table)
+            staging = sql.SQL("CREATE TEMP TABLE streams_py_staging ON COMMIT DELETE ROWS AS TABLE {} WITH NO DATA")
+            connection.execute(staging.format(self._settings.identifier()))
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _check(self, table: Table) -> None:
+        keys, name = self._settings.key_columns, self._settings.table
+        missing = [key for key in keys if key not in table.columns]
+        if missing:
+            raise ConnectorError(f"key.columns: table {name} has no column {missing[0]}; it has {[*table.columns]}")
+        if frozenset(keys) not in table.keys:
+            raise ConnectorError(
+                f"key.columns: table {name} has no primary key or unique index on exactly {list(keys)}; "
+                f"CREATE UNIQUE INDEX ON {name} ({', '.join(keys)})"
+            )
+
+    def _changes(self, records: Sequence[SinkRecord]) -> dict[tuple[Any, ...], _Change]:
+        changes: dict[tuple[Any, ...], _Change] = {}
+        for record in records:
+            row = self._row(record)
+            key = tuple(row[column] for column in self._settings.key_columns)
+            try:
+                change = changes.setdefault(key, _Change(record))
+            except TypeError:
+                raise self._bad(record, "has an object or a list in a key column", "choose other key.columns") from None
+            change.record = record
+            if record.value is None:
+                change.deletes, change.fields = True, {}
+            else:
+                change.fields.update(row)
+        return changes
+
+    def _row(self, record: SinkRecord) -> dict[str, Any]:
+        keys, columns = self._settings.key_columns, self._table.columns
+        if record.value is None and not self._settings.delete_enabled:
+            raise self._bad(record, "has no value", "set delete.enabled=true to have its row deleted")
+        row = {} if record.value is None else record.value
+        if not isinstance(row, dict):
+            raise self._bad(record, f"is {type(row).__name__}, not an object", "use the json converter")
+        unknown = [name for name in row if name not in columns]
+        if unknown:
+            raise self._bad(record, f"has a field {unknown[0]!r} that is no column", "add the column to the table")
+        of_key = record.key if isinstance(record.key, dict) else {keys[0]: record.key} if len(keys) == 1 else {}
+        row = {**{key: of_key[key] for key in keys if key in of_key}, **row}
+        needed = keys if record.value is None else [*keys, *(n for n, column in columns.items() if column.required)]
+        without = [name for name in needed if row.get(name) is None]
+        if without:
+            raise self._bad(record, f"has no value for column {without[0]!r}", "neither in its value nor in its key")
+        return row
+
+    def _bad(self, record: SinkRecord, what: str, remedy: str) -> ConnectorError:
+        where = f"{record.topic}-{record.partition} at offset {record.offset}"
+        return ConnectorError(f"{where} cannot go into table {self._settings.table}: it {what}; {remedy}")
+
+    def _write(self, connection: psycopg.Connection[Any], changes: Mapping[tuple[Any, ...], _Change]) -> None:
+        by_columns: dict[tuple[str, ...], list[_Change]] = {}
+        for change in changes.values():
+            if change.fields:
+                by_columns.setdefault(tuple(sorted(change.fields)), []).append(change)
+        table, keys = self._settings.identifier(), self._settings.key_columns
+        with connection.transaction(), connection.cursor() as cursor:
+            same = sql.SQL(" AND ").join(sql.SQL("{} = %s").format(sql.Identifier(key)) for key in keys)
+            deleted = [key for key, change in changes.items() if change.deletes]
+            if deleted:
+                cursor.executemany(sql.SQL("DELETE FROM {} WHERE {}").format(table, same), deleted)
+            for columns, group in by_columns.items():
+                self._upsert(cursor, columns, group)
+
+    def _upsert(self, cursor: psycopg.Cursor[Any], columns: tuple[str, ...], group: list[_Change]) -> None:
+        names = sql.SQL(", ").join(map(sql.Identifier, columns))
+        json = [self._table.columns[name].type in ("json", "jsonb") for name in columns]
+        try:
+            with cursor.copy(sql.SQL("COPY {} ({}) FROM STDIN").format(_STAGING, names)) as copy:
+                for change in group:
+                    values = map(change.fields.__getitem__, columns)
+                    copy.write_row([Json(v) if j and v is not None else v for v, j in zip(values, json, strict=True)])
+        except psycopg.DataError as error:
+            line = re.search(r"line (\d+)", error.diag.context or "")
+            record = (group[int(line[1]) - 1] if line else change).record
+            raise self._bad(record, f"does not fit: {said(error)}", "change the column's type, or the data") from None
+        rest = [sql.Identifier(name) for name in columns if name not in self._settings.key_columns]
+        then = sql.SQL("UPDATE SET {}").format(
+            sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(n) for n in rest)
+        )
+        keys = sql.SQL(", ").join(map(sql.Identifier, self._settings.key_columns))
+        insert = sql.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM {2} ON CONFLICT ({3}) DO {4}")
+        action = then if rest else sql.SQL("NOTHING")
+        cursor.execute(insert.format(self._settings.identifier(), names, _STAGING, keys, action))
+        cursor.execute(sql.SQL("TRUNCATE {}").format(_STAGING))

@@ -24,9 +24,21 @@ from typing import Final
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
 
-__all__ = ["CHECKPOINT_FILE", "UNKNOWN_OFFSET", "delete_checkpoint", "read_checkpoint", "write_checkpoint"]
+__all__ = [
+    "CHECKPOINT_FILE",
+    "DATABASE_DIRECTORY",
+    "UNKNOWN_OFFSET",
+    "delete_checkpoint",
+    "has_database",
+    "read_checkpoint",
+    "stored_offsets",
+    "write_checkpoint",
+]
 
 CHECKPOINT_FILE: Final = ".checkpoint"
+
+DATABASE_DIRECTORY: Final = "rocksdb"
+"""Where the stores that a checkpoint speaks of are, beside it."""
 
 UNKNOWN_OFFSET: Final = -4
 """Stands in a file for "nothing known" (Kafka Streams' ``OFFSET_UNKNOWN``); counts 0 in offset sums."""
@@ -58,6 +70,21 @@ def read_checkpoint(task_directory: str) -> dict[TopicPartition, int]:
     if len(content) > _SIZE_MAX:
         raise ValueError(f"{path} is larger than {_SIZE_MAX} bytes")
     return _parse(content, path)
+
+
+def has_database(task_directory: str) -> bool:
+    """True when there are the store files that a checkpoint speaks of."""
+    return os.path.exists(os.path.join(task_directory, DATABASE_DIRECTORY, "CURRENT"))
+
+
+def stored_offsets(task_directory: str) -> dict[TopicPartition, int]:
+    """:func:`read_checkpoint`, if it can be believed: when the store files beside it are gone (deleted by hand, or left
+    out by a copy), an empty store would pass for one that contains all of this. Empty then, with a warning."""
+    offsets = read_checkpoint(task_directory)
+    if offsets and not has_database(task_directory):
+        _logger.warning("%s has a checkpoint, but no store files: it is not believed", task_directory)
+        return {}
+    return offsets
 
 
 def _parse(content: bytes, path: str) -> dict[TopicPartition, int]:

@@ -39,7 +39,7 @@ from typing import IO, Final
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.errors import BrokerUnavailable, LockError, StateError
 from streams_py.ports import EMBEDDED_CLUSTER_ID
-from streams_py.state.checkpoint import CHECKPOINT_FILE, UNKNOWN_OFFSET, read_checkpoint
+from streams_py.state.checkpoint import CHECKPOINT_FILE, UNKNOWN_OFFSET, has_database, stored_offsets
 from streams_py.state.instances import (
     LOCK_FILE,
     InstanceMetadata,
@@ -349,11 +349,11 @@ class StateDirectory:
         if not self._persistent or not _is_ours(path):
             return None
         try:
-            offsets = read_checkpoint(path)
+            offsets = stored_offsets(path)
         except (ValueError, StateError) as error:
             _logger.warning("checkpoint of task %s is not reported: %s", task_id, error)
             return None
-        if not offsets and not os.path.exists(os.path.join(path, CHECKPOINT_FILE)):
+        if not offsets and not (has_database(path) and os.path.exists(os.path.join(path, CHECKPOINT_FILE))):
             return None
         return sum(0 if offset == UNKNOWN_OFFSET else offset for offset in offsets.values())
 

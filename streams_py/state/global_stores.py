@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from streams_protocol.types import TopicPartition
 from streams_py.errors import UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
-from streams_py.state.checkpoint import read_checkpoint, write_checkpoint
+from streams_py.state.checkpoint import stored_offsets, write_checkpoint
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, is_persistent, open_store
@@ -137,7 +137,7 @@ class GlobalStores:
 
     def _read_checkpoint(self, path: str) -> dict[TopicPartition, int]:
         try:
-            return dict(read_checkpoint(path))
+            return stored_offsets(path)
         except ValueError as error:
             _log.warning("global stores are filled from the beginning: damaged checkpoint: %s", error)
             return {}

@@ -28,6 +28,7 @@ import rocksdict
 
 from streams_py.errors import InvalidStateStoreError, StateError
 from streams_py.state.bytes_store import overlaid
+from streams_py.state.checkpoint import DATABASE_DIRECTORY
 
 __all__ = ["RocksBytes", "RocksMemory", "TaskDatabase", "shared_rocks_memory"]
 
@@ -37,8 +38,6 @@ _RECENT_BYTES_MAX = 1 << 20
 """Of large values. Twice this much is held: what waits to be written, and what was written last, for reading."""
 _SMALL_BYTES = _RECENT_BYTES_MAX // _RECENT_ENTRIES_MAX
 """Up to here a value need not be counted: so many entries of it are no more than the limit."""
-_DATABASE_DIRECTORY = "rocksdb"
-
 _WRITE_BUFFER_BYTES = 8 << 20
 """Per store. Half of Kafka's: a counter that is overwritten leaves a version per write in the buffer, and reading and
 writing get slower as it outgrows the processor's cache (10,000 counters: 2.9 us per get and put, 3.8 with 16 MB)."""
@@ -67,7 +66,7 @@ class TaskDatabase:
     """
 
     def __init__(self, task_directory: str, stores: Iterable[str], *, memory: RocksMemory | None = None) -> None:
-        self.path = os.path.join(task_directory, _DATABASE_DIRECTORY)
+        self.path = os.path.join(task_directory, DATABASE_DIRECTORY)
         self._memory = memory or shared_rocks_memory()
         self._options = _options(self._memory)
         self._stores: dict[str, RocksBytes] = {}

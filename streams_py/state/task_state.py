@@ -19,7 +19,13 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import InvalidStateStoreError, LockError, StateError, TaskCorrupted, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.cache import RecordCache, flush_until_clean
-from streams_py.state.checkpoint import UNKNOWN_OFFSET, delete_checkpoint, read_checkpoint, write_checkpoint
+from streams_py.state.checkpoint import (
+    DATABASE_DIRECTORY,
+    UNKNOWN_OFFSET,
+    delete_checkpoint,
+    stored_offsets,
+    write_checkpoint,
+)
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
@@ -157,7 +163,7 @@ class TaskState:
 
     def _load_checkpoint(self, path: str) -> dict[TopicPartition, int]:
         try:
-            known = read_checkpoint(path)
+            known = stored_offsets(path)
         except ValueError as error:
             _logger.warning("task %s is restored from the beginning: damaged checkpoint: %s", self.task_id, error)
             known = {}
@@ -168,7 +174,7 @@ class TaskState:
 
     def _check_trust(self, path: str, known: Mapping[TopicPartition, int]) -> None:
         missing = {changelog for changelog in self._persistent_changelogs() if changelog not in known}
-        if missing and os.path.isdir(os.path.join(path, "rocksdb")):
+        if missing and os.path.isdir(os.path.join(path, DATABASE_DIRECTORY)):
             raise TaskCorrupted(
                 f"task {self.task_id} has store files but no checkpoint for {', '.join(map(str, sorted(missing)))}",
                 {self.task_id: missing},

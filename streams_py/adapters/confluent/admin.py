@@ -30,7 +30,7 @@ from streams_py.adapters.confluent.answers import NO_ANSWER, offset_of, partitio
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import admin_error, broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import StreamsError
+from streams_py.errors import BrokerUnavailable, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 
 __all__ = ["ConfluentAdmin"]
@@ -69,6 +69,10 @@ def _is_doubtful(answer: AdminError) -> bool:
     """True when the client itself may be at fault, see above: nobody answered, or the library (its own error names
     begin with an underscore) made the answer up."""
     return answer.kind is AdminErrorKind.TIMED_OUT or answer.message.startswith("_")
+
+
+def _names_no_leaders(answer: AdminError) -> bool:
+    return answer.message.startswith("_NOENT")
 
 
 class ConfluentAdmin:
@@ -168,15 +172,32 @@ class ConfluentAdmin:
             return {}
         spec: Any = OffsetSpec.earliest() if earliest else OffsetSpec.latest()  # type: ignore[no-untyped-call]  # stubs
         asked = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
+        return self._list_offsets(asked, IsolationLevel.READ_UNCOMMITTED, offset_of)
+
+    def _list_offsets(
+        self,
+        asked: Mapping[confluent_kafka.TopicPartition, Any],
+        level: IsolationLevel,
+        read: Callable[[Any], int | AdminError],
+    ) -> dict[TopicPartition, int | AdminError]:
         answers = self._ask(
             "listing offsets",
-            lambda client: client.list_offsets(
-                asked, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=self._timeout_s
-            ),
-            offset_of,
+            lambda client: client.list_offsets(asked, isolation_level=level, request_timeout=self._timeout_s),  # type: ignore[arg-type]  # stubs want a dict
+            read,
             asked,
         )
-        return {TopicPartition(asked.topic, asked.partition): answer for asked, answer in answers.items()}
+        found = {TopicPartition(native.topic, native.partition): answer for native, answer in answers.items()}
+        # "No leaders found" for everything that was asked: the topics do not exist, or their brokers are away.
+        unled = {at for at, answer in found.items() if isinstance(answer, AdminError) and _names_no_leaders(answer)}
+        try:
+            topics = self.describe_topics({at.topic for at in unled})
+        except BrokerUnavailable:
+            topics = {}
+        for at in unled:
+            described = topics.get(at.topic)
+            if isinstance(described, AdminError) and described.kind is AdminErrorKind.UNKNOWN_TOPIC:
+                found[at] = described
+        return found
 
     def committed_offsets(
         self, group: str, partitions: Collection[TopicPartition]

@@ -71,7 +71,7 @@ _ADMIN_KINDS: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: AdminErrorKind.UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_TOPIC: AdminErrorKind.UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION: AdminErrorKind.UNKNOWN_TOPIC,
-    KafkaError._NOENT: AdminErrorKind.UNKNOWN_TOPIC,  # list_offsets: "No leaders found"
+    KafkaError._NOENT: AdminErrorKind.LEADER_NOT_AVAILABLE,  # list_offsets: "No leaders found"
     KafkaError.LEADER_NOT_AVAILABLE: AdminErrorKind.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION: AdminErrorKind.LEADER_NOT_AVAILABLE,
     # A leader that was elected a moment ago does not know the end yet (KIP-207), or an old one is still asked.

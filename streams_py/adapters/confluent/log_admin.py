@@ -93,32 +93,20 @@ class LogAdmin(ConfluentAdmin):
         left = {confluent_kafka.TopicPartition(*partition): spec for partition in partitions}
         give_up_s = time.monotonic() + min(self._timeout_s, _LEADER_PATIENCE_S)
         while left:
-            answers = self._ask(
-                "listing offsets",
-                lambda client, asked=left: client.list_offsets(  # type: ignore[misc]  # bound now, called now
-                    asked, isolation_level=level, request_timeout=self._timeout_s
-                ),
-                read,
-                left,
-            )
-            failed: dict[confluent_kafka.TopicPartition, AdminError] = {}
-            for native, answer in answers.items():
-                if isinstance(answer, AdminError):
-                    failed[native] = answer
-                else:
-                    offsets[TopicPartition(native.topic, native.partition)] = answer
-            for native, error in failed.items():
-                if error.kind in _PASSING and time.monotonic() < give_up_s:
-                    continue
-                if error.kind is AdminErrorKind.TIMED_OUT:
-                    raise BrokerUnavailable(
-                        f"offsets of {native.topic}-{native.partition} cannot be listed now: {error.message}"
+            failed: list[TopicPartition] = []
+            for partition, answer in self._list_offsets(left, level, read).items():
+                if not isinstance(answer, AdminError):
+                    offsets[partition] = answer
+                elif answer.kind not in _PASSING:
+                    raise StreamsError(
+                        f"offsets of {partition} cannot be listed: {answer.message}; was the topic deleted, or may the "
+                        "user not describe it?"
                     )
-                raise StreamsError(
-                    f"offsets of {native.topic}-{native.partition} cannot be listed: {error.message}; was the "
-                    "topic deleted, or may the user not describe it?"
-                )
-            left = dict.fromkeys(failed, spec)
+                elif time.monotonic() >= give_up_s:
+                    raise BrokerUnavailable(f"offsets of {partition} cannot be listed now: {answer.message}")
+                else:
+                    failed.append(partition)
+            left = {confluent_kafka.TopicPartition(*partition): spec for partition in failed}
             if left:
                 time.sleep(_LEADER_RETRY_S)
         return offsets

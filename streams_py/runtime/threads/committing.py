@@ -6,12 +6,13 @@ flush of the thread's producer and one commit request serve all tasks.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailable, TimeoutExceeded
+from streams_py.errors import BrokerUnavailable, StreamsError, TimeoutExceeded
 from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer
 
 __all__ = ["Committable", "Committer"]
@@ -19,6 +20,7 @@ __all__ = ["Committable", "Committer"]
 _log = logging.getLogger(__name__)
 
 _FLUSH_STEP_MS = 1_000
+_SETTLE_MS = 10_000
 _WORRY_AFTER_MS = 5_000
 _COMMIT_TIMEOUT_MS = 10_000
 """How long one attempt to commit may take before it is tried again later."""
@@ -91,6 +93,14 @@ class Committer:
         self._wait_for_acknowledgements()
         while self._check_sends():
             self._wait_for_acknowledgements()
+
+    def settle(self) -> None:
+        """Before tasks start over: let what they have sent arrive, or fail, for some seconds at most. A changelog
+        record that arrives after their restoration has learnt the end would be missing in the store for ever."""
+        with contextlib.suppress(StreamsError):  # what was refused does not arrive either
+            left = self._producer.flush(_SETTLE_MS)
+            if left:
+                _log.warning("%d records are still on their way after %d s", left, _SETTLE_MS // 1000)
 
     def _wait_for_acknowledgements(self) -> None:
         waited = 0

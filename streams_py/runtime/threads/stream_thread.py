@@ -433,6 +433,7 @@ class StreamThread:
         except TaskCorrupted as more:
             corrupted.update(more.tasks)
         finally:  # also when this is no member any more: corrupted standbys stay, and nobody else would start them over
+            self._committer.settle()
             self._parts.table.revive(corrupted)
             self._read()
             if self._state is ThreadState.RUNNING:

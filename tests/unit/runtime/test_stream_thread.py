@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -364,7 +365,7 @@ def test_healthy_tasks_are_committed_before_a_corrupted_one_is_revived(world: Wo
     steps.membership.problem = TaskCorrupted("bad state", {A: [CHANGELOG]})
     world.diary.clear()
     steps.turn()
-    assert world.diary == [("flush",), ("commit", {tp("in-1"): 1})]
+    assert world.diary == [("flush",), ("commit", {tp("in-1"): 1}), ("flush",)]
     assert steps.tasks == {"0_0": "CREATED", "0_1": "RUNNING"}
     assert steps.thread.state is ThreadState.PARTITIONS_ASSIGNED
     steps.turn(3)
@@ -382,8 +383,37 @@ def test_corruption_during_a_rebalance_commits_nothing(world: World, steps: Step
     steps.membership.join()
     steps.membership.problem = TaskCorrupted("bad state", {A: [CHANGELOG]})
     steps.turn()
-    assert world.names() == []
+    assert world.names() == ["flush"]
     assert steps.tasks["0_0"] == "CREATED"
+
+
+@pytest.mark.parametrize("in_rebalance", [True, False])
+def test_changelog_records_on_their_way_arrive_before_a_corrupted_task_is_restored(
+    world: World, tmp_path: Path, in_rebalance: bool
+) -> None:
+    """Its restoration would end before them, and the store would miss them although the changelog has them."""
+    steps = Steps(world, counting(), tmp_path, statestore_cache_max_bytes=0)
+    on_their_way: list[tuple[Any, ...]] = []
+    arrive = steps.producer.produce
+
+    def flush(timeout_ms: int) -> int:
+        while on_their_way:
+            arrive(*on_their_way.pop(0))
+        return 0
+
+    steps.producer.produce = lambda *record: on_their_way.append(record)
+    steps.producer.flush = flush  # type: ignore[method-assign]  # the broker takes its time
+    steps.run({A: [tp("in-0")]})
+    world.write("in", b"a")
+    steps.turn()
+    assert len(on_their_way) == 2
+    if in_rebalance:
+        steps.membership.join()
+    steps.membership.problem = TaskCorrupted("bad state", {A: [CHANGELOG]})
+    steps.turn()
+    assert steps.tasks == {"0_0": "CREATED"}
+    assert on_their_way == []
+    assert len(world.records(CHANGELOG)) == 1
 
 
 def test_migration_met_while_reviving_is_handled_too(world: World, steps: Steps) -> None:

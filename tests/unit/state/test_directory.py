@@ -460,6 +460,7 @@ def test_preparing_keeps_what_is_ours(directory: StateDirectory) -> None:
 
 def test_offset_sum_adds_the_raw_offsets_and_counts_unknown_as_zero(directory: StateDirectory) -> None:
     path = store_something(directory, T0)
+    (path / "rocksdb" / "CURRENT").touch()
     assert directory.stored_offset_sum(T0) is None
     write_checkpoint(str(path), {TopicPartition("a", 0): 7, TopicPartition("b", 0): -4, TopicPartition("c", 0): 10})
     assert directory.stored_offset_sum(T0) == 17

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,23 @@ def test_content_without_a_checkpoint_is_emptied_before_it_is_restored(directory
     assert list(again.store("disk").all()) == []
     assert [key for key, _ in again.store("source").all()] == ["kept"]
     assert again.restore_position(DISK) == BEGINNING
+    again.close()
+
+
+def test_checkpoint_beside_store_files_that_are_gone_is_not_believed(
+    directory: StateDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = opened(directory)
+    state.restore(DISK, [Record(4, "a", 1)])
+    state.checkpoint(enforce=True)
+    state.close()
+    assert directory.stored_offset_sum(TASK) == 4
+    shutil.rmtree(Path(directory.task_path(TASK), "rocksdb"))
+    assert directory.stored_offset_sum(TASK) is None
+    again = opened(directory)
+    assert again.changelog_offsets == {}
+    assert again.restore_position(DISK) == BEGINNING
+    assert "no store files" in caplog.text
     again.close()
 
 

@@ -137,6 +137,35 @@ def test_only_a_look_up_by_time_may_say_minus_one() -> None:
         lied_to(Library({partition: -1001}), LogAdmin).first_at([partition], 5)
 
 
+NO_LEADERS = KafkaException(KafkaError(KafkaError._NOENT, "No leaders found"))
+
+
+class Leaderless(Library):
+    """Knows no leader of any partition; what it says of topics is given."""
+
+    def list_offsets(self, asked: Mapping[Any, object], **_: object) -> dict[Any, Future[Any]]:
+        return {partition: done(NO_LEADERS) for partition in asked}
+
+
+def test_topic_whose_brokers_are_away_is_not_taken_for_one_that_does_not_exist() -> None:
+    library = Leaderless({"t": described(0, 1, 2, leader=None)})
+    assert {answer.kind for answer in lied_to(library).list_offsets(PARTITIONS).values()} == {
+        AdminErrorKind.LEADER_NOT_AVAILABLE
+    }
+    with pytest.raises(BrokerUnavailable, match="cannot be listed now"):
+        lied_to(library, LogAdmin, timeout_ms=1).log_ends(PARTITIONS, read_committed=False)
+
+
+def test_topic_that_does_not_exist_is_told_from_one_without_leaders() -> None:
+    library = Leaderless({"t": KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))})
+    assert {answer.kind for answer in lied_to(library).list_offsets(PARTITIONS).values()} == {
+        AdminErrorKind.UNKNOWN_TOPIC
+    }
+    with pytest.raises(StreamsError, match="was the topic deleted") as raised:
+        lied_to(library, LogAdmin, timeout_ms=1).log_ends(PARTITIONS, read_committed=False)
+    assert not raised.value.retriable
+
+
 def described(*numbers: int, leader: int | None = 1) -> object:
     node = SimpleNamespace(id=1, rack=None)
     head = None if leader is None else SimpleNamespace(id=leader)

@@ -1,0 +1,45 @@
+"""Passes a request on to the worker that has to do it; at most two hops, so that workers that disagree about who leads
+do not pass one round for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import httpx
+from starlette.requests import Request
+from starlette.responses import Response
+
+from streams_py.connect.errors import ConnectError, NotLeaderError, RebalanceExpectedError
+from streams_py.connect.rest.signing import ALGORITHM_HEADER, SIGNATURE_HEADER
+
+__all__ = ["forward"]
+
+_NEXT_HOP: Final[Mapping[str | None, str | None]] = {None: "true", "true": "false"}
+_SENT: Final = ("Content-Type", "Accept", SIGNATURE_HEADER, ALGORITHM_HEADER)
+_RETURNED: Final = ("Content-Type", "Location")
+
+
+async def forward(client: httpx.AsyncClient, request: Request, error: NotLeaderError, timeout_s: float) -> Response:
+    """The other worker's answer. Raises RebalanceExpectedError after two hops, or when nobody is known to ask."""
+    hop = _NEXT_HOP.get(request.query_params.get("forward"))
+    if hop is None:
+        raise RebalanceExpectedError("the workers do not agree yet on who does this; try again in a moment")
+    if error.url is None:
+        raise RebalanceExpectedError(f"{error}, and nobody is known to ask; try again in a moment")
+    parameters = [(k, v) for k, v in request.query_params.multi_items() if k != "forward"]
+    target = error.url.rstrip("/") + request.scope["raw_path"].decode("ascii")
+    try:
+        answer = await client.request(
+            request.method,
+            target,
+            params=[*parameters, ("forward", hop)],
+            content=await request.body(),
+            headers={name: request.headers[name] for name in _SENT if name in request.headers},
+            timeout=timeout_s,
+        )
+    except (httpx.HTTPError, httpx.InvalidURL) as failed:
+        reason = str(failed) or type(failed).__name__
+        raise ConnectError(f"the worker at {error.url}, which does this, does not answer: {reason}") from None
+    headers = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
+    return Response(answer.content, answer.status_code, headers)

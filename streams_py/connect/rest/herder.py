@@ -1,0 +1,115 @@
+"""What the REST interface needs of a worker. Every method may be called on any thread, and may wait.
+
+Methods raise :mod:`streams_py.connect.errors`: NotFoundError for unknown connectors and tasks, NotLeaderError with the
+URL of the worker to ask instead, RebalanceExpectedError when the same may work in a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Literal, Protocol
+
+from streams_protocol.connect import TaskId
+
+__all__ = ["ConnectorStatusView", "JobStatusView", "RestHerder", "SessionKeyView", "TargetStateName"]
+
+TargetStateName = Literal["STARTED", "PAUSED", "STOPPED"]
+
+
+class JobStatusView(Protocol):
+    """What became of a connector's instance or a task."""
+
+    @property
+    def state(self) -> Enum:
+        """Its value is what users see: ``RUNNING``, ``FAILED``, ..."""
+        ...
+
+    @property
+    def worker_id(self) -> str: ...
+    @property
+    def trace(self) -> str | None:
+        """Why it failed."""
+        ...
+
+
+class ConnectorStatusView(Protocol):
+    @property
+    def connector(self) -> JobStatusView | None:
+        """None before its first status."""
+        ...
+
+    @property
+    def tasks(self) -> Mapping[TaskId, JobStatusView]: ...
+
+
+class SessionKeyView(Protocol):
+    @property
+    def key(self) -> str:
+        """Base64."""
+        ...
+
+
+class RestHerder(Protocol):
+    """A worker."""
+
+    # -- the worker itself ---------------------------------------------------------------------------------------------
+
+    def cluster_id(self) -> str:
+        """Of the Kafka cluster."""
+        ...
+
+    def is_ready(self) -> bool:
+        """Whether the topics are read and the worker is in its group. Does not wait."""
+        ...
+
+    def ping(self) -> None:
+        """Return once the herder's thread has answered."""
+        ...
+
+    def signs_requests(self) -> bool:
+        """Whether the group's protocol wants requests between workers signed."""
+        ...
+
+    @property
+    def session_key(self) -> SessionKeyView | None:
+        """The group's key; None while none is known."""
+        ...
+
+    # -- any worker ----------------------------------------------------------------------------------------------------
+
+    def connectors(self) -> Sequence[str]: ...
+    def config(self, name: str) -> Mapping[str, str]: ...
+    def kind(self, name: str) -> str:
+        """``source``, ``sink`` or ``unknown``."""
+        ...
+
+    def task_configs(self, name: str) -> Sequence[Mapping[str, str]]: ...
+    def status(self, name: str) -> ConnectorStatusView: ...
+    def offsets(self, name: str) -> Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """(source partition, source offset) of a source connector."""
+        ...
+
+    def pause_connector(self, name: str) -> None: ...
+    def resume_connector(self, name: str) -> None: ...
+
+    # -- the leader ----------------------------------------------------------------------------------------------------
+
+    def create_connector(self, name: str, config: Mapping[str, str], state: TargetStateName | None) -> None:
+        """Raises AlreadyExistsError, BadRequestError."""
+        ...
+
+    def put_connector(self, name: str, config: Mapping[str, str]) -> bool:
+        """Create or change; True when it is new. Raises BadRequestError."""
+        ...
+
+    def delete_connector(self, name: str) -> None: ...
+    def stop_connector(self, name: str) -> None: ...
+    def restart_connector(self, name: str, *, include_tasks: bool, only_failed: bool) -> None: ...
+    def put_tasks(self, name: str, configs: list[dict[str, str]]) -> None:
+        """Task configurations from the worker that runs the connector."""
+        ...
+
+    # -- the owner -----------------------------------------------------------------------------------------------------
+
+    def restart_task(self, task: TaskId) -> None: ...

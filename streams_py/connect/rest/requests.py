@@ -1,0 +1,126 @@
+"""Request bodies and parameters, checked. Everything here raises an error that names what is wrong, with its status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from streams_py.connect.errors import BadRequestError, ConnectError
+from streams_py.connect.rest.herder import TargetStateName
+
+__all__ = [
+    "NewConnector",
+    "UnsupportedMediaTypeError",
+    "checked_name",
+    "config_of",
+    "flag",
+    "json_of",
+    "patch_of",
+    "task_configs_of",
+]
+
+_INITIAL_STATES: dict[str, TargetStateName] = {"RUNNING": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
+
+
+class UnsupportedMediaTypeError(ConnectError):
+    """The body is not said to be JSON."""
+
+    status: ClassVar[int] = 415
+
+
+def json_of(body: bytes, content_type: str | None) -> Any:
+    """The body. Browsers can send other types across sites without asking, so the type is not guessed."""
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        raise UnsupportedMediaTypeError(
+            f"the body must be JSON, with the header 'Content-Type: application/json' (it is {kind or 'missing'})"
+        )
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise BadRequestError(f"the body is not valid JSON: {error}") from None
+
+
+def config_of(content: Any, name: str, *, where: str = "the body") -> dict[str, str]:
+    """A connector's configuration, with its name in it."""
+    config = {key: _text(key, value) for key, value in _object(content, where).items()}
+    if config.setdefault("name", name) != name:
+        raise BadRequestError(f"name is {config['name']!r} in the configuration, and {name!r} in the request")
+    return config
+
+
+def patch_of(content: Any, name: str) -> dict[str, str | None]:
+    """Changes of a configuration; None removes a key."""
+    patch = {k: None if v is None else _text(k, v) for k, v in _object(content, "the body").items()}
+    if patch.get("name", name) != name:
+        raise BadRequestError(f"the name of connector {name!r} cannot be changed")
+    return patch
+
+
+def task_configs_of(content: Any) -> list[dict[str, str]]:
+    """A list of configurations."""
+    if not isinstance(content, list):
+        raise BadRequestError("the body must be a JSON list of task configurations")
+    return [
+        {key: _text(key, value) for key, value in _object(one, f"task {number}").items()}
+        for number, one in enumerate(content)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class NewConnector:
+    """The body of ``POST /connectors``."""
+
+    name: str
+    config: Mapping[str, str]
+    state: TargetStateName | None
+
+    @classmethod
+    def of(cls, content: Any) -> NewConnector:
+        fields = _object(content, "the body")
+        unknown = sorted(fields.keys() - {"name", "config", "initial_state"})
+        if unknown:
+            raise BadRequestError(f"{unknown[0]!r} is not known here; the body has name, config and initial_state")
+        missing = [key for key in ("name", "config") if fields.get(key) is None]
+        if missing:
+            raise BadRequestError(f'{missing[0]} is missing; the body is {{"name": "...", "config": {{...}}}}')
+        name, state = fields["name"], fields.get("initial_state")
+        if not isinstance(name, str):
+            raise BadRequestError("name must be text")
+        name = checked_name(name.strip())
+        if state is not None and (not isinstance(state, str) or state.upper() not in _INITIAL_STATES):
+            raise BadRequestError(f"initial_state {state!r} must be RUNNING, PAUSED or STOPPED")
+        return cls(
+            name, config_of(fields["config"], name, where="config"), _INITIAL_STATES[state.upper()] if state else None
+        )
+
+
+def checked_name(name: str) -> str:
+    """A name that can stand in a path."""
+    if not name or "/" in name or any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
+        raise BadRequestError(f"connector name {name!r} is empty, or has a slash or control character: choose another")
+    return name
+
+
+def flag(parameters: Mapping[str, str], key: str) -> bool:
+    """A query parameter that is ``true`` or ``false`` (the default)."""
+    value = parameters.get(key, "false").lower()
+    if value not in ("true", "false"):
+        raise BadRequestError(f"{key}={value} must be true or false")
+    return value == "true"
+
+
+def _object(content: Any, where: str) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        raise BadRequestError(f"{where} must be a JSON object")
+    return content
+
+
+def _text(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise BadRequestError(f"the value of {key!r} must be text (numbers and booleans are turned into it)")

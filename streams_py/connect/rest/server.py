@@ -1,0 +1,54 @@
+"""Serves the REST interface on a thread of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Final
+
+import uvicorn
+from starlette.applications import Starlette
+
+from streams_py.errors import ConfigError
+
+__all__ = ["LOOPBACK", "RestServer"]
+
+LOOPBACK: Final = "127.0.0.1"
+_STOP_S: Final = 10
+
+
+class RestServer:
+    """Bound when made (ConfigError names ``listeners`` when the address is in use), serving from :meth:`start` on.
+
+    There is no authentication: whoever reaches the port may run code on the workers, so it is the loopback interface's
+    unless another host is given. Port 0 is any free one.
+    """
+
+    def __init__(self, app: Starlette, port: int, host: str = LOOPBACK) -> None:
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._socket = socket.create_server((host, port), family=family)
+        except OSError as error:
+            raise ConfigError(
+                f"listeners: {host}:{port} cannot be served ({error.strerror}); choose another port, or end its user",
+                key="listeners",
+            ) from None
+        self.port: int = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="on", ws="none", timeout_graceful_shutdown=_STOP_S
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="connect-rest", daemon=True
+        )
+
+    def start(self) -> None:
+        """Connections are accepted already; they are answered from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End running requests, or cut them off after a while."""
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join(2 * _STOP_S)
+        self._socket.close()

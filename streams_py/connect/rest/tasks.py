@@ -1,0 +1,66 @@
+"""Gives the task configurations of a connector to the leader."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+from urllib.parse import quote
+
+import httpx
+
+from streams_py.connect.errors import ConnectError, RebalanceExpectedError
+from streams_py.connect.rest.signing import sign
+
+__all__ = ["TaskConfigSender"]
+
+_log = logging.getLogger("streams_py.connect")
+_ROTATION_S: Final = 60.0
+
+
+class TaskConfigSender:
+    """Not thread-safe: one thread forwards. ``transport`` is for tests."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        self._clock = clock
+        self._client = httpx.Client(transport=transport, timeout=90.0, trust_env=False)
+        self._first_refused_s: dict[str, float] = {}
+
+    def send(self, url: str, name: str, configs: Sequence[Mapping[str, str]], key: str | None) -> None:
+        """To the worker at ``url``, signed if there is a key (base64). Returns when they are written.
+
+        Raises RebalanceExpectedError for what passes by itself: a rebalance, or keys being rotated for up to a minute;
+        otherwise ConnectError.
+        """
+        body = json.dumps([dict(config) for config in configs]).encode()
+        headers = {"Content-Type": "application/json"} | (sign(key, body) if key is not None else {})
+        target = f"{url.rstrip('/')}/connectors/{quote(name, safe='')}/tasks"
+        try:
+            answer = self._client.post(target, content=body, headers=headers)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise ConnectError(f"the leader at {url} does not answer: {str(error) or type(error).__name__}") from None
+        if answer.status_code == 403:
+            first_s = self._first_refused_s.setdefault(name, self._clock())
+            if self._clock() - first_s < _ROTATION_S:
+                _log.debug("%s: the leader at %s knows another session key; trying again", name, url)
+                raise RebalanceExpectedError(f"the leader at {url} knows another session key")
+        else:
+            self._first_refused_s.pop(name, None)
+        if answer.status_code in (409, 503):
+            raise RebalanceExpectedError(f"the leader at {url} cannot do it now: {_message(answer)}")
+        if not answer.is_success:
+            raise ConnectError(f"the leader at {url} answered {answer.status_code}: {_message(answer)}")
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _message(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:200]

@@ -106,7 +106,7 @@ class TaskExplanation:
                 "it gets its turn in a later rebalance"
             )
         if self.reported is not None:
-            shown = [f"{process_id} {_lag(lag)}" for process_id, lag in self.reported[:_LAGS_SHOWN]]
+            shown = [f"client {process_id}: {_lag(lag)}" for process_id, lag in self.reported[:_LAGS_SHOWN]]
             if len(self.reported) > _LAGS_SHOWN:
                 shown.append(f"{len(self.reported) - _LAGS_SHOWN} more")
             known = ", ".join(shown) or "none"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rich.box import SIMPLE_HEAD
@@ -43,8 +43,8 @@ _COLUMNS: Final[dict[str, str]] = {
     "moved_standby": "standbys\nmoved",
     "ns_cpu": "CPU\ntime",
 }
-_NARROW: Final = 100
-_NARROW_COLUMNS: Final = 7
+_NAME_WIDTH_MAX: Final = 24
+_GAP: Final = 2
 _CANDIDATES_MAX: Final = 12
 _FINDINGS_MAX: Final = 12
 _OUT_MAX: Final = 8
@@ -87,7 +87,8 @@ def print_summary(console: Console, summary: Summary, verdict: Verdict) -> None:
     _print_findings(console, summary.findings)
     shown = shown_candidates(summary, verdict, _CANDIDATES_MAX)
     for scenario in summary.scenarios:
-        console.print(_table(summary, scenario, shown, console.width))
+        for table in _tables(summary, scenario, shown, console.width):
+            console.print(table)
     hidden = len(summary.candidates) - len(shown)
     if hidden > 0:
         console.print(f"{hidden:,} more candidates are in summary.json")
@@ -112,8 +113,26 @@ def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
         console.print(f"{len(findings) - _FINDINGS_MAX:,} more findings are in the report")
 
 
-def _table(summary: Summary, scenario: str, shown: Sequence[str], width: int) -> Table:
-    """Means: a line for each candidate, a column for each score that decides and differs."""
+def _tables(summary: Summary, scenario: str, shown: Sequence[str], width: int) -> Iterator[Table]:
+    """Means: a line for each candidate, a column for each score that decides and differs. On a narrow terminal the
+    columns go on in further tables, so that none is cut."""
+    metrics = [metric for metric in _COLUMNS if any(_mean(summary, Key(scenario, name), metric) for name in shown)]
+    room = width - min(_NAME_WIDTH_MAX, max(map(len, shown), default=0) + len(" (base)"))
+    part: list[str] = []
+    left = room
+    for metric in metrics:
+        figures = [_mean(summary, Key(scenario, name), metric) for name in shown]
+        texts = [*_COLUMNS[metric].split("\n"), *(figure_text(metric, mean) for mean in figures if mean is not None)]
+        needed = max(map(len, texts)) + _GAP
+        if part and needed > left:
+            yield _table(summary, scenario, shown, part)
+            part, left = [], room
+        part.append(metric)
+        left -= needed
+    yield _table(summary, scenario, shown, part)
+
+
+def _table(summary: Summary, scenario: str, shown: Sequence[str], metrics: Sequence[str]) -> Table:
     title = f"what if {scenario}" if scenario else "the recorded situations"
     caption = f"means; green and red: better and worse than {summary.base} by more than chance"
     table = Table(
@@ -124,9 +143,7 @@ def _table(summary: Summary, scenario: str, shown: Sequence[str], width: int) ->
         box=SIMPLE_HEAD,
         pad_edge=False,
     )
-    table.add_column("", overflow="fold", min_width=12)
-    columns = list(_COLUMNS)[: _NARROW_COLUMNS if width < _NARROW else None]
-    metrics = [metric for metric in columns if any(_mean(summary, Key(scenario, name), metric) for name in shown)]
+    table.add_column("", overflow="fold", min_width=12, max_width=_NAME_WIDTH_MAX)
     for metric in metrics:
         table.add_column(_COLUMNS[metric], justify="right", no_wrap=True)
     for name in shown:

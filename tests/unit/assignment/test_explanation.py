@@ -76,7 +76,7 @@ def test_explanation_says_who_waits_when_warmups_are_used_up() -> None:
     text = str(explanation[TaskId(0, 3)])
     assert f"no copy yet on {process_id(2)}: 1 of 1 warm-up replicas (max.warmup.replicas) are in use" in text
     assert f"it is meant for {process_id(2)}" in text
-    assert f"lags reported, in records: {process_id(1)} 0" in text
+    assert f"lags reported, in records: client {process_id(1)}: 0" in text
 
 
 def test_explanation_costs_nothing_when_not_asked_for() -> None:
@@ -113,7 +113,7 @@ def test_explanation_shows_special_lags_in_words() -> None:
         explain=True,
     )
     text = str(told.explanation[ONE])
-    assert f"{process_id(1)} running it" in text
+    assert f"{process_id(1)}: running it" in text
     assert f"{process_id(2)} unknown" in text
 
 

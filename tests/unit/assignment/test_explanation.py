@@ -114,7 +114,7 @@ def test_explanation_shows_special_lags_in_words() -> None:
     )
     text = str(told.explanation[ONE])
     assert f"{process_id(1)}: running it" in text
-    assert f"{process_id(2)} unknown" in text
+    assert f"{process_id(2)}: unknown" in text
 
 
 def test_explanation_names_few_lags_when_many_clients_reported() -> None:

@@ -127,6 +127,20 @@ def test_paused_partition_delivers_nothing_until_it_is_resumed(opened: Opened) -
     assert [r.offset() for r in take(consumer, 2)] == [2, 3]
 
 
+@pytest.mark.parametrize("start", [BEGINNING, END, 4])
+def test_partition_that_was_paused_before_it_delivered_is_read_from_where_it_was_sought_while_paused(
+    opened: Opened, start: int
+) -> None:
+    topic, consumer = opened.topic(), opened.consumer()
+    opened.fill(topic, 5)
+    consumer.assign({part(topic): start})
+    consumer.pause([part(topic)])
+    consumer.seek(part(topic), 3)
+    assert consumer.poll(10, 50) == []
+    consumer.resume([part(topic)])
+    assert [record.offset() for record in take(consumer, 2)] == [3, 4]
+
+
 def test_seek_moves_a_partition_and_leaves_the_others(opened: Opened) -> None:
     topic, consumer = opened.topic(), opened.consumer()
     opened.fill(topic, 5)

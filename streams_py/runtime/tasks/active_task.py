@@ -99,13 +99,23 @@ class ActiveTask(Task):
 
     def complete_restoration(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """All changelogs are replayed: bind and initialise the nodes and run. ``committed``: what the group has
-        committed for the input partitions (others are ignored); it carries the stream time."""
+        committed for the input partitions (others are ignored); it carries the stream time.
+
+        After BrokerUnavailable (a processor's ``init`` wanted to write something) it can be called again, and begins
+        with new processors."""
         self._check(TaskPhase.RESTORING)
         self.stores.attach(self.record, self._collector.changelog_writer)
         self._bound = bound = bind_nodes(self.nodes.nodes, self)
         self._set_readers(bound)
         self._read_metadata(committed)
-        bound.init()
+        try:
+            bound.init()
+        except BrokerUnavailable:
+            self._stream_punctuation.clear()
+            self._wall_punctuation.clear()
+            self._bound = None
+            bound.close()
+            raise
         self.stores.checkpoint(enforce=True)
         self._go(TaskPhase.RUNNING)
 

@@ -11,18 +11,21 @@ What a node may ask of its task is :class:`TaskServices`; what an operator sees 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from streams_protocol.types import TaskId
-from streams_py.errors import IllegalStateError, ProcessingError, TopologyError
+from streams_py.errors import BrokerUnavailable, IllegalStateError, ProcessingError, TopologyError
 from streams_py.runtime.tasks.punctuation import Schedule
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import SerdeDefaults
 from streams_py.topology.nodes import Process, ProcessorNode, Punctuation, RecordContext, SinkNode, SourceNode
 
 __all__ = ["BoundNode", "BoundTopology", "Node", "ReportedFailure", "TaskServices", "bind_nodes"]
+
+_log = logging.getLogger(__name__)
 
 Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
 
@@ -165,15 +168,22 @@ class BoundTopology:
         """Initialise processors, parents first."""
         for node in self.nodes:
             while node._init:
-                node._init.pop(0)()
+                node._init[0]()
+                del node._init[0]
 
     def close(self) -> Exception | None:
-        """Close processors, parents first; all are closed whatever happens. The first error, if any."""
+        """Close processors that were initialised, parents first; all of them whatever happens. The first error, if any.
+
+        A broker that does not answer is only a warning: what is written while closing is beyond the last commit, and
+        Kafka Streams promises nothing for it.
+        """
         first: Exception | None = None
         for node in self.nodes:
-            while node._close:
+            while node._close and not node._init:
                 try:
                     node._close.pop(0)()
+                except BrokerUnavailable as error:
+                    _log.warning("closing node %s: %s; going on", node.name, error)
                 except Exception as error:
                     first = first or error
         return first

@@ -185,6 +185,69 @@ def test_full_queue_in_a_punctuator_is_tried_again_until_the_task_time_out(
             steps.turn()
 
 
+class Greeting(Processor[bytes, bytes, bytes, bytes]):
+    """Writes when it begins and when it ends."""
+
+    def init(self, context: Any) -> None:
+        self._context = context
+        tick = b"tick"
+        context.schedule(1000, Punctuation.WALL_CLOCK_TIME, lambda now: context.forward(Record(b"k", tick, now)))
+        context.forward(Record(b"k", b"hello", 1))
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        self._context.forward(Record(b"k", b"bye", 2))
+
+
+def greeting() -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.BYTES, value=serdes.BYTES)
+    stream.process(Greeting).to("out", key=serdes.BYTES, value=serdes.BYTES)
+    return builder.build()
+
+
+def said(world: World) -> list[bytes | None]:
+    return [record.value() for record in world.records(tp("out-0")) + world.records(tp("out-1"))]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_full_queue_while_processors_are_initialised_is_tried_again_until_the_task_time_out(
+    world: World, tmp_path: Path, ends: bool
+) -> None:
+    steps = Steps(world, greeting(), tmp_path, task_timeout_ms=5000)
+    queue = FullQueue(steps)
+    steps.membership.round({A: [tp("in-0")]})
+    steps.turn(3)
+    world.clock.advance(4000)
+    steps.turn()
+    assert steps.tasks == {"0_0": "RESTORING"}
+    if ends:
+        queue.full = False
+        steps.turn(2)
+        assert steps.tasks == {"0_0": "RUNNING"}
+        world.clock.advance(1001)
+        steps.turn()
+        assert said(world) == [b"hello", b"tick"], "the timers of the first tries are gone"
+    else:
+        world.clock.advance(1001)
+        with pytest.raises(TimeoutExceeded, match="processors could not be initialised"):
+            steps.turn()
+
+
+def test_full_queue_while_processors_are_closed_does_not_end_the_thread(world: World, tmp_path: Path) -> None:
+    steps = Steps(world, greeting(), tmp_path)
+    queue = FullQueue(steps)
+    queue.full = False
+    steps.run(BOTH)
+    queue.full = True
+    steps.membership.round({B: [tp("in-1")]})
+    steps.turn(3)
+    assert steps.tasks == {"0_1": "RUNNING"}
+    assert said(world) == [b"hello", b"hello"]
+
+
 # -- one task's trouble --------------------------------------------------------------------------------------------
 
 

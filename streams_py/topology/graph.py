@@ -23,7 +23,7 @@ from streams_py.topology.names import NameIndex, RepartitionNames, repartition_t
 from streams_py.topology.nodes import Operator, Partitioner, ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.operators.stateless import NullKeyFilter
 from streams_py.topology.operators.table_joins import TableJoin, TableJoinMerge
-from streams_py.topology.operators.tables import TableSource
+from streams_py.topology.operators.tables import TableOperator, TableSource
 from streams_py.topology.stores import StoreBuilder
 
 __all__ = [
@@ -110,6 +110,7 @@ class TableSourceStep(GraphNode):
         self.operator = operator
         self.store = store
         self.reuses_source_topic = False
+        operator.store_history_ms = store.history_ms
 
     def write(self, assembly: TopologyAssembly) -> None:
         assembly.add_source(self.source)
@@ -146,6 +147,8 @@ class ProcessorStep(GraphNode):
         self.operator = operator
         self.own_stores = tuple(own_stores)
         self.stores = tuple(stores)
+        if isinstance(operator, TableOperator) and self.own_stores:
+            operator.store_history_ms = self.own_stores[0].history_ms
 
     def write(self, assembly: TopologyAssembly) -> None:
         assembly.add_processor(ProcessorNode(self.name, self.parent_names, self.operator, self.stores))
@@ -160,6 +163,7 @@ class TableStep(ProcessorStep):
         super().__init__(name, operator)
         self._table = operator
         self._store = store
+        operator.store_history_ms = store.history_ms
 
     def write(self, assembly: TopologyAssembly) -> None:
         super().write(assembly)
@@ -184,6 +188,8 @@ class TableJoinStep(GraphNode):
         self._sides = ((left_name, tables[0], left), (right_name, tables[1], right))
         self._merge = merge
         self._own_stores = tuple(own_stores)
+        if self._own_stores:
+            merge.store_history_ms = self._own_stores[0].history_ms
 
     def write(self, assembly: TopologyAssembly) -> None:
         for name, table, operator in self._sides:

@@ -24,6 +24,7 @@ from streams_py.serdes import Serde, SerdeDefaults
 
 __all__ = [
     "Change",
+    "LateChange",
     "NodeContext",
     "Operator",
     "Partitioner",
@@ -47,6 +48,19 @@ class Change(NamedTuple):
 
     new: Any
     old: Any
+
+    @property
+    def is_latest(self) -> bool:
+        """False only for an update of a versioned table that is older than the row."""
+        return True
+
+
+class LateChange(Change):
+    """An update of a versioned table that is older than the row: a version of its past (KIP-914)."""
+
+    @property
+    def is_latest(self) -> bool:
+        return False
 
 
 class RecordContext:

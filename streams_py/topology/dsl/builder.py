@@ -287,6 +287,8 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         key, value = key or stored.key, value or stored.value
         source = SourceNode(source_name, (topic,), None, key, value, timestamp_extractor)
         builder = stored.builder(store_name, key, value)
+        if builder.history_ms is not None:
+            raise TopologyError(f"global table of topic {topic!r}: a global table has no history; leave it out")
         operator = TableSource(store_name, is_stored=True)
         self._graph.attach(GlobalStoreStep(node_name, source, operator, builder, is_table=True), self._graph.root)
         return GlobalKTable(store_name, stored.store)

@@ -182,6 +182,7 @@ def _attach(
         else:
             step = ProcessorStep(node, operator, stores=[store_name])
         step.grace_ms = grace_ms
+        operator.store_history_ms = builder.history_ms
         graph.attach(step, place.node)
         steps.append(step)
         operators.append(operator)

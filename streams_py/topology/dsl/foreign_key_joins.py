@@ -75,7 +75,7 @@ def join_on_foreign_key(
     serdes = ForeignKeySerdes(topic, here.key_serde, there.key_serde, here.value_serde)
     sender = process(
         named("-subscription-registration-processor", _REGISTRATION),
-        SubscriptionSend(extractor, serdes, keeps_left=keeps_left),
+        SubscriptionSend(left_table, extractor, serdes, keeps_left=keeps_left),
         [here.node],
     )
     sink_name = named("-subscription-registration-sink", _SINK)
@@ -97,7 +97,7 @@ def join_on_foreign_key(
     )
     answers = process(
         named("-foreign-join-subscription", _PROCESSOR),
-        ForeignTableJoin(store_name, serdes),
+        ForeignTableJoin(right_table, store_name, serdes),
         [there.node],
         [store_name],
     )

@@ -177,6 +177,8 @@ class KTable(TableJoins[K, V]):
 
         The buffer is in memory and kept in a changelog topic unless ``logging`` is False.
         """
+        if self._operator.is_versioned():
+            raise TopologyError("suppress needs a table without versions: it holds back what is latest")
         place, index = self._place, self._place.index
         node = index.node_name(Prefix.TABLE_SUPPRESS) if name is None else check_name(name)
         buffer = index.store_name(Prefix.TABLE_SUPPRESS) if name is None else check_name(f"{name}-store")
@@ -209,7 +211,7 @@ class KTable(TableJoins[K, V]):
         """
         from streams_py.topology.dsl.grouped_table import KGroupedTable  # grouped tables become tables again
 
-        place = self._place.process(name, Prefix.TABLE_SELECT, TableGroupBy(selector))
+        place = self._place.process(name, Prefix.TABLE_SELECT, TableGroupBy(self._operator, selector))
         self._operator.enable_old_values(force=True)
         return KGroupedTable(place.with_serdes(key, value), name)
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.durations import Duration
+from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.names import check_name
 from streams_py.topology.stores import StoreBuilder, StoreKind, ttl_ms_of
 
@@ -34,7 +34,8 @@ class Materialized(Generic[K, V]):
     with ``logging_config`` on top of the defaults. ``caching``: merge updates of one key between two commits.
     ``retention``: for windows, how long they are kept, counted from their start (sessions: their end), by stream time;
     at least as long as they take records, which is the default. ``ttl``: time to live of a row, as of
-    ``key_value_store``; nothing is sent on when it ends, and updates are not merged.
+    ``key_value_store``; nothing is sent on when it ends, and updates are not merged. ``history``: keep the table in a
+    versioned store (``versioned_key_value_store``), for joins of streams with the rows as they were (KIP-914).
     """
 
     store: str | None = None
@@ -47,25 +48,32 @@ class Materialized(Generic[K, V]):
     logging_config: Mapping[str, str] = field(default_factory=dict)
     retention: Duration | None = None
     ttl: Duration | None = None
+    history: Duration | None = None
 
     def __post_init__(self) -> None:
         if self.store is not None:
             check_name(self.store)
+        elif self.history is not None:
+            raise TopologyError("a table with a history needs a name for its store: Materialized(name, history=...)")
 
     def builder(self, store: str, key: Serde[Any] | None, value: Serde[Any] | None) -> StoreBuilder:
         """The declaration of its store; ``key`` and ``value`` are used where it names no serde itself."""
         if self.retention is not None:
             raise TopologyError(f"store {store!r} has no windows, so it cannot have a retention")
         ttl_ms = ttl_ms_of(self.ttl, store)
+        history_ms = None if self.history is None else duration_ms(self.history, f"history of store {store!r}")
+        if ttl_ms is not None and history_ms is not None:
+            raise TopologyError(f"store {store!r} cannot have a ttl and a history: versions go with their history")
         return StoreBuilder(
             store,
-            StoreKind.TIMESTAMPED_KEY_VALUE,
+            StoreKind.TIMESTAMPED_KEY_VALUE if history_ms is None else StoreKind.VERSIONED_KEY_VALUE,
             self.key or key,
             self.value or value,
             self.persistent,
             self.logging,
-            self.caching and ttl_ms is None,
+            self.caching and ttl_ms is None and history_ms is None,
             dict(self.logging_config),
+            history_ms=history_ms,
             ttl_ms=ttl_ms,
         )
 

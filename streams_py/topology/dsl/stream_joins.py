@@ -93,8 +93,9 @@ class StreamJoins(Generic[K, V]):
         """Join by key: ``joiner(value, other value)``, or ``with_key=f`` for ``f(key, value, other value)``.
 
         With a stream: each pair of records that ``windows`` lets belong together, with the larger timestamp. Both sides
-        are kept in stores (named after ``store``) for as long as the windows say. With a table: the row as it is now;
-        with a global table the row of ``on(key, value)``. What finds no partner is dropped. ``key``, ``value`` and
+        are kept in stores (named after ``store``) for as long as the windows say. With a table: the row as it is now
+        (of a table with a ``history``: as it was at the time of the record); with a global table the row of
+        ``on(key, value)``. What finds no partner is dropped. ``key``, ``value`` and
         ``other_value`` are serdes of what is stored or repartitioned, if they are not those of the streams.
         """
         function = joiner_with_key(joiner, with_key, "join")

@@ -44,8 +44,9 @@ def window_store_of(
     take records."""
     least_ms = windows.retention_ms
     retention_ms = least_ms
-    if options.ttl is not None:
-        raise TopologyError(f"store {store!r}, used by {node!r}, keeps windows: give it a retention instead of a ttl")
+    if options.ttl is not None or options.history is not None:
+        wrong = "ttl" if options.history is None else "history"
+        raise TopologyError(f"store {store!r}, used by {node!r}, keeps windows: give it a retention, not a {wrong}")
     if options.retention is not None:
         retention_ms = duration_ms(options.retention, f"retention of store {store!r}, used by {node!r},")
         if retention_ms < least_ms:

@@ -50,7 +50,7 @@ def _bind_grouped_stream(
     initializer: Callable[[], Any] | None,
     aggregator: Callable[[Any, Any, Any], Any],
 ) -> Process:
-    store, forward, failed, context = node.store(operator.store_name), node.forward, node.failed, node.record
+    store, forward, failed, context = operator.own_store(node), node.forward, node.failed, node.record
     old_values = operator.sends_old_values
     forwards = forward_flushed(node, store, send_old_values=old_values)
     if initializer is not None:
@@ -92,7 +92,7 @@ class GroupedTableAggregate(TableOperator):
 
     def bind(self, node: NodeContext) -> Process:
         adder, subtractor = self._adder, self._subtractor
-        initializer = fresh_initializer(self._initializer, node.store(self.store_name))
+        initializer = fresh_initializer(self._initializer, self.own_store(node))
 
         def combine(key: Any, change: Change, current: Any) -> Any:
             if change.old is not None and current is not None:
@@ -128,7 +128,7 @@ class GroupedTableReduce(TableOperator):
 def _bind_grouped_table(
     operator: TableOperator, node: NodeContext, combine: Callable[[Any, Change, Any], Any]
 ) -> Process:
-    store, forward, failed, context = node.store(operator.store_name), node.forward, node.failed, node.record
+    store, forward, failed, context = operator.own_store(node), node.forward, node.failed, node.record
     old_values = operator.sends_old_values
     forwards = forward_flushed(node, store, send_old_values=old_values)
     get, put = store.get, store.put_value

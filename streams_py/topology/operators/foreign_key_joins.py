@@ -22,7 +22,7 @@ from streams_py.topology.foreign_keys import (
 )
 from streams_py.topology.names import full_topic_name
 from streams_py.topology.nodes import NodeContext, Process
-from streams_py.topology.operators.tables import TableOperator
+from streams_py.topology.operators.tables import TableOperator, latest_only
 
 __all__ = [
     "ForeignKeySerdes",
@@ -86,7 +86,10 @@ class ForeignKeySerdes:
 class SubscriptionSend:
     """Turns changes of the left table into subscriptions. ``extractor`` takes key and value of a row."""
 
-    def __init__(self, extractor: Callable[[Any, Any], Any], serdes: ForeignKeySerdes, *, keeps_left: bool) -> None:
+    def __init__(
+        self, left: TableOperator, extractor: Callable[[Any, Any], Any], serdes: ForeignKeySerdes, *, keeps_left: bool
+    ) -> None:
+        self._left = left
         self._extractor = extractor
         self._serdes = serdes
         self._keeps_left = keeps_left
@@ -133,7 +136,7 @@ class SubscriptionSend:
                 partition = context.partition
                 forward(foreign_key, Subscription(hashed, instruction, key, partition, version), timestamp_ms)
 
-        return process
+        return latest_only(self._left, process, node.dropped)
 
 
 def _upgrades_from_before_partitions(node: NodeContext) -> bool:
@@ -212,7 +215,8 @@ class SubscriptionJoin:
 class ForeignTableJoin:
     """Answers all subscriptions to the key of a row of the right table that has changed."""
 
-    def __init__(self, store: str, serdes: ForeignKeySerdes) -> None:
+    def __init__(self, right: TableOperator, store: str, serdes: ForeignKeySerdes) -> None:
+        self._right = right
         self._store = store
         self._serdes = serdes
 
@@ -236,7 +240,7 @@ class ForeignTableJoin:
             for primary_key, response in answers:
                 forward(primary_key, response, timestamp_ms)
 
-        return process
+        return latest_only(self._right, process, node.dropped)
 
 
 class ResponseJoin:

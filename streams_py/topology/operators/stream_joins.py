@@ -1,5 +1,7 @@
 """Joins of a stream with a table: a record is joined with the row of its key as it is now; the table triggers nothing.
 
+A table in a versioned store is read as it was at the time of the record.
+
 Answers to Kafka Streams' ``KStreamKTableJoin`` and ``KStreamGlobalKTableJoin``.
 """
 
@@ -28,7 +30,9 @@ class StreamTableJoin:
         self._keeps_stream = keeps_stream
 
     def bind(self, node: NodeContext) -> Process:
-        read, joiner, keeps_stream = self._table.reader(node), self._joiner, self._keeps_stream
+        joiner, keeps_stream = self._joiner, self._keeps_stream
+        by_time = self._table.history_ms() is not None
+        read: Any = self._table.past_reader(node) if by_time else self._table.reader(node)
         forward, failed = node.forward, node.failed
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
@@ -36,7 +40,7 @@ class StreamTableJoin:
                 node.dropped(_NO_JOIN)
                 return
             try:
-                row = None if key is None else read(key)
+                row = None if key is None else read(key, timestamp_ms) if by_time else read(key)
                 if row is None:
                     if not keeps_stream:
                         return

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streams_py.topology.nodes import NodeContext, Process
-from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
+from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, latest_only, make_change
 
 __all__ = ["TableJoin", "TableJoinMerge"]
 
@@ -42,6 +42,9 @@ class TableJoin(TableOperator):
         self._this.enable_old_values(force=True)
         self._other.enable_old_values(force=True)
         return super().enable_old_values(force=force)
+
+    def is_versioned(self) -> bool:
+        return self._this.is_versioned() and self._other.is_versioned()
 
     def readable_stores(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self._this.readable_stores(), *self._other.readable_stores())))
@@ -96,7 +99,7 @@ class TableJoin(TableOperator):
                 return
             forward(key, make_change((new, old)), timestamp_ms)
 
-        return process
+        return latest_only(self._this, process, node.dropped)
 
 
 class TableJoinMerge(TableOperator):
@@ -112,6 +115,9 @@ class TableJoinMerge(TableOperator):
         self._right.enable_old_values(force=True)
         return super().enable_old_values(force=force)
 
+    def is_versioned(self) -> bool:
+        return super().is_versioned() if self.store_name else self._left.is_versioned()
+
     def readable_stores(self) -> tuple[str, ...]:
         return super().readable_stores() if self.store_name else self._left.readable_stores()
 
@@ -123,7 +129,7 @@ class TableJoinMerge(TableOperator):
         old_values = self.sends_old_values
         if not self.store_name:
             return forward  # the sides send old values only when this operator was asked for them
-        store = node.store(self.store_name)
+        store = self.own_store(node)
         put, forwards = store.put_value, forward_flushed(node, store, send_old_values=old_values)
 
         def process(key: Any, change: Any, timestamp_ms: int) -> None:

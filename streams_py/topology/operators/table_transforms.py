@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from streams_py.errors import ProcessingError, TopologyError
 from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.processors import BoundContext
-from streams_py.topology.operators.tables import RowReader, TableOperator, TableTransformation
+from streams_py.topology.operators.tables import PastRowReader, RowReader, TableOperator, TableTransformation
 from streams_py.topology.processor import ValueTransformer
 
 __all__ = ["TableTransformValues"]
@@ -52,6 +52,18 @@ class TableTransformValues(TableTransformation):
             value, timestamp_ms = read_parent(key) or (None, _UNKNOWN_TIME)
             result = transform(key, value)
             return None if result is None else (result, timestamp_ms)
+
+        return read
+
+    def past_reader(self, node: NodeContext) -> PastRowReader:
+        if self.store_name:
+            return super().past_reader(node)
+        transform, read_parent = self._row_function(node), self._parent.past_reader(node)
+
+        def read(key: Any, timestamp_ms: int) -> tuple[Any, int] | None:
+            value, row_ms = read_parent(key, timestamp_ms) or (None, _UNKNOWN_TIME)
+            result = transform(key, value)
+            return None if result is None else (result, row_ms)
 
         return read
 

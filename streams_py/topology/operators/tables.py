@@ -15,10 +15,12 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from streams_py.errors import ProcessingError
-from streams_py.topology.nodes import Change, NodeContext, Process
+from streams_py.topology.nodes import Change, LateChange, NodeContext, Process
 from streams_py.topology.operators.stateless import named_if_no_pair
+from streams_py.topology.operators.versioned import VersionedTable
 
 __all__ = [
+    "PastRowReader",
     "RowReader",
     "TableFilter",
     "TableGroupBy",
@@ -28,13 +30,18 @@ __all__ = [
     "TableToStream",
     "TableTransformation",
     "forward_flushed",
+    "latest_only",
     "make_change",
 ]
 
 _NULL_KEY = "null key in a table"
+_LATE = "older than the row of a versioned table"
 
 RowReader: TypeAlias = Callable[[Any], "tuple[Any, int] | None"]
 """read(key) -> value and timestamp_ms of a table's row, None when there is none."""
+
+PastRowReader: TypeAlias = Callable[[Any, int], "tuple[Any, int] | None"]
+"""read(key, timestamp_ms) -> value and timestamp_ms of a table's row as it was at that time."""
 
 make_change: Callable[[tuple[Any, Any]], Change] = partial(tuple.__new__, Change)
 """``make_change((new, old))``: what ``Change(new, old)`` gives, in half the time; for the record path."""
@@ -49,6 +56,25 @@ class TableOperator(ABC):
     def __init__(self, store_name: str) -> None:
         self.store_name = store_name
         self.sends_old_values = False
+        self.store_history_ms: int | None = None
+        """How far back its own store can be asked; None when there is none, or when that is not versioned."""
+
+    def history_ms(self) -> int | None:
+        """How far back the table can be asked through :meth:`past_reader`; None: not at all."""
+        return self.store_history_ms
+
+    def is_versioned(self) -> bool:
+        """Whether the updates it sends may be late."""
+        return self.store_history_ms is not None
+
+    def past_reader(self, node: NodeContext) -> PastRowReader:
+        """Reads rows as they were; only for a table with a history."""
+        return VersionedTable(node.store(self.store_name)).get_as_of
+
+    def own_store(self, node: NodeContext) -> Any:
+        """Its store, as a timestamped one."""
+        store = node.store(self.store_name)
+        return store if self.store_history_ms is None else VersionedTable(store)
 
     def enable_old_values(self, *, force: bool) -> bool:
         """Fill in old values from now on; False when that would need a store that ``force`` does not allow to add."""
@@ -61,7 +87,7 @@ class TableOperator(ABC):
 
     def reader(self, node: NodeContext) -> RowReader:
         """Reads rows as they are now, for ``node``, which is connected to the :meth:`readable_stores`."""
-        read: RowReader = node.store(self.store_name).get
+        read: RowReader = self.own_store(node).get
         return read
 
     @abstractmethod
@@ -104,7 +130,7 @@ class TableSource(TableOperator):
         return process
 
     def _bind_stored(self, node: NodeContext) -> Process:
-        store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
+        store, forward, failed, context = self.own_store(node), node.forward, node.failed, node.record
         forwards = forward_flushed(node, store, send_old_values=self.sends_old_values)
         reads_old = self.sends_old_values and forwards
         get, put = store.get, store.put_value
@@ -142,8 +168,28 @@ class TableTransformation(TableOperator):
             self.sends_old_values = True
         return self.sends_old_values
 
+    def history_ms(self) -> int | None:
+        return super().history_ms() if self.store_name else self._parent.history_ms()
+
+    def is_versioned(self) -> bool:
+        return super().is_versioned() if self.store_name else self._parent.is_versioned()
+
     def readable_stores(self) -> tuple[str, ...]:
         return super().readable_stores() if self.store_name else self._parent.readable_stores()
+
+    def past_reader(self, node: NodeContext) -> PastRowReader:
+        if self.store_name:
+            return super().past_reader(node)
+        compute, read_parent = self._row_function(node), self._parent.past_reader(node)
+
+        def read(key: Any, timestamp_ms: int) -> tuple[Any, int] | None:
+            row = read_parent(key, timestamp_ms)
+            if row is None:
+                return None
+            value = compute(key, row[0])
+            return None if value is None else (value, row[1])
+
+        return read
 
     def reader(self, node: NodeContext) -> RowReader:
         if self.store_name:
@@ -166,8 +212,9 @@ class TableTransformation(TableOperator):
     def _bind(self, node: NodeContext, compute: Callable[[Any, Any], Any], *, skip_nulls: bool) -> Process:
         forward, failed, context = node.forward, node.failed, node.record
         old_values = self.sends_old_values
-        skip_nulls = skip_nulls and old_values
-        store = node.store(self.store_name) if self.store_name else None
+        of_versions = self._parent.is_versioned()
+        skip_nulls = skip_nulls and old_values and not of_versions
+        store = self.own_store(node) if self.store_name else None
         forwards = True if store is None else forward_flushed(node, store, send_old_values=old_values)
 
         def process(key: Any, change: Any, timestamp_ms: int) -> None:
@@ -190,7 +237,8 @@ class TableTransformation(TableOperator):
                 failed(error, key, change, timestamp_ms)
                 return
             if forwards:
-                forward(key, make_change((new, old)), timestamp_ms)
+                is_late = of_versions and not change.is_latest
+                forward(key, LateChange(new, old) if is_late else make_change((new, old)), timestamp_ms)
 
         return process
 
@@ -259,7 +307,8 @@ class TableGroupBy:
     or value of None is left out.
     """
 
-    def __init__(self, selector: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+    def __init__(self, table: TableOperator, selector: Callable[[Any, Any], tuple[Any, Any]]) -> None:
+        self._table = table
         self._selector = selector
 
     def bind(self, node: NodeContext) -> Process:
@@ -288,7 +337,7 @@ class TableGroupBy:
             if new is not None:
                 forward(new[0], Change(new[1], None), timestamp_ms)
 
-        return process
+        return latest_only(self._table, process)
 
 
 def forward_flushed(node: NodeContext, store: Any, *, send_old_values: bool) -> bool:
@@ -296,12 +345,32 @@ def forward_flushed(node: NodeContext, store: Any, *, send_old_values: bool) -> 
     if not store.is_cached:
         return True
     forward = node.forward
+    if isinstance(store, VersionedTable):
+        store.forward_to(forward, send_old_values=send_old_values)
+        return False
 
     def flushed(key: Any, new: Any, old: Any, timestamp_ms: int) -> None:
         forward(key, make_change((new, old)), timestamp_ms)
 
     store.set_flush_listener(flushed, send_old_values=send_old_values)
     return False
+
+
+def latest_only(table: TableOperator, process: Process, drop: Callable[[str], None] | None = None) -> Process:
+    """``process``, without the late updates of a versioned table: aggregates and joins are about rows as they are now.
+
+    ``drop`` is told of each one that is left out.
+    """
+    if not table.is_versioned():
+        return process
+
+    def process_latest(key: Any, change: Any, timestamp_ms: int) -> None:
+        if change.is_latest:
+            process(key, change, timestamp_ms)
+        elif drop is not None:
+            drop(_LATE)
+
+    return process_latest
 
 
 def _upgrades_from_old_release(app_configs: Mapping[str, Any]) -> bool:

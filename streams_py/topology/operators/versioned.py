@@ -1,0 +1,86 @@
+"""A table in a versioned store (KIP-889, KIP-914), as the operator that fills it sees it.
+
+An update that is older than the row is a version of it, too, and is sent on as a :class:`LateChange`; one that is older
+than the history is neither stored nor sent on. Answers to Kafka Streams' ``KeyValueStoreWrapper``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from streams_py.topology.nodes import Change, LateChange, Process
+from streams_py.topology.stores import Updater
+from streams_py.topology.versioned_stores import NOT_PUT, VALID_TO_UNDEFINED, VersionedKeyValueStore
+
+__all__ = ["VersionedTable"]
+
+
+class VersionedTable:
+    """Takes the calls of a timestamped store. Like a cached one it forwards itself, because it knows what is late."""
+
+    is_cached = True
+
+    def __init__(self, store: VersionedKeyValueStore[Any, Any]) -> None:
+        self._store = store
+        self._sends_old_values = False
+        self._forward: Process = _to_nobody
+
+    @property
+    def codec(self) -> Any:
+        """The store's serdes."""
+        store: Any = self._store
+        return store.codec
+
+    def forward_to(self, forward: Process, *, send_old_values: bool) -> None:
+        """Where updates go."""
+        self._forward = forward
+        self._sends_old_values = send_old_values
+
+    def get(self, key: Any) -> tuple[Any, int] | None:
+        """Value and timestamp of the row as it is now."""
+        found = self._store.get(key)
+        return None if found is None else (found.value, found.timestamp)
+
+    def get_as_of(self, key: Any, timestamp_ms: int) -> tuple[Any, int] | None:
+        """Value and timestamp of the row as it was."""
+        found = self._store.get(key, timestamp_ms)
+        return None if found is None else (found.value, found.timestamp)
+
+    def put_value(self, key: Any, value: Any, timestamp_ms: int) -> None:
+        """Add a version of the row and send it on."""
+        self._put(key, value, self._old(key), timestamp_ms)
+
+    def updater(self, initializer: Callable[[], Any] | None, aggregator: Callable[[Any, Any, Any], Any]) -> Updater:
+        """As of a timestamped store. The aggregate that goes in is the latest one, also for a late record."""
+
+        def update(key: Any, value: Any, timestamp_ms: int) -> tuple[Any, Any, int]:
+            row = self.get(key)
+            if row is not None:
+                current, stored_ms = row
+                timestamp_ms = max(timestamp_ms, stored_ms)
+                old = self._old(key)  # once more: the aggregator may change what it is given
+                new = aggregator(key, value, current)
+            elif initializer is None:
+                old, new = None, value
+            else:
+                old = initializer() if self._sends_old_values else None
+                new = aggregator(key, value, initializer())
+            self._put(key, new, old, timestamp_ms)
+            return new, old, timestamp_ms
+
+        return update
+
+    def _old(self, key: Any) -> Any:
+        row = self.get(key) if self._sends_old_values else None
+        return None if row is None else row[0]
+
+    def _put(self, key: Any, new: Any, old: Any, timestamp_ms: int) -> None:
+        valid_to = self._store.put(key, new, timestamp_ms)
+        if valid_to != NOT_PUT:
+            kind = Change if valid_to == VALID_TO_UNDEFINED else LateChange
+            self._forward(key, kind(new, old), timestamp_ms)
+
+
+def _to_nobody(key: Any, change: Any, timestamp_ms: int) -> None:
+    """Before anybody has asked."""

@@ -14,6 +14,7 @@ from streams_py.state.cached_plain import CachedPlainStore
 from streams_py.state.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.expiring import ExpiringBytes
+from streams_py.state.join_buffer import JoinBuffer
 from streams_py.state.key_value import ChangeLog, ExpiringPlainStore, PlainStore, TimestampedStore
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.versioned import VersionedStore
@@ -30,7 +31,9 @@ AnyKeyValueStore: TypeAlias = (
 )
 """An open key-value store."""
 
-Store: TypeAlias = "AnyKeyValueStore | WindowedStore | SuppressionBuffer[Any, Any] | VersionedStore[Any, Any]"
+Store: TypeAlias = (
+    "AnyKeyValueStore | WindowedStore | SuppressionBuffer[Any, Any] | JoinBuffer[Any, Any] | VersionedStore[Any, Any]"
+)
 """An open store of any kind."""
 
 
@@ -87,6 +90,8 @@ def open_store(
     if builder.kind in WINDOWED_KINDS:
         return open_windowed(builder, codec, context, content=files, log=own_log, cache=cache if cached else None)
     content: BytesStore = MemoryBytes() if files is None else files
+    if builder.kind is StoreKind.JOIN_BUFFER:
+        return JoinBuffer(builder.name, content, codec, context, persistent=on_disk, log=own_log)
     if builder.kind is StoreKind.VERSIONED_KEY_VALUE:
         history_ms = builder.history_ms or 0
         return VersionedStore(builder.name, content, codec, history_ms, persistent=on_disk, log=own_log)

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from streams_py.errors import InvalidStateStoreError
 from streams_py.state.cached_plain import CachedPlainStore
+from streams_py.state.join_buffer import JoinBuffer
 from streams_py.state.key_value import ExpiringPlainStore, PlainStore
 from streams_py.state.open import AnyKeyValueStore, Store
 from streams_py.state.suppression.buffer import SuppressionBuffer
@@ -113,7 +114,7 @@ class ReadOnlyKeyValueStore(Generic[K, S]):
                 f"store {self._name!r} is not on this instance now: its tasks have moved, or are being restored; "
                 f"ask again later, or another instance"
             )
-        other = (WindowedEntries, SuppressionBuffer, VersionedStore)
+        other = (WindowedEntries, SuppressionBuffer, JoinBuffer, VersionedStore)
         windowed = next((store for store in stores if isinstance(store, other)), None)
         if windowed is not None:
             raise InvalidStateStoreError(f"store {self._name!r} is no key-value store: {windowed!r}")

@@ -54,6 +54,7 @@ class StoreKind(Enum):
     TIMESTAMPED_WINDOW = "timestamped window"
     SESSION = "session"
     SUPPRESSION = "suppression buffer"
+    JOIN_BUFFER = "join buffer"
     VERSIONED_KEY_VALUE = "versioned key-value"
 
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from streams_py.errors import SerializationError
 from streams_py.ports import Headers, RawRecord
 
-__all__ = ["CHANGELOG_HEADERS", "Buffered", "decode_record", "encode"]
+__all__ = ["CHANGELOG_HEADERS", "Buffered", "decode_buffered", "decode_record", "encode"]
 
 CHANGELOG_HEADERS: Final[list[tuple[str, bytes | None]]] = [("v", b"\x03")]
 
@@ -72,6 +72,16 @@ def encode(entry: Buffered, buffer_time_ms: int) -> bytes:
     parts += _sized(entry.new)
     parts.append(_I64.pack(buffer_time_ms))
     return b"".join(parts)
+
+
+def decode_buffered(value: bytes) -> Buffered:
+    """What :func:`encode` was given. SerializationError when it is damaged."""
+    try:
+        return _decode_3(value)[0]
+    except (ValueError, struct.error) as error:
+        raise SerializationError(
+            f"a buffered record cannot be read: {error}; restore the buffer from its changelog"
+        ) from error
 
 
 def _sized(data: bytes | None) -> tuple[bytes, ...]:

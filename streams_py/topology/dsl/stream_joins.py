@@ -13,9 +13,11 @@ from streams_py.topology.dsl.global_table import GlobalKTable
 from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.windowed_joins import StreamJoinOptions, join_streams
+from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.graph import ProcessorStep, RepartitionStep
 from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
 from streams_py.topology.operators.stream_joins import GlobalTableJoin, StreamTableJoin
+from streams_py.topology.stores import StoreBuilder, StoreKind
 from streams_py.topology.windows import JoinWindows
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class StreamJoins(Generic[K, V]):
         with_key: Callable[[K, V, VO], VR] | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
+        grace: Duration | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]: ...
     @overload
@@ -95,7 +98,8 @@ class StreamJoins(Generic[K, V]):
         With a stream: each pair of records that ``windows`` lets belong together, with the larger timestamp. Both sides
         are kept in stores (named after ``store``) for as long as the windows say. With a table: the row as it is now
         (of a table with a ``history``: as it was at the time of the record); with a global table the row of
-        ``on(key, value)``. What finds no partner is dropped. ``key``, ``value`` and
+        ``on(key, value)``. With ``grace``, records wait until stream time has passed them by so much, so that late rows
+        of a table with a history are seen. What finds no partner is dropped. ``key``, ``value`` and
         ``other_value`` are serdes of what is stored or repartitioned, if they are not those of the streams.
         """
         function = joiner_with_key(joiner, with_key, "join")
@@ -126,6 +130,7 @@ class StreamJoins(Generic[K, V]):
         with_key: Callable[[K, V, VO | None], VR] | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
+        grace: Duration | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]: ...
     @overload
@@ -247,6 +252,7 @@ class StreamJoins(Generic[K, V]):
         keeps_stream: bool,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
+        grace: Duration | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
         from streams_py.topology.dsl.kstream import KStream  # streams are joined, joined streams are streams
@@ -255,9 +261,18 @@ class StreamJoins(Generic[K, V]):
         if place.key_changed:
             place = self._repartitioned_for_join(name or place.node.name, key, value)
         sources = place.graph.copartition(place.sources | there.sources)
+        node_name = name_or_generate(name, place.index, Prefix.LEFT_JOIN if keeps_stream else Prefix.JOIN)
+        buffers, grace_ms = [], 0
+        if grace is not None:
+            grace_ms = _grace_ms(grace, node_name, table._operator.history_ms())
+            known = place.with_serdes(key or place.key_serde, value or place.value_serde)
+            kind = StoreKind.JOIN_BUFFER
+            buffers.append(StoreBuilder(f"{node_name}-Buffer", kind, known.key_serde, known.value_serde))
+        buffer = buffers[0].name if buffers else ""
         step = ProcessorStep(
-            name_or_generate(name, place.index, Prefix.LEFT_JOIN if keeps_stream else Prefix.JOIN),
-            StreamTableJoin(table._operator, joiner, keeps_stream=keeps_stream),
+            node_name,
+            StreamTableJoin(table._operator, joiner, keeps_stream=keeps_stream, buffer=buffer, grace_ms=grace_ms),
+            own_stores=buffers,
             stores=table._operator.readable_stores(),
             accepts_null_keys=keeps_stream,
         )
@@ -292,3 +307,17 @@ class StreamJoins(Generic[K, V]):
             step = self._join_repartition = RepartitionStep(names, place.key_serde, place.value_serde)
             place.graph.attach(step, place.node)
         return dataclasses.replace(place, node=step, key_changed=False, sources=frozenset({names.source}))
+
+
+def _grace_ms(grace: Duration, node: str, history_ms: int | None) -> int:
+    grace_ms = duration_ms(grace, f"grace of {node!r}")
+    if history_ms is None:
+        raise TopologyError(
+            f"{node!r} has a grace period, so its table must have a history: Materialized(name, history=...)"
+        )
+    if grace_ms > history_ms:
+        raise TopologyError(
+            f"grace of {node!r} is {grace_ms} ms, but its table has a history of {history_ms} ms only: "
+            "make the history at least as long"
+        )
+    return grace_ms

@@ -1,6 +1,7 @@
 """Joins of a stream with a table: a record is joined with the row of its key as it is now; the table triggers nothing.
 
-A table in a versioned store is read as it was at the time of the record.
+A table in a versioned store is read as it was at the time of the record. With a grace period a record waits in a buffer
+until stream time has passed it by so much; one that comes later than that is joined at once.
 
 Answers to Kafka Streams' ``KStreamKTableJoin`` and ``KStreamGlobalKTableJoin``.
 """
@@ -22,9 +23,20 @@ class StreamTableJoin:
     """Joins with the row that has the record's key. ``joiner`` takes key, value, the row's value.
 
     ``keeps_stream`` (left join): a record without a row is joined with None, and so is one without a key.
+    ``buffer``: name of the store in which records wait for ``grace_ms``; "": they do not.
     """
 
-    def __init__(self, table: TableOperator, joiner: Callable[[Any, Any, Any], Any], *, keeps_stream: bool) -> None:
+    def __init__(
+        self,
+        table: TableOperator,
+        joiner: Callable[[Any, Any, Any], Any],
+        *,
+        keeps_stream: bool,
+        buffer: str = "",
+        grace_ms: int = 0,
+    ) -> None:
+        self._buffer = buffer
+        self._grace_ms = grace_ms
         self._table = table
         self._joiner = joiner
         self._keeps_stream = keeps_stream
@@ -51,6 +63,30 @@ class StreamTableJoin:
                 failed(error, key, value, timestamp_ms)
                 return
             forward(key, joined, timestamp_ms)
+
+        return self._later(node, process) if self._buffer else process
+
+    def _later(self, node: NodeContext, join: Process) -> Process:
+        buffer, grace_ms, failed, context = node.store(self._buffer), self._grace_ms, node.failed, node.record
+
+        def process(key: Any, value: Any, timestamp_ms: int) -> None:
+            if key is None or value is None or timestamp_ms < buffer.observed_ms - grace_ms:
+                join(key, value, timestamp_ms)
+                return
+            context.timestamp = timestamp_ms
+            try:
+                buffer.put(key, value)
+            except Exception as error:
+                failed(error, key, value, timestamp_ms)
+                return
+            saved = (context.timestamp, context.offset, context.topic, context.partition, context.headers)
+            try:
+                for due in buffer.take_until(buffer.observed_ms - grace_ms):
+                    context.timestamp, context.offset, context.topic = due.timestamp, due.offset, due.topic
+                    context.partition, context.headers = due.partition, due.headers
+                    join(due.key, due.new, due.timestamp)
+            finally:
+                context.timestamp, context.offset, context.topic, context.partition, context.headers = saved
 
         return process
 

@@ -14,10 +14,12 @@ try:
     import psycopg
     from psycopg import sql
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
+    from psycopg.rows import dict_row
+    from psycopg.types.json import Json
 except ImportError as missing:
     raise ImportError('PostgreSQL connectors need psycopg: pip install "kafka-streams-py[postgresql]"') from missing
 
-__all__ = ["Column", "PostgresqlSettings", "Table", "connect", "said", "table_of"]
+__all__ = ["Column", "Json", "PostgresqlSettings", "Table", "connect", "dict_row", "psycopg", "said", "sql", "table_of"]
 
 
 class PostgresqlSettings(ConnectorSettings):

@@ -13,13 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-import psycopg
-from psycopg import sql
-from psycopg.types.json import Json
 from pydantic import Field
 
 from streams_py.connect.api import RetriableError, SinkConnector, SinkRecord, SinkTask
-from streams_py.connect.connectors.postgresql import PostgresqlSettings, Table, connect, said, table_of
+from streams_py.connect.connectors.postgresql import (
+    Json,
+    PostgresqlSettings,
+    Table,
+    connect,
+    psycopg,
+    said,
+    sql,
+    table_of,
+)
 from streams_py.connect.connectors.settings import Names
 from streams_py.errors import ConnectorError
 

@@ -17,13 +17,10 @@ from contextlib import suppress
 from datetime import date, datetime, time
 from typing import Annotated, Any
 
-import psycopg
-from psycopg import sql
-from psycopg.rows import dict_row
 from pydantic import Field
 
 from streams_py.connect.api import RetriableError, SourceConnector, SourceRecord, SourceTask
-from streams_py.connect.connectors.postgresql import PostgresqlSettings, connect, said, table_of
+from streams_py.connect.connectors.postgresql import PostgresqlSettings, connect, dict_row, psycopg, said, sql, table_of
 from streams_py.errors import ConnectorError
 
 __all__ = ["PostgresqlSourceConnector", "PostgresqlSourceTask"]

@@ -1,0 +1,265 @@
+"""The clients of a Connect worker on librdkafka: its port ``ConnectClients``, without the coordinator."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Protocol, cast
+
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Producer as NativeProducer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]  # exports unmarked
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.admin import ConfluentAdmin
+from streams_py.adapters.confluent.broker_log import BrokerLog
+from streams_py.adapters.confluent.bulk_settings import (
+    bulk_admin_settings,
+    bulk_consumer_settings,
+    bulk_producer_settings,
+)
+from streams_py.adapters.confluent.consumer import ConfluentConsumer
+from streams_py.adapters.confluent.failures import error_of, send_error
+from streams_py.adapters.confluent.settings import Settings, rejected_setting
+from streams_py.errors import BrokerUnavailable, IllegalStateError, StreamsError
+from streams_py.ports import Headers, RawRecord
+
+__all__ = ["ConfluentConnectClients"]
+
+_ADMIN_S: Final = 30.0
+_FULL_POLL_S: Final = 0.1
+_SINK_FORCED: Final[Settings] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": False,
+    "auto.offset.reset": "earliest",
+    "allow.auto.create.topics": False,
+    "partition.assignment.strategy": "range",
+}
+
+_Delivered = Callable[[Exception | None, TopicPartition], None]
+_error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
+
+
+class _SinkListener(Protocol):
+    def on_assigned(self, partitions: Collection[TopicPartition]) -> None: ...
+    def on_revoked(self, partitions: Collection[TopicPartition]) -> None: ...
+    def on_lost(self, partitions: Collection[TopicPartition]) -> None: ...
+
+
+class ConfluentConnectClients:
+    """``producer``, ``consumer`` and ``admin`` are Kafka's dotted keys, with ``bootstrap.servers``."""
+
+    def __init__(
+        self, *, producer: Mapping[str, str], consumer: Mapping[str, str], admin: Mapping[str, str], client_id: str
+    ) -> None:
+        self._producer, self._consumer, self._admin = producer, consumer, admin
+        self._client_id = client_id
+
+    def admin(self) -> ConfluentAdmin:
+        return ConfluentAdmin(bulk_admin_settings(self._admin, client_id=f"{self._client_id}-admin"))
+
+    def log_consumer(self, client_id: str) -> ConfluentConsumer:
+        settings = bulk_consumer_settings(_without_own(self._consumer), client_id=client_id, read_committed=True)
+        return ConfluentConsumer(settings, purpose="consumer of an internal topic")
+
+    def producer(self, client_id: str, overrides: Mapping[str, str]) -> ConnectProducer:
+        return ConnectProducer(bulk_producer_settings({**self._producer, **overrides}, client_id=client_id))
+
+    def sink_consumer(
+        self,
+        client_id: str,
+        group: str,
+        topics: Collection[str],
+        pattern: str | None,
+        listener: _SinkListener,
+        overrides: Mapping[str, str],
+    ) -> ConnectSinkConsumer:
+        given = _without_own({**self._consumer, **overrides})
+        settings = bulk_consumer_settings(given, client_id=client_id, read_committed=False)
+        isolation = {**self._consumer, **overrides}.get("isolation.level", "read_uncommitted")
+        settings = {**settings, **_SINK_FORCED, "group.id": group, "isolation.level": isolation}
+        names = [f"^(?:{pattern})$"] if pattern is not None else sorted(topics)
+        return ConnectSinkConsumer(settings, names, listener)
+
+    def topic_cleanup_policy(self, topic: str) -> str:
+        client = AdminClient(bulk_admin_settings(self._admin, client_id=f"{self._client_id}-topics"))
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            found = client.describe_configs([resource], request_timeout=_ADMIN_S)[resource].result(_ADMIN_S)
+        except (KafkaException, TimeoutError) as error:
+            raise BrokerUnavailable(f"the settings of topic {topic} cannot be read: {error}") from None
+        return str(found["cleanup.policy"].value)
+
+
+def _without_own(given: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in given.items() if key not in (*_SINK_FORCED, "group.id", "isolation.level")}
+
+
+class ConnectProducer:
+    """Reports every record's end to a function of its own."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._bootstrap = str(settings["bootstrap.servers"])
+        self._broker_log = BrokerLog(str(settings["client.id"]), self._bootstrap)
+        all_settings = {"partitioner": "murmur2_random", **settings, "error_cb": self._broker_log.on_error}
+        try:
+            self._producer = NativeProducer(all_settings, logger=self._broker_log)
+        except KafkaException as refused:
+            error = error_of(refused)
+            raise rejected_setting(error.str() if error else str(refused), settings, "producer") from None
+        self._closed = False
+
+    def send(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        on_delivery: _Delivered,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        def report(error: KafkaError | None, message: Message) -> None:
+            number = message.partition()
+            where = TopicPartition(topic, -1 if number is None else number)
+            on_delivery(None if error is None else send_error(error, topic, partition), where)
+
+        more: dict[str, Any] = {}
+        if partition is not None:
+            more["partition"] = partition
+        if timestamp_ms is not None:
+            more["timestamp"] = timestamp_ms
+        if headers:
+            more["headers"] = list(headers)
+        while True:
+            if self._closed:
+                raise IllegalStateError(f"the producer for {topic} is closed")
+            try:
+                self._producer.produce(topic, value, key, on_delivery=report, **more)
+            except BufferError:
+                self._producer.poll(_FULL_POLL_S)
+            except KafkaException as refused:
+                error = error_of(refused)
+                if error is None:
+                    raise
+                raise send_error(error, topic, partition) from None
+            else:
+                return
+
+    def poll(self, timeout_ms: int = 0) -> None:
+        self._producer.poll(timeout_ms / 1000)
+        self._broker_log.check()
+
+    def flush(self, timeout_ms: int) -> int:
+        return self._producer.flush(timeout_ms / 1000)
+
+    def close(self) -> None:
+        self._closed = True
+        self._producer.purge()
+
+
+class ConnectSinkConsumer:
+    """Subscribes at once. Calls are serialised, so that another thread may close it."""
+
+    def __init__(self, settings: Settings, topics: Sequence[str], listener: _SinkListener) -> None:
+        bootstrap = str(settings["bootstrap.servers"])
+        self._broker_log = BrokerLog(str(settings["client.id"]), bootstrap)
+        try:
+            self._consumer = Consumer({**settings, "error_cb": self._broker_log.on_error}, logger=self._broker_log)
+        except KafkaException as refused:
+            error = error_of(refused)
+            raise rejected_setting(error.str() if error else str(refused), settings, "sink's consumer") from None
+        self._lock = threading.RLock()
+        self._closed = False
+        self._failure: Exception | None = None
+
+        def told(report: Callable[[Collection[TopicPartition]], None]) -> Callable[[Any, Any], None]:
+            def callback(_consumer: Any, partitions: Any) -> None:
+                try:
+                    report([TopicPartition(one.topic, one.partition) for one in partitions])
+                except Exception as error:  # raised by the next line of poll, not inside the library
+                    self._failure = self._failure or error
+
+            return callback
+
+        self._consumer.subscribe(
+            list(topics),
+            on_assign=told(listener.on_assigned),
+            on_revoke=told(listener.on_revoked),
+            on_lost=told(listener.on_lost),
+        )
+
+    def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:
+        with self._lock:
+            self._check()
+            first = self._consumer.poll(timeout_ms / 1000)
+            messages = [] if first is None else [first, *self._consumer.consume(max_records - 1, 0)]
+            failure, self._failure = self._failure, None
+            if failure is not None:
+                raise failure
+            self._broker_log.check()
+            records: list[RawRecord] = []
+            for message in messages:
+                error = _error_of_message(message)
+                if error is None:
+                    records.append(cast("RawRecord", message))
+                else:
+                    self._on_error(error)
+            return records
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        with self._lock:
+            self._check()
+            return frozenset(TopicPartition(one.topic, one.partition) for one in self._consumer.assignment())
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        with self._lock:
+            self._check()
+            self._consumer.pause(_native(partitions))
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        with self._lock:
+            self._check()
+            self._consumer.resume(_native(partitions))
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        with self._lock:
+            self._check()
+            try:
+                self._consumer.seek(confluent_kafka.TopicPartition(partition.topic, partition.partition, offset))
+            except KafkaException as error:
+                raise BrokerUnavailable(f"{partition} cannot be read from {offset} on: {error}") from None
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        if not offsets:
+            return
+        with self._lock:
+            self._check()
+            native = [confluent_kafka.TopicPartition(tp.topic, tp.partition, at) for tp, at in offsets.items()]
+            try:
+                self._consumer.commit(offsets=native, asynchronous=False)
+            except KafkaException as error:
+                raise BrokerUnavailable(f"offsets could not be committed: {error}") from None
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._consumer.close()  # calls the listener, which may commit
+                self._closed = True
+
+    def _check(self) -> None:
+        if self._closed:
+            raise IllegalStateError("the sink's consumer is closed")
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART or error.retriable():
+            self._broker_log.warn(error.str())  # a topic that will be there, a broker that comes back
+        else:
+            raise StreamsError(f"a sink's topics cannot be read: {error.str()}")
+
+
+def _native(partitions: Collection[TopicPartition]) -> list[confluent_kafka.TopicPartition]:
+    return [confluent_kafka.TopicPartition(*partition) for partition in partitions]

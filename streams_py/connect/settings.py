@@ -1,0 +1,160 @@
+"""The settings of a worker, by Kafka Connect's names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from streams_protocol.connect import TaskId
+from streams_py.adapters.security import is_security_key
+from streams_py.connect.assignment.lists import parse_static_connectors, parse_static_tasks
+from streams_py.connect.assignment.modes import Mode
+from streams_py.errors import ConfigError
+
+__all__ = ["WorkerSettings"]
+
+_log = logging.getLogger("streams_py.connect")
+
+_INT_MAX = 2**31 - 1
+_CLIENT_PREFIXES = ("producer.", "consumer.", "admin.")
+
+
+class WorkerSettings(BaseModel):
+    """Made with :meth:`of` from dotted keys. Times are in milliseconds."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", arbitrary_types_allowed=True, alias_generator=lambda name: name.replace("_", ".")
+    )
+
+    bootstrap_servers: str = "localhost:9092"
+    group_id: str = Field(min_length=1)
+    connect_protocol: Mode = Mode.STATIC
+    static_connectors: frozenset[str] | None = None
+    static_tasks: frozenset[TaskId] | None = None
+    scheduled_rebalance_max_delay_ms: int = Field(300_000, ge=0, le=_INT_MAX)
+    session_timeout_ms: int = Field(10_000, ge=1)
+    heartbeat_interval_ms: int = Field(3_000, ge=1)
+    rebalance_timeout_ms: int = Field(60_000, ge=1)
+    worker_sync_timeout_ms: int = Field(3_000, ge=1)
+    worker_unsync_backoff_ms: int = Field(300_000, ge=0)
+    config_storage_topic: str = Field(min_length=1)
+    config_storage_replication_factor: int = Field(3, ge=-1)
+    offset_storage_topic: str = Field(min_length=1)
+    offset_storage_partitions: int = Field(25, ge=1)
+    offset_storage_replication_factor: int = Field(3, ge=-1)
+    status_storage_topic: str = Field(min_length=1)
+    status_storage_partitions: int = Field(5, ge=1)
+    status_storage_replication_factor: int = Field(3, ge=-1)
+    key_converter: str = Field(min_length=1)
+    value_converter: str = Field(min_length=1)
+    offset_flush_interval_ms: int = Field(60_000, ge=1)
+    offset_flush_timeout_ms: int = Field(5_000, ge=1)
+    task_shutdown_graceful_timeout_ms: int = Field(5_000, ge=0)
+    listeners: str = "http://127.0.0.1:8083"
+    rest_advertised_host_name: str | None = None
+    rest_advertised_port: int | None = Field(None, ge=1, le=65_535)
+    client_id: str = ""
+    inter_worker_key_ttl_ms: int = Field(3_600_000, ge=0, le=_INT_MAX)
+    inter_worker_key_generation_algorithm: Literal["HmacSHA256"] = "HmacSHA256"
+    inter_worker_signature_algorithm: Literal["HmacSHA256"] = "HmacSHA256"
+    inter_worker_verification_algorithms: Literal["HmacSHA256"] = "HmacSHA256"
+    retry_backoff_ms: int = Field(100, ge=0)
+    clients: Mapping[str, str] = Field(default_factory=dict, repr=False)
+    """``producer.*``, ``consumer.*``, ``admin.*`` and security keys, as they were given."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> WorkerSettings:
+        """From dotted keys. Unknown ones are warned of. Raises ConfigError with the key and its value."""
+        known = {name.replace("_", ".") for name in cls.model_fields} - {"clients"}
+        clients = {
+            key: str(value)
+            for key, value in given.items()
+            if key not in known and (key.startswith(_CLIENT_PREFIXES) or is_security_key(key))
+        }
+        for key in sorted(given.keys() - known - clients.keys()):
+            _log.warning("%s is no setting of a worker, and is ignored", key)
+        try:
+            return cls.model_validate({**{key: given[key] for key in given.keys() & known}, "clients": clients})
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = str(first["loc"][0]) if first["loc"] else ""
+            if first["type"] == "missing":
+                raise ConfigError(f"{key} is required", key=key) from None
+            value = f" = {given[key]!r}" if key in given else ""
+            raise ConfigError(f"{key}{value} is not valid: {first['msg']}".lstrip(), key=key or None) from None
+
+    @field_validator("connect_protocol", mode="before")
+    @classmethod
+    def _mode(cls, value: object) -> object:
+        return Mode.of_setting(value) if isinstance(value, str) else value
+
+    @field_validator("static_connectors", mode="before")
+    @classmethod
+    def _connectors(cls, value: Any) -> object:
+        return parse_static_connectors(value)
+
+    @field_validator("static_tasks", mode="before")
+    @classmethod
+    def _tasks(cls, value: Any) -> object:
+        return parse_static_tasks(value)
+
+    @field_validator("listeners")
+    @classmethod
+    def _listener(cls, value: str) -> str:
+        first = value.split(",")[0].strip()
+        try:
+            split = urlsplit(first)
+            served = split.scheme.lower() == "http" and split.port is not None
+        except ValueError:
+            served = False
+        if not served:
+            raise ValueError("expected http://host:port (https is not served)")
+        return first
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> WorkerSettings:
+        topics = {self.config_storage_topic, self.offset_storage_topic, self.status_storage_topic}
+        if len(topics) < 3:
+            raise ValueError(
+                "config.storage.topic, offset.storage.topic and status.storage.topic must be three different topics"
+            )
+        if self.heartbeat_interval_ms * 3 > self.session_timeout_ms:
+            raise ValueError(
+                f"heartbeat.interval.ms = {self.heartbeat_interval_ms} must be at most a third of session.timeout.ms = "
+                f"{self.session_timeout_ms}"
+            )
+        return self
+
+    @property
+    def listener(self) -> tuple[str, int]:
+        """(host, port) to serve on; loopback when the listener names no host."""
+        split = urlsplit(self.listeners)
+        return split.hostname or "127.0.0.1", split.port or 0
+
+    @property
+    def worker_id(self) -> str:
+        """``host:port`` under which other workers reach this one."""
+        host, port = self.listener
+        host = self.rest_advertised_host_name or ("localhost" if host in ("0.0.0.0", "::") else host)
+        port = self.rest_advertised_port or port
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    @property
+    def url(self) -> str:
+        """The advertised REST URL."""
+        return f"http://{self.worker_id}/"
+
+    @property
+    def client(self) -> str:
+        """``client.id``, or its default."""
+        return self.client_id or f"connect-{self.worker_id}"
+
+    def client_settings(self, prefix: str) -> dict[str, str]:
+        """Dotted keys for one kind of client (``producer.``): security keys, then what has its prefix."""
+        shared = {key: value for key, value in self.clients.items() if not key.startswith(_CLIENT_PREFIXES)}
+        own = {key[len(prefix) :]: value for key, value in self.clients.items() if key.startswith(prefix)}
+        return {"bootstrap.servers": self.bootstrap_servers, **shared, **own}

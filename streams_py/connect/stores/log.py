@@ -1,0 +1,179 @@
+"""A compacted topic as a table: read from its beginning, then followed by a thread. Kafka's ``KafkaBasedLog``."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+
+from streams_protocol.types import TopicPartition
+from streams_py.connect.ports import ConnectClients, Delivered
+from streams_py.errors import BrokerUnavailable, ConfigError, StreamsError, TimeoutExceeded
+from streams_py.ports import BEGINNING, Admin, AdminError, AdminErrorKind, RawRecord, TopicSpec
+
+__all__ = ["TopicLog", "create_topic"]
+
+_log = logging.getLogger("streams_py.connect")
+
+_POLL_MS = 100
+_BATCH = 500
+_RETRY_S = 0.5
+
+
+def create_topic(
+    clients: ConnectClients, admin: Admin, topic: str, *, partitions: int, replication: int, setting: str
+) -> int:
+    """Create a compacted topic, or check the one there is; its number of partitions.
+
+    Raises ConfigError when it is not compacted: records that are deleted by their age would be forgotten settings.
+    """
+    spec = TopicSpec(topic, partitions, replication, {"cleanup.policy": "compact"})
+    failure = admin.create_topics([spec])[topic]
+    if failure is not None and failure.kind is not AdminErrorKind.ALREADY_EXISTS:
+        raise BrokerUnavailable(f"topic {topic} ({setting}) cannot be created: {failure.message}")
+    deadline = time.monotonic() + 30
+    while True:
+        found = admin.describe_topics([topic])[topic]
+        if not isinstance(found, AdminError) and found:
+            break
+        if time.monotonic() > deadline:
+            raise BrokerUnavailable(f"topic {topic} ({setting}) cannot be described: {found}")
+        time.sleep(0.1)
+    if failure is not None and (policy := clients.topic_cleanup_policy(topic)) != "compact":
+        raise ConfigError(
+            f"topic {topic} ({setting}) has cleanup.policy={policy}, which loses records; set it to compact",
+            key=setting,
+        )
+    return len(found)
+
+
+class TopicLog:
+    """``on_record`` gets every record in the order of its partition: while :meth:`start` reads to the end of the topic
+    on the caller's thread, later on a thread of its own."""
+
+    def __init__(
+        self, clients: ConnectClients, admin: Admin, topic: str, client_id: str, on_record: Callable[[RawRecord], None]
+    ) -> None:
+        self._clients = clients
+        self._admin = admin
+        self._topic = topic
+        self._client_id = f"{client_id}-{topic}"
+        self._on_record = on_record
+        self._changed = threading.Condition()
+        self._positions: dict[TopicPartition, int] = {}
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, partitions: int, timeout_s: float = 60.0) -> None:
+        """Read to the end. Raises BrokerUnavailable when that takes too long."""
+        self._partitions: Collection[TopicPartition] = [TopicPartition(self._topic, n) for n in range(partitions)]
+        self._consumer = self._clients.log_consumer(self._client_id)
+        self._producer = self._clients.producer(self._client_id, {"linger.ms": "0"})
+        self._sending = threading.Lock()
+        self._consumer.assign(dict.fromkeys(self._partitions, BEGINNING))
+        ends, deadline = self._ends(), time.monotonic() + timeout_s
+        while not self._has_read(ends):
+            if time.monotonic() > deadline:
+                raise BrokerUnavailable(f"{self._topic} could not be read to its end in {timeout_s:.0f} s")
+            self._read()
+        self._thread = threading.Thread(target=self._follow, name=f"connect-log-{self._topic}", daemon=True)
+        self._thread.start()
+
+    def read_to_end(self, timeout_s: float) -> bool:
+        """Wait until everything that is in the topic now was passed on; False when that takes too long."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            ends = self._ends()
+        except StreamsError as error:
+            _log.warning("the end of %s is not known: %s", self._topic, error)
+            return False
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: self._stopping.is_set() or self._has_read(ends), max(0.0, deadline - time.monotonic())
+            )
+
+    def send(self, key: bytes, value: bytes | None, on_delivery: Delivered) -> None:
+        """Queue a record; ``on_delivery`` may be called on any thread."""
+        with self._sending:
+            self._producer.send(self._topic, key, value, on_delivery)
+
+    def write(self, key: bytes, value: bytes | None, timeout_s: float) -> None:
+        """Send and wait. Raises what went wrong, or TimeoutExceeded."""
+        self.write_all([(key, value)], timeout_s)
+
+    def write_all(self, records: Collection[tuple[bytes, bytes | None]], timeout_s: float) -> None:
+        """Send and wait until all are acknowledged. Raises the first failure, or TimeoutExceeded."""
+        failures: list[Exception] = []
+        left = len(records)
+        done = threading.Event()
+
+        def delivered(error: Exception | None, _partition: TopicPartition) -> None:
+            nonlocal left
+            left -= 1
+            if error is not None:
+                failures.append(error)
+            if not left:
+                done.set()
+
+        for key, value in records:
+            self.send(key, value, delivered)
+        deadline = time.monotonic() + timeout_s
+        while records and not done.wait(0.002):
+            with self._sending:
+                self._producer.poll(0)
+            if time.monotonic() > deadline:
+                raise TimeoutExceeded(f"{self._topic}: not every record was acknowledged in {timeout_s:.0f} s")
+        if failures:
+            raise failures[0]
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait for what was sent; False when something still waits."""
+        with self._sending:
+            return self._producer.flush(int(timeout_s * 1000)) == 0
+
+    def stop(self) -> None:
+        """End the thread and close the clients."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._consumer.close()
+            with self._sending:
+                self._producer.flush(2_000)
+                self._producer.close()
+
+    def _follow(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._read()
+                with self._sending:
+                    self._producer.poll(0)
+            except Exception as error:  # the worker's view would stand still for ever without this thread
+                _log.warning("reading %s failed, trying again: %s", self._topic, error)
+                self._stopping.wait(_RETRY_S)
+
+    def _read(self) -> None:
+        records = self._consumer.poll(_BATCH, _POLL_MS)
+        for record in records:
+            try:
+                self._on_record(record)
+            except Exception:
+                _log.exception("%s: the record at %d cannot be used, and is skipped", self._topic, record.offset())
+        with self._changed:
+            for partition in self._partitions:
+                position = self._consumer.position(partition)
+                if position is not None and position >= 0:
+                    self._positions[partition] = position
+            self._changed.notify_all()
+
+    def _has_read(self, ends: dict[TopicPartition, int]) -> bool:
+        return all(end == 0 or self._positions.get(partition, -1) >= end for partition, end in ends.items())
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        found = self._admin.list_offsets(self._partitions)
+        ends: dict[TopicPartition, int] = {}
+        for partition, end in found.items():
+            if isinstance(end, AdminError):
+                raise BrokerUnavailable(f"the end of {partition} is not known: {end.message}")
+            ends[partition] = end
+        return ends

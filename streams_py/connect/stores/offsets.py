@@ -1,0 +1,98 @@
+"""The offset topic: where source connectors are in their sources. Kafka's ``KafkaOffsetBackingStore``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from streams_py.connect.api import JsonMap
+from streams_py.connect.stores.log import TopicLog
+from streams_py.errors import TimeoutExceeded
+from streams_py.ports import RawRecord
+
+__all__ = ["OffsetStore", "offset_key"]
+
+_log = logging.getLogger("streams_py.connect")
+
+_READ_S = 30.0
+
+
+def offset_key(connector: str, partition: JsonMap) -> bytes:
+    """``["connector",{source partition}]``, the same bytes for equal partitions."""
+    return json.dumps([connector, dict(partition)], sort_keys=True, separators=(",", ":")).encode()
+
+
+class OffsetStore:
+    """Thread-safe."""
+
+    def __init__(self, make_log: Callable[[Callable[[RawRecord], None]], TopicLog], partitions: int) -> None:
+        self._offsets: dict[bytes, dict[str, Any]] = {}
+        self._lock = threading.Lock()
+        self._partitions = partitions
+        self._log = make_log(self._read)
+
+    def start(self) -> None:
+        self._log.start(self._partitions)
+
+    def stop(self) -> None:
+        self._log.stop()
+
+    def write(self, offsets: Mapping[bytes, JsonMap], timeout_s: float) -> None:
+        """Write offsets by :func:`offset_key`, and wait. Raises TimeoutExceeded, or why it failed."""
+        records = [
+            (key, json.dumps(dict(offset), sort_keys=True, separators=(",", ":")).encode())
+            for key, offset in offsets.items()
+        ]
+        self._log.write_all(records, timeout_s)
+
+    def of(self, connector: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """(source partition, offset) of a connector, as far as it is read."""
+        with self._lock:
+            entries = list(self._offsets.items())
+        decoded = ((json.loads(key), offset) for key, offset in entries)
+        return [(key[1], offset) for key, offset in decoded if key[0] == connector]
+
+    def reader(self, connector: str) -> _Reader:
+        """What tasks get."""
+        return _Reader(self, connector)
+
+    def find(self, keys: list[bytes]) -> list[dict[str, Any] | None]:
+        """Offsets by key, after reading to the end of the topic. Raises TimeoutExceeded."""
+        if not self._log.read_to_end(_READ_S):
+            raise TimeoutExceeded(f"the offset topic could not be read to its end in {_READ_S:.0f} s")
+        with self._lock:
+            return [None if (found := self._offsets.get(key)) is None else dict(found) for key in keys]
+
+    def _read(self, record: RawRecord) -> None:
+        key, value = record.key(), record.value()
+        try:
+            connector, partition = json.loads(key or b"")
+            canonical = offset_key(connector, partition)
+            offset = None if value is None else json.loads(value)
+            if offset is not None and not isinstance(offset, dict):
+                raise ValueError("the offset is no JSON object")
+        except (ValueError, TypeError) as error:
+            _log.warning("the offset record at %d-%d is ignored: %s", record.partition(), record.offset(), error)
+            return
+        with self._lock:
+            if offset is None:
+                self._offsets.pop(canonical, None)
+            else:
+                self._offsets[canonical] = offset
+
+
+class _Reader:
+    """An ``OffsetReader``."""
+
+    def __init__(self, store: OffsetStore, connector: str) -> None:
+        self._store = store
+        self._connector = connector
+
+    def offset(self, partition: JsonMap) -> dict[str, Any] | None:
+        return self.offsets([partition])[0]
+
+    def offsets(self, partitions: Iterable[JsonMap]) -> list[dict[str, Any] | None]:
+        return self._store.find([offset_key(self._connector, partition) for partition in partitions])

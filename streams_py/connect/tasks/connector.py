@@ -1,0 +1,119 @@
+"""The thread of a connector: all calls of the plug-in's Connector come from it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from streams_py.connect.api import Connector, OffsetReader
+from streams_py.connect.stores.configs import TargetState
+from streams_py.connect.stores.statuses import JobState
+from streams_py.connect.tasks.job import JobThread, StatusReport
+from streams_py.connect.tasks.plugins import class_name, new_connector
+from streams_py.errors import ConfigError
+
+__all__ = ["ConnectorThread", "task_props"]
+
+_STATES = {TargetState.PAUSED: JobState.PAUSED, TargetState.STOPPED: JobState.STOPPED}
+
+
+class ConnectorThread(JobThread):
+    """Runs one connector. ``on_tasks`` gets the task configurations, whenever there may be new ones: after a start, a
+    resume, and when the connector asks."""
+
+    def __init__(
+        self,
+        name: str,
+        props: Mapping[str, str],
+        target: TargetState,
+        report: StatusReport,
+        offset_reader: OffsetReader,
+        on_tasks: Callable[[str, list[dict[str, str]]], None],
+    ) -> None:
+        super().__init__(name, target, report)
+        self.name = name
+        self.props = props
+        self._offset_reader = offset_reader
+        self._on_tasks = on_tasks
+        self._asked = False
+        self._errors: deque[BaseException] = deque()
+        self._connector: Connector | None = None
+        self._reached: TargetState | None = None
+
+    # -- ConnectorContext ----------------------------------------------------------------------------------------------
+
+    def request_task_reconfiguration(self) -> None:
+        with self._changed:
+            self._asked = True
+            self._changed.notify_all()
+
+    def raise_error(self, error: BaseException) -> None:
+        with self._changed:
+            self._errors.append(error)
+            self._changed.notify_all()
+
+    @property
+    def offset_reader(self) -> OffsetReader:
+        return self._offset_reader
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        try:
+            while self._wait():
+                if self._errors:
+                    raise self._errors.popleft()
+                if self._target is not self._reached:
+                    self._reach(self._target)
+                elif self._connector is not None:
+                    self._asked = False
+                    self._on_tasks(self.name, task_props(self._connector, self.props))
+                else:
+                    self._asked = False  # it is paused, and asked again when it starts
+        finally:
+            self._stop_connector()
+
+    def _wait(self) -> bool:
+        """For something to do; False when it is to stop."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (
+                    self._stopping.is_set() or self._asked or bool(self._errors) or self._target is not self._reached
+                )
+            )
+        return not self._stopping.is_set()
+
+    def _reach(self, target: TargetState) -> None:
+        self._reached = target
+        self._stop_connector()
+        if target is TargetState.STARTED:
+            connector = new_connector(self.props)
+            connector.initialize(self)
+            connector.start(self.props)
+            self._connector = connector
+            self.report(JobState.RUNNING)
+            self.request_task_reconfiguration()
+        else:
+            self.report(_STATES[target])
+
+    def _stop_connector(self) -> None:
+        connector, self._connector = self._connector, None
+        if connector is not None:
+            connector.stop()
+
+    def close(self) -> None:
+        """It has no clients."""
+
+
+def task_props(connector: Connector, props: Mapping[str, str]) -> list[dict[str, str]]:
+    """The configurations of all tasks, with what the worker adds. Raises ConfigError when there are too many."""
+    maximum = int(props.get("tasks.max", "1"))
+    configs = connector.task_configs(maximum)
+    if len(configs) > maximum and props.get("tasks.max.enforce", "true").lower() != "false":
+        raise ConfigError(
+            f"{props.get('name')}: the connector asks for {len(configs)} tasks, and tasks.max is {maximum}",
+            key="tasks.max",
+        )
+    added = {key: props[key] for key in ("topics", "topics.regex") if key in props}
+    task_class = class_name(connector.task_class())
+    return [{**config, "task.class": task_class, **added} for config in configs]

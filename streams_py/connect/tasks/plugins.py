@@ -1,0 +1,89 @@
+"""What configurations name: classes of connectors and tasks, and converters."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from streams_py.connect.api import Connector
+from streams_py.errors import ConfigError, SerializationError
+
+__all__ = ["Converter", "class_name", "converter_of", "load", "new_connector"]
+
+
+class Converter(Protocol):
+    """Between Python objects and the bytes of a record."""
+
+    def encode(self, topic: str, value: Any) -> bytes | None: ...
+    def decode(self, topic: str, data: bytes | None) -> Any: ...
+
+
+class _Json:
+    def encode(self, topic: str, value: Any) -> bytes | None:
+        return None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+    def decode(self, topic: str, data: bytes | None) -> Any:
+        return None if data is None else json.loads(data)
+
+
+class _String:
+    def encode(self, topic: str, value: Any) -> bytes | None:
+        return None if value is None else str(value).encode()
+
+    def decode(self, topic: str, data: bytes | None) -> Any:
+        return None if data is None else data.decode()
+
+
+class _Bytes:
+    def encode(self, topic: str, value: Any) -> bytes | None:
+        if value is None or isinstance(value, bytes):
+            return value
+        raise SerializationError(
+            f"{topic}: the converter `bytes` takes bytes, not {type(value).__name__}; return bytes, or use `json`"
+        )
+
+    def decode(self, topic: str, data: bytes | None) -> Any:
+        return data
+
+
+_BUILT_IN: Mapping[str, type[Any]] = {"json": _Json, "string": _String, "bytes": _Bytes}
+
+
+def converter_of(key: str, name: str) -> Converter:
+    """A converter by its setting: ``json``, ``string``, ``bytes``, or ``package.module:Class``. Raises ConfigError."""
+    made: Converter = (_BUILT_IN.get(name.lower()) or load(key, name))()
+    return made
+
+
+def load(key: str, path: str) -> type[Any]:
+    """The class that ``package.module:Class`` names. Raises ConfigError with the reason."""
+    module_name, _, name = path.partition(":")
+    if not module_name or not name:
+        raise ConfigError(f"{key} = {path!r} names no class; write package.module:Class", key=key)
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # importing runs somebody's code
+        raise ConfigError(f"{key} = {path!r} cannot be imported: {type(error).__name__}: {error}", key=key) from error
+    if not isinstance(found, type):
+        raise ConfigError(f"{key} = {path!r} is no class", key=key)
+    return found
+
+
+def new_connector(props: Mapping[str, str]) -> Connector:
+    """An instance of ``connector.class``. Raises ConfigError."""
+    path = props.get("connector.class", "")
+    found = load("connector.class", path)
+    if not issubclass(found, Connector):
+        raise ConfigError(
+            f"connector.class = {path!r} is no Connector of streams_py.connect.api", key="connector.class"
+        )
+    return found()
+
+
+def class_name(found: type[Any]) -> str:
+    """What :func:`load` finds the class by."""
+    return f"{found.__module__}:{found.__qualname__}"

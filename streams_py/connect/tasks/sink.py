@@ -1,0 +1,237 @@
+"""The thread of a sink task: read, convert, put, and commit what the task says has arrived. At least once."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from streams_protocol.connect import TaskId
+from streams_protocol.types import TopicPartition
+from streams_py.connect.api import RetriableError, SinkRecord, SinkTask
+from streams_py.connect.ports import SinkConsumer, SinkListener
+from streams_py.connect.stores.configs import TargetState
+from streams_py.connect.stores.statuses import JobState
+from streams_py.connect.tasks.job import JobThread, StatusReport
+from streams_py.connect.tasks.source import TaskSettings
+from streams_py.errors import BrokerUnavailable, ProcessingError
+from streams_py.ports import RawRecord
+
+__all__ = ["SinkTaskThread"]
+
+_log = logging.getLogger("streams_py.connect")
+
+_BATCH = 500
+_POLL_MS = 200
+
+
+class SinkTaskThread(JobThread):
+    """Runs one sink task; also its SinkTaskContext, and its consumer's listener."""
+
+    def __init__(
+        self,
+        job: TaskId,
+        props: Mapping[str, str],
+        target: TargetState,
+        report: StatusReport,
+        *,
+        task: SinkTask,
+        settings: TaskSettings,
+        subscribe: Callable[[SinkListener], SinkConsumer],
+    ) -> None:
+        super().__init__(job, target, report)
+        self._props = props
+        self._task = task
+        self._settings = settings
+        self._subscribe = subscribe
+        self._consumer: SinkConsumer | None = None
+        self._put: dict[TopicPartition, int] = {}  # behind the last record that the task has taken
+        self._committed: dict[TopicPartition, int] = {}
+        self._open: set[TopicPartition] = set()
+        self._paused: set[TopicPartition] = set()  # by the task
+        self._batch: list[SinkRecord] = []  # to be put again
+        self._retry_at_s = 0.0
+        self._timeout_s: float | None = None
+        self._commit_asked = False
+        self._all_paused = False
+        self._next_flush_s = 0.0
+        self._rewound: dict[TopicPartition, int] = {}
+        self._failed_inside = False  # the task has raised: what it took may not have arrived; nothing is committed
+
+    # -- SinkTaskContext -----------------------------------------------------------------------------------------------
+
+    def configs(self) -> Mapping[str, str]:
+        return self._props
+
+    def assignment(self) -> frozenset[TopicPartition]:
+        return frozenset(self._open)
+
+    def offset(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._rewound.update(offsets)
+
+    def timeout(self, timeout_ms: int) -> None:
+        self._timeout_s = timeout_ms / 1000
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        self._paused |= set(partitions)
+        if self._consumer is not None:
+            self._consumer.pause(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self._paused -= set(partitions)
+        if self._consumer is not None and not self._all_paused:
+            self._consumer.resume(partitions)
+
+    def request_commit(self) -> None:
+        self._commit_asked = True
+
+    # -- SinkListener --------------------------------------------------------------------------------------------------
+
+    def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self._open |= set(partitions)
+        if partitions:
+            self._task.open(partitions)
+        self._all_paused = False  # what is new is not paused; the loop sees to it
+
+    def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        gone = set(partitions) & self._open
+        if not gone:
+            return
+        try:
+            if not self._failed_inside:
+                self._commit(gone)
+        finally:
+            self._drop(gone)
+            self._task.close(gone)
+
+    def on_lost(self, partitions: Collection[TopicPartition]) -> None:
+        gone = set(partitions) & self._open
+        self._drop(gone)
+        if gone:
+            self._task.close(gone)
+
+    # -- the thread ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        self._task.initialize(self)
+        started = False
+        try:
+            self._task.start(self._props)
+            started = True
+            self._consumer = self._subscribe(self)
+            self._next_flush_s = time.monotonic() + self._settings.flush_interval_s
+            self._loop(self._consumer)
+        except Exception:
+            self._failed_inside = True
+            raise
+        finally:
+            self.close()  # commits and closes what is open
+            if started:
+                self._task.stop()
+
+    def close(self) -> None:
+        consumer = self._consumer
+        if consumer is not None:
+            consumer.close()
+
+    def _loop(self, consumer: SinkConsumer) -> None:
+        state: JobState | None = None
+        while not self._stopping.is_set():
+            paused = self._target is not TargetState.STARTED
+            now = JobState.PAUSED if paused else JobState.RUNNING
+            if now is not state:
+                self.report(state := now)
+            self._hold(consumer, paused or bool(self._batch))
+            records = consumer.poll(_BATCH, _POLL_MS)
+            if records:
+                self._batch += [record for raw in records if (record := self._converted(raw)) is not None]
+                if not self._batch:
+                    self._note(records)
+            if self._batch and not paused and time.monotonic() >= self._retry_at_s:
+                self._deliver()
+            self._rewind(consumer)
+            if self._commit_asked or time.monotonic() >= self._next_flush_s:
+                self._commit(set(self._open))
+
+    def _deliver(self) -> None:
+        batch = self._batch
+        try:
+            self._task.put(batch)
+        except RetriableError as error:
+            wait_s = self._settings.retry_backoff_s if self._timeout_s is None else self._timeout_s
+            self._timeout_s = None
+            self._retry_at_s = time.monotonic() + wait_s
+            _log.warning("%s: put failed and is tried again in %.1f s: %s", self.job, wait_s, error)
+            return
+        for record in batch:
+            self._put[TopicPartition(record.topic, record.partition)] = record.offset + 1
+        self._batch = []
+
+    def _converted(self, raw: RawRecord) -> SinkRecord | None:
+        topic, kind_and_ms = raw.topic(), raw.timestamp()
+        try:
+            key = self._settings.key_converter.decode(topic, raw.key())
+            value = self._settings.value_converter.decode(topic, raw.value())
+        except Exception as error:
+            where = f"{topic}-{raw.partition()} at offset {raw.offset()}"
+            if not self._settings.tolerates_errors:
+                raise ProcessingError(
+                    f"{self.job}: the record of {where} cannot be converted: {error}; check key.converter and "
+                    "value.converter, or skip such records with errors.tolerance=all"
+                ) from error
+            _log.warning("%s: the record of %s is skipped (errors.tolerance=all): %s", self.job, where, error)
+            return None
+        return SinkRecord(
+            topic,
+            raw.partition(),
+            raw.offset(),
+            key,
+            value,
+            kind_and_ms[1] if kind_and_ms[0] else None,
+            tuple(raw.headers() or ()),
+        )
+
+    def _note(self, records: Sequence[RawRecord]) -> None:
+        for raw in records:
+            self._put[TopicPartition(raw.topic(), raw.partition())] = raw.offset() + 1
+
+    def _hold(self, consumer: SinkConsumer, hold: bool) -> None:
+        """Keep reading nothing while paused or retrying, without leaving the consumer group."""
+        if hold and not self._all_paused and self._open:
+            consumer.pause(self._open)
+            self._all_paused = True
+        elif not hold and self._all_paused:
+            consumer.resume(self._open - self._paused)
+            self._all_paused = False
+
+    def _rewind(self, consumer: SinkConsumer) -> None:
+        rewound, self._rewound = self._rewound, {}
+        for partition, offset in rewound.items():
+            if partition in self._open:
+                consumer.seek(partition, offset)
+                self._put[partition] = offset
+                self._batch = [r for r in self._batch if (r.topic, r.partition) != partition]
+
+    def _commit(self, partitions: set[TopicPartition]) -> None:
+        self._commit_asked = False
+        if partitions == self._open:
+            self._next_flush_s = time.monotonic() + self._settings.flush_interval_s
+        taken = {partition: at for partition, at in self._put.items() if partition in partitions}
+        if not taken or self._abandoned or self._consumer is None:
+            return
+        wanted = {tp: at for tp, at in self._task.pre_commit(taken).items() if tp in partitions}
+        new = {partition: at for partition, at in wanted.items() if self._committed.get(partition) != at}
+        try:
+            self._consumer.commit(new)
+        except BrokerUnavailable as error:
+            _log.warning("%s: %s; records may be put again", self.job, error)
+            return
+        self._committed.update(new)
+
+    def _drop(self, partitions: set[TopicPartition]) -> None:
+        self._open -= partitions
+        self._paused -= partitions
+        for partition in partitions:
+            self._put.pop(partition, None)
+            self._committed.pop(partition, None)
+        self._batch = [r for r in self._batch if TopicPartition(r.topic, r.partition) not in partitions]

@@ -1,0 +1,220 @@
+"""The thread of a source task: poll, convert, send, and write offsets of what has arrived. At least once."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streams_protocol.connect import TaskId
+from streams_protocol.types import TopicPartition
+from streams_py.connect.api import JsonMap, OffsetReader, RetriableError, SourceRecord, SourceTask
+from streams_py.connect.ports import Producer
+from streams_py.connect.stores.configs import TargetState
+from streams_py.connect.stores.offsets import OffsetStore, offset_key
+from streams_py.connect.stores.statuses import JobState
+from streams_py.connect.tasks.job import JobThread, StatusReport
+from streams_py.connect.tasks.plugins import Converter
+from streams_py.errors import StreamsError
+
+__all__ = ["Acknowledgements", "SourceTaskThread", "TaskSettings"]
+
+_log = logging.getLogger("streams_py.connect")
+
+_PAUSE_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """What the worker and the connector's configuration say about a task."""
+
+    key_converter: Converter
+    value_converter: Converter
+    tolerates_errors: bool = False
+    flush_interval_s: float = 60.0
+    flush_timeout_s: float = 5.0
+    retry_backoff_s: float = 1.0
+
+
+class Acknowledgements:
+    """Which offsets may be written: of each source partition the last one, before which every record has arrived."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, deque[list[object]]] = {}
+        self._ready: dict[bytes, JsonMap] = {}
+
+    def add(self, key: bytes, offset: JsonMap) -> list[object]:
+        """A record is sent; give what is returned to :meth:`done` when it has arrived."""
+        entry: list[object] = [False, offset]
+        self._waiting.setdefault(key, deque()).append(entry)
+        return entry
+
+    def done(self, key: bytes, entry: list[object]) -> None:
+        entry[0] = True
+        waiting = self._waiting[key]
+        while waiting and waiting[0][0]:
+            self._ready[key] = waiting.popleft()[1]  # type: ignore[assignment]  # an entry's second item
+        if not waiting:
+            del self._waiting[key]
+
+    def take(self) -> dict[bytes, JsonMap]:
+        """What may be written and was not taken yet."""
+        ready, self._ready = self._ready, {}
+        return ready
+
+    def put_back(self, offsets: Mapping[bytes, JsonMap]) -> None:
+        """These could not be written."""
+        self._ready = {**offsets, **self._ready}
+
+
+class SourceTaskThread(JobThread):
+    """Runs one source task; also its SourceTaskContext."""
+
+    def __init__(
+        self,
+        job: TaskId,
+        props: Mapping[str, str],
+        target: TargetState,
+        report: StatusReport,
+        *,
+        task: SourceTask,
+        settings: TaskSettings,
+        producer: Producer,
+        offsets: OffsetStore,
+    ) -> None:
+        super().__init__(job, target, report)
+        self._id = job
+        self._props = props
+        self._task = task
+        self._settings = settings
+        self._producer = producer
+        self._offsets = offsets
+        self._acknowledged = Acknowledgements()
+        self._failure: Exception | None = None
+        self._stop_once = threading.Lock()
+        self._started = False
+        self._told_to_stop = False
+        self._next_flush_s = 0.0
+
+    def configs(self) -> Mapping[str, str]:
+        return self._props
+
+    @property
+    def offset_reader(self) -> OffsetReader:
+        return self._offsets.reader(self._id.connector)
+
+    def interrupt(self) -> None:
+        self._stop_task()
+
+    def close(self) -> None:
+        self._producer.close()
+
+    def run(self) -> None:
+        self._task.initialize(self)
+        try:
+            with self._stop_once:
+                self._started = True
+            self._task.start(self._props)
+            self._next_flush_s = time.monotonic() + self._settings.flush_interval_s
+            self._loop()
+        finally:
+            self._stop_task()
+            try:
+                if self._producer.flush(int(self._settings.flush_timeout_s * 1000)):
+                    _log.warning("%s: not every record has arrived in time; some will be sent again", self.job)
+            finally:
+                self._commit()
+
+    def _loop(self) -> None:
+        state: JobState | None = None
+        while not self._stopping.is_set():
+            paused = self._target is not TargetState.STARTED
+            now = JobState.PAUSED if paused else JobState.RUNNING
+            if now is not state:
+                self.report(state := now)
+            if paused:
+                with self._changed:
+                    self._changed.wait_for(
+                        lambda: self._stopping.is_set() or self._target is TargetState.STARTED, _PAUSE_POLL_S
+                    )
+            else:
+                self._poll_once()
+            self._producer.poll(0)
+            if self._failure is not None:
+                raise self._failure
+            if time.monotonic() >= self._next_flush_s:
+                self._commit()
+
+    def _poll_once(self) -> None:
+        try:
+            records = self._task.poll()
+        except RetriableError as error:
+            _log.warning("%s: poll failed and is tried again: %s", self.job, error)
+            self._stopping.wait(self._settings.retry_backoff_s)
+            return
+        for record in records or ():
+            self._send(record)
+
+    def _send(self, record: SourceRecord) -> None:
+        settings, key = self._settings, offset_key(self._id.connector, record.source_partition)
+        entry = self._acknowledged.add(key, record.source_offset)
+
+        def delivered(error: Exception | None, where: TopicPartition) -> None:
+            if error is None:
+                self._acknowledged.done(key, entry)
+                self._task.commit_record(record, where)
+            elif settings.tolerates_errors:
+                self._skip(record, key, entry, error)
+            elif self._failure is None:
+                self._failure = error
+
+        try:
+            encoded_key = settings.key_converter.encode(record.topic, record.key)
+            value = settings.value_converter.encode(record.topic, record.value)
+        except Exception as error:
+            if not settings.tolerates_errors:
+                raise
+            self._skip(record, key, entry, error)
+            return
+        try:
+            self._producer.send(
+                record.topic,
+                encoded_key,
+                value,
+                delivered,
+                partition=record.partition,
+                timestamp_ms=record.timestamp,
+                headers=record.headers,
+            )
+        except StreamsError as error:
+            if not settings.tolerates_errors or self._stopping.is_set():
+                raise
+            self._skip(record, key, entry, error)
+
+    def _skip(self, record: SourceRecord, key: bytes, entry: list[object], error: Exception) -> None:
+        _log.warning("%s: a record for %s is skipped (errors.tolerance=all): %s", self.job, record.topic, error)
+        self._acknowledged.done(key, entry)
+        self._task.commit_record(record, None)
+
+    def _commit(self) -> None:
+        self._next_flush_s = time.monotonic() + self._settings.flush_interval_s
+        offsets = self._acknowledged.take()
+        if not offsets or self._abandoned:
+            return
+        try:
+            self._offsets.write(offsets, self._settings.flush_timeout_s)
+        except StreamsError as error:
+            _log.warning("%s: offsets could not be written, later: %s", self.job, error)
+            self._acknowledged.put_back(offsets)
+            return
+        self._task.commit()
+
+    def _stop_task(self) -> None:
+        with self._stop_once:
+            if self._told_to_stop or not self._started:
+                return
+            self._told_to_stop = True
+        self._task.stop()

@@ -1,0 +1,46 @@
+"""The Kafka clients of a worker on a real cluster, from its settings."""
+
+from __future__ import annotations
+
+from streams_py.adapters.confluent.connect_clients import ConfluentConnectClients
+from streams_py.adapters.kafka_python.connect_coordinator import ConnectCoordinator
+from streams_py.connect.group.coordinator import Coordinator, GroupHandler
+from streams_py.connect.ports import ConnectClients
+from streams_py.connect.settings import WorkerSettings
+
+__all__ = ["connect_clients"]
+
+
+def connect_clients(settings: WorkerSettings) -> ConnectClients:
+    """What a :class:`~streams_py.connect.worker.worker.Worker` is made with."""
+    return _WorkerClients(settings)
+
+
+class _WorkerClients(ConfluentConnectClients):
+    """Records by librdkafka, the group by kafka-python."""
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        super().__init__(
+            producer=settings.client_settings("producer."),
+            consumer=settings.client_settings("consumer."),
+            admin=settings.client_settings("admin."),
+            client_id=settings.client,
+        )
+        self._settings = settings
+
+    def coordinator(self, handler: GroupHandler) -> Coordinator:
+        settings = self._settings
+        shared = {key: value for key, value in settings.client_settings("none.").items() if key != "bootstrap.servers"}
+        return ConnectCoordinator(
+            handler,
+            bootstrap_servers=settings.bootstrap_servers,
+            group_id=settings.group_id,
+            client_id=settings.client,
+            rebalance_timeout_ms=settings.rebalance_timeout_ms,
+            config={
+                **shared,
+                "session.timeout.ms": settings.session_timeout_ms,
+                "heartbeat.interval.ms": settings.heartbeat_interval_ms,
+                "retry.backoff.ms": settings.retry_backoff_ms,
+            },
+        )

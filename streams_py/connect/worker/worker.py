@@ -1,0 +1,272 @@
+"""One worker process, as its REST interface and its command line see it.
+
+Listings and statuses come from this worker's own view. What the leader alone may do raises NotLeaderError on other
+workers, with the leader's URL, so that whoever asked can be sent there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import TypeVar
+
+from streams_protocol.connect import TaskId
+from streams_py.connect.api import SinkConnector, SourceConnector
+from streams_py.connect.assignment.jobs import Jobs
+from streams_py.connect.errors import AlreadyExistsError, BadRequestError, ConnectError, NotFoundError, NotLeaderError
+from streams_py.connect.group.member import GroupMember
+from streams_py.connect.ports import ConnectClients
+from streams_py.connect.settings import WorkerSettings
+from streams_py.connect.stores.configs import Configs, RestartRequest, SessionKey, TargetState
+from streams_py.connect.stores.statuses import JobStatus
+from streams_py.connect.tasks.plugins import new_connector
+from streams_py.connect.worker.herder import Forward, Herder, TaskConfigs
+from streams_py.connect.worker.stores import Stores
+from streams_py.errors import ConfigError
+
+__all__ = ["ConnectorStatus", "Worker"]
+
+_log = logging.getLogger("streams_py.connect")
+
+_Answer = TypeVar("_Answer")
+
+_REQUEST_S = 90.0
+_STOP_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStatus:
+    """``connector`` is None before its first status."""
+
+    connector: JobStatus | None
+    tasks: Mapping[TaskId, JobStatus]
+
+
+class Worker:
+    """Started with :meth:`start`. Thread-safe. ``forward`` brings task configurations to another worker's
+    :meth:`put_tasks`. Requests raise :class:`~streams_py.connect.errors.ConnectError`."""
+
+    def __init__(self, settings: WorkerSettings, clients: ConnectClients, forward: Forward) -> None:
+        self.settings = settings
+        self._stores = Stores(settings, clients)
+        self._herder = Herder(settings, clients, self._stores, forward)
+        self._thread = threading.Thread(target=self._run, name="connect-herder", daemon=True)
+        self.failure: Exception | None = None
+        """Why the worker has ended by itself."""
+
+    def start(self) -> None:
+        """Read the topics, then join the group on a thread. Raises ConfigError or BrokerUnavailable."""
+        self._stores.start(self._herder.on_change)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop all jobs, leave the group, close everything."""
+        self._herder.stop()
+        if self._thread.ident is not None:
+            self._thread.join(_STOP_S)
+        self._stores.stop()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    @property
+    def member(self) -> GroupMember:
+        """The place in the group: mode, leader, what is held."""
+        return self._herder.member
+
+    @property
+    def jobs(self) -> Jobs:
+        """What runs here now, failed jobs included."""
+        return self._herder.jobs.alive
+
+    @property
+    def configs(self) -> Configs:
+        """This worker's view of the config topic."""
+        return self._stores.configs.snapshot()
+
+    @property
+    def session_key(self) -> SessionKey | None:
+        """What requests between workers are signed with; None while there is none."""
+        return self.configs.session_key
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def connectors(self) -> list[str]:
+        """Names, ascending."""
+        return sorted(self.configs.connectors)
+
+    def config(self, name: str) -> dict[str, str]:
+        """A connector's configuration."""
+        return dict(self._known(name))
+
+    def kind(self, name: str) -> str:
+        """``source``, ``sink``, or ``unknown`` when its class cannot be imported here."""
+        try:
+            connector = new_connector(self._known(name))
+        except ConfigError:
+            return "unknown"
+        if isinstance(connector, SourceConnector):
+            return "source"
+        return "sink" if isinstance(connector, SinkConnector) else "unknown"
+
+    def task_configs(self, name: str) -> list[dict[str, str]]:
+        """Configurations of its tasks, by number."""
+        self._known(name)
+        return [dict(one) for one in self.configs.task_configs(name)]
+
+    def status(self, name: str) -> ConnectorStatus:
+        """As far as the status topic is read."""
+        self._known(name)
+        tasks = self._stores.statuses.tasks_of(name)
+        return ConnectorStatus(self._stores.statuses.get(name), tasks)
+
+    def offsets(self, name: str) -> list[tuple[dict[str, object], dict[str, object]]]:
+        """(source partition, source offset) of a source connector."""
+        self._known(name)
+        return self._stores.offsets.of(name)
+
+    # -- for the leader ------------------------------------------------------------------------------------------------
+
+    def create_connector(self, name: str, config: Mapping[str, str], state: TargetState | None = None) -> None:
+        """Raises AlreadyExistsError."""
+        props = _checked(name, config)
+
+        def create() -> None:
+            self._herder.require_leader()
+            if name in self.configs.connectors:
+                raise AlreadyExistsError(f"there is a connector {name} already; change it with PUT")
+            self._stores.configs.put_connector(name, props, state)
+
+        self._ask(create)
+
+    def put_connector(self, name: str, config: Mapping[str, str]) -> bool:
+        """Create or change; True when it is new."""
+        props = _checked(name, config)
+
+        def put() -> bool:
+            self._herder.require_leader()
+            is_new = name not in self.configs.connectors
+            self._stores.configs.put_connector(name, props)
+            return is_new
+
+        return self._ask(put)
+
+    def delete_connector(self, name: str) -> None:
+        def delete() -> None:
+            self._herder.require_leader()
+            self._known(name)
+            self._stores.configs.remove_connector(name)
+
+        self._ask(delete)
+
+    def stop_connector(self, name: str) -> None:
+        """It keeps its configuration, and has no tasks until it is resumed."""
+
+        def stop() -> None:
+            self._herder.require_leader()
+            self._known(name)
+            self._stores.configs.put_tasks(name, [])
+            self._stores.configs.put_target_state(name, TargetState.STOPPED)
+
+        self._ask(stop)
+
+    def restart_connector(self, name: str, *, include_tasks: bool = False, only_failed: bool = False) -> None:
+        def restart() -> None:
+            self._herder.require_leader()
+            self._known(name)
+            self._stores.configs.put_restart(RestartRequest(name, include_tasks, only_failed))
+
+        self._ask(restart)
+
+    def put_tasks(self, name: str, configs: TaskConfigs) -> None:
+        """Task configurations from the worker that runs the connector."""
+
+        def put() -> None:
+            self._known(name)
+            self._herder.tasks_arrived(name, configs)
+
+        self._ask(put)
+
+    # -- for any worker, or the owner ----------------------------------------------------------------------------------
+
+    def pause_connector(self, name: str) -> None:
+        self._set_target(name, TargetState.PAUSED)
+
+    def resume_connector(self, name: str) -> None:
+        self._set_target(name, TargetState.STARTED)
+
+    def restart_task(self, task: TaskId) -> None:
+        """On the worker that has it. Elsewhere NotLeaderError, with the URL where to ask."""
+
+        def restart() -> None:
+            self._known(task.connector)
+            if task.task >= len(self.configs.task_configs(task.connector)):
+                raise NotFoundError(f"there is no task {task}")
+            if task in self.jobs.tasks:
+                self._herder.restart_task(task)
+                return
+            held = self.member.held
+            url = self.member.owner_url(task) if self.member.is_leader else held.leader_url if held else None
+            raise NotLeaderError(f"{task} is not on this worker", url)
+
+        self._ask(restart)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _set_target(self, name: str, state: TargetState) -> None:
+        def put() -> None:
+            self._known(name)
+            self._stores.configs.put_target_state(name, state)
+
+        self._ask(put)
+
+    def _known(self, name: str) -> Mapping[str, str]:
+        found = self.configs.connectors.get(name)
+        if found is None:
+            raise NotFoundError(f"there is no connector {name}")
+        return found
+
+    def _ask(self, request: Callable[[], _Answer]) -> _Answer:
+        try:
+            return self._herder.requests.add(request).result(_REQUEST_S)
+        except FutureTimeoutError:
+            raise ConnectError(f"the worker did not get to it in {_REQUEST_S:.0f} s; is a broker down?") from None
+
+    def _run(self) -> None:
+        try:
+            self._herder.run()
+        except Exception as error:
+            self.failure = error
+            _log.exception("the worker has ended: %s", error)
+
+
+def _checked(name: str, config: Mapping[str, str]) -> dict[str, str]:
+    """With the name in it. Raises BadRequestError with everything that is wrong."""
+    wrong: list[str] = []
+    if not name.strip() or "/" in name:
+        wrong.append(f"name: {name!r} is no name for a connector")
+    if config.get("name", name) != name:
+        wrong.append(f"name: the configuration says {config['name']!r}, the request {name!r}")
+    props = {**config, "name": name}
+    if not props.get("connector.class"):
+        wrong.append("connector.class is required: package.module:Class")
+    maximum = props.get("tasks.max", "1")
+    if not maximum.isdecimal() or int(maximum) < 1:
+        wrong.append(f"tasks.max = {maximum!r} must be a whole number of at least 1")
+    if props.get("errors.tolerance", "none").lower() not in ("none", "all"):
+        wrong.append(f"errors.tolerance = {props['errors.tolerance']!r} is neither none nor all")
+    if not wrong:
+        try:
+            connector = new_connector(props)
+        except ConfigError:
+            return props  # the worker that gets it may have the class; if not, the connector fails and says why
+        if isinstance(connector, SinkConnector) and ("topics" in props) == ("topics.regex" in props):
+            wrong.append("a sink has either topics or topics.regex")
+        wrong += [f"{key}: {sentence}" for key, found in connector.validate(props).items() for sentence in found]
+    if wrong:
+        raise BadRequestError("; ".join(wrong))
+    return props

@@ -1,0 +1,142 @@
+"""The config topic: records of Kafka Connect's formats, in and out (specification 5.5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams_protocol.connect import TaskId
+from streams_py.connect.stores.configs import (
+    ConfigChange,
+    ConfigStore,
+    ConnectorRemoved,
+    ConnectorUpdated,
+    RestartRequest,
+    SessionKey,
+    TargetState,
+    TargetStateChanged,
+    TasksUpdated,
+)
+from tests.unit.connect.memory_log import MemoryLog
+
+A = (b"connector-a", b'{"properties":{"name":"a"}}')
+A0 = (b"task-a-0", b'{"properties":{"n":"0"}}')
+A1 = (b"task-a-1", b'{"properties":{"n":"1"}}')
+COMMIT_1 = (b"commit-a", b'{"tasks":1}')
+COMMIT_2 = (b"commit-a", b'{"tasks":2}')
+
+
+class Reader:
+    def __init__(self, *records: tuple[bytes, bytes | None]) -> None:
+        self.log = MemoryLog(records)
+        self.changes: list[ConfigChange] = []
+        self.store = ConfigStore(self.log)  # type: ignore[arg-type]  # a log without a topic
+        self.store.start(self.changes.append)
+
+
+def test_tasks_exist_once_their_commit_record_is_there() -> None:
+    before = Reader(A, A0, A1).store.snapshot()
+    assert (before.offset, dict(before.tasks), before.target_state("a")) == (3, {}, TargetState.STARTED)
+    after = Reader(A, A0, A1, COMMIT_2).store.snapshot()
+    assert after.task_configs("a") == [{"n": "0"}, {"n": "1"}]
+    assert after.applied["a"] == {"name": "a"}
+    assert after.group_view.jobs.tasks == {TaskId("a", 0), TaskId("a", 1)}
+
+
+def test_a_commit_with_missing_tasks_makes_a_connector_inconsistent_until_the_next_complete_one() -> None:
+    reader = Reader(A, A1, COMMIT_2)
+    snapshot = reader.store.snapshot()
+    assert snapshot.inconsistent == {"a"}
+    assert snapshot.task_configs("a") == []
+    assert snapshot.group_view.jobs.connectors == {"a"}
+    assert not snapshot.group_view.jobs.tasks
+    reader.log.append(*A0)
+    reader.log.append(*COMMIT_1)
+    assert reader.store.snapshot().task_configs("a") == [{"n": "0"}]
+    assert reader.changes == [TasksUpdated("a")]
+
+
+def test_tasks_beyond_the_committed_number_are_tolerated() -> None:
+    assert Reader(A, A0, A1, COMMIT_1).store.snapshot().task_configs("a") == [{"n": "0"}]
+
+
+def test_a_commit_of_an_unknown_connector_leaves_nothing_behind() -> None:
+    snapshot = Reader(A0, COMMIT_1, A).store.snapshot()
+    assert dict(snapshot.task_counts) == {}
+
+
+def test_names_may_have_dashes_and_look_like_other_keys() -> None:
+    snapshot = Reader(
+        (b"connector-task-a-1", b'{"properties":{}}'),
+        (b"task-task-a-1-0", b'{"properties":{"x":"y"}}'),
+        (b"commit-task-a-1", b'{"tasks":1}'),
+    ).store.snapshot()
+    assert snapshot.task_configs("task-a-1") == [{"x": "y"}]
+
+
+@pytest.mark.parametrize(
+    ("value", "state"),
+    [
+        (b'{"state":"PAUSED"}', TargetState.PAUSED),
+        (b'{"state":"PAUSED","state.v2":"STOPPED"}', TargetState.STOPPED),
+        (b'{"state":"STARTED","state.v2":null}', TargetState.STARTED),
+    ],
+)
+def test_the_newer_target_state_is_preferred(value: bytes, state: TargetState) -> None:
+    assert Reader(A, (b"target-state-a", value)).store.snapshot().target_state("a") is state
+
+
+def test_what_is_no_json_does_not_count_as_read_and_what_is_unknown_does() -> None:
+    reader = Reader(A, (b"connector-b", b"{"))
+    assert reader.store.snapshot().offset == 1
+    reader.log.append(b"tasks-fencing-a", b'{"task-count":1}')
+    assert reader.store.snapshot().offset == 3
+    reader.log.append(b"connector-b", b'["no properties"]')
+    assert reader.store.snapshot().offset == 4
+    assert set(reader.store.snapshot().connectors) == {"a"}
+
+
+def test_changes_are_told_after_the_first_read_only() -> None:
+    restart = (b"restart-connector-a", b'{"include-tasks":true,"only-failed":false}')
+    reader = Reader(A, restart)
+    assert reader.changes == []
+    reader.log.append(*A)
+    reader.log.append(b"connector-b", b'{"properties":{}}')
+    reader.log.append(*restart)
+    reader.log.append(b"target-state-a", b'{"state":"PAUSED"}')
+    reader.log.append(b"connector-a", None)
+    reader.log.append(b"target-state-a", None)
+    assert reader.changes == [
+        ConnectorUpdated("a", is_new=False),
+        ConnectorUpdated("b", is_new=True),
+        RestartRequest("a", include_tasks=True, only_failed=False),
+        TargetStateChanged("a"),
+        ConnectorRemoved("a"),
+    ]
+
+
+def test_a_snapshot_does_not_change() -> None:
+    reader = Reader(A)
+    snapshot = reader.store.snapshot()
+    reader.log.append(b"connector-a", None)
+    assert set(snapshot.connectors) == {"a"}
+
+
+def test_what_is_written_has_the_bytes_of_kafka_connect() -> None:
+    reader = Reader()
+    store = reader.store
+    store.put_connector("a", {"name": "a"}, TargetState.STOPPED)
+    store.put_tasks("a", [{"n": "0"}])
+    store.put_restart(RestartRequest("a", include_tasks=True, only_failed=False))
+    store.put_session_key(SessionKey("c2VjcmV0", "HmacSHA256", 7))
+    store.remove_connector("a")
+    assert reader.log.records == [
+        (b"target-state-a", b'{"state":"PAUSED","state.v2":"STOPPED"}'),
+        A,
+        A0,
+        COMMIT_1,
+        (b"restart-connector-a", b'{"include-tasks":true,"only-failed":false}'),
+        (b"session-key", b'{"key":"c2VjcmV0","algorithm":"HmacSHA256","creation-timestamp":7}'),
+        (b"connector-a", None),
+        (b"target-state-a", None),
+    ]
+    assert "c2VjcmV0" not in repr(store.snapshot())

@@ -1,0 +1,85 @@
+"""The offset and the status topic (specification 5.5)."""
+
+from __future__ import annotations
+
+from streams_protocol.connect import TaskId
+from streams_py.connect.stores.offsets import OffsetStore, offset_key
+from streams_py.connect.stores.statuses import JobState, JobStatus, StatusStore
+from streams_py.errors import BrokerUnavailable
+from tests.unit.connect.memory_log import MemoryLog
+from tests.waiting import until
+
+TASK = TaskId("a", 0)
+
+
+def _statuses(*records: tuple[bytes, bytes | None]) -> tuple[MemoryLog, StatusStore]:
+    log = MemoryLog(records)
+    store = StatusStore(log, 1)  # type: ignore[arg-type]  # a log without a topic
+    store.start()
+    return log, store
+
+
+def _status(state: JobState, worker: str = "w1", generation: int = 1) -> JobStatus:
+    return JobStatus(state, worker, generation)
+
+
+def test_source_offsets_are_found_however_their_keys_were_written() -> None:
+    log = MemoryLog([(b'[ "a", {"z": 1, "b": "x"} ]', b'{"at": 5}'), (b"no json", b"{}")])
+    store = OffsetStore(log, 1)  # type: ignore[arg-type]  # a log without a topic
+    store.start()
+    reader = store.reader("a")
+    assert reader.offset({"b": "x", "z": 1}) == {"at": 5}
+    assert store.reader("b").offset({"b": "x", "z": 1}) is None
+    store.write({offset_key("a", {"z": 1, "b": "x"}): {"at": 6}}, 1.0)
+    assert log.records[-1] == (b'["a",{"b":"x","z":1}]', b'{"at":6}')
+    assert reader.offsets([{"z": 1, "b": "x"}, {}]) == [{"at": 6}, None]
+    assert store.of("a") == [({"b": "x", "z": 1}, {"at": 6})]
+    log.append(b'["a",{"b":"x","z":1}]', None)
+    assert reader.offset({"z": 1, "b": "x"}) is None
+
+
+def test_statuses_have_the_bytes_of_kafka_connect() -> None:
+    log, store = _statuses()
+    store.put("a", JobStatus(JobState.FAILED, "w1:8083", 3, "why"))
+    store.put(TASK, _status(JobState.DESTROYED))
+    assert log.records == [
+        (b"status-connector-a", b'{"state":"FAILED","trace":"why","worker_id":"w1:8083","generation":3}'),
+        (b"status-task-a-0", None),
+    ]
+    assert store.get("a") == JobStatus(JobState.FAILED, "w1:8083", 3, "why")
+    assert store.jobs() == {"a"}
+
+
+def test_an_old_owner_does_not_overwrite_the_status_of_the_new_one() -> None:
+    _, store = _statuses()
+    store.put(TASK, _status(JobState.RUNNING, "w2", 5))
+    store.put(TASK, _status(JobState.FAILED, "w1", 4))
+    assert store.get(TASK) == _status(JobState.RUNNING, "w2", 5)
+    store.put(TASK, _status(JobState.FAILED, "w1", 5))
+    assert store.get(TASK) == _status(JobState.FAILED, "w1", 5)
+
+
+def test_a_late_unassigned_of_another_worker_is_not_believed() -> None:
+    log, store = _statuses()
+    store.put(TASK, _status(JobState.RUNNING, "w2", 5))
+    log.append(b"status-task-a-0", b'{"state":"UNASSIGNED","trace":null,"worker_id":"w1","generation":5}')
+    assert store.get(TASK) == _status(JobState.RUNNING, "w2", 5)
+    store.put(TASK, _status(JobState.UNASSIGNED, "w2", 5))
+    assert store.get(TASK) == _status(JobState.UNASSIGNED, "w2", 5)
+
+
+def test_a_status_that_was_lost_is_written_again() -> None:
+    log, store = _statuses()
+    log.failures.append(BrokerUnavailable("gone for a moment"))
+    store.put(TASK, _status(JobState.RUNNING))
+    until(lambda: store.get(TASK) == _status(JobState.RUNNING), "the status is written")
+
+
+def test_records_that_cannot_be_used_are_skipped() -> None:
+    _, store = _statuses(
+        (b"status-topic-x", b"{}"),
+        (b"status-task-a-0", b'{"state":"DANCING"}'),
+        (b"status-task-a-x", b"{}"),
+        (b"status-connector-a", b"no json"),
+    )
+    assert store.jobs() == set()

@@ -19,6 +19,7 @@ _log = logging.getLogger("streams_py.connect")
 _POLL_MS = 100
 _BATCH = 500
 _RETRY_S = 0.5
+_LEADER_RETRY_S = 0.1
 
 
 def create_topic(
@@ -63,16 +64,18 @@ class TopicLog:
         self._changed = threading.Condition()
         self._positions: dict[TopicPartition, int] = {}
         self._stopping = threading.Event()
+        self._sending = threading.Lock()
+        self._partitions: Collection[TopicPartition] = ()
         self._thread: threading.Thread | None = None
 
     def start(self, partitions: int, timeout_s: float = 60.0) -> None:
         """Read to the end. Raises BrokerUnavailable when that takes too long."""
-        self._partitions: Collection[TopicPartition] = [TopicPartition(self._topic, n) for n in range(partitions)]
         self._consumer = self._clients.log_consumer(self._client_id)
         self._producer = self._clients.producer(self._client_id, {"linger.ms": "0"})
-        self._sending = threading.Lock()
+        self._partitions = [TopicPartition(self._topic, n) for n in range(partitions)]
         self._consumer.assign(dict.fromkeys(self._partitions, BEGINNING))
-        ends, deadline = self._ends(), time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s
+        ends = self._ends(deadline)
         while not self._has_read(ends):
             if time.monotonic() > deadline:
                 raise BrokerUnavailable(f"{self._topic} could not be read to its end in {timeout_s:.0f} s")
@@ -84,7 +87,7 @@ class TopicLog:
         """Wait until everything that is in the topic now was passed on; False when that takes too long."""
         deadline = time.monotonic() + timeout_s
         try:
-            ends = self._ends()
+            ends = self._ends(deadline)
         except StreamsError as error:
             _log.warning("the end of %s is not known: %s", self._topic, error)
             return False
@@ -133,10 +136,11 @@ class TopicLog:
             return self._producer.flush(int(timeout_s * 1000)) == 0
 
     def stop(self) -> None:
-        """End the thread and close the clients."""
+        """End the thread and close the clients; also after a start that failed."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join()
+        if self._partitions:
             self._consumer.close()
             with self._sending:
                 self._producer.flush(2_000)
@@ -169,11 +173,14 @@ class TopicLog:
     def _has_read(self, ends: dict[TopicPartition, int]) -> bool:
         return all(end == 0 or self._positions.get(partition, -1) >= end for partition, end in ends.items())
 
-    def _ends(self) -> dict[TopicPartition, int]:
-        found = self._admin.list_offsets(self._partitions)
-        ends: dict[TopicPartition, int] = {}
-        for partition, end in found.items():
-            if isinstance(end, AdminError):
-                raise BrokerUnavailable(f"the end of {partition} is not known: {end.message}")
-            ends[partition] = end
-        return ends
+    def _ends(self, deadline: float) -> dict[TopicPartition, int]:
+        """A topic that is new, or whose broker has just gone, has no leaders for a moment: asked again until then."""
+        while True:
+            found = self._admin.list_offsets(self._partitions)
+            unknown = {partition: end for partition, end in found.items() if isinstance(end, AdminError)}
+            if not unknown:
+                return {partition: end for partition, end in found.items() if not isinstance(end, AdminError)}
+            if time.monotonic() > deadline or self._stopping.is_set():
+                partition, error = next(iter(unknown.items()))
+                raise BrokerUnavailable(f"the end of {partition} is not known: {error.message}")
+            time.sleep(_LEADER_RETRY_S)

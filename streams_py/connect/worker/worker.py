@@ -59,7 +59,12 @@ class Worker:
 
     def start(self) -> None:
         """Read the topics, then join the group on a thread. Raises ConfigError or BrokerUnavailable."""
-        self._stores.start(self._herder.on_change)
+        try:
+            self._stores.start(self._herder.on_change)
+        except BaseException:
+            self._herder.member.stop()
+            self._stores.stop()
+            raise
         self._thread.start()
 
     def stop(self) -> None:

@@ -1,0 +1,66 @@
+"""Reading a topic to its end while its cluster is not ready (specification 5.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.connect.stores.log import TopicLog
+from streams_py.errors import BrokerUnavailable
+from streams_py.ports import AdminError, AdminErrorKind, RawRecord
+from streams_py.testing.memory_clients import MemoryRecord
+
+_P = TopicPartition("log", 0)
+
+
+class Cluster:
+    """One topic with one record; it has no leader for the first ``leaderless`` questions."""
+
+    def __init__(self, leaderless: float) -> None:
+        self._leaderless = leaderless
+        self._unread = [MemoryRecord("log", 0, 0, b"k", b"v")]
+        self.closed: list[str] = []
+
+    def list_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | AdminError]:
+        self._leaderless -= 1
+        if self._leaderless >= 0:
+            return {_P: AdminError(AdminErrorKind.LEADER_NOT_AVAILABLE, "not leader")}
+        return {_P: 1}
+
+    def log_consumer(self, client_id: str) -> Any:
+        def poll(max_records: int, timeout_ms: int) -> list[MemoryRecord]:
+            records, self._unread = self._unread, []
+            return records
+
+        return SimpleNamespace(
+            assign=lambda positions: None,
+            poll=poll,
+            position=lambda partition: 1 - len(self._unread),
+            close=lambda: self.closed.append("consumer"),
+        )
+
+    def producer(self, client_id: str, overrides: Mapping[str, str]) -> Any:
+        return SimpleNamespace(
+            poll=lambda timeout_ms: None, flush=lambda timeout_ms: 0, close=lambda: self.closed.append("producer")
+        )
+
+
+def test_a_topic_without_a_leader_for_a_moment_is_asked_about_again() -> None:
+    cluster, read = Cluster(leaderless=2), list[RawRecord]()
+    log = TopicLog(cluster, cluster, "log", "c", read.append)  # type: ignore[arg-type]  # what a log uses of them
+    log.start(1)
+    assert [record.key() for record in read] == [b"k"]
+    log.stop()
+
+
+def test_a_log_that_could_not_start_closes_its_clients() -> None:
+    cluster = Cluster(leaderless=float("inf"))
+    log = TopicLog(cluster, cluster, "log", "c", lambda record: None)  # type: ignore[arg-type]  # as above
+    with pytest.raises(BrokerUnavailable, match="not leader"):
+        log.start(1, timeout_s=0.0)
+    log.stop()
+    assert cluster.closed == ["consumer", "producer"]

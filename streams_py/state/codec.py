@@ -101,6 +101,22 @@ class StoreCodec(Generic[K, V]):
         unpack: Callable[[bytes], Any] = struct.Struct(f">q{number}").unpack
         return unpack
 
+    # -- checked -----------------------------------------------------------------------------------------------
+
+    def key_bytes(self, key: K) -> bytes:
+        """The serialized key. SerializationError that names serde and topic when it does not fit."""
+        try:
+            return self.encode_key(key)
+        except Exception as error:
+            raise self.key_error(error, key) from error
+
+    def value_bytes(self, value: V) -> bytes:
+        """The serialized value. SerializationError that names serde and topic when it does not fit."""
+        try:
+            return self.encode_value(value)
+        except Exception as error:
+            raise self.value_error(error, value) from error
+
     # -- errors ------------------------------------------------------------------------------------------------
 
     def key_error(self, error: Exception, key: object) -> StreamsError:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from streams_py.errors import InvalidStateStoreError
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, RestoreRecord
 from streams_py.state.suppression.formats import Buffered, decode_buffered, encode
+from streams_py.state.uncached import UncachedStore
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import Eviction
 
@@ -33,10 +33,10 @@ _NO_TIME = 0
 _PRODUCERS_CLOCK = -1
 
 
-class JoinBuffer(Generic[K, V]):
+class JoinBuffer(UncachedStore[K, V]):
     """Records that wait, by timestamp (ms), then by key bytes."""
 
-    is_cached = False
+    what = "buffer"
 
     def __init__(
         self,
@@ -48,30 +48,20 @@ class JoinBuffer(Generic[K, V]):
         persistent: bool,
         log: ChangeLog | None,
     ) -> None:
-        self.name = name
-        self.persistent = persistent
-        self.codec = codec
-        self._content = content
+        super().__init__(name, content, codec, persistent=persistent, log=log)
         self._context = context
-        self._log = log
-        self._is_open = True
         self._number = 0
         self._first_ms = 0
         last = next(content.scan(None, None, reverse=True), None)
         self.observed_ms = -1 if last is None else _timestamp_of(last[0])
         """The latest timestamp ever put, as far as is known."""
 
-    @property
-    def is_open(self) -> bool:
-        """False after :meth:`close`."""
-        return self._is_open
-
     # -- what waits --------------------------------------------------------------------------------------------
 
     def put(self, key: K, value: V) -> None:
         """Let the record in process wait."""
         self.check_open()
-        key_bytes, data, context = self._key_bytes(key), self._value_bytes(value), self._context
+        key_bytes, data, context = self.codec.key_bytes(key), self.codec.value_bytes(value), self._context
         entry = Buffered(
             None, None, data, context.timestamp, context.offset, context.topic, context.partition, context.headers
         )
@@ -112,18 +102,6 @@ class JoinBuffer(Generic[K, V]):
                 self._log(at, None, _PRODUCERS_CLOCK)
         self._first_ms = last_ms + 1
 
-    def _key_bytes(self, key: K) -> bytes:
-        try:
-            return self.codec.encode_key(key)
-        except Exception as error:
-            raise self.codec.key_error(error, key) from error
-
-    def _value_bytes(self, value: V) -> bytes:
-        try:
-            return self.codec.encode_value(value)
-        except Exception as error:
-            raise self.codec.value_error(error, value) from error
-
     def _decoded(self, data: bytes, *, is_key: bool) -> Any:
         try:
             return self.codec.decode_key(data) if is_key else self.codec.decode_value(data)
@@ -141,45 +119,16 @@ class JoinBuffer(Generic[K, V]):
         self._first_ms = 0
         return len(entries)
 
-    def approximate_num_entries(self) -> int:
-        """Number of records that wait; on disk an estimate."""
-        return self._content.approximate_count()
-
-    def flush_cache(self) -> int:
-        """There is no cache: always 0."""
-        return 0
-
-    def clear_cache(self) -> None:
-        """There is no cache."""
-
     def clear(self) -> None:
         """Remove everything, unlogged: before a restoration from the beginning."""
         self._content.clear()
         self.observed_ms = -1
         self._first_ms = 0
 
-    def flush(self) -> None:
-        """Flush to disk."""
-        self._content.flush()
-
-    def close(self) -> None:
-        """Let go of the files; a second call does nothing."""
-        if self._is_open:
-            self._is_open = False
-            self._content.close()
-
     def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
         """Belong to another task object from now on."""
-        self._log = log
+        super().rebind(log=log, context=context)
         self._context = context
-
-    def check_open(self) -> None:
-        """InvalidStateStoreError when the buffer is closed."""
-        if not self._is_open:
-            raise InvalidStateStoreError(f"buffer {self.name!r} is closed: its task moved or the client stopped")
-
-    def __repr__(self) -> str:
-        return f"<JoinBuffer {self.name}{'' if self._is_open else ', closed'}>"
 
 
 def _timestamp_of(at: bytes) -> int:

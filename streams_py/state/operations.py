@@ -86,10 +86,7 @@ class KeyValueOperations(ABC, Generic[K, V, S]):
 
     def key_bytes(self, key: K) -> bytes:
         """The serialized key."""
-        try:
-            return self.codec.encode_key(key)
-        except Exception as error:
-            raise self.codec.key_error(error, key) from error
+        return self.codec.key_bytes(key)
 
     # -- by need -----------------------------------------------------------------------------------------------
 

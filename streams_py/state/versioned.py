@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from streams_py.errors import InvalidStateStoreError
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, RestoreRecord
-from streams_py.topology.nodes import RecordContext
+from streams_py.state.uncached import UncachedStore
 from streams_py.topology.versioned_stores import NOT_PUT, VALID_TO_UNDEFINED, VersionedRecord
 
 __all__ = ["VersionedStore"]
@@ -30,10 +29,8 @@ _DELETED = b"\x00"
 _PRESENT = b"\x01"
 
 
-class VersionedStore(Generic[K, V]):
+class VersionedStore(UncachedStore[K, V]):
     """Versions of each key. Written by the thread that owns the task."""
-
-    is_cached = False
 
     def __init__(
         self,
@@ -45,26 +42,16 @@ class VersionedStore(Generic[K, V]):
         persistent: bool,
         log: ChangeLog | None,
     ) -> None:
-        self.name = name
-        self.persistent = persistent
-        self.codec = codec
-        self._content = content
+        super().__init__(name, content, codec, persistent=persistent, log=log)
         self._history_ms = history_ms
-        self._log = log
-        self._is_open = True
         self._stream_time_ms = -1
-
-    @property
-    def is_open(self) -> bool:
-        """False after :meth:`close`."""
-        return self._is_open
 
     # -- use ---------------------------------------------------------------------------------------------------
 
     def put(self, key: K, value: V | None, timestamp: int) -> int:
         """Add a version; see ``VersionedKeyValueStore``."""
         self.check_open()
-        key_bytes, data = self._key_bytes(key), self._value_bytes(value)
+        key_bytes, data = self.codec.key_bytes(key), None if value is None else self.codec.value_bytes(value)
         valid_to = self._put(key_bytes, data, timestamp)
         if self._log is not None:
             self._log(key_bytes, data, timestamp)
@@ -73,12 +60,12 @@ class VersionedStore(Generic[K, V]):
     def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
         """The version valid now, or at ``as_of``; see ``VersionedKeyValueStore``."""
         self.check_open()
-        return self._find(self._key_bytes(key), as_of)
+        return self._find(self.codec.key_bytes(key), as_of)
 
     def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
         """Delete from ``timestamp`` on; see ``VersionedKeyValueStore``."""
         self.check_open()
-        key_bytes = self._key_bytes(key)
+        key_bytes = self.codec.key_bytes(key)
         found = None if timestamp < self._stream_time_ms - self._history_ms else self._find(key_bytes, timestamp)
         self._put(key_bytes, None, timestamp)
         if self._log is not None:
@@ -128,20 +115,6 @@ class VersionedStore(Generic[K, V]):
         if kept[1] == _DELETED:
             self._content.remove(key + _I64.pack(kept[0]))
 
-    def _key_bytes(self, key: K) -> bytes:
-        try:
-            return self.codec.encode_key(key)
-        except Exception as error:
-            raise self.codec.key_error(error, key) from error
-
-    def _value_bytes(self, value: V | None) -> bytes | None:
-        if value is None:
-            return None
-        try:
-            return self.codec.encode_value(value)
-        except Exception as error:
-            raise self.codec.value_error(error, value) from error
-
     # -- as a store of a task ----------------------------------------------------------------------------------
 
     def restore(self, records: Iterable[RestoreRecord]) -> int:
@@ -154,40 +127,7 @@ class VersionedStore(Generic[K, V]):
                 applied += 1
         return applied
 
-    def approximate_num_entries(self) -> int:
-        """Number of versions; on disk an estimate."""
-        return self._content.approximate_count()
-
-    def flush_cache(self) -> int:
-        """There is no cache: always 0."""
-        return 0
-
-    def clear_cache(self) -> None:
-        """There is no cache."""
-
     def clear(self) -> None:
         """Remove everything, unlogged: before a restoration from the beginning."""
         self._content.clear()
         self._stream_time_ms = -1
-
-    def flush(self) -> None:
-        """Flush to disk."""
-        self._content.flush()
-
-    def close(self) -> None:
-        """Let go of the files; a second call does nothing."""
-        if self._is_open:
-            self._is_open = False
-            self._content.close()
-
-    def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
-        """Belong to another task object from now on."""
-        self._log = log
-
-    def check_open(self) -> None:
-        """InvalidStateStoreError when the store is closed."""
-        if not self._is_open:
-            raise InvalidStateStoreError(f"store {self.name!r} is closed: its task moved or the client stopped")
-
-    def __repr__(self) -> str:
-        return f"<VersionedStore {self.name}{'' if self._is_open else ', closed'}>"

@@ -58,7 +58,7 @@ class SuppressionBuffer(Generic[K, V]):
     def put(self, key: K, new: V | None, old: V | None, time_ms: int) -> None:
         """Let a change wait, with the context of the record in process."""
         self.check_open()
-        key_bytes, context = self._key_bytes(key), self._context
+        key_bytes, context = self.codec.key_bytes(key), self._context
         old_bytes, new_bytes = self._value_bytes(old), self._value_bytes(new)
         known = self._entries.get(key_bytes)
         entry = Buffered(
@@ -116,25 +116,16 @@ class SuppressionBuffer(Generic[K, V]):
 
     def prior_value(self, key: K) -> tuple[bool, V | None]:
         """Whether the key is buffered, and what was last sent for it."""
-        known = self._entries.get(self._key_bytes(key))
+        known = self._entries.get(self.codec.key_bytes(key))
         if known is None:
             return False, None
         prior = known[1].prior
         return True, None if prior is None else self._decoded(prior, is_key=False)
 
-    def _key_bytes(self, key: K) -> bytes:
-        try:
-            return self.codec.encode_key(key)
-        except Exception as error:
-            raise self.codec.key_error(error, key) from error
-
     def _value_bytes(self, value: V | None) -> bytes | None:
         if value is None:
             return None
-        try:
-            return self.codec.encode_value(value)
-        except Exception as error:
-            raise self.codec.value_error(error, value) from error
+        return self.codec.value_bytes(value)
 
     def _decoded(self, data: bytes, *, is_key: bool) -> Any:
         try:

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.cluster import BenchmarkError
-from streams_py.testing.broker import NoBroker
+from streams_py.testing.broker import NoBrokerError
 from streams_py.testing.broker.jars import java_path, kafka_jars
 
 __all__ = ["compiled"]
@@ -20,7 +20,7 @@ def compiled(source: str, folder: Path) -> list[str]:
     """
     try:
         java, jars = java_path(), kafka_jars()
-    except NoBroker as error:
+    except NoBrokerError as error:
         raise BenchmarkError(str(error).splitlines()[0]) from None
     compiler = shutil.which("javac")
     if compiler is None:

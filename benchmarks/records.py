@@ -13,7 +13,7 @@ from benchmarks.jobs import Order
 from benchmarks.local import Tick
 from benchmarks.peers import BARE, JAVA, OURS, QUIX, Peer, Running, command_of
 from benchmarks.table import Goal, Row
-from streams_py.testing.broker import JvmBroker, NoBroker
+from streams_py.testing.broker import JvmBroker, NoBrokerError
 
 __all__ = ["JOBS", "Job", "Settings", "record_rows", "steps"]
 
@@ -96,7 +96,7 @@ def record_rows(jobs: Sequence[Job], settings: Settings, tick: Tick, warn: Calla
     tick("starting Apache Kafka, writing the input")
     try:
         broker = JvmBroker(heap="1g")
-    except NoBroker as error:
+    except NoBrokerError as error:
         reason = f"no broker: {str(error).splitlines()[0]}"
         for job in jobs:
             yield Row(job.title, "", "records/s", (), note=reason)

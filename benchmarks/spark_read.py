@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from benchmarks.cluster import BenchmarkError
 from benchmarks.spark_process import lines_of
 from benchmarks.table import Goal, Row
-from streams_py.testing.broker import JvmBroker, NoBroker
+from streams_py.testing.broker import JvmBroker, NoBrokerError
 
 __all__ = ["read_rows"]
 
@@ -42,7 +42,7 @@ def read_rows(runs: int, tick: Tick) -> Iterator[Row]:
     records = int(os.environ.get(_RECORDS_VARIABLE, _RECORDS))
     try:
         broker = JvmBroker()
-    except NoBroker as error:
+    except NoBrokerError as error:
         raise BenchmarkError(str(error)) from None
     try:
         tick(f"writing {records:,} records")

@@ -8,7 +8,7 @@ from streams_py import errors as errors
 from streams_py import serdes as serdes
 from streams_py.config import StreamsConfig as StreamsConfig
 from streams_py.errors import AssignorError as AssignorError
-from streams_py.errors import BrokerUnavailable as BrokerUnavailable
+from streams_py.errors import BrokerUnavailableError as BrokerUnavailableError
 from streams_py.errors import ConfigError as ConfigError
 from streams_py.errors import ConnectorError as ConnectorError
 from streams_py.errors import DeserializationError as DeserializationError
@@ -24,7 +24,7 @@ from streams_py.errors import StateError as StateError
 from streams_py.errors import StreamsError as StreamsError
 from streams_py.errors import StreamsNotStartedError as StreamsNotStartedError
 from streams_py.errors import TaskAssignmentError as TaskAssignmentError
-from streams_py.errors import TimeoutExceeded as TimeoutExceeded
+from streams_py.errors import TimeoutExceededError as TimeoutExceededError
 from streams_py.errors import TopologyError as TopologyError
 from streams_py.errors import UnknownStateStoreError as UnknownStateStoreError
 from streams_py.errors import UnsupportedOperationError as UnsupportedOperationError

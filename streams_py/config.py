@@ -74,7 +74,7 @@ def _path_text(value: object) -> object:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-class _Misfit(ValueError):
+class _MisfitError(ValueError):
     """A complete sentence about several keys, or about a key that is no field."""
 
     def __init__(self, message: str, *, key: str | None = None) -> None:
@@ -326,15 +326,15 @@ class StreamsConfig(BaseModel):
     @classmethod
     def _tags(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         if len(value) > _TAGS_MAX:
-            raise _Misfit(f"client.tag.*: at most {_TAGS_MAX} client tags are allowed, {len(value)} are given")
+            raise _MisfitError(f"client.tag.*: at most {_TAGS_MAX} client tags are allowed, {len(value)} are given")
         for key, text in value.items():
             if key == STATIC_TASKS:
                 try:
                     value = {**value, key: TaskList.to_tag(text)}
                 except ValueError as error:
-                    raise _Misfit(str(error), key=key) from None
+                    raise _MisfitError(str(error), key=key) from None
             elif len(key) > _TAG_KEY_CHARS_MAX or len(text) > _TAG_VALUE_CHARS_MAX:
-                raise _Misfit(
+                raise _MisfitError(
                     f"client.tag.{key} = {text!r} is not valid: a tag key has at most {_TAG_KEY_CHARS_MAX} characters, "
                     f"a value at most {_TAG_VALUE_CHARS_MAX}",
                     key=f"client.tag.{key}",
@@ -346,19 +346,19 @@ class StreamsConfig(BaseModel):
     @model_validator(mode="after")
     def _together(self) -> StreamsConfig:
         if len(self.rack_aware_assignment_tags) > _TAGS_MAX:
-            raise _Misfit(
+            raise _MisfitError(
                 f"rack.aware.assignment.tags names more than {_TAGS_MAX} tags: "
                 f"{', '.join(self.rack_aware_assignment_tags)}",
                 key="rack.aware.assignment.tags",
             )
         if STATIC_TASKS in self.rack_aware_assignment_tags:
-            raise _Misfit(
+            raise _MisfitError(
                 f"rack.aware.assignment.tags names {STATIC_TASKS}, which says nothing about places",
                 key="rack.aware.assignment.tags",
             )
         missing = [tag for tag in self.rack_aware_assignment_tags if tag not in self.client_tags]
         if missing:
-            raise _Misfit(
+            raise _MisfitError(
                 f"rack.aware.assignment.tags names {missing[0]!r}, but this instance has no "
                 f"client.tag.{missing[0]}; set it",
                 key="rack.aware.assignment.tags",
@@ -449,7 +449,7 @@ def _first_error(error: ValidationError, given: Mapping[str, Any]) -> ConfigErro
     first = error.errors(include_url=False)[0]
     context = first.get("ctx", {})
     misfit = context.get("error")
-    if isinstance(misfit, _Misfit):
+    if isinstance(misfit, _MisfitError):
         return ConfigError(str(misfit), key=misfit.key)
     key = next(_alias(part) for part in first["loc"] if isinstance(part, str))
     if first["type"] == "missing":

@@ -5,8 +5,9 @@ Four families, by whose turn it is to act:
 * *yours*: :class:`ConfigError`, :class:`TopologyError`, :class:`AssignorError`, ... - change your code or settings;
 * *theirs*: :class:`TaskAssignmentError` - another member sent something that cannot be used (undecodable bytes raise
   ``streams_protocol``'s ``DecodeError``);
-* *the world*: :class:`BrokerUnavailable`, :class:`StateError`, ... - ``retriable`` says whether waiting may help;
-* *control*: :class:`TaskMigrated`, :class:`TaskCorrupted` - how the runtime tells itself to rebuild; they appear in
+* *the world*: :class:`BrokerUnavailableError`, :class:`StateError`, ... - ``retriable`` says whether waiting may help;
+* *control*: :class:`TaskMigratedError`, :class:`TaskCorruptedError` - how the runtime tells itself to rebuild; they
+appear in
   logs and never reach your code or your uncaught-exception handler.
 
 Names follow Apache Kafka Streams without the word "Exception".
@@ -21,8 +22,8 @@ from streams_protocol.types import TaskId, TopicPartition
 
 __all__ = [
     "AssignorError",
-    "BatchRefused",
-    "BrokerUnavailable",
+    "BatchRefusedError",
+    "BrokerUnavailableError",
     "ConfigError",
     "ConnectorError",
     "DeserializationError",
@@ -31,7 +32,7 @@ __all__ = [
     "InvalidStateStorePartitionError",
     "LockError",
     "MissingSourceTopicError",
-    "OffsetOutOfRange",
+    "OffsetOutOfRangeError",
     "ProcessingError",
     "ProductionError",
     "SerializationError",
@@ -39,9 +40,9 @@ __all__ = [
     "StreamsError",
     "StreamsNotStartedError",
     "TaskAssignmentError",
-    "TaskCorrupted",
-    "TaskMigrated",
-    "TimeoutExceeded",
+    "TaskCorruptedError",
+    "TaskMigratedError",
+    "TimeoutExceededError",
     "TopologyError",
     "UnknownStateStoreError",
     "UnsupportedOperationError",
@@ -138,13 +139,13 @@ class MissingSourceTopicError(StreamsError):
 # -- the world -----------------------------------------------------------------------------------------------
 
 
-class BrokerUnavailable(StreamsError):
+class BrokerUnavailableError(StreamsError):
     """The cluster did not answer in time; the message names the address and the time waited."""
 
     retriable: ClassVar[bool] = True
 
 
-class TimeoutExceeded(StreamsError):
+class TimeoutExceededError(StreamsError):
     """Something retriable kept failing longer than ``task.timeout.ms`` (or the time-out given) allows."""
 
 
@@ -158,7 +159,7 @@ class ProductionError(StreamsError):
         self.retriable = retriable  # type: ignore[misc]  # narrows the class default per instance
 
 
-class BatchRefused(ProductionError):
+class BatchRefusedError(ProductionError):
     """A topic takes no batches of the size that records were sent in; each of them may be small enough.
 
     From now on records of that topic are sent one by one. Those of the batch are to be made again; nobody asks the
@@ -169,7 +170,7 @@ class BatchRefused(ProductionError):
         super().__init__(message, topic=topic, partition=partition, retriable=True)
 
 
-class OffsetOutOfRange(StreamsError):
+class OffsetOutOfRangeError(StreamsError):
     """The positions of these partitions do not exist on the broker (any more)."""
 
     def __init__(self, partitions: Collection[TopicPartition]) -> None:
@@ -204,11 +205,11 @@ class StreamsNotStartedError(InvalidStateStoreError):
 # -- control: never shown to users ---------------------------------------------------------------------------
 
 
-class TaskMigrated(StreamsError):
+class TaskMigratedError(StreamsError):
     """This member does not own its tasks any more (fenced, expired, kicked out): drop them without committing."""
 
 
-class TaskCorrupted(StreamsError):
+class TaskCorruptedError(StreamsError):
     """Local state of these tasks cannot be trusted: wipe and restore. Maps each task to its bad changelogs."""
 
     def __init__(self, message: str, tasks: Mapping[TaskId, Collection[TopicPartition]]) -> None:

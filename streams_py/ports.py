@@ -90,7 +90,7 @@ class RecordConsumer(Protocol):
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
 
     def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:
-        """Up to ``max_records`` records; empty after ``timeout_ms`` without any. Raises OffsetOutOfRange."""
+        """Up to ``max_records`` records; empty after ``timeout_ms`` without any. Raises OffsetOutOfRangeError."""
 
     def position(self, partition: TopicPartition) -> int | None:
         """Offset of the next record to be delivered; None when not known yet."""
@@ -131,7 +131,7 @@ class RecordProducer(Protocol):
 
     def check(self) -> None:
         """Raise the first send error that was not raised before (by ``produce`` or here): each failed record is told
-        once, in the order of its partition. BatchRefused stands for all records of a batch."""
+        once, in the order of its partition. BatchRefusedError stands for all records of a batch."""
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
         """Highest acknowledged offset of every tracked (changelog) partition; valid after ``flush``."""
@@ -144,11 +144,12 @@ class RecordProducer(Protocol):
         also after an error that no client recovers from. What ``produce`` and ``direct`` gave before is void."""
 
     def halt(self, reason: str) -> None:
-        """From now on every send raises TaskMigrated with this reason, until :meth:`reset`. Thread-safe, and returns at
-        once: the thread that sends may be in the middle of a record that it took up when it still owned it."""
+        """From now on every send raises TaskMigratedError with this reason, until :meth:`reset`. Thread-safe, and
+        returns at once: the thread that sends may be in the middle of a record that it took up when it still owned
+        it."""
 
     def partitions_for(self, topic: str) -> int:
-        """Partition count of a topic; BrokerUnavailable when it cannot be learnt in time."""
+        """Partition count of a topic; BrokerUnavailableError when it cannot be learnt in time."""
 
     def close(self) -> None: ...
 
@@ -196,7 +197,7 @@ class TopicSpec:
 
 
 class Admin(Protocol):
-    """Administrative requests. Thread-safe. A request that fails as a whole raises BrokerUnavailable.
+    """Administrative requests. Thread-safe. A request that fails as a whole raises BrokerUnavailableError.
 
     Everything asked for is in the answer: with what a broker said, or with an AdminError. What a client library makes
     up when a broker dies (negative offsets, topics without partitions, nothing at all) is never passed on.
@@ -275,7 +276,7 @@ class MembershipListener(Protocol):
         """User data for the JoinGroup that is being built; called once for each one built."""
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
-        """The leader's step. May block (creates topics, lists offsets). BrokerUnavailable: back off and rejoin."""
+        """The leader's step. May block (creates topics, lists offsets). BrokerUnavailableError: back off and rejoin."""
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes, generation: int) -> None:
         """A new assignment arrived."""
@@ -309,10 +310,11 @@ class Membership(Protocol):
         """Unsubscribe and subscribe again, after tasks were found migrated."""
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
-        """Commit; raises TaskMigrated when not a member any more, BrokerUnavailable on time-out."""
+        """Commit; raises TaskMigratedError when not a member any more, BrokerUnavailableError on time-out."""
 
     def committed(self, partitions: Collection[TopicPartition], *, timeout_ms: int) -> Future[CommittedOffsets]:
-        """Ask for committed positions; returns at once. The answer, or BrokerUnavailable, comes with the future."""
+        """Ask for committed positions; returns at once. The answer, or BrokerUnavailableError, comes with the
+        future."""
 
     def group_metadata(self) -> GroupMetadata | None:
         """None while this is no member: no generation, no member id, or heartbeats silent."""

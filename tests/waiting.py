@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import BrokerUnavailable
+from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import Membership, OffsetAndMetadata
 
 __all__ = ["PATIENCE_S", "commit", "until"]
@@ -29,7 +29,7 @@ def commit(member: Membership, offsets: Mapping[TopicPartition, OffsetAndMetadat
     def committed() -> bool:
         try:
             member.commit(offsets, timeout_ms=10_000)
-        except BrokerUnavailable:
+        except BrokerUnavailableError:
             return False
         return True
 

@@ -22,7 +22,7 @@ from kafka.structs import TopicPartition
 from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.client_security import kafka_python_settings
 from streams_py.adapters.security import SecuritySettings, TokenSource
-from streams_py.errors import BrokerUnavailable, ProductionError
+from streams_py.errors import BrokerUnavailableError, ProductionError
 
 __all__ = ["KafkaPythonEpochSender", "kafka_python_connection", "remove_static_member"]
 
@@ -99,7 +99,7 @@ class KafkaPythonEpochSender:
                 delivery_timeout_ms=timeout_ms,
             )
         except KafkaError as failed:
-            raise BrokerUnavailable(f"no connection to write a record with timestamp 0: {failed}") from failed
+            raise BrokerUnavailableError(f"no connection to write a record with timestamp 0: {failed}") from failed
 
     def send(
         self,
@@ -132,7 +132,8 @@ class KafkaPythonEpochSender:
 
 
 def remove_static_member(connection: Mapping[str, object], group: str, instance_id: str) -> None:
-    """Make the group's coordinator forget a static member at once. BrokerUnavailable when it could not be asked."""
+    """Make the group's coordinator forget a static member at once. BrokerUnavailableError when it could not be
+    asked."""
     try:
         admin: Any = KafkaAdminClient(**connection)
         try:
@@ -140,9 +141,11 @@ def remove_static_member(connection: Mapping[str, object], group: str, instance_
         finally:
             admin.close()
     except KafkaError as failed:
-        raise BrokerUnavailable(
+        raise BrokerUnavailableError(
             f"static member {instance_id} of group {group} could not be removed: {failed}"
         ) from failed
     for error in answers.values():
         if getattr(error, "errno", 0) not in (0, 25):  # 25, UNKNOWN_MEMBER_ID: gone already
-            raise BrokerUnavailable(f"static member {instance_id} of group {group} could not be removed: {error()}")
+            raise BrokerUnavailableError(
+                f"static member {instance_id} of group {group} could not be removed: {error()}"
+            )

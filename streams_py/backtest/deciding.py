@@ -96,7 +96,7 @@ def ask(chosen: Chosen, situation: Situation, *, seed: int, limit_s: float, once
             times += more
     except _OutOfTime:
         return _failed("too_slow", f"gave no answer within {limit_s:g} s")
-    except _Refused as refused:
+    except _RefusedError as refused:
         return Answer({}, failure=refused.failure)
     except SystemExit as error:
         return _failed("raised", f"SystemExit: {error}")
@@ -122,7 +122,7 @@ class _OutOfTime(BaseException):
     """Not an Exception: code under test catches those."""
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
         self.failure = Failure(kind, _cut(text))
@@ -205,10 +205,10 @@ def _custom(chosen: Chosen, situation: Situation, seed: int) -> _Run:
         returned = call_assignor(assignor, state)
         took = _Time(time.perf_counter_ns() - began, time.process_time_ns() - began_cpu)
         if not chosen.is_ours and problem != situation.fresh_problem():
-            raise _Refused("changes_input", f"{name} changes what it is given; copy before you change something")
+            raise _RefusedError("changes_input", f"{name} changes what it is given; copy before you change something")
         answer = read_assignment(returned, situation.application_state(problem), name)
         if answer.error is not AssignmentError.NONE:
-            raise _Refused(answer.error.name.lower(), answer.error.value)
+            raise _RefusedError(answer.error.name.lower(), answer.error.value)
         followup = Followup.NONE
         if answer.deadlines:
             now_ms = datetime.now(UTC).timestamp() * 1000

@@ -31,7 +31,7 @@ _LENGTH_SHOWN_MAX: Final = 60
 Topics = Mapping[str, tuple[PartitionInfo, ...]]
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """A sentence for the user."""
 
 
@@ -57,7 +57,7 @@ def _ended(command: Callable[[], None]) -> int:
     try:
         command()
         sys.stdout.flush()
-    except (_Refused, ConfigError) as refused:
+    except (_RefusedError, ConfigError) as refused:
         return refuse(str(refused))
     except BrokenPipeError:  # `| head`: nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -82,8 +82,10 @@ def _partitions_of(topic: str, admin: Admin, clients: KafkaClients) -> list[Topi
         return [TopicPartition(topic, info.partition) for info in topics[topic]]
     near = get_close_matches(topic, topics, n=1)
     if near:
-        raise _Refused(f"there is no topic {topic}; did you mean {near[0]}?")
-    raise _Refused(f"there is no topic {topic}; there are: {', '.join(topics) or 'none'}. {_how_topics_come(clients)}")
+        raise _RefusedError(f"there is no topic {topic}; did you mean {near[0]}?")
+    raise _RefusedError(
+        f"there is no topic {topic}; there are: {', '.join(topics) or 'none'}. {_how_topics_come(clients)}"
+    )
 
 
 def _how_topics_come(clients: KafkaClients) -> str:
@@ -171,7 +173,9 @@ def produce_lines(
                 for line in lines:
                     left, found, right = line.partition(separator) if key_serde is not None else ("", "", line)
                     if key_serde is not None and not found:
-                        raise _Refused(f"no {separator!r} in {_short(line)}; with --key a line is KEY{separator}VALUE")
+                        raise _RefusedError(
+                            f"no {separator!r} in {_short(line)}; with --key a line is KEY{separator}VALUE"
+                        )
                     encoded_key = None if key_serde is None else _encoded(left, key_serde, topic, is_key=True)
                     encoded = _encoded(right, value_serde, topic, is_key=False)
                     producer.produce(topic, encoded, encoded_key, -1, None, -1, None)
@@ -193,7 +197,7 @@ def _encoded(text: str, serde: Serde[Any], topic: str, *, is_key: bool) -> bytes
     try:
         value = read(text)
     except ValueError as error:
-        raise _Refused(f"{_short(text)} is no {serde.name}: {error}; choose another serde with {option}") from None
+        raise _RefusedError(f"{_short(text)} is no {serde.name}: {error}; choose another serde with {option}") from None
     try:
         return serde.serializer(topic, is_key=is_key)(value)
     except Exception as error:

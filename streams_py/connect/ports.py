@@ -69,7 +69,7 @@ class SinkConsumer(Protocol):
     def seek(self, partition: TopicPartition, offset: int) -> None: ...
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Raises BrokerUnavailable when they could not be committed."""
+        """Raises BrokerUnavailableError when they could not be committed."""
         ...
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ T = TypeVar("T")
 _Part: TypeAlias = RebalanceHeader | TasksPart | ClientPart
 
 
-class _TooLarge(Exception):
+class _TooLargeError(Exception):
     """Something cannot be cut small enough."""
 
 
@@ -73,7 +73,7 @@ def cut_rebalance(
         for client in clients:
             sized += _client_parts(envelope, client)
         _check(sized)
-    except _TooLarge as error:
+    except _TooLargeError as error:
         reason = ErrorInfo(0, _TOO_LARGE, str(error))
         return [Event(envelope, replace(header, part=0, parts=1, error=header.error or reason))]
     return [Event(envelope, replace(body, part=number, parts=len(sized))) for number, (body, _) in enumerate(sized)]
@@ -87,10 +87,10 @@ def _size(envelope: Envelope, body: _Part) -> int:
 def _check(sized: Sequence[tuple[_Part, int]]) -> None:
     largest = max(size for _, size in sized)
     if largest > VALUE_BYTES_MAX:
-        raise _TooLarge(f"a part has {largest} bytes and cannot be cut; at most {VALUE_BYTES_MAX} are allowed")
+        raise _TooLargeError(f"a part has {largest} bytes and cannot be cut; at most {VALUE_BYTES_MAX} are allowed")
     total = sum(size for _, size in sized)
     if total > REBALANCE_BYTES_MAX:
-        raise _TooLarge(f"the rebalance has {total} bytes; at most {REBALANCE_BYTES_MAX} are allowed")
+        raise _TooLargeError(f"the rebalance has {total} bytes; at most {REBALANCE_BYTES_MAX} are allowed")
 
 
 def _tasks_parts(

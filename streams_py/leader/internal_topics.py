@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from streams_py.errors import BrokerUnavailable, StreamsError
+from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.leader.effects import CreateTopics, DescribeTopics, Effect, Log, Wait
 from streams_py.leader.events import TopicsCreated, TopicsDescribed, WaitEnded
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
@@ -41,7 +41,8 @@ class TopicSetup:
         return () if self.done else (DescribeTopics(tuple(self._not_ready)),)
 
     def handle(self, event: TopicsDescribed | TopicsCreated | WaitEnded) -> tuple[Effect, ...]:
-        """Next effects; none when :attr:`done`. StreamsError when it cannot be done, BrokerUnavailable too late."""
+        """Next effects; none when :attr:`done`. StreamsError when it cannot be done, BrokerUnavailableError too
+        late."""
         match event:
             case TopicsDescribed():
                 return self._on_described(event)
@@ -89,7 +90,7 @@ class TopicSetup:
             return ()
         names = ", ".join(self._not_ready)
         if now_ms >= self._deadline_ms:
-            raise BrokerUnavailable(
+            raise BrokerUnavailableError(
                 f"internal topics {names} are not ready after {self._timeout_ms} ms (half of max.poll.interval.ms); "
                 "the next rebalance tries again. If they are being deleted, wait until that is done"
             )

@@ -14,7 +14,8 @@ from streams_py.errors import StreamsError
 __all__ = ["sentence_of"]
 
 _OURS: Final = re.compile(r"^(?:[\w.]*\.)?(?:%s): (.+)$" % "|".join(  # noqa: UP031  # braces all around
-    ("StreamsError", "ConfigError", "BrokerUnavailable", "OffsetOutOfRange", "_GoneOffset", "DecodeError")
+    ("StreamsError", "ConfigError", "BrokerUnavailableError", "OffsetOutOfRangeError", "_GoneOffsetError",
+     "DecodeError")
 ), re.MULTILINE)  # fmt: skip
 _WORKER_LOST: Final = re.compile(r"Python worker exited unexpectedly|No module named '?([\w.]+)'?")
 

@@ -37,7 +37,7 @@ from dataclasses import replace
 from typing import IO, Final
 
 from streams_protocol.types import ProcessId, TaskId
-from streams_py.errors import BrokerUnavailable, LockError, StateError
+from streams_py.errors import BrokerUnavailableError, LockError, StateError
 from streams_py.ports import EMBEDDED_CLUSTER_ID
 from streams_py.state.checkpoint import CHECKPOINT_FILE, UNKNOWN_OFFSET, has_database, stored_offsets
 from streams_py.state.instances import (
@@ -70,7 +70,7 @@ class StateDirectory:
 
     With ``persistent=False`` (no store on disk) nothing is touched on disk, the process id is random, and every task
     can be locked. ``name``: ``client.id`` or ``group.instance.id``, where instances have such names. ``cluster_id``
-    asks the cluster for its id (BrokerUnavailable while it does not answer, None when it has none).
+    asks the cluster for its id (BrokerUnavailableError while it does not answer, None when it has none).
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class StateDirectory:
             if not self._cluster_checked:
                 try:
                     cluster_id = self._ask_cluster_id()
-                except BrokerUnavailable as error:
+                except BrokerUnavailableError as error:
                     _logger.info(
                         "local state in %s is not used before the cluster says who it is: %s", self.path, error
                     )

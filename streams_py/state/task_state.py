@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import InvalidStateStoreError, LockError, StateError, TaskCorrupted, UnknownStateStoreError
+from streams_py.errors import InvalidStateStoreError, LockError, StateError, TaskCorruptedError, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.cache import RecordCache, flush_until_clean
 from streams_py.state.checkpoint import (
@@ -134,8 +134,8 @@ class TaskState:
     def open(self) -> None:
         """Lock the task, open its stores, load its checkpoint.
 
-        LockError when another thread has the task. Under exactly-once, TaskCorrupted when there are store files whose
-        checkpoint is missing: they may contain what was never committed.
+        LockError when another thread has the task. Under exactly-once, TaskCorruptedError when there are store files
+        whose checkpoint is missing: they may contain what was never committed.
         """
         if self._is_open:
             return
@@ -175,7 +175,7 @@ class TaskState:
     def _check_trust(self, path: str, known: Mapping[TopicPartition, int]) -> None:
         missing = {changelog for changelog in self._persistent_changelogs() if changelog not in known}
         if missing and os.path.isdir(os.path.join(path, DATABASE_DIRECTORY)):
-            raise TaskCorrupted(
+            raise TaskCorruptedError(
                 f"task {self.task_id} has store files but no checkpoint for {', '.join(map(str, sorted(missing)))}",
                 {self.task_id: missing},
             )

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import ProductionError, TaskMigrated
+from streams_py.errors import ProductionError, TaskMigratedError
 from streams_py.topology.partitioning import partition_for
 
 __all__ = ["ManualClock", "MemoryProducer", "MemoryRecord"]
@@ -144,7 +144,7 @@ class MemoryProducer:
     ) -> None:
         """Append a record. Raises the error of an earlier one that was refused."""
         if self._halted is not None:
-            raise TaskMigrated(self._halted)
+            raise TaskMigratedError(self._halted)
         self.check()
         count = self.partitions_for(topic)
         if partition < 0:

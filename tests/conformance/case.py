@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-__all__ = ["NotSupportedCase"]
+__all__ = ["NotSupportedCaseError"]
 
 
-class NotSupportedCase(Exception):
+class NotSupportedCaseError(Exception):
     """The case exercises something that this library does not have; the text says what."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from streams_py.quiet import quiet_logs
-from tests.conformance.case import NotSupportedCase
+from tests.conformance.case import NotSupportedCaseError
 
 __all__ = ["FileResult", "check_file", "main", "vector_files"]
 
@@ -83,7 +83,7 @@ def check_file(path: Path) -> FileResult:
         check = check or _check_for(path, line)
         try:
             difference = check(line)
-        except NotSupportedCase as reason:
+        except NotSupportedCaseError as reason:
             result.not_supported[case_id] = str(reason)
             continue
         except Exception as error:  # a damaged vector may break anything; that is a difference, not a crash

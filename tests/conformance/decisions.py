@@ -20,7 +20,7 @@ from streams_py.assignment.assignors.sticky import LegacyStickyAssignor, StickyT
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import BuiltInAssignor
 from streams_py.quiet import quiet_logs
-from tests.conformance.case import NotSupportedCase
+from tests.conformance.case import NotSupportedCaseError
 from tests.conformance.decision_cases import (
     Case,
     Places,
@@ -35,17 +35,17 @@ from tests.conformance.decision_cases import (
 )
 from tests.conformance.racks import run_optimiser_case, run_rack_case
 
-__all__ = ["NotSupportedCase", "decision_kind", "run_decision_case"]
+__all__ = ["NotSupportedCaseError", "decision_kind", "run_decision_case"]
 
 
 def run_decision_case(kind: str, case: Case) -> str | None:
     """None when the case is equal (or not worse, where that is the rule), else what differs.
 
-    NotSupportedCase when this library lacks what the case needs. A damaged case may raise anything.
+    NotSupportedCaseError when this library lacks what the case needs. A damaged case may raise anything.
     """
     check = _CHECKS.get(kind)
     if check is None:
-        raise NotSupportedCase(f"no comparison for decisions of kind {kind!r}")
+        raise NotSupportedCaseError(f"no comparison for decisions of kind {kind!r}")
     if kind not in _NO_CLIENTS:
         damaged = inconsistency(case)
         if damaged:

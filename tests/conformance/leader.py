@@ -34,17 +34,17 @@ from streams_protocol import (
 from streams_py.assignment.configs import STRATEGY_NONE
 from streams_py.assignment.problem import lag_from_offsets
 from streams_py.cli.leader_cases import Case, RecordedCluster, case_request, case_settings
-from streams_py.errors import BrokerUnavailable, ConfigError, IllegalStateError, StreamsError
+from streams_py.errors import BrokerUnavailableError, ConfigError, IllegalStateError, StreamsError
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import FailAssign, PublishAssignments
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.leader.threads import distribute_client
 from streams_py.ports import TopicSpec
-from tests.conformance.case import NotSupportedCase
+from tests.conformance.case import NotSupportedCaseError
 from tests.conformance.kafka_racks import kafka_optimiser_for
 from tests.conformance.leader_equivalence import (
-    Different,
+    DifferentError,
     Entry,
     Plan,
     check_equal,
@@ -63,24 +63,24 @@ _EXCEPTIONS: Final[Mapping[str, Callable[[Exception], bool]]] = {
     "java.lang.IllegalStateException": lambda e: isinstance(e, IllegalStateError),
     "java.lang.IllegalArgumentException": lambda e: type(e) is StreamsError and "did not answer" in str(e),
     "org.apache.kafka.common.config.ConfigException": lambda e: isinstance(e, ConfigError),
-    "org.apache.kafka.common.errors.TimeoutException": lambda e: isinstance(e, BrokerUnavailable),
+    "org.apache.kafka.common.errors.TimeoutException": lambda e: isinstance(e, BrokerUnavailableError),
     "org.apache.kafka.streams.errors.StreamsException": (lambda e: type(e) is StreamsError and "exists with" in str(e)),
 }
 
 
 def _settings(case: Case) -> LeaderSettings:
-    """With Kafka's own rack optimiser. NotSupportedCase for an assignor that we lack."""
+    """With Kafka's own rack optimiser. NotSupportedCaseError for an assignor that we lack."""
     try:
         return case_settings(case, kafka_optimiser_for)
     except ValueError as error:
-        raise NotSupportedCase(str(error)) from error
+        raise NotSupportedCaseError(str(error)) from error
 
 
 def run_leader_case(case: Case, *, as_shipped: bool = False) -> str | None:
     """Run one recorded assign step: None when everything is equal, else the first difference.
 
-    ``as_shipped`` leaves our deviations on. Raises NotSupportedCase for an assignor or a strategy that does not exist
-    here.
+    ``as_shipped`` leaves our deviations on. Raises NotSupportedCaseError for an assignor or a strategy that does not
+    exist here.
     """
     try:
         _check_inputs(case)
@@ -88,13 +88,14 @@ def run_leader_case(case: Case, *, as_shipped: bool = False) -> str | None:
         planned = _run(case, settings)
         if settings.assignment.rack_aware_assignment_strategy != STRATEGY_NONE:
             _run(case, replace(settings, rack_optimiser=None), as_good_as=planned)  # ours instead of Kafka's
-    except Different as difference:
+    except DifferentError as difference:
         return str(difference)
     return None
 
 
 def _run(case: Case, settings: LeaderSettings, *, as_good_as: Plan | None = None) -> Plan:
-    """Run the case; Different when the result is not the recorded one, nor ``as_good_as`` the plan behind that one."""
+    """Run the case; DifferentError when the result is not the recorded one, nor ``as_good_as`` the plan behind that
+    one."""
     cluster = RecordedCluster(case)
     plan = Plan()
     outcome = run_assign(GroupLeader(settings, plan), case_request(case), cluster.execute)
@@ -160,7 +161,7 @@ def _compare(
     if isinstance(outcome, FailAssign):
         java = result["exception"]
         if java is None or java not in _EXCEPTIONS or not _EXCEPTIONS[java](outcome.error):
-            raise Different(f"exception: {outcome.error!r} here, {java} recorded")
+            raise DifferentError(f"exception: {outcome.error!r} here, {java} recorded")
         check_equal("assignments after an exception", False, "assignments" in result)
         check_equal("stable after an exception", None, result["stable"])
         return
@@ -178,7 +179,7 @@ def _compare(
         check_equal("stable", outcome.stable, result["stable"])
         for member, entry in recorded.items():
             check_equal(f"assignment of {member}", ours[member].fields, entry.fields)
-    except Different:
+    except DifferentError:
         if as_good_as is not None:
             compare_costs(case, cluster, plan, as_good_as)
             compare_delivery(case, ours, recorded)
@@ -194,7 +195,7 @@ def _check_entry(entry: Case, result: Case) -> None:
     try:
         info = decode_assignment_info(data)
     except DecodeError as error:
-        raise Different(f"user data of {member}: {error}") from error
+        raise DifferentError(f"user data of {member}: {error}") from error
     check_equal(f"info of {member}", info_fields(info), entry["info"])
     for name, hosts in host_fields(info).items():
         check_equal(f"{name} of {member}", hosts, result[name])
@@ -239,7 +240,7 @@ def run_threads_case(case: Case) -> str | None:
         check_equal("consumers", sorted(ours), sorted(case["result"]))
         for consumer, lists in case["result"].items():
             check_equal(f"tasks of {consumer}", ours[consumer], lists)
-    except Different as difference:
+    except DifferentError as difference:
         return str(difference)
     return None
 

@@ -28,7 +28,7 @@ from streams_py.leader.observation import AssignStep, Decided, Gathered
 from streams_py.ports import AdminError, MemberAssignment, PartitionInfo
 
 __all__ = [
-    "Different",
+    "DifferentError",
     "Entry",
     "Plan",
     "check_equal",
@@ -40,14 +40,14 @@ __all__ = [
 ]
 
 
-class Different(Exception):
+class DifferentError(Exception):
     """The case does not hold; the text says why."""
 
 
 def check_equal(what: str, ours: object, recorded: object) -> None:
-    """Raise Different unless both are equal."""
+    """Raise DifferentError unless both are equal."""
     if ours != recorded:
-        raise Different(f"{what}: {_short(ours)} here, {_short(recorded)} recorded")
+        raise DifferentError(f"{what}: {_short(ours)} here, {_short(recorded)} recorded")
 
 
 def _short(value: object) -> str:
@@ -143,7 +143,7 @@ def _check_claims(case: Case, side: Mapping[str, Entry]) -> None:
     for member, entry in side.items():
         for tp in entry.partitions:
             if tp in taken or claims.get(tp, member) != member:
-                raise Different(f"{tp} is given to {member} although somebody else has it")
+                raise DifferentError(f"{tp} is given to {member} although somebody else has it")
             taken.add(tp)
 
 
@@ -174,7 +174,7 @@ def _traffic(case: Case, cluster: RecordedCluster, plan: Plan) -> dict[str, obje
             for tp in facts.table.inputs[task]:
                 answer = cluster.describe([tp.topic])[tp.topic]
                 if isinstance(answer, AdminError):
-                    raise Different(f"topic {tp.topic} does not exist")
+                    raise DifferentError(f"topic {tp.topic} does not exist")
                 partitions[process] += 1
                 foreign[facts.table.is_stateful(task)] += rack_of[process] not in answer[tp.partition].racks
     return {"stateful": foreign[True], "stateless": foreign[False], "partitions": dict(partitions)}

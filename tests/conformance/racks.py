@@ -32,7 +32,7 @@ from tests.conformance.decision_cases import (
 __all__ = ["run_optimiser_case", "run_rack_case"]
 
 
-class _Different(Exception):
+class _DifferentError(Exception):
     """The assignor called the optimiser otherwise than recorded."""
 
 
@@ -53,7 +53,7 @@ def run_rack_case(case: Case) -> str | None:
     make = LegacyStickyAssignor if case["assignor"] == "legacy_sticky" else _high_availability
     try:
         decision = make().decide(problem_of(case, racks=playback))
-    except _Different as different:
+    except _DifferentError as different:
         return str(different)
     found = (
         difference("assignment", places_of(decision.placements), recorded["assignment"])
@@ -187,7 +187,7 @@ class _Playback:
         if skip_empty:
             self._skip_empty()
         if self.played >= len(self._stages):
-            raise _Different(f"stages: ours asks for {kind} once more than recorded")
+            raise _DifferentError(f"stages: ours asks for {kind} once more than recorded")
         stage: Case = self._stages[self.played]
         self.played += 1
         self._same("kind", kind, stage["stage"])
@@ -202,7 +202,7 @@ class _Playback:
     def _same(self, name: str, ours: object, recorded: object) -> None:
         found = difference(f"stage {self.played - 1}: {name}", ours, recorded)
         if found:
-            raise _Different(found)
+            raise _DifferentError(found)
 
 
 # -- the optimiser alone -------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ _START_MS: Final = 1_000_000
 def run_topology_run(case: Case) -> str | None:
     """None when our run equals the recorded one, else the first difference.
 
-    Raises NotSupportedCase for a program that uses what this library does not have.
+    Raises NotSupportedCaseError for a program that uses what this library does not have.
     """
     program = program_of(case["id"])
     topology = program.make(program.optimization)

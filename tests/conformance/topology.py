@@ -25,7 +25,7 @@ _STORES = re.compile(r"^(.*\(stores: \[)(.*)(\]\))$")
 def run_describe_case(case: Mapping[str, Any]) -> str | None:
     """None when our topology equals the recorded one, else the first difference.
 
-    Raises NotSupportedCase for a program that uses what this library does not have.
+    Raises NotSupportedCaseError for a program that uses what this library does not have.
     """
     try:
         program = program_of(case["id"])

@@ -40,7 +40,7 @@ from streams_protocol import (
 )
 from tests.conformance.wire_case import (
     Case,
-    Different,
+    DifferentError,
     as_bytes,
     as_int,
     as_list,
@@ -73,7 +73,7 @@ def run_wire_case(kind: str, case: dict[str, object]) -> str | None:
     check = WIRE_KINDS[kind]
     try:
         check(case)
-    except Different as difference:
+    except DifferentError as difference:
         return str(difference)
     except (DecodeError, EncodeError) as error:
         return f"{type(error).__name__}: {error}"[:300]
@@ -389,7 +389,7 @@ def _refused_value(kind: object, value: Mapping[str, object]) -> Callable[[], by
         host_length = value.get("host_length")
         hosts = {} if host_length is None else {HostInfo("h" * as_int(host_length), 1): frozenset[TopicPartition]()}
         return lambda: encode_assignment_info(AssignmentInfo(version, active_tasks=tasks, partitions_by_host=hosts))
-    raise Different(f"unknown kind {json_text(kind):.80}")
+    raise DifferentError(f"unknown kind {json_text(kind):.80}")
 
 
 def _encode_errors(case: Case) -> None:

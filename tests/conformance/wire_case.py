@@ -1,7 +1,7 @@
 """Reading the JSON of a recorded wire vector strictly, and comparing it with ours.
 
-Everything raises :class:`Different` with a short reason. Numbers, texts and bytes are taken as they stand: 1 is neither
-``true`` nor 1.0, and hex is lower-case without blanks.
+Everything raises :class:`DifferentError` with a short reason. Numbers, texts and bytes are taken as they stand: 1 is
+neither ``true`` nor 1.0, and hex is lower-case without blanks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from streams_protocol import DecodeError, NotAllowedDecodeError, TaskId, TopicPa
 
 __all__ = [
     "Case",
-    "Different",
+    "DifferentError",
     "as_bytes",
     "as_int",
     "as_list",
@@ -39,13 +39,13 @@ __all__ = [
 Case = Mapping[str, object]
 
 
-class Different(Exception):
+class DifferentError(Exception):
     """The case does not hold; the text says why."""
 
 
 def fail(reason: str) -> NoReturn:
     """Give up with a reason."""
-    raise Different(reason)
+    raise DifferentError(reason)
 
 
 def json_text(value: object) -> str:

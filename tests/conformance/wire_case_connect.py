@@ -14,7 +14,7 @@ from streams_protocol import DecodeError, connect
 from streams_protocol.buffer import Reader
 from tests.conformance.wire_case import (
     Case,
-    Different,
+    DifferentError,
     as_bytes,
     as_int,
     as_list,
@@ -66,7 +66,7 @@ def _read_as_java(kind: object, data: bytes, reader_version: int) -> dict[str, o
 def _java_reads(kind: object, data: bytes, reader_version: int) -> bool:
     try:
         _read_as_java(kind, data, reader_version)
-    except (DecodeError, Different):
+    except (DecodeError, DifferentError):
         return False
     return True
 

@@ -10,7 +10,7 @@ import pytest
 
 from streams_protocol import AssignmentInfo, SubscriptionInfo, encode_assignment_info, encode_subscription_info
 from streams_protocol.types import ProcessId, TopicPartition
-from streams_py.errors import BrokerUnavailable, IllegalStateError, TaskMigrated
+from streams_py.errors import BrokerUnavailableError, IllegalStateError, TaskMigratedError
 from streams_py.ports import MemberAssignment, Membership, MemberSubscription, OffsetAndMetadata
 from tests.contract.port_kit import REAL, Cluster, part, until
 from tests.waiting import commit
@@ -152,13 +152,13 @@ def test_commit_for_a_partition_of_others_is_refused(group: Group) -> None:
     until(group.settled(one), "the first member to own everything")
     _, two = group.join("b")
     until(group.settled(one, two), "both to own half")
-    with pytest.raises(TaskMigrated, match="not owned"):
+    with pytest.raises(TaskMigratedError, match="not owned"):
         commit(first, {two.owned[0]: OffsetAndMetadata(1)})
 
 
 def test_commit_before_the_first_join_is_not_a_loss_but_has_to_wait(group: Group) -> None:
     member, _ = group.join("a")
-    with pytest.raises((BrokerUnavailable, TaskMigrated)):
+    with pytest.raises((BrokerUnavailableError, TaskMigratedError)):
         member.commit({group.partitions[0]: OffsetAndMetadata(1)}, timeout_ms=1)
 
 
@@ -179,7 +179,7 @@ def test_member_that_leaves_hands_over_at_once(group: Group) -> None:
     until(group.settled(one, two), "both to own half")
     first.leave_and_close(leave_group=True, timeout_ms=5000)
     until(group.settled(two), "the other one to own everything")
-    with pytest.raises((IllegalStateError, BrokerUnavailable)):
+    with pytest.raises((IllegalStateError, BrokerUnavailableError)):
         first.commit({group.partitions[0]: OffsetAndMetadata(1)}, timeout_ms=100)
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from streams_py.errors import IllegalStateError, OffsetOutOfRange
+from streams_py.errors import IllegalStateError, OffsetOutOfRangeError
 from streams_py.ports import BEGINNING, END
 from streams_py.topology.partitioning import partition_for
 from tests.contract.port_kit import ALL, Opened, part, take, until
@@ -175,7 +175,7 @@ def test_offset_that_does_not_exist_is_raised_once_and_healed_by_a_seek(opened: 
     admin.delete_records({part(topic): 3})
     until(lambda: admin.list_offsets([part(topic)], earliest=True) == {part(topic): 3}, "deletion")
     consumer.assign({part(topic): 1})
-    with pytest.raises(OffsetOutOfRange) as caught:
+    with pytest.raises(OffsetOutOfRangeError) as caught:
         until(lambda: consumer.poll(10, 50), "the error")
     assert caught.value.partitions == {part(topic)}
     assert consumer.poll(10, 50) == []

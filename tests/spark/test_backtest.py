@@ -120,7 +120,7 @@ def test_endless_decision_is_given_up_when_it_runs_in_a_worker(spark: SparkSessi
     assert (finding.candidate, finding.kind, finding.times) == ("endless", "too_slow", 3)
 
 
-class Killed(Exception):
+class KilledError(Exception):
     pass
 
 
@@ -132,10 +132,10 @@ def test_result_is_the_same_when_a_killed_run_is_resumed(
     evaluate_locally(orders, situations_in(tables, Skipped()), tmp_path / "whole")
 
     def kill(_done: int, _total: int) -> None:
-        raise Killed
+        raise KilledError
 
     half = str(tmp_path / "half")
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         evaluate_on_spark(spark, orders, tables, half, tick=kill)
     assert 0 < len(RunFolder(half).done()) < 256
     before = {path: path.stat().st_mtime_ns for path in Path(half).glob("scores/*/*.parquet")}

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from streams_py.errors import BrokerUnavailable, ConfigError, OffsetOutOfRange, StreamsError
+from streams_py.errors import BrokerUnavailableError, ConfigError, OffsetOutOfRangeError, StreamsError
 from streams_py.spark.source import StreamsKafkaSource
 from tests.spark.conftest import Cluster
 
@@ -166,7 +166,9 @@ def test_offset_that_retention_deleted_is_an_error_with_both_numbers(cluster: Cl
     reader = StreamsKafkaSource(CaseInsensitiveDict(options(topics=topic))).reader(schema=None)
     (partition,) = reader.partitions()
     cluster.delete_before(topic, 0, 4)  # between planning and reading
-    with pytest.raises(OffsetOutOfRange, match=r"OFFSET_GONE: offset 0 of .* was deleted, the first one left is 4"):
+    with pytest.raises(
+        OffsetOutOfRangeError, match=r"OFFSET_GONE: offset 0 of .* was deleted, the first one left is 4"
+    ):
         list(reader.read(partition))
     given = options(topics=topic, starting=f'{{"{topic}":{{"0":1}}}}', on_gone="skip")
     assert offsets(read(given)) == [(0, n) for n in range(4, 10)]
@@ -187,7 +189,7 @@ def test_topic_recreated_between_planning_and_reading_is_an_error(cluster: Clust
 
 def test_broker_that_is_not_there_is_named(options: Options) -> None:
     given = options(topics="t", poll_timeout_ms=500) | {"kafka.bootstrap.servers": "127.0.0.1:1"}
-    with pytest.raises(BrokerUnavailable, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(BrokerUnavailableError, match=r"127\.0\.0\.1:1"):
         read(given)
 
 

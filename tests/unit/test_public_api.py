@@ -63,7 +63,12 @@ def test_every_public_name_stands_once_in_the_stub_and_nothing_else_does() -> No
 def test_every_error_that_users_see_is_public() -> None:
     from streams_py import errors
 
-    control = {"BatchRefused", "OffsetOutOfRange", "TaskCorrupted", "TaskMigrated"}  # how the runtime talks to itself
+    control = {
+        "BatchRefusedError",
+        "OffsetOutOfRangeError",
+        "TaskCorruptedError",
+        "TaskMigratedError",
+    }  # how the runtime talks to itself
     assert {name for name in errors.__all__ if not hasattr(streams_py, name)} == control
 
 

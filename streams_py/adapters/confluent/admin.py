@@ -5,8 +5,8 @@ ever, while a new client is answered at once. And one that asked about a topic j
 saying that the topic has no leaders. So whenever a connection was lost, a request goes unanswered, or fails inside the
 library, the client is thrown away and the next request makes a new one.
 
-Each item of a request has its own result. When *nothing* was answered, the request as a whole raises BrokerUnavailable
-with the cluster's address and the time waited.
+Each item of a request has its own result. When *nothing* was answered, the request as a whole raises
+BrokerUnavailableError with the cluster's address and the time waited.
 
 What the library returns without an error is not always an answer: asked for an end offset while the broker dies, it
 says -1001. So answers are read by :mod:`.answers`, which turns what no broker says into "timed out".
@@ -30,7 +30,7 @@ from streams_py.adapters.confluent.answers import NO_ANSWER, offset_of, partitio
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import admin_error, broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import BrokerUnavailable, StreamsError
+from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 
 __all__ = ["ConfluentAdmin"]
@@ -191,7 +191,7 @@ class ConfluentAdmin:
         unled = {at for at, answer in found.items() if isinstance(answer, AdminError) and _names_no_leaders(answer)}
         try:
             topics = self.describe_topics({at.topic for at in unled})
-        except BrokerUnavailable:
+        except BrokerUnavailableError:
             topics = {}
         for at in unled:
             described = topics.get(at.topic)
@@ -320,7 +320,7 @@ class ConfluentAdmin:
         read: Callable[[Any], _Answer | AdminError],
         items: Collection[_Item],
     ) -> dict[_Item, _Answer | AdminError]:
-        """The answer or the error of each of ``items``. BrokerUnavailable when nothing was answered at all."""
+        """The answer or the error of each of ``items``. BrokerUnavailableError when nothing was answered at all."""
         # Held until the end: futures of a client that is gone (another thread may forget it) are never completed.
         client = self._live()
         try:

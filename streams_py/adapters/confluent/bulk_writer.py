@@ -11,7 +11,7 @@ from streams_py.adapters.confluent.failures import send_error
 from streams_py.adapters.confluent.producer import ConfluentProducer, EpochRecordSender
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.security import is_security_key, parse_security
-from streams_py.errors import BrokerUnavailable, StreamsError
+from streams_py.errors import BrokerUnavailableError, StreamsError
 
 __all__ = ["BulkWriter"]
 
@@ -82,12 +82,12 @@ class BulkWriter:
     def finish(self, timeout_ms: int) -> Mapping[TopicPartition, tuple[int, int]]:
         """Wait until everything is acknowledged; first and last offset of each partition written to.
 
-        Raises the first failure, BrokerUnavailable when time is up first.
+        Raises the first failure, BrokerUnavailableError when time is up first.
         """
         left = self._producer.flush(timeout_ms)
         self._raise()
         if left:
-            raise BrokerUnavailable(
+            raise BrokerUnavailableError(
                 f"{left} records were not acknowledged by {self._bootstrap} within {timeout_ms} ms; check the brokers"
             )
         last = self._producer.acked_offsets()

@@ -22,7 +22,7 @@ from streams_py.adapters.confluent.bulk_settings import (
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.failures import error_of, send_error
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import BrokerUnavailable, IllegalStateError, StreamsError
+from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError
 from streams_py.ports import Headers, RawRecord
 
 __all__ = ["ConfluentConnectClients"]
@@ -89,7 +89,7 @@ class ConfluentConnectClients:
         try:
             found = client.describe_configs([resource], request_timeout=_ADMIN_S)[resource].result(_ADMIN_S)
         except (KafkaException, TimeoutError) as error:
-            raise BrokerUnavailable(f"the settings of topic {topic} cannot be read: {error}") from None
+            raise BrokerUnavailableError(f"the settings of topic {topic} cannot be read: {error}") from None
         return str(found["cleanup.policy"].value)
 
 
@@ -231,7 +231,7 @@ class ConnectSinkConsumer:
             try:
                 self._consumer.seek(confluent_kafka.TopicPartition(partition.topic, partition.partition, offset))
             except KafkaException as error:
-                raise BrokerUnavailable(f"{partition} cannot be read from {offset} on: {error}") from None
+                raise BrokerUnavailableError(f"{partition} cannot be read from {offset} on: {error}") from None
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if not offsets:
@@ -242,7 +242,7 @@ class ConnectSinkConsumer:
             try:
                 self._consumer.commit(offsets=native, asynchronous=False)
             except KafkaException as error:
-                raise BrokerUnavailable(f"offsets could not be committed: {error}") from None
+                raise BrokerUnavailableError(f"offsets could not be committed: {error}") from None
 
     def close(self) -> None:
         with self._lock:

@@ -31,7 +31,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import IllegalStateError, OffsetOutOfRange, StreamsError
+from streams_py.errors import IllegalStateError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import END, RawRecord
 
 __all__ = ["ConfluentConsumer"]
@@ -165,8 +165,8 @@ class ConfluentConsumer:
     def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:
         """Up to ``max_records`` records; empty after ``timeout_ms``, or earlier when only an event came.
 
-        Raises OffsetOutOfRange for positions that do not exist, after another look at the log: these partitions deliver
-        nothing until ``seek``.
+        Raises OffsetOutOfRangeError for positions that do not exist, after another look at the log: these partitions
+        deliver nothing until ``seek``.
         Raises StreamsError when the broker refuses for good. A broker that is away is logged, not raised.
         """
         if self._invalid:
@@ -227,7 +227,7 @@ class ConfluentConsumer:
             self._invalid -= gone
             for partition in gone:
                 self._looks.pop(partition, None)
-            raise OffsetOutOfRange(gone)
+            raise OffsetOutOfRangeError(gone)
 
     def _is_gone(self, partition: TopicPartition) -> bool:
         position = self.position(partition)

@@ -35,7 +35,7 @@ from streams_py.adapters.confluent.mock_library import TOPIC_ALREADY_EXISTS
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.security import is_security_key
 from streams_py.config import StreamsConfig
-from streams_py.errors import BrokerUnavailable, ConfigError, StreamsError
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 
 __all__ = [
@@ -124,7 +124,7 @@ class EmbeddedCluster:
     def join(cls, name: str = "default", *, brokers: int = 1) -> EmbeddedCluster:
         """The cluster of that name, started with ``brokers`` brokers if nobody uses it yet.
 
-        Raises BrokerUnavailable when it does not come up within 20 s.
+        Raises BrokerUnavailableError when it does not come up within 20 s.
         """
         folder = _folder(name)
         users = os.open(folder / server.USERS_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -241,7 +241,7 @@ def _start(folder: Path, brokers: int) -> None:
         ready = readable and process.stdout.readline() == b"ready\n"
     if not ready:
         last_line = (folder / "log").read_text(errors="replace").strip().rpartition("\n")[2]
-        raise BrokerUnavailable(
+        raise BrokerUnavailableError(
             f"the embedded cluster did not start within {_START_TIMEOUT_S:.0f} s: {last_line or 'no reason given'}"
         )
 
@@ -255,7 +255,7 @@ def _ask(folder: Path, request: dict[str, Any]) -> Any:
             server.send(connection, request)
             answer = server.receive(connection)
     except (OSError, ValueError) as failed:
-        raise BrokerUnavailable(f"the embedded cluster in {folder} does not answer: {failed}") from failed
+        raise BrokerUnavailableError(f"the embedded cluster in {folder} does not answer: {failed}") from failed
     if "error" in answer:
         raise StreamsError(str(answer["error"]))
     return answer["result"]

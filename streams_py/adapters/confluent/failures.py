@@ -6,7 +6,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from streams_py.errors import BrokerUnavailable, ProductionError, StreamsError, TaskMigrated
+from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError, TaskMigratedError
 from streams_py.ports import AdminError, AdminErrorKind
 
 __all__ = ["admin_error", "broker_away", "error_of", "is_unreachable", "send_error"]
@@ -97,24 +97,24 @@ def is_unreachable(error: KafkaError | None) -> bool:
     return error is not None and error.code() in _UNREACHABLE
 
 
-def broker_away(bootstrap: str, doing: str, waited_ms: int, reason: str = "") -> BrokerUnavailable:
+def broker_away(bootstrap: str, doing: str, waited_ms: int, reason: str = "") -> BrokerUnavailableError:
     """``doing`` completes "while ...", e.g. "creating topics"."""
     why = f" ({reason})" if reason else ""
-    return BrokerUnavailable(
+    return BrokerUnavailableError(
         f"no answer from the Kafka cluster at {bootstrap} within {waited_ms} ms while {doing}{why}; "
         "check bootstrap.servers, the network and security.protocol"
     )
 
 
 def send_error(error: KafkaError, topic: str, partition: int | None) -> StreamsError:
-    """Why a record was not written: ProductionError, StreamsError when no handler may let it pass, or TaskMigrated when
-    a new producer has to start from the last commit."""
+    """Why a record was not written: ProductionError, StreamsError when no handler may let it pass, or
+    TaskMigratedError when a new producer has to start from the last commit."""
     where = f"{topic}-{partition}" if partition is not None and partition >= 0 else topic
     text = f"a record for {where} was not written: {error.str()}"
     if error.code() in _FATAL_SENDS:
         result: StreamsError = StreamsError(f"{text} ({_remedy(error)})")
     elif error.fatal() or error.code() in _OUT_OF_STEP:
-        result = TaskMigrated(f"{text} (the producer cannot go on; a new one starts from the last commit)")
+        result = TaskMigratedError(f"{text} (the producer cannot go on; a new one starts from the last commit)")
     else:
         retriable = error.code() in _RETRIABLE_SENDS
         result = ProductionError(text, topic=topic, partition=partition, retriable=retriable)

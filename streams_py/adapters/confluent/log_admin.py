@@ -13,7 +13,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # ex
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.answers import offset_of, time_offset_of, whole_partitions
-from streams_py.errors import BrokerUnavailable, StreamsError
+from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind
 
 __all__ = ["LogAdmin"]
@@ -47,7 +47,7 @@ class LogAdmin(ConfluentAdmin):
             if not unsure:
                 return {name: count for name, count in counts.items() if count is not None}
             if time.monotonic() >= give_up_s:
-                raise BrokerUnavailable(
+                raise BrokerUnavailableError(
                     f"{self._bootstrap} does not say how many partitions {', '.join(unsure)} have; is a broker down?"
                 )
             time.sleep(_LEADER_RETRY_S)
@@ -103,7 +103,7 @@ class LogAdmin(ConfluentAdmin):
                         "user not describe it?"
                     )
                 elif time.monotonic() >= give_up_s:
-                    raise BrokerUnavailable(f"offsets of {partition} cannot be listed now: {answer.message}")
+                    raise BrokerUnavailableError(f"offsets of {partition} cannot be listed now: {answer.message}")
                 else:
                     failed.append(partition)
             left = {confluent_kafka.TopicPartition(*partition): spec for partition in failed}

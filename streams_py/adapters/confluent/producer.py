@@ -13,8 +13,8 @@ is given by position, so reports are passed as ``callback``.
 *Batches that are too large.* A broker refuses a batch that is larger than the topic's ``max.message.bytes`` as a whole,
 however small its records are. So topics with a limit below ours are written by a client of their own whose batches
 fit (:mod:`.topic_limits`). If a batch is refused all the same, because the limit was lowered a moment ago or may not be
-read, that is a BatchRefused, and records of that topic go one by one from then on. The library does not keep what it
-takes to send them again from here in their order; who made them makes them again.
+read, that is a BatchRefusedError, and records of that topic go one by one from then on. The library does not keep
+what it takes to send them again from here in their order; who made them makes them again.
 
 *Back-pressure.* A full queue is no error: ``produce`` waits, serving reports, until there is room.
 
@@ -38,7 +38,7 @@ from streams_py.adapters.confluent.answers import whole_partitions
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import broker_away, error_of, send_error
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import BatchRefused, StreamsError, TaskMigrated
+from streams_py.errors import BatchRefusedError, StreamsError, TaskMigratedError
 from streams_py.ports import DirectSend
 
 __all__ = ["ConfluentProducer", "EpochRecordSender"]
@@ -196,7 +196,7 @@ class ConfluentProducer:
             """Queue a record. ``timestamp_ms`` -1 = the producer's clock; ``partition`` -1 = murmur2 of the key, any
             partition for a null key. Raises what an earlier send failed with; this record is then not queued."""
             if halted:
-                raise TaskMigrated(halted[0])
+                raise TaskMigratedError(halted[0])
             if refused_batches:
                 self._go_one_by_one()
             if failures:
@@ -231,7 +231,7 @@ class ConfluentProducer:
             self.poll(100)
             self.check()
             if self._halted:
-                raise TaskMigrated(self._halted[0])
+                raise TaskMigratedError(self._halted[0])
             try:
                 self._client_of(topic).produce(topic, *rest)
             except BufferError:
@@ -304,15 +304,15 @@ class ConfluentProducer:
             self._note_obstacles()
             error = send_error(failure.error, failure.topic, failure.partition)
             if failure.is_batch:
-                raise BatchRefused(str(error), topic=failure.topic, partition=failure.partition) from error
-            raise self._out_of_step(str(error)) if isinstance(error, TaskMigrated) else error
+                raise BatchRefusedError(str(error), topic=failure.topic, partition=failure.partition) from error
+            raise self._out_of_step(str(error)) if isinstance(error, TaskMigratedError) else error
 
     def _out_of_step(self, text: str) -> StreamsError:
         """What a client that cannot go on comes to: a new one, unless that has not helped a moment ago."""
         self._is_out_of_step = True
         if time.monotonic() - self._renewed_at_s < _RENEWED_LONG_AGO_S:
             return StreamsError(f"{text}; a new producer was made less than a minute ago, and that has not helped")
-        return TaskMigrated(text)
+        return TaskMigratedError(text)
 
     def _on_report(self, error: KafkaError | None, message: Message) -> None:
         """The report of an untracked record, and of everything that failed."""
@@ -408,7 +408,7 @@ class ConfluentProducer:
         self._obstacles.append(StreamsError(reason))
 
     def partitions_for(self, topic: str) -> int:
-        """Partition count, at most 5 minutes old. BrokerUnavailable after ``max.block.ms`` without an answer."""
+        """Partition count, at most 5 minutes old. BrokerUnavailableError after ``max.block.ms`` without an answer."""
         known = self._partition_counts.get(topic)
         now_s = time.monotonic()
         if known is not None and now_s < known[1]:

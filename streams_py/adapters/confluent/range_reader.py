@@ -24,7 +24,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, StreamsError
+from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError
 
 __all__ = ["Columns", "ReadLimits", "read_range"]
 
@@ -98,8 +98,8 @@ def read_range(
 ) -> Iterator[Columns]:
     """The records of a range, in columns that are never empty.
 
-    OffsetOutOfRange when its beginning is gone (unless that may be skipped) or lies beyond the end of the topic,
-    BrokerUnavailable when nothing comes for ``patience_ms``, StreamsError when it cannot be read at all.
+    OffsetOutOfRangeError when its beginning is gone (unless that may be skipped) or lies beyond the end of the topic,
+    BrokerUnavailableError when nothing comes for ``patience_ms``, StreamsError when it cannot be read at all.
     """
     if start >= end:
         return
@@ -206,18 +206,18 @@ class _RangeReader:
             self._position = low
             self._assign(low)
             return
-        raise _GoneOffset(self._partition, self._position, low, high)
+        raise _GoneOffsetError(self._partition, self._position, low, high)
 
     def _stuck(self) -> StreamsError:
         self._log.check()
         waited_ms = self._limits.patience_ms
-        return BrokerUnavailable(
+        return BrokerUnavailableError(
             f"no record of {self._partition} came for {waited_ms} ms at offset {self._position}, and the range ends at "
             f"{self._end} ({self._bootstrap}); is a broker down, or was the topic deleted and created again?"
         )
 
 
-class _GoneOffset(OffsetOutOfRange):
+class _GoneOffsetError(OffsetOutOfRangeError):
     """With the numbers."""
 
     def __init__(self, partition: TopicPartition, wanted: int, low: int, high: int) -> None:

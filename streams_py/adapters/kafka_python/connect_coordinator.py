@@ -17,7 +17,7 @@ from kafka.net.compat import KafkaNetClient
 from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.kafka_python.quiet_logs import limit_library_logs
 from streams_py.adapters.kafka_python.settings import membership_settings
-from streams_py.errors import BrokerUnavailable, ConfigError
+from streams_py.errors import BrokerUnavailableError, ConfigError
 
 __all__ = ["ConnectCoordinator"]
 
@@ -84,7 +84,7 @@ class ConnectCoordinator:
     def find(self, timeout_ms: int) -> bool:
         try:
             return bool(self._connected(timeout_ms).ensure_coordinator_ready(timeout_ms=timeout_ms))
-        except (BrokerUnavailable, kafka_errors.KafkaTimeoutError):
+        except (BrokerUnavailableError, kafka_errors.KafkaTimeoutError):
             return False
         except kafka_errors.KafkaError as error:
             self._refuse(error)
@@ -100,11 +100,11 @@ class ConnectCoordinator:
     def join(self, timeout_ms: int) -> bool:
         try:
             return bool(self._connected(timeout_ms).ensure_active_group(timeout_ms=timeout_ms))
-        except BrokerUnavailable:
+        except BrokerUnavailableError:
             return False
         except kafka_errors.KafkaError as error:
             self._refuse(error)
-            raise BrokerUnavailable(f"joining the group {self._group} failed: {error}") from error
+            raise BrokerUnavailableError(f"joining the group {self._group} failed: {error}") from error
 
     def generation(self) -> tuple[int, str]:
         stable = None if self._base is None else self._base.generation_if_stable()
@@ -117,7 +117,7 @@ class ConnectCoordinator:
             self._base.poll_heartbeat()
         except kafka_errors.KafkaError as error:
             self._refuse(error)
-            raise BrokerUnavailable(f"heartbeats of the group {self._group}: {error}") from error
+            raise BrokerUnavailableError(f"heartbeats of the group {self._group}: {error}") from error
 
     def leave(self, reason: str) -> None:
         if self._base is not None:
@@ -137,7 +137,7 @@ class ConnectCoordinator:
             try:
                 self._client._manager.bootstrap(timeout_ms)
             except kafka_errors.KafkaError as error:
-                raise BrokerUnavailable(f"no broker at {self._servers} has answered yet ({error})") from error
+                raise BrokerUnavailableError(f"no broker at {self._servers} has answered yet ({error})") from error
             self._base = _Base(self._client, self._handler, self._settings)
         return self._base
 

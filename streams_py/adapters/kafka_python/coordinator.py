@@ -58,7 +58,7 @@ from streams_py.adapters.kafka_python.payloads import (
     subscription_to_send,
 )
 from streams_py.adapters.kafka_python.session import Session
-from streams_py.errors import BrokerUnavailable, StreamsError, TaskAssignmentError, TaskMigrated
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskAssignmentError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
 
 __all__ = ["PROTOCOL_NAME", "StreamsCoordinator"]
@@ -277,12 +277,12 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
     def _judge(self, error: Exception) -> None:
         """An attempt may fail while nobody waits for it; what ends the membership must not be overlooked."""
         if is_retriable(error) and not isinstance(error, kafka_errors.KafkaError):
-            # BrokerUnavailable from the listener: nothing is wrong with the group, so back off and join again.
+            # BrokerUnavailableError from the listener: nothing is wrong with the group, so back off and join again.
             _log.warning("no assignment in this rebalance, joining again: %s", error)
             raise kafka_errors.RequestTimedOutError(str(error)) from error
         if isinstance(error, kafka_errors.InvalidRequestError) and self._options.leader_answer_delay_ms > 0:
             raise kafka_errors.RebalanceInProgressError("the mock cluster refused a late follower") from error
-        if not (is_retriable(error) or isinstance(error, (*_TO_BE_JOINED_AGAIN, TaskMigrated))):
+        if not (is_retriable(error) or isinstance(error, (*_TO_BE_JOINED_AGAIN, TaskMigratedError))):
             self.fail(error)
 
     async def _attempt_join(self) -> bytes:
@@ -532,7 +532,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
     async def commit_async(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:
         """Commit for owned partitions. Refused during a join, at once: the join may be waiting for the caller."""
         if self.rejoining or self._completing or self.state is MemberState.REBALANCING:
-            raise BrokerUnavailable("commit: the group is rebalancing; try again after it")
+            raise BrokerUnavailableError("commit: the group is rebalancing; try again after it")
         await self._commit(offsets, timeout_ms)
 
     async def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: int) -> None:

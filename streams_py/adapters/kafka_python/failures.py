@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka import errors as kafka_errors
 
-from streams_py.errors import BrokerUnavailable, ConfigError, StreamsError, TaskMigrated
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskMigratedError
 
 __all__ = ["is_retriable", "translated"]
 
@@ -26,15 +26,15 @@ def translated(error: BaseException, doing: str) -> BaseException:
 def _streams_error(error: kafka_errors.KafkaError, doing: str) -> StreamsError:
     match error:
         case kafka_errors.CommitFailedError() if error.args and _is_rebalancing(error.args[0]):
-            return BrokerUnavailable(f"{doing}: the group is rebalancing; try again after it")
+            return BrokerUnavailableError(f"{doing}: the group is rebalancing; try again after it")
         case kafka_errors.RebalanceInProgressError():
-            return BrokerUnavailable(f"{doing}: the group is rebalancing; try again after it")
+            return BrokerUnavailableError(f"{doing}: the group is rebalancing; try again after it")
         case (
             kafka_errors.CommitFailedError()
             | kafka_errors.UnknownMemberIdError()
             | kafka_errors.IllegalGenerationError()
         ):
-            return TaskMigrated(f"{doing}: this member is not in the group any more ({error})")
+            return TaskMigratedError(f"{doing}: this member is not in the group any more ({error})")
         case kafka_errors.FencedInstanceIdError():
             return StreamsError(
                 f"{doing}: another member has joined with the same group.instance.id and replaced this one; give every "
@@ -53,7 +53,7 @@ def _streams_error(error: kafka_errors.KafkaError, doing: str) -> StreamsError:
                 f"{doing}: the group has members that are no Kafka Streams members; choose another application.id"
             )
         case _ if is_retriable(error):
-            return BrokerUnavailable(f"{doing}: {error}")
+            return BrokerUnavailableError(f"{doing}: {error}")
         case _:
             return StreamsError(f"{doing}: {error}")
 

@@ -35,7 +35,7 @@ from streams_py.adapters.kafka_python.network import close_with_dead_tasks, revi
 from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import UserDataCheck
 from streams_py.adapters.kafka_python.quiet_logs import Outage, limit_library_logs
-from streams_py.errors import BrokerUnavailable, IllegalStateError, TaskMigrated
+from streams_py.errors import BrokerUnavailableError, IllegalStateError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
 
 __all__ = ["KafkaPythonMembership"]
@@ -105,7 +105,7 @@ class KafkaPythonMembership:
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._failure: BaseException | None = None
-        self._migrated: TaskMigrated | None = None
+        self._migrated: TaskMigratedError | None = None
         self._is_watched = False
 
     # -- called by the stream thread -----------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ class KafkaPythonMembership:
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
         """Commit positions of owned partitions.
 
-        Raises TaskMigrated when this is no member any more or does not own them all; BrokerUnavailable after
+        Raises TaskMigratedError when this is no member any more or does not own them all; BrokerUnavailableError after
         ``timeout_ms``, and at once while the group rebalances (then only revocation commits).
         """
         if offsets:
@@ -171,14 +171,14 @@ class KafkaPythonMembership:
     def committed(self, partitions: Collection[TopicPartition], *, timeout_ms: int) -> Future[CommittedOffsets]:
         """Ask for committed positions, None where there is none; waits for open transactions.
 
-        The future fails with BrokerUnavailable when there is no answer within ``timeout_ms``.
+        The future fails with BrokerUnavailableError when there is no answer within ``timeout_ms``.
         """
         answer: Future[CommittedOffsets] = Future()
         coordinator = self._coordinator
         if not partitions:
             answer.set_result({})
         elif coordinator is None:
-            answer.set_exception(BrokerUnavailable("committed offsets: no broker has answered yet"))
+            answer.set_exception(BrokerUnavailableError("committed offsets: no broker has answered yet"))
         else:
             try:
                 found = self._client._net.call_soon_with_future(
@@ -206,7 +206,7 @@ class KafkaPythonMembership:
         return coordinator is not None and coordinator.is_member() and not self._is_stuck(coordinator)
 
     def check(self) -> None:
-        """Raise what ended the membership, or TaskMigrated once for tasks that a callback found migrated.
+        """Raise what ended the membership, or TaskMigratedError once for tasks that a callback found migrated.
 
         It is the stream thread's sign of life too: a thread that called it once and then not for
         ``max.poll.interval.ms`` is taken for stuck, and the member leaves until the next call.
@@ -300,7 +300,7 @@ class KafkaPythonMembership:
             settled = self._on_polling_thread(coordinator.poll_async, self._poll_interval_ms)
             self._revive_heartbeats(coordinator)
             revive_refresh(self._client)
-        except TaskMigrated as error:  # from a callback; the stream thread decides what to do
+        except TaskMigratedError as error:  # from a callback; the stream thread decides what to do
             self._migrated = error
             settled = False
         except kafka_errors.KafkaError as error:
@@ -368,13 +368,13 @@ class KafkaPythonMembership:
         coordinator = self._coordinator
         servers = ", ".join(self._settings["bootstrap_servers"])
         if coordinator is None:
-            raise BrokerUnavailable(f"{doing}: no broker at {servers} has answered yet")
+            raise BrokerUnavailableError(f"{doing}: no broker at {servers} has answered yet")
         try:
             done = self._client._net.call_soon_with_future(lambda: step(coordinator))
         except Exception as error:
             raise IllegalStateError(f"{doing}: this membership is closed") from error
         if not _wait(done, timeout_ms / 1000 + _GRACE_S):
-            raise BrokerUnavailable(f"{doing}: no answer from {servers} within {timeout_ms} ms")
+            raise BrokerUnavailableError(f"{doing}: no answer from {servers} within {timeout_ms} ms")
         if done.exception is not None:
             raise translated(done.exception, doing)
         return done.value

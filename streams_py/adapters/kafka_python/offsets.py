@@ -21,7 +21,7 @@ from kafka.structs import OffsetAndMetadata as KafkaOffset
 from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import BrokerUnavailable, StreamsError, TaskMigrated
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, OffsetAndMetadata
 
 __all__ = ["answered_offsets", "check_all_committed", "commit_owned", "fetch_committed", "send_offset_fetch"]
@@ -37,13 +37,13 @@ async def commit_owned(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     timeout_ms: int,
 ) -> None:
-    """Commit, or raise TaskMigrated when not all are owned; kafka-python's errors otherwise.
+    """Commit, or raise TaskMigratedError when not all are owned; kafka-python's errors otherwise.
 
     The broker checks who commits, not for what: a commit for partitions of others would rewind them.
     """
     foreign = sorted(offsets.keys() - set(owned))
     if foreign:
-        raise TaskMigrated(f"commit: {', '.join(map(str, foreign))} not owned by this member any more")
+        raise TaskMigratedError(f"commit: {', '.join(map(str, foreign))} not owned by this member any more")
     wire = {KafkaPartition(*partition): KafkaOffset(at.offset, at.metadata, -1) for partition, at in offsets.items()}
     await coordinator._commit_offsets_sync_async(wire, timeout_ms=timeout_ms)
 
@@ -51,8 +51,8 @@ async def commit_owned(
 async def fetch_committed(
     coordinator: Any, partitions: Collection[TopicPartition], timeout_ms: int
 ) -> CommittedOffsets:
-    """Committed positions, None where there is none. BrokerUnavailable when the answer cannot be read or leaves out a
-    partition; kafka-python's errors otherwise."""
+    """Committed positions, None where there is none. BrokerUnavailableError when the answer cannot be read or leaves
+    out a partition; kafka-python's errors otherwise."""
     try:
         found = await coordinator.fetch_committed_offsets_async(
             {KafkaPartition(*partition) for partition in partitions}, timeout_ms=timeout_ms
@@ -60,14 +60,16 @@ async def fetch_committed(
     except (kafka_errors.KafkaError, StreamsError):
         raise
     except Exception as unreadable:
-        raise BrokerUnavailable(
+        raise BrokerUnavailableError(
             f"committed offsets: the answer cannot be read ({type(unreadable).__name__}: {unreadable})"
         ) from unreadable
     result: dict[TopicPartition, OffsetAndMetadata | None] = {}
     for partition in partitions:
         at = found.get(KafkaPartition(*partition))
         if at is None or at.offset < _NOTHING_COMMITTED:
-            raise BrokerUnavailable(f"committed offsets: the answer of the group's coordinator leaves out {partition}")
+            raise BrokerUnavailableError(
+                f"committed offsets: the answer of the group's coordinator leaves out {partition}"
+            )
         is_committed = at.offset != _NOTHING_COMMITTED
         result[partition] = OffsetAndMetadata(at.offset, at.metadata or "") if is_committed else None
     return result

@@ -93,7 +93,7 @@ def _entry(name: str, entry: KafkaStreamsAssignment) -> KafkaStreamsAssignment:
         deadline = _instant(entry.followup_rebalance_deadline)
     except AssignorError:
         raise
-    except _NoInstant as error:
+    except _NoInstantError as error:
         raise AssignorError(f"task assignor {name}, client {client}: {error}") from error.__cause__
     except Exception as error:
         raise AssignorError(
@@ -130,7 +130,7 @@ def _is_int(value: object) -> bool:
     return type(value) is int
 
 
-class _NoInstant(Exception):  # never leaves this module: becomes an AssignorError
+class _NoInstantError(Exception):  # never leaves this module: becomes an AssignorError
     """A follow-up deadline that is no instant; the text says what it is and what to give instead."""
 
 
@@ -140,13 +140,15 @@ def _instant(deadline: object) -> datetime | None:
         return None
     advice = "use datetime.now(timezone.utc) + delay"
     if not isinstance(deadline, datetime):
-        raise _NoInstant(f"the follow-up deadline is {_shown(deadline)}; {advice}")
+        raise _NoInstantError(f"the follow-up deadline is {_shown(deadline)}; {advice}")
     if deadline.tzinfo is None or deadline.utcoffset() is None:
-        raise _NoInstant(f"the follow-up deadline {deadline.isoformat()} has no time zone; {advice}")
+        raise _NoInstantError(f"the follow-up deadline {deadline.isoformat()} has no time zone; {advice}")
     try:
         return _EPOCH + (deadline - _EPOCH) // _MILLISECOND * _MILLISECOND
     except OverflowError as error:
-        raise _NoInstant(f"the follow-up deadline {deadline.isoformat()} is outside of what a clock shows") from error
+        raise _NoInstantError(
+            f"the follow-up deadline {deadline.isoformat()} is outside of what a clock shows"
+        ) from error
 
 
 def _shown(value: object) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.leading import ConfigSnapshot
 from streams_py.connect.stores.log import TopicLog
-from streams_py.errors import TimeoutExceeded
+from streams_py.errors import TimeoutExceededError
 from streams_py.ports import RawRecord
 
 __all__ = [
@@ -320,7 +320,7 @@ class ConfigStore:
 
     def _sync(self, left: Callable[[], float]) -> None:
         if not self._log.read_to_end(left()):
-            raise TimeoutExceeded(f"the config topic could not be read to its end in {_WRITE_BUDGET_S:.0f} s")
+            raise TimeoutExceededError(f"the config topic could not be read to its end in {_WRITE_BUDGET_S:.0f} s")
 
     def _read(self, record: RawRecord) -> None:
         change = self._table.apply(record.key(), record.value(), record.offset())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 
 from streams_protocol.types import TopicPartition
 from streams_py.connect.ports import ConnectClients, Delivered
-from streams_py.errors import BrokerUnavailable, ConfigError, StreamsError, TimeoutExceeded
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TimeoutExceededError
 from streams_py.ports import BEGINNING, Admin, AdminError, AdminErrorKind, RawRecord, TopicSpec
 
 __all__ = ["TopicLog", "create_topic"]
@@ -32,14 +32,14 @@ def create_topic(
     spec = TopicSpec(topic, partitions, replication, {"cleanup.policy": "compact"})
     failure = admin.create_topics([spec])[topic]
     if failure is not None and failure.kind is not AdminErrorKind.ALREADY_EXISTS:
-        raise BrokerUnavailable(f"topic {topic} ({setting}) cannot be created: {failure.message}")
+        raise BrokerUnavailableError(f"topic {topic} ({setting}) cannot be created: {failure.message}")
     deadline = time.monotonic() + 30
     while True:
         found = admin.describe_topics([topic])[topic]
         if not isinstance(found, AdminError) and found:
             break
         if time.monotonic() > deadline:
-            raise BrokerUnavailable(f"topic {topic} ({setting}) cannot be described: {found}")
+            raise BrokerUnavailableError(f"topic {topic} ({setting}) cannot be described: {found}")
         time.sleep(0.1)
     if failure is not None and (policy := clients.topic_cleanup_policy(topic)) != "compact":
         raise ConfigError(
@@ -69,7 +69,7 @@ class TopicLog:
         self._thread: threading.Thread | None = None
 
     def start(self, partitions: int, timeout_s: float = 60.0) -> None:
-        """Read to the end. Raises BrokerUnavailable when that takes too long."""
+        """Read to the end. Raises BrokerUnavailableError when that takes too long."""
         self._consumer = self._clients.log_consumer(self._client_id)
         self._producer = self._clients.producer(self._client_id, {"linger.ms": "0"})
         self._partitions = [TopicPartition(self._topic, n) for n in range(partitions)]
@@ -78,7 +78,7 @@ class TopicLog:
         ends = self._ends(deadline)
         while not self._has_read(ends):
             if time.monotonic() > deadline:
-                raise BrokerUnavailable(f"{self._topic} could not be read to its end in {timeout_s:.0f} s")
+                raise BrokerUnavailableError(f"{self._topic} could not be read to its end in {timeout_s:.0f} s")
             self._read()
         self._thread = threading.Thread(target=self._follow, name=f"connect-log-{self._topic}", daemon=True)
         self._thread.start()
@@ -102,11 +102,11 @@ class TopicLog:
             self._producer.send(self._topic, key, value, on_delivery)
 
     def write(self, key: bytes, value: bytes | None, timeout_s: float) -> None:
-        """Send and wait. Raises what went wrong, or TimeoutExceeded."""
+        """Send and wait. Raises what went wrong, or TimeoutExceededError."""
         self.write_all([(key, value)], timeout_s)
 
     def write_all(self, records: Collection[tuple[bytes, bytes | None]], timeout_s: float) -> None:
-        """Send and wait until all are acknowledged. Raises the first failure, or TimeoutExceeded."""
+        """Send and wait until all are acknowledged. Raises the first failure, or TimeoutExceededError."""
         failures: list[Exception] = []
         left = len(records)
         done = threading.Event()
@@ -126,7 +126,7 @@ class TopicLog:
             with self._sending:
                 self._producer.poll(0)
             if time.monotonic() > deadline:
-                raise TimeoutExceeded(f"{self._topic}: not every record was acknowledged in {timeout_s:.0f} s")
+                raise TimeoutExceededError(f"{self._topic}: not every record was acknowledged in {timeout_s:.0f} s")
         if failures:
             raise failures[0]
 
@@ -182,5 +182,5 @@ class TopicLog:
                 return {partition: end for partition, end in found.items() if not isinstance(end, AdminError)}
             if time.monotonic() > deadline or self._stopping.is_set():
                 partition, error = next(iter(unknown.items()))
-                raise BrokerUnavailable(f"the end of {partition} is not known: {error.message}")
+                raise BrokerUnavailableError(f"the end of {partition} is not known: {error.message}")
             time.sleep(_LEADER_RETRY_S)

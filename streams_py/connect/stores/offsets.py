@@ -10,7 +10,7 @@ from typing import Any
 
 from streams_py.connect.api import JsonMap
 from streams_py.connect.stores.log import TopicLog
-from streams_py.errors import TimeoutExceeded
+from streams_py.errors import TimeoutExceededError
 from streams_py.ports import RawRecord
 
 __all__ = ["OffsetStore", "offset_key"]
@@ -41,7 +41,7 @@ class OffsetStore:
         self._log.stop()
 
     def write(self, offsets: Mapping[bytes, JsonMap], timeout_s: float) -> None:
-        """Write offsets by :func:`offset_key`, and wait. Raises TimeoutExceeded, or why it failed."""
+        """Write offsets by :func:`offset_key`, and wait. Raises TimeoutExceededError, or why it failed."""
         records = [
             (key, json.dumps(dict(offset), sort_keys=True, separators=(",", ":")).encode())
             for key, offset in offsets.items()
@@ -60,9 +60,9 @@ class OffsetStore:
         return _Reader(self, connector)
 
     def find(self, keys: list[bytes]) -> list[dict[str, Any] | None]:
-        """Offsets by key, after reading to the end of the topic. Raises TimeoutExceeded."""
+        """Offsets by key, after reading to the end of the topic. Raises TimeoutExceededError."""
         if not self._log.read_to_end(_READ_S):
-            raise TimeoutExceeded(f"the offset topic could not be read to its end in {_READ_S:.0f} s")
+            raise TimeoutExceededError(f"the offset topic could not be read to its end in {_READ_S:.0f} s")
         with self._lock:
             return [None if (found := self._offsets.get(key)) is None else dict(found) for key in keys]
 

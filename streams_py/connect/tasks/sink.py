@@ -14,7 +14,7 @@ from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.statuses import JobState
 from streams_py.connect.tasks.job import JobThread, StatusReport
 from streams_py.connect.tasks.source import TaskSettings
-from streams_py.errors import BrokerUnavailable, ProcessingError
+from streams_py.errors import BrokerUnavailableError, ProcessingError
 from streams_py.ports import RawRecord
 
 __all__ = ["SinkTaskThread"]
@@ -223,7 +223,7 @@ class SinkTaskThread(JobThread):
         new = {partition: at for partition, at in wanted.items() if self._committed.get(partition) != at}
         try:
             self._consumer.commit(new)
-        except BrokerUnavailable as error:
+        except BrokerUnavailableError as error:
             _log.warning("%s: %s; records may be put again", self.job, error)
             return
         self._committed.update(new)

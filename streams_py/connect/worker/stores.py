@@ -17,7 +17,7 @@ __all__ = ["Stores"]
 
 
 class Stores:
-    """Raises ConfigError for topics that cannot be used, BrokerUnavailable without a broker."""
+    """Raises ConfigError for topics that cannot be used, BrokerUnavailableError without a broker."""
 
     def __init__(self, settings: WorkerSettings, clients: ConnectClients) -> None:
         self._admin = admin = clients.admin()

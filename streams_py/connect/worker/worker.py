@@ -58,7 +58,7 @@ class Worker:
         """Why the worker has ended by itself."""
 
     def start(self) -> None:
-        """Read the topics, then join the group on a thread. Raises ConfigError or BrokerUnavailable."""
+        """Read the topics, then join the group on a thread. Raises ConfigError or BrokerUnavailableError."""
         try:
             self._stores.start(self._herder.on_change)
         except BaseException:

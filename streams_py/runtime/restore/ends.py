@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import BrokerUnavailable
+from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import Admin, AdminError
 
 __all__ = ["ask_ends"]
@@ -28,13 +28,13 @@ def ask_ends(
     if asked:
         try:
             ends = admin.list_offsets(asked)
-        except BrokerUnavailable as error:
+        except BrokerUnavailableError as error:
             return [], silent | dict.fromkeys(asked, str(error))
     held_up = ""
     if limited:
         try:
             committed = admin.committed_offsets(group, limited)
-        except BrokerUnavailable as error:
+        except BrokerUnavailableError as error:
             held_up = str(error)
     known: list[tuple[TopicPartition, int, int]] = []
     for partition in asked:
@@ -53,7 +53,7 @@ def ask_ends(
 def _without_leader(admin: Admin, wanted: Collection[TopicPartition]) -> dict[TopicPartition, str]:
     try:
         described = admin.describe_topics({partition.topic for partition in wanted})
-    except BrokerUnavailable as error:
+    except BrokerUnavailableError as error:
         return dict.fromkeys(wanted, str(error))
     leaderless = {
         TopicPartition(topic, info.partition)

@@ -25,7 +25,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailable, OffsetOutOfRange, StreamsError, TaskCorrupted, TimeoutExceeded
+from streams_py.errors import (
+    BrokerUnavailableError,
+    OffsetOutOfRangeError,
+    StreamsError,
+    TaskCorruptedError,
+    TimeoutExceededError,
+)
 from streams_py.ports import BEGINNING, Admin, Clock, RawRecord, RecordConsumer
 from streams_py.runtime.restore.batches import by_partition
 from streams_py.runtime.restore.ends import ask_ends
@@ -291,10 +297,10 @@ class StateUpdater:
             with self._lock:
                 self._finish(restored)
             records = consumer.poll(_RECORDS_MAX, min(self._poll_ms, _POLL_MAX_MS))
-        except BrokerUnavailable as error:
+        except BrokerUnavailableError as error:
             self._back_off(error)
             return
-        except OffsetOutOfRange as error:
+        except OffsetOutOfRangeError as error:
             self._corrupted(error.partitions)
             return
         self._failures = 0
@@ -306,7 +312,7 @@ class StateUpdater:
         with self._lock:
             self._finish(restored)
 
-    def _back_off(self, error: BrokerUnavailable) -> None:
+    def _back_off(self, error: BrokerUnavailableError) -> None:
         """Wait before the next round: longer each time, and warning less often."""
         self._failures += 1
         pause_ms = min(self._retry_backoff_ms << min(self._failures - 1, 10), _BACKOFF_MAX_MS)
@@ -360,7 +366,7 @@ class StateUpdater:
         silent_ms = now - changelog.silent_since_ms
         if silent_ms > self._task_timeout_ms:
             task = changelog.task
-            error = TimeoutExceeded(
+            error = TimeoutExceededError(
                 f"task {task.id} cannot be restored: the end of changelog {changelog.partition} was not known for "
                 f"{silent_ms} ms (task.timeout.ms is {self._task_timeout_ms}): {reason}",
                 task_id=task.id,
@@ -491,7 +497,7 @@ class StateUpdater:
                     bad.setdefault(self._changelogs[partition].task.id, set()).add(partition)
             for task_id, changelogs in bad.items():
                 names = ", ".join(map(str, sorted(changelogs)))
-                error = TaskCorrupted(
+                error = TaskCorruptedError(
                     f"changelog {names} {what} the checkpoint of task {task_id}", {task_id: changelogs}
                 )
                 self._fail(self._tasks[task_id], error)

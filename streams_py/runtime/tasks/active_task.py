@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailable, StreamsError, TaskCorrupted, TimeoutExceeded
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskCorruptedError, TimeoutExceededError
 from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
 from streams_py.runtime.tasks.binding import BoundTopology, bind_nodes
 from streams_py.runtime.tasks.collector import RecordCollector
@@ -101,8 +101,8 @@ class ActiveTask(Task):
         """All changelogs are replayed: bind and initialise the nodes and run. ``committed``: what the group has
         committed for the input partitions (others are ignored); it carries the stream time.
 
-        After BrokerUnavailable (a processor's ``init`` wanted to write something) it can be called again, and begins
-        with new processors."""
+        After BrokerUnavailableError (a processor's ``init`` wanted to write something) it can be called again, and
+        begins with new processors."""
         self._check(TaskPhase.RESTORING)
         self.stores.attach(self.record, self._collector.changelog_writer)
         self._bound = bound = bind_nodes(self.nodes.nodes, self)
@@ -110,7 +110,7 @@ class ActiveTask(Task):
         self._read_metadata(committed)
         try:
             bound.init()
-        except BrokerUnavailable:
+        except BrokerUnavailableError:
             self._stream_punctuation.clear()
             self._wall_punctuation.clear()
             self._bound = None
@@ -185,7 +185,7 @@ class ActiveTask(Task):
         """Process up to ``max_records`` records; how many were taken.
 
         0 when there are none, or when the task waits for a partition without records. A broker that does not answer
-        makes the same record be tried again by the next call; TimeoutExceeded after ``task.timeout.ms`` of that.
+        makes the same record be tried again by the next call; TimeoutExceededError after ``task.timeout.ms`` of that.
         """
         if self._phase is not TaskPhase.RUNNING:
             return 0
@@ -193,7 +193,7 @@ class ActiveTask(Task):
         progressed, loop.progressed = loop.progressed, False
         try:
             taken = loop.run(max_records)
-        except BrokerUnavailable as error:
+        except BrokerUnavailableError as error:
             if loop.progressed:  # records before this one
                 self._retrying_since_ms = None
             self._note_silence(error)
@@ -207,15 +207,15 @@ class ActiveTask(Task):
             self._retrying_since_ms = None
         return taken
 
-    def _note_silence(self, error: BrokerUnavailable) -> None:
+    def _note_silence(self, error: BrokerUnavailableError) -> None:
         if self.settings.exactly_once:  # the record may be half processed, in a transaction
-            raise TaskCorrupted(f"task {self.id}: {error}", {self.id: ()}) from error
+            raise TaskCorruptedError(f"task {self.id}: {error}", {self.id: ()}) from error
         now_ms = self._clock.monotonic_ms()
         if self._retrying_since_ms is None:
             self._retrying_since_ms = now_ms
         silent_ms = now_ms - self._retrying_since_ms
         if silent_ms >= self.settings.task_timeout_ms:
-            raise TimeoutExceeded(
+            raise TimeoutExceededError(
                 f"task {self.id} could not go on for {silent_ms} ms "
                 f"(task.timeout.ms is {self.settings.task_timeout_ms}): {error}",
                 task_id=self.id,
@@ -254,13 +254,13 @@ class ActiveTask(Task):
 
     def punctuate(self) -> int:
         """Call the punctuators that are due, stream time first; how many were called. One that a broker without answer
-        stopped is called again by the next call; TimeoutExceeded after ``task.timeout.ms`` of that."""
+        stopped is called again by the next call; TimeoutExceededError after ``task.timeout.ms`` of that."""
         if not self._has_punctuators or self._phase is not TaskPhase.RUNNING:
             return 0
         try:
             fired = self.punctuate_stream_time()
             fired += self.punctuate_wall_clock()
-        except BrokerUnavailable as error:
+        except BrokerUnavailableError as error:
             self._note_silence(error)
             return 0
         if fired:

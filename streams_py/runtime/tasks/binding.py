@@ -17,20 +17,20 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from streams_protocol.types import TaskId
-from streams_py.errors import BrokerUnavailable, IllegalStateError, ProcessingError, TopologyError
+from streams_py.errors import BrokerUnavailableError, IllegalStateError, ProcessingError, TopologyError
 from streams_py.runtime.tasks.punctuation import Schedule
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import SerdeDefaults
 from streams_py.topology.nodes import Process, ProcessorNode, Punctuation, RecordContext, SinkNode, SourceNode
 
-__all__ = ["BoundNode", "BoundTopology", "Node", "ReportedFailure", "TaskServices", "bind_nodes"]
+__all__ = ["BoundNode", "BoundTopology", "Node", "ReportedFailureError", "TaskServices", "bind_nodes"]
 
 _log = logging.getLogger(__name__)
 
 Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
 
 
-class ReportedFailure(ProcessingError):
+class ReportedFailureError(ProcessingError):
     """A node failed and the processing handler answered FAIL: the nodes around it must not report it again."""
 
 
@@ -182,7 +182,7 @@ class BoundTopology:
             while node._close and not node._init:
                 try:
                     node._close.pop(0)()
-                except BrokerUnavailable as error:
+                except BrokerUnavailableError as error:
                     _log.warning("closing node %s: %s; going on", node.name, error)
                 except Exception as error:
                     first = first or error

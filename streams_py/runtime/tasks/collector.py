@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final, TypeAlias
 
 from streams_protocol.types import TaskId
-from streams_py.errors import BatchRefused, ProductionError, StreamsError, TaskCorrupted
+from streams_py.errors import BatchRefusedError, ProductionError, StreamsError, TaskCorruptedError
 from streams_py.ports import DirectSend, Headers, RecordProducer
 from streams_py.runtime.tasks.handlers import Answer, DeadLetter, ErrorContext, Origin, ask
 from streams_py.runtime.tasks.task_settings import TaskSettings
@@ -115,9 +115,11 @@ class RecordCollector:
         refusal has come up. Nor does anybody know which of the tasks that share the producer sent it, so a RETRY takes
         all of them back to their last commit; rolling back only one of them could lose the record.
         """
-        if isinstance(error, BatchRefused):
+        if isinstance(error, BatchRefusedError):
             self._forget_refused()
-            raise TaskCorrupted(f"{error}; processing again from the last commit", dict.fromkeys(self._sharing(), ()))
+            raise TaskCorruptedError(
+                f"{error}; processing again from the last commit", dict.fromkeys(self._sharing(), ())
+            )
         context = ErrorContext(None, -1, -1, -1, (), context.node, self.task_id, Origin.SEND)
         response = ask(self.settings.production_handler, context, None, error)
         if any(letter.topic == error.topic for letter in response.dead_letters):
@@ -135,7 +137,7 @@ class RecordCollector:
             self._write_before_failing(letter)
         if response.answer is Answer.RETRY and error.retriable:
             self._forget_refused()
-            raise TaskCorrupted(
+            raise TaskCorruptedError(
                 f"a record for {error.topic} was not written ({error}); processing again from the last commit",
                 dict.fromkeys(self._sharing(), ()),
             ) from error

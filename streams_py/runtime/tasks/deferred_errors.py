@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import TaskCorrupted, TaskMigrated
+from streams_py.errors import TaskCorruptedError, TaskMigratedError
 
 __all__ = ["DeferredErrors", "raise_worst"]
 
@@ -40,20 +40,20 @@ class DeferredErrors:
 
 def raise_worst(errors: Sequence[Exception]) -> None:
     """Raise the most serious of these: one that ends the thread, else that the member has migrated (then all its tasks
-    are lost anyway), else one TaskCorrupted for all corrupted tasks."""
+    are lost anyway), else one TaskCorruptedError for all corrupted tasks."""
     corrupted: dict[TaskId, Collection[TopicPartition]] = {}
-    migrated: TaskMigrated | None = None
+    migrated: TaskMigratedError | None = None
     for error in errors:
-        if isinstance(error, TaskCorrupted):
+        if isinstance(error, TaskCorruptedError):
             for task_id, changelogs in error.tasks.items():
                 before = corrupted.get(task_id, changelogs)
                 # None named means that nobody knows which: all of them.
                 corrupted[task_id] = {*before, *changelogs} if before and changelogs else ()
-        elif isinstance(error, TaskMigrated):
+        elif isinstance(error, TaskMigratedError):
             migrated = migrated or error
         else:
             raise error
     if migrated is not None:
         raise migrated
     if corrupted:
-        raise TaskCorrupted("; ".join(map(str, errors)), corrupted)
+        raise TaskCorruptedError("; ".join(map(str, errors)), corrupted)

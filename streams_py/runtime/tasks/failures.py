@@ -11,21 +11,21 @@ from typing import Any
 
 from streams_protocol.types import TaskId
 from streams_py.errors import (
-    BrokerUnavailable,
+    BrokerUnavailableError,
     DeserializationError,
     ProductionError,
     StateError,
     StreamsError,
-    TaskCorrupted,
-    TaskMigrated,
-    TimeoutExceeded,
+    TaskCorruptedError,
+    TaskMigratedError,
+    TimeoutExceededError,
 )
 from streams_py.ports import RawRecord
-from streams_py.runtime.tasks.binding import ReportedFailure
+from streams_py.runtime.tasks.binding import ReportedFailureError
 from streams_py.runtime.tasks.collector import RecordCollector
-from streams_py.runtime.tasks.handlers import Answer, ErrorContext, FailedRecord, HandlerFailed, ask
+from streams_py.runtime.tasks.handlers import Answer, ErrorContext, FailedRecord, HandlerError, ask
 from streams_py.runtime.tasks.record_queue import SourceReader
-from streams_py.runtime.tasks.sinks import RecordNotSerializable
+from streams_py.runtime.tasks.sinks import RecordNotSerializableError
 from streams_py.serdes import cannot_decode
 from streams_py.topology.nodes import RecordContext
 
@@ -36,14 +36,14 @@ _log = logging.getLogger(__name__)
 # Errors that no processing handler is asked about: they have been through a handler, or say nothing about the record.
 # (A failed store write is among them, unlike in Kafka Streams: "continue" would leave a hole in the state.)
 _FINAL = (
-    ReportedFailure,
+    ReportedFailureError,
     ProductionError,
-    RecordNotSerializable,
-    HandlerFailed,
-    TaskCorrupted,
-    TaskMigrated,
-    BrokerUnavailable,
-    TimeoutExceeded,
+    RecordNotSerializableError,
+    HandlerError,
+    TaskCorruptedError,
+    TaskMigratedError,
+    BrokerUnavailableError,
+    TimeoutExceededError,
     StateError,
 )
 
@@ -114,7 +114,7 @@ class Failures:
         response = ask(self._settings.processing_handler, context, record, error)
         self._collector.write(response.dead_letters, context)
         if response.answer is not Answer.CONTINUE:
-            raise ReportedFailure(
+            raise ReportedFailureError(
                 f"{what} in {context}: {type(error).__name__}: {error}", task_id=self._task_id
             ) from error
         self.dropped(context.node, f"{type(error).__name__}: {error}")
@@ -145,7 +145,7 @@ class Failures:
     def extractor_failed(self, reader: SourceReader, raw: RawRecord, error: Exception) -> StreamsError:
         """The error for a timestamp extractor that raised."""
         context = self._context_of_raw(reader, raw)
-        return ReportedFailure(
+        return ReportedFailureError(
             f"the timestamp extractor failed in {context}: {type(error).__name__}: {error}", task_id=self._task_id
         )
 
@@ -160,7 +160,7 @@ class Failures:
     def unexpected(self, error: Exception, node: str) -> StreamsError:
         """An error that no node claimed."""
         context = self.context_of(node)
-        return ReportedFailure(
+        return ReportedFailureError(
             f"processing failed below {context}: {type(error).__name__}: {error}", task_id=self._task_id
         )
 

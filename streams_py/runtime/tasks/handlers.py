@@ -35,7 +35,7 @@ __all__ = [
     "ErrorContext",
     "FailedRecord",
     "Handler",
-    "HandlerFailed",
+    "HandlerError",
     "Origin",
     "OutgoingRecord",
     "ProcessingHandler",
@@ -51,7 +51,7 @@ __all__ = [
 _log = logging.getLogger("streams_py.handlers")
 
 
-class HandlerFailed(StreamsError):
+class HandlerError(StreamsError):
     """An exception handler raised, or returned something that is no answer. Always stops the stream thread."""
 
 
@@ -236,11 +236,11 @@ def resolve_handler(given: object, key: str) -> Handler:
 
 
 def ask(handler: Handler, context: ErrorContext, record: object, error: Exception) -> Response:
-    """The handler's response; HandlerFailed when it raises or returns something else."""
+    """The handler's response; HandlerError when it raises or returns something else."""
     try:
         response = handler(context, record, error)
     except Exception as failure:
-        raise HandlerFailed(
+        raise HandlerError(
             f"the exception handler {_name(handler)} itself raised {failure!r} when asked about {error!r} in {context}",
             task_id=context.task_id,
         ) from failure
@@ -248,7 +248,7 @@ def ask(handler: Handler, context: ErrorContext, record: object, error: Exceptio
         return response
     if isinstance(response, Answer):
         return Response(response)
-    raise HandlerFailed(
+    raise HandlerError(
         f"the exception handler {_name(handler)} returned {response!r} when asked about {error!r} in {context}; "
         f"it must return an Answer or a Response",
         task_id=context.task_id,

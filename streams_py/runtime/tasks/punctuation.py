@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-from streams_py.errors import BrokerUnavailable
+from streams_py.errors import BrokerUnavailableError
 
 __all__ = ["PunctuationQueue", "Schedule"]
 
@@ -62,7 +62,7 @@ class PunctuationQueue:
 
     def fire(self, now_ms: int) -> int:
         """Call back everything that is due at ``now_ms``, each schedule once; how many were called. What a broker
-        without answer stopped (BrokerUnavailable) stays due."""
+        without answer stopped (BrokerUnavailableError) stays due."""
         heap = self._heap
         fired = 0
         while heap and heap[0].due_ms <= now_ms:
@@ -76,7 +76,7 @@ class PunctuationQueue:
             heapq.heappush(heap, schedule)
             try:
                 schedule.callback(now_ms)
-            except BrokerUnavailable:
+            except BrokerUnavailableError:
                 schedule.due_ms = due_ms
                 heapq.heapify(heap)
                 raise

@@ -22,7 +22,7 @@ from streams_py.topology.names import topic_on_broker
 from streams_py.topology.nodes import Partitioner, Process, RecordContext, SinkNode, TopicChooser
 from streams_py.topology.partitioning import partition_for
 
-__all__ = ["ContextOf", "RecordNotSerializable", "bind_sink", "known_serde"]
+__all__ = ["ContextOf", "RecordNotSerializableError", "bind_sink", "known_serde"]
 
 ContextOf: TypeAlias = Callable[[str], ErrorContext]
 """The error context of a node (by name) for the record in process."""
@@ -33,7 +33,7 @@ Failed: TypeAlias = Callable[[str, Exception, Any, Any, int], None]
 _Encode: TypeAlias = Callable[[Any], bytes]
 
 
-class RecordNotSerializable(SerializationError):
+class RecordNotSerializableError(SerializationError):
     """A sink could not serialize a record and the production handler answered FAIL, or the value has a type that the
     serde does not take. Names topic, node, input record, serde and Python type."""
 
@@ -257,7 +257,7 @@ class _Sink:
             if response.answer is Answer.CONTINUE:
                 self._count_dropped(self._node.name, message)
                 return
-        raise RecordNotSerializable(
+        raise RecordNotSerializableError(
             f"{message}. Give sink {self._node.name} a serde that fits, or change the {origin.value} before it",
             task_id=self._collector.task_id,
         ) from error

@@ -77,7 +77,7 @@ class AssignorRunner:
             raise TaskAssignmentError(f"task assignor {name} refused: {_words(error)}") from error
         except AssignorError:
             raise
-        except _Overrun as error:
+        except _OverrunError as error:
             raise AssignorError(
                 f"task assignor {name} did not return in time from {doing[-1]} ({error}); look for an endless loop, or "
                 "for a call that waits"
@@ -98,7 +98,7 @@ class AssignorRunner:
                 lambda: assignor.on_assignment_computed(notice.assignment, notice.subscription, notice.error),
                 self._notify_timeout_ms,
             )
-        except _Overrun as error:
+        except _OverrunError as error:
             raise AssignorError(
                 f"task assignor {name} did not return in time from on_assignment_computed ({error}); its assignment "
                 "counts all the same"
@@ -117,7 +117,7 @@ def _words(error: TaskAssignmentError) -> str:
         return described(error)
 
 
-class _Overrun(Exception):  # never leaves this module: becomes an AssignorError
+class _OverrunError(Exception):  # never leaves this module: becomes an AssignorError
     """A call that has not returned; the text says how long it was waited for."""
 
 
@@ -133,9 +133,9 @@ class _Worker:
         return self._stuck is not None and self._stuck.is_alive()
 
     def run(self, action: Callable[[], T], timeout_ms: int) -> T:
-        """What ``action`` returns or raises, SystemExit and its like included; _Overrun when it takes too long."""
+        """What ``action`` returns or raises, SystemExit and its like included; _OverrunError when it takes too long."""
         if self.is_stuck:
-            raise _Overrun("an earlier call has not returned yet; restart this process to end it")
+            raise _OverrunError("an earlier call has not returned yet; restart this process to end it")
         self._stuck = None
         call = _Call(action)
         thread = threading.Thread(target=call.run, name="task-assignor", daemon=True)
@@ -143,7 +143,7 @@ class _Worker:
         thread.join(timeout_ms / 1000)
         if thread.is_alive():
             self._stuck = thread
-            raise _Overrun(f"waited {timeout_ms} ms")
+            raise _OverrunError(f"waited {timeout_ms} ms")
         return call.result()
 
 

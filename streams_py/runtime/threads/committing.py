@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailable, StreamsError, TimeoutExceeded
+from streams_py.errors import BrokerUnavailableError, StreamsError, TimeoutExceededError
 from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer
 
 __all__ = ["Committable", "Committer"]
@@ -66,8 +66,8 @@ class Committer:
     def prepare(self, tasks: Collection[Committable]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Flush what the tasks hold back and wait for all acknowledgements; the offsets to commit.
 
-        Raises the first send error (ProductionError), or BrokerUnavailable when nothing may be written because other
-        members may own the tasks by now, or when the producer's queue stays full or could not be flushed in time.
+        Raises the first send error (ProductionError), or BrokerUnavailableError when nothing may be written because
+        other members may own the tasks by now, or when the producer's queue stays full or could not be flushed in time.
         """
         needing = [task for task in tasks if task.commit_needed]
         if not needing:
@@ -83,7 +83,7 @@ class Committer:
 
     def _check_member(self) -> None:
         if not self._membership.is_member():
-            raise BrokerUnavailable(
+            raise BrokerUnavailableError(
                 "the group may have dropped this member (no heartbeat was answered for session.timeout.ms, or the "
                 "thread was busy for max.poll.interval.ms), and others may own its tasks: nothing is written"
             )
@@ -108,7 +108,9 @@ class Committer:
             waited += _FLUSH_STEP_MS
             self._check_sends()
             if self._gives_up():
-                raise BrokerUnavailable(f"{left} records were not acknowledged before the shutdown's time was over")
+                raise BrokerUnavailableError(
+                    f"{left} records were not acknowledged before the shutdown's time was over"
+                )
             if waited % 10_000 == 0:
                 _log.warning("%d records still wait for the broker's acknowledgement after %d s", left, waited // 1000)
 
@@ -116,14 +118,14 @@ class Committer:
         """Commit those of ``tasks`` that need it; how many they were.
 
         A broker that does not answer, or takes no more records, is not an error until that has lasted for
-        ``task.timeout.ms``: -1 then, and the next call tries again. Raises TaskMigrated when this is no member.
+        ``task.timeout.ms``: -1 then, and the next call tries again. Raises TaskMigratedError when this is no member.
         """
         needing = [task for task in tasks if task.commit_needed]
         try:
             offsets = self.prepare(needing)
             if offsets:
                 self._membership.commit(offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
-        except BrokerUnavailable as error:
+        except BrokerUnavailableError as error:
             self._note_failure(error)
             return -1
         self._failing_since_ms = None
@@ -136,13 +138,13 @@ class Committer:
         for task in tasks:
             task.post_commit(enforce_checkpoint=enforce_checkpoint, acked=acked)
 
-    def _note_failure(self, error: BrokerUnavailable) -> None:
+    def _note_failure(self, error: BrokerUnavailableError) -> None:
         now = self._clock.monotonic_ms()
         if self._failing_since_ms is None:
             self._failing_since_ms = now
         silent_ms = now - self._failing_since_ms
         if silent_ms > self._task_timeout_ms:
-            raise TimeoutExceeded(
+            raise TimeoutExceededError(
                 f"offsets could not be committed for {silent_ms} ms "
                 f"(task.timeout.ms is {self._task_timeout_ms}): {error}"
             ) from error

@@ -16,12 +16,12 @@ from typing import Any, cast
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import (
-    BrokerUnavailable,
+    BrokerUnavailableError,
     LockError,
     MissingSourceTopicError,
-    OffsetOutOfRange,
+    OffsetOutOfRangeError,
     StreamsError,
-    TimeoutExceeded,
+    TimeoutExceededError,
 )
 from streams_py.ports import BEGINNING, Admin, AdminError, Clock, RawRecord, RecordConsumer, RecordProducer
 from streams_py.runtime.restore.batches import by_partition
@@ -147,7 +147,7 @@ class GlobalThread:
             self._ready.set()
             self._follow(consumer, task, partitions)
             self.stores.checkpoint(enforce=True)
-        except OffsetOutOfRange as error:
+        except OffsetOutOfRangeError as error:
             wipe = True
             names = ", ".join(map(str, sorted(error.partitions)))
             raise StreamsError(
@@ -176,11 +176,11 @@ class GlobalThread:
         while True:
             try:
                 return step()
-            except (BrokerUnavailable, LockError) as error:
+            except (BrokerUnavailableError, LockError) as error:
                 if self._stopping.is_set():
                     raise
                 if self._clock.monotonic_ms() >= deadline_ms:
-                    raise TimeoutExceeded(
+                    raise TimeoutExceededError(
                         f"{self.name} could not fill the global stores for {self._settings.task_timeout_ms} ms "
                         f"(task.timeout.ms): {error}"
                     ) from error
@@ -206,7 +206,7 @@ class GlobalThread:
         known = {partition: end for partition, end in ends.items() if not isinstance(end, AdminError)}
         unknown = sorted(set(partitions) - known.keys())
         if unknown:
-            raise BrokerUnavailable(f"end offset of {unknown[0]} is not available")
+            raise BrokerUnavailableError(f"end offset of {unknown[0]} is not available")
         return known
 
     # -- filling and following ---------------------------------------------------------------------------------

@@ -12,14 +12,14 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from streams_py.errors import IllegalStateError, TimeoutExceeded
+from streams_py.errors import IllegalStateError, TimeoutExceededError
 
-__all__ = ["Inbox", "InboxClosed"]
+__all__ = ["Inbox", "InboxClosedError"]
 
 T = TypeVar("T")
 
 
-class InboxClosed(IllegalStateError):
+class InboxClosedError(IllegalStateError):
     """The stream thread has ended; the action was not carried out."""
 
 
@@ -58,16 +58,18 @@ class Inbox:
     def call(self, action: Callable[[], T], *, timeout_ms: int) -> T:
         """Have the owner carry ``action`` out; its result, or its error raised here.
 
-        Raises InboxClosed when the owner has ended, TimeoutExceeded when it did not get to it in time; what it had not
-        begun by then is withdrawn, so that it cannot happen later, when nobody expects it.
+        Raises InboxClosedError when the owner has ended, TimeoutExceededError when it did not get to it in time; what
+        it had not begun by then is withdrawn, so that it cannot happen later, when nobody expects it.
         """
         request = _Request(action)
         with self._lock:
             if self._closed:
-                raise InboxClosed("the stream thread has ended")
+                raise InboxClosedError("the stream thread has ended")
             self._requests.put(request)
         if not request.done.wait(timeout_ms / 1000) and (request.take() or not request.done.is_set()):
-            raise TimeoutExceeded(f"the stream thread did not answer within {timeout_ms} ms; is user code blocking it?")
+            raise TimeoutExceededError(
+                f"the stream thread did not answer within {timeout_ms} ms; is user code blocking it?"
+            )
         if request.error is not None:
             raise request.error
         return request.result  # type: ignore[return-value]  # set by carry_out, may be None if T allows it
@@ -86,5 +88,5 @@ class Inbox:
             self._closed = True
         while not self._requests.empty():
             request = self._requests.get()
-            request.error = InboxClosed("the stream thread has ended")
+            request.error = InboxClosedError("the stream thread has ended")
             request.done.set()

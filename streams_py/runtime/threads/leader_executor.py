@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar, assert_never
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import AssignorError, BrokerUnavailable, IllegalStateError, StreamsError
+from streams_py.errors import AssignorError, BrokerUnavailableError, IllegalStateError, StreamsError
 from streams_py.events.watch import AssignWatch
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import (
@@ -100,7 +100,7 @@ class LeaderExecutor:
         return self._leader.explanations
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
-        """An assignment for every member. Raises what left the assign step; BrokerUnavailable means: try again."""
+        """An assignment for every member. Raises what left the assign step; BrokerUnavailableError means: try again."""
         watch = self._watch
         if watch is not None:
             watch.began(members)
@@ -132,7 +132,8 @@ class LeaderExecutor:
         )
 
     def _existing(self, names: Collection[str]) -> Mapping[str, tuple[PartitionInfo, ...]]:
-        """The topics that exist. BrokerUnavailable when that is not known of one of them: absent topics end groups."""
+        """The topics that exist. BrokerUnavailableError when that is not known of one of them: absent topics end
+        groups."""
         topics: dict[str, tuple[PartitionInfo, ...]] = {}
         for _ in range(2):  # a broker that has just started may not know a topic yet: absence takes two answers
             absent = sorted(set(names) - topics.keys())
@@ -143,7 +144,7 @@ class LeaderExecutor:
                 if not isinstance(found, AdminError):
                     topics |= {name: found} if found else {}
                 elif found.kind in (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE):
-                    raise BrokerUnavailable(f"topic {name} cannot be described now: {found.message}")
+                    raise BrokerUnavailableError(f"topic {name} cannot be described now: {found.message}")
         return {name: topics[name] for name in sorted(topics)}
 
     def _perform(self, effect: Effect) -> Event | None:
@@ -187,13 +188,13 @@ class LeaderExecutor:
         """The answer to a request; when it failed as a whole, that failure for each name."""
         try:
             return dict(self._in_time(request))
-        except BrokerUnavailable as error:
+        except BrokerUnavailableError as error:
             return dict.fromkeys(names, AdminError(AdminErrorKind.TIMED_OUT, str(error)))
 
     def _list_end_offsets(self, partitions: Collection[TopicPartition]) -> Event:
         try:
             offsets = self._in_time(lambda: self._admin.list_offsets(partitions)) if partitions else {}
-        except BrokerUnavailable as error:
+        except BrokerUnavailableError as error:
             return EndOffsetsListed(self._clock.now_ms(), error=AdminError(AdminErrorKind.TIMED_OUT, str(error)))
         return EndOffsetsListed(self._clock.now_ms(), offsets)
 
@@ -201,14 +202,14 @@ class LeaderExecutor:
         try:
             group = self._application_id
             offsets = self._in_time(lambda: self._admin.committed_offsets(group, partitions)) if partitions else {}
-        except BrokerUnavailable as error:
+        except BrokerUnavailableError as error:
             return CommittedOffsetsFetched(self._clock.now_ms(), error=AdminError(AdminErrorKind.TIMED_OUT, str(error)))
         return CommittedOffsetsFetched(self._clock.now_ms(), offsets)
 
     def _in_time(self, request: Callable[[], T]) -> T:
-        """The answer to a request, or BrokerUnavailable when it takes too long: the broker gives up on a leader that
-        has not assigned within max.poll.interval.ms, and the next one would be as slow. The request is left behind on
-        its thread; whatever it waits for has a time-out of its own."""
+        """The answer to a request, or BrokerUnavailableError when it takes too long: the broker gives up on a leader
+        that has not assigned within max.poll.interval.ms, and the next one would be as slow. The request is left
+        behind on its thread; whatever it waits for has a time-out of its own."""
         answers: queue.SimpleQueue[tuple[T | None, Exception | None]] = queue.SimpleQueue()
 
         def ask() -> None:
@@ -221,7 +222,7 @@ class LeaderExecutor:
         try:
             answer, error = answers.get(timeout=self._request_timeout_ms / 1000)
         except queue.Empty:
-            raise BrokerUnavailable(
+            raise BrokerUnavailableError(
                 f"the cluster did not answer the group's leader within {self._request_timeout_ms} ms"
             ) from None
         if error is not None:

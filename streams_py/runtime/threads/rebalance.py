@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import StreamsError, TaskMigrated, TimeoutExceeded
+from streams_py.errors import StreamsError, TaskMigratedError, TimeoutExceededError
 from streams_py.leader.explanations import Explanations
 from streams_py.member.assignment import HostView, Tasks
 from streams_py.member.effects import (
@@ -41,7 +41,7 @@ from streams_py.member.events import (
 )
 from streams_py.member.member import Member
 from streams_py.ports import Clock, MemberAssignment, Membership, MemberSubscription, OffsetAndMetadata
-from streams_py.runtime.threads.inbox import Inbox, InboxClosed
+from streams_py.runtime.threads.inbox import Inbox, InboxClosedError
 from streams_py.runtime.threads.leader_executor import LeaderExecutor
 from streams_py.runtime.threads.rebalance_log import RebalanceLog
 
@@ -215,8 +215,8 @@ class Rebalance:
             return otherwise
         try:
             return self._inbox.call(action, timeout_ms=self._wait_ms)
-        except InboxClosed:
+        except InboxClosedError:
             return otherwise
-        except TimeoutExceeded as error:
+        except TimeoutExceededError as error:
             self.on_stuck()
-            raise TaskMigrated(f"{error} (max.poll.interval.ms)") from error
+            raise TaskMigratedError(f"{error} (max.poll.interval.ms)") from error

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import BrokerUnavailable, TaskMigrated
+from streams_py.errors import BrokerUnavailableError, TaskMigratedError
 from streams_py.events.tasks import TaskJournal
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -54,7 +54,7 @@ class Revocation:
                 offsets.update(self._committer.prepare(others))
         except Exception as error:
             offsets, self._failed = {}, True  # not flushed: nothing of them counts as committed
-            if isinstance(error, BrokerUnavailable):
+            if isinstance(error, BrokerUnavailableError):
                 _log.warning("%s: revoked tasks not flushed, so not committed: %s", self._name, error)
             else:
                 self._deferred.add(error)
@@ -67,7 +67,7 @@ class Revocation:
         self._revoked = self._others = ()
         if error is not None:
             _log.warning("%s: offsets of revoked partitions not committed: %s", self._name, error)
-        if isinstance(error, TaskMigrated):
+        if isinstance(error, TaskMigratedError):
             self._deferred.add(error)
         if error is not None or self._failed:
             self._table.give_up(revoked)

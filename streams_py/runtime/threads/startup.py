@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailable, TimeoutExceeded
+from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
 from streams_py.ports import Clock, CommittedOffsets, Membership, OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.start_positions import StartPositions
@@ -57,8 +57,8 @@ class TaskStarter:
         """Run the actives whose stores are complete and whose committed offsets are known, and let running ones read
         the partitions that they got; how many. The offsets of others are asked for.
 
-        A broker that cannot say it yet is asked again later; TimeoutExceeded names the task that has waited for longer
-        than ``task.timeout.ms``.
+        A broker that cannot say it yet is asked again later; TimeoutExceededError names the task that has waited for
+        longer than ``task.timeout.ms``.
         """
         restored, growing = self._table.restored(), self._table.growing()
         waiting = [*((task, task.input_partitions) for task in restored), *growing]
@@ -99,11 +99,11 @@ class TaskStarter:
             self._asked = None
             try:
                 self._known.update(asked.result())
-            except BrokerUnavailable as error:
+            except BrokerUnavailableError as error:
                 self._note_silence(waiting, error)
         elif now - self._asked_at_ms > _FETCH_TIMEOUT_MS + _GRACE_MS:
             self._asked = None
-            self._note_silence(waiting, BrokerUnavailable(f"no answer within {now - self._asked_at_ms} ms"))
+            self._note_silence(waiting, BrokerUnavailableError(f"no answer within {now - self._asked_at_ms} ms"))
 
     def _start(self, task: ActiveTask, partitions: Partitions) -> bool:
         """False when a processor's ``init`` met a broker that does not answer: it is tried again."""
@@ -114,7 +114,7 @@ class TaskStarter:
         else:
             try:
                 self._table.start(task, committed)
-            except BrokerUnavailable as error:
+            except BrokerUnavailableError as error:
                 self._check_timeout(task, error, self._unstarted_since_ms, "its processors could not be initialised")
                 return False
         self._unstarted_since_ms.pop(task.id, None)
@@ -123,19 +123,19 @@ class TaskStarter:
             self._positions[partition] = self._start_positions.after_reset(partition) if at is None else at.offset
         return True
 
-    def _note_silence(self, waiting: Sequence[_Waiting], error: BrokerUnavailable) -> None:
+    def _note_silence(self, waiting: Sequence[_Waiting], error: BrokerUnavailableError) -> None:
         self._not_before_ms = self._clock.monotonic_ms() + _BACKOFF_MS
         for task, partitions in waiting:
             if not self._known.keys() >= partitions:
                 self._check_timeout(task, error, self._waiting_since_ms, "its committed offsets could not be read")
 
     def _check_timeout(
-        self, task: ActiveTask, error: BrokerUnavailable, since_ms: dict[TaskId, int], what: str
+        self, task: ActiveTask, error: BrokerUnavailableError, since_ms: dict[TaskId, int], what: str
     ) -> None:
         now = self._clock.monotonic_ms()
         waited_ms = now - since_ms.setdefault(task.id, now)
         if waited_ms > self._task_timeout_ms:
-            raise TimeoutExceeded(
+            raise TimeoutExceededError(
                 f"task {task.id} does not start: {what} for {waited_ms} ms "
                 f"(task.timeout.ms is {self._task_timeout_ms}): {error}",
                 task_id=task.id,

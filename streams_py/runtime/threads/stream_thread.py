@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import OffsetOutOfRange, TaskCorrupted, TaskMigrated
+from streams_py.errors import OffsetOutOfRangeError, TaskCorruptedError, TaskMigratedError
 from streams_py.member.assignment import Tasks
 from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
 from streams_py.runtime.latency import Latency
@@ -207,9 +207,9 @@ class StreamThread:
         try:
             try:
                 self._run_once()
-            except TaskCorrupted as error:
+            except TaskCorruptedError as error:
                 self._revive(error)
-        except TaskMigrated as error:
+        except TaskMigratedError as error:
             _log.warning("%s: tasks migrated to another member: %s; joining again", self.name, error)
             self._lose_everything()
             self._parts.membership.rejoin_as_new_member()
@@ -252,7 +252,7 @@ class StreamThread:
             timeout_ms = self._settings.poll_ms
         try:
             return parts.consumer.poll(self._settings.max_poll_records, timeout_ms)
-        except OffsetOutOfRange as error:
+        except OffsetOutOfRangeError as error:
             for partition in error.partitions:
                 position = parts.start_positions.after_reset(partition)
                 _log.warning("offset of %s is gone from the broker; starting at %s", partition, _words(position))
@@ -421,7 +421,7 @@ class StreamThread:
         self._parts.producer.reset()
         self._read()
 
-    def _revive(self, error: TaskCorrupted) -> None:
+    def _revive(self, error: TaskCorruptedError) -> None:
         """Start corrupted tasks over; commit the healthy ones first."""
         _log.warning("%s: %s; restoring", self.name, error)
         corrupted = dict(error.tasks)
@@ -430,7 +430,7 @@ class StreamThread:
             if not self._parts.rebalance.in_progress:
                 healthy = [task for task in self._parts.table.running() if task.id not in corrupted]
                 self._committer.commit(healthy)
-        except TaskCorrupted as more:
+        except TaskCorruptedError as more:
             corrupted.update(more.tasks)
         finally:  # also when this is no member any more: corrupted standbys stay, and nobody else would start them over
             self._committer.settle()
@@ -440,7 +440,7 @@ class StreamThread:
                 self._go(ThreadState.PARTITIONS_ASSIGNED)
 
     def _fail(self, error: BaseException) -> None:
-        if self._shutdown.is_set() and isinstance(error, TaskMigrated | TaskCorrupted):
+        if self._shutdown.is_set() and isinstance(error, TaskMigratedError | TaskCorruptedError):
             _log.warning("%s: ends without committing: %s", self.name, error)
             return
         self.failed = True

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import LockError, TaskMigrated
+from streams_py.errors import LockError, TaskMigratedError
 from streams_py.events.tasks import TaskJournal
 from streams_py.ports import Clock, OffsetAndMetadata
 from streams_py.runtime.restore.updater import StateUpdater
@@ -102,8 +102,8 @@ class TaskTable:
     def assign(self, active: Mapping[TaskId, Partitions], standby: Mapping[TaskId, Partitions]) -> None:
         """Make these the tasks of this thread: keep, recycle, close and create (existing x wanted).
 
-        Raises the most serious error met on the way, before anything new is created: a fatal one, else TaskMigrated,
-        else one TaskCorrupted that names all corrupted tasks.
+        Raises the most serious error met on the way, before anything new is created: a fatal one, else
+        TaskMigratedError, else one TaskCorruptedError that names all corrupted tasks.
         """
         wanted_active, wanted_standby = dict(active), dict(standby)
         errors: list[Exception] = []
@@ -192,9 +192,9 @@ class TaskTable:
                 self._journal.recycled(new.id, is_active=new.is_active)
 
     def _suspend_for_recycling(self, task: StreamTask) -> None:
-        """Suspend; TaskMigrated when there is something uncommitted, so that its stores cannot be handed on."""
+        """Suspend; TaskMigratedError when there is something uncommitted, so that its stores cannot be handed on."""
         if isinstance(task, ActiveTask) and task.state is TaskPhase.RUNNING and task.commit_needed:
-            raise TaskMigrated(f"task {task.id} still had uncommitted records when it was taken away")
+            raise TaskMigratedError(f"task {task.id} still had uncommitted records when it was taken away")
         task.suspend()
 
     def _close(self, task: StreamTask) -> None:
@@ -240,7 +240,7 @@ class TaskTable:
             return [task for _, task in sorted(self._restored.items())]
 
     def raise_failed(self) -> None:
-        """Raise what went wrong in the updater: TaskCorrupted for all corrupted tasks, or the first other error.
+        """Raise what went wrong in the updater: TaskCorruptedError for all corrupted tasks, or the first other error.
 
         The failed tasks are kept here, suspended, so that they can be closed or revived.
         """

@@ -18,7 +18,7 @@ from streams_py.testing.broker.address import AddressBroker
 from streams_py.testing.broker.choose import find_broker, why_no_broker
 from streams_py.testing.broker.container import DockerBroker
 from streams_py.testing.broker.embedded import EmbeddedBroker
-from streams_py.testing.broker.interface import KAFKA_VERSION, Broker, BrokerCapabilities, NoBroker
+from streams_py.testing.broker.interface import KAFKA_VERSION, Broker, BrokerCapabilities, NoBrokerError
 from streams_py.testing.broker.jvm import JvmBroker
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     "DockerBroker",
     "EmbeddedBroker",
     "JvmBroker",
-    "NoBroker",
+    "NoBrokerError",
     "find_broker",
     "why_no_broker",
 ]

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from streams_py.testing.broker.interface import NoBroker
+from streams_py.testing.broker.interface import NoBrokerError
 from streams_py.testing.broker.jvm import JvmCluster, consecutive_ports
 
 _EXAMPLES = """\
@@ -27,12 +27,12 @@ def main(arguments: list[str] | None = None) -> int:
             cluster.start(consecutive_ports(options.brokers, options.port))
             print(cluster.bootstrap, flush=True)
         elif not cluster.nodes:
-            raise NoBroker(f"{options.dir} has no broker")
+            raise NoBrokerError(f"{options.dir} has no broker")
         elif options.node is not None:
             cluster.end_node(options.node, hard=options.command == "kill")
         else:
             cluster.end(hard=options.command == "kill", delete=getattr(options, "delete", False))
-    except NoBroker as error:
+    except NoBrokerError as error:
         print(f"broker: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

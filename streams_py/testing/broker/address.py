@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from streams_py.testing.broker import topics
-from streams_py.testing.broker.interface import BrokerCapabilities, NoBroker
+from streams_py.testing.broker.interface import BrokerCapabilities, NoBrokerError
 
 __all__ = ["AddressBroker"]
 
@@ -22,7 +22,7 @@ class AddressBroker:
         try:
             metadata = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=_CONNECT_S)
         except KafkaException as error:
-            raise NoBroker(f"no broker answers at {bootstrap} (STREAMS_PY_BOOTSTRAP): {error.args[0]}") from error
+            raise NoBrokerError(f"no broker answers at {bootstrap} (STREAMS_PY_BOOTSTRAP): {error.args[0]}") from error
         self.bootstrap = bootstrap
         self.capabilities = BrokerCapabilities(
             label=f"Kafka at {bootstrap}", nodes=len(metadata.brokers), apache_kafka=True, node_control=False
@@ -32,13 +32,13 @@ class AddressBroker:
         topics.create_topic(self.bootstrap, name, partitions, config)
 
     def stop_node(self, node: int) -> None:
-        raise NoBroker(f"{self.capabilities.label} is not ours: node {node} cannot be stopped")
+        raise NoBrokerError(f"{self.capabilities.label} is not ours: node {node} cannot be stopped")
 
     def kill_node(self, node: int) -> None:
-        raise NoBroker(f"{self.capabilities.label} is not ours: node {node} cannot be killed")
+        raise NoBrokerError(f"{self.capabilities.label} is not ours: node {node} cannot be killed")
 
     def start_node(self, node: int) -> None:
-        raise NoBroker(f"{self.capabilities.label} is not ours: node {node} cannot be started")
+        raise NoBrokerError(f"{self.capabilities.label} is not ours: node {node} cannot be started")
 
     def close(self) -> None:
         """Nothing to end."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from streams_py.testing.broker.address import AddressBroker
 from streams_py.testing.broker.container import DockerBroker, why_no_docker
-from streams_py.testing.broker.interface import Broker, NoBroker
+from streams_py.testing.broker.interface import Broker, NoBrokerError
 from streams_py.testing.broker.jars import why_no_jvm
 from streams_py.testing.broker.jvm import JvmBroker
 
@@ -28,22 +28,22 @@ def why_no_broker(*, nodes: int = 1) -> str | None:
     """
     try:
         _choose(nodes)
-    except NoBroker as error:
+    except NoBrokerError as error:
         return str(error)
     return None
 
 
 def find_broker(*, nodes: int = 1) -> Broker:
-    """Start (or connect to) the best real broker; NoBroker says why there is none. Close it when done."""
+    """Start (or connect to) the best real broker; NoBrokerError says why there is none. Close it when done."""
     return _choose(nodes)()
 
 
 def _choose(nodes: int) -> Callable[[], Broker]:
     only = os.environ.get("STREAMS_PY_BROKER", "")
     if only and only not in _KINDS:
-        raise NoBroker(f"STREAMS_PY_BROKER={only} is not one of {', '.join(_KINDS)}")
+        raise NoBrokerError(f"STREAMS_PY_BROKER={only} is not one of {', '.join(_KINDS)}")
     if only == "none":
-        raise NoBroker("STREAMS_PY_BROKER=none")
+        raise NoBrokerError("STREAMS_PY_BROKER=none")
     address = os.environ.get("STREAMS_PY_BOOTSTRAP")
     # An address is taken for single-broker tests only: a test for three nodes wants to kill some of them.
     if address and nodes == 1 and not only:
@@ -59,4 +59,4 @@ def _choose(nodes: int) -> Callable[[], Broker]:
         if reason is None:
             return lambda: DockerBroker(nodes=nodes)
         why_not.append(reason)
-    raise NoBroker(" and ".join(why_not))
+    raise NoBrokerError(" and ".join(why_not))

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streams_py.testing.broker import topics
-from streams_py.testing.broker.interface import KAFKA_VERSION, BrokerCapabilities, NoBroker
+from streams_py.testing.broker.interface import KAFKA_VERSION, BrokerCapabilities, NoBrokerError
 from streams_py.testing.broker.jvm import free_ports
 from streams_py.testing.broker.jvm_node import HOST, shared_settings
 from streams_py.testing.broker.readiness import wait_until_ready
@@ -153,14 +153,14 @@ class DockerBroker:
             try:
                 with _docker_errors("cannot clean up"):
                     end()
-            except NoBroker as error:
+            except NoBrokerError as error:
                 problems.append(str(error))
         for problem in problems:
             print(f"Docker: {problem}", file=sys.stderr)
 
     def _docker(self, node: int) -> Any:
         if node not in self._containers:
-            raise NoBroker(f"this cluster has nodes 1 to {self._nodes}, no node {node}")
+            raise NoBrokerError(f"this cluster has nodes 1 to {self._nodes}, no node {node}")
         return self._containers[node].get_wrapped_container()
 
     def _state(self, node: int) -> str:
@@ -178,7 +178,9 @@ class DockerBroker:
                         continue
                     status = self._docker(node).attrs["State"]["ExitCode"]
                     log = self._docker(node).logs(tail=_LOG_LINES).decode(errors="replace")
-                raise NoBroker(f"the container of node {node} ended with {status}; the end of its log:\n{_short(log)}")
+                raise NoBrokerError(
+                    f"the container of node {node} ended with {status}; the end of its log:\n{_short(log)}"
+                )
 
         return check
 
@@ -195,7 +197,7 @@ def _docker_errors(what: str) -> Iterator[None]:
         hint = ""
         if "ryuk" in str(error):
             hint = " (testcontainers' own helper image; TESTCONTAINERS_RYUK_DISABLED=true does without it)"
-        raise NoBroker(f"{what}: {_first_line(error)}{hint}") from error
+        raise NoBrokerError(f"{what}: {_first_line(error)}{hint}") from error
 
 
 def _short(log: str) -> str:

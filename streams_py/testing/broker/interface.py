@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["KAFKA_VERSION", "Broker", "BrokerCapabilities", "NoBroker"]
+__all__ = ["KAFKA_VERSION", "Broker", "BrokerCapabilities", "NoBrokerError"]
 
 KAFKA_VERSION = "4.3.1"
 """The Apache Kafka release that the JVM and Docker back ends run."""
 
 
-class NoBroker(RuntimeError):
+class NoBrokerError(RuntimeError):
     """A broker of the asked kind cannot be had here; the message says why and what to install."""
 
 

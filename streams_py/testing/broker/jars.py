@@ -16,7 +16,7 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
-from streams_py.testing.broker.interface import KAFKA_VERSION, NoBroker
+from streams_py.testing.broker.interface import KAFKA_VERSION, NoBrokerError
 
 __all__ = ["java_path", "kafka_jars", "why_no_jvm"]
 
@@ -24,15 +24,15 @@ _JAVA_MIN = 17
 
 
 def java_path() -> str:
-    """Path of a Java that can run Kafka 4; NoBroker if there is none."""
+    """Path of a Java that can run Kafka 4; NoBrokerError if there is none."""
     path = shutil.which("java")
     if path is None:
-        raise NoBroker("no Java")
+        raise NoBrokerError("no Java")
     text = subprocess.run([path, "-version"], capture_output=True, text=True, check=False).stderr
     major = text.split('"')[1].split(".")[0] if text.count('"') >= 2 else ""
     if not major.isdigit() or int(major) < _JAVA_MIN:
         first_line = text.splitlines()[0] if text else "nothing"
-        raise NoBroker(f"no Java {_JAVA_MIN} or newer ({path} says: {first_line})")
+        raise NoBrokerError(f"no Java {_JAVA_MIN} or newer ({path} says: {first_line})")
     return path
 
 
@@ -41,13 +41,13 @@ def why_no_jvm() -> str | None:
     try:
         java_path()
         kafka_jars()
-    except NoBroker as error:
+    except NoBrokerError as error:
         return str(error).splitlines()[0]
     return None
 
 
 def kafka_jars() -> Path:
-    """The folder with the jars, filled with Maven when it does not exist yet; NoBroker if that fails."""
+    """The folder with the jars, filled with Maven when it does not exist yet; NoBrokerError if that fails."""
     folder = _cache_folder()
     if folder.is_dir():
         return folder
@@ -69,7 +69,7 @@ def _cache_folder() -> Path:
 def _fetch(folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise NoBroker(f"no Maven to fetch Kafka's jars (or put them into {folder})")
+        raise NoBrokerError(f"no Maven to fetch Kafka's jars (or put them into {folder})")
     print(f"fetching Apache Kafka {KAFKA_VERSION} with Maven into {folder} (once) ...", file=sys.stderr)
     part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder.parent))  # renamed when complete: never half a folder
     try:
@@ -80,7 +80,7 @@ def _fetch(folder: Path) -> None:
                 capture_output=True, text=True, check=False, cwd=part,
             )  # fmt: skip
         if done.returncode != 0 or not list(part.glob("kafka_2.13-*.jar")):
-            raise NoBroker(f"Maven could not fetch Kafka's jars:\n{(done.stdout + done.stderr).strip()[-2000:]}")
+            raise NoBrokerError(f"Maven could not fetch Kafka's jars:\n{(done.stdout + done.stderr).strip()[-2000:]}")
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

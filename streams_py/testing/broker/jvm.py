@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from streams_py.testing.broker import topics
-from streams_py.testing.broker.interface import KAFKA_VERSION, BrokerCapabilities, NoBroker
+from streams_py.testing.broker.interface import KAFKA_VERSION, BrokerCapabilities, NoBrokerError
 from streams_py.testing.broker.jars import java_path, kafka_jars
 from streams_py.testing.broker.jvm_node import HOST, JvmNode, Ports
 from streams_py.testing.broker.readiness import wait_until_ready
@@ -74,7 +74,7 @@ class JvmCluster:
         """Start every node that is down, with its data if it has some; wait until all serve."""
         known = self.nodes
         if known and len(known) != len(ports):
-            raise NoBroker(
+            raise NoBrokerError(
                 f"{self.folder} holds a cluster of {len(known)} node(s), not {len(ports)}; take another folder,"
                 " or delete it with stop --delete"
             )
@@ -84,7 +84,7 @@ class JvmCluster:
             node = JvmNode(self.folder, i)
             if node.pid() is not None:
                 if node.ports != ports[i]:
-                    raise NoBroker(f"node {i} in {self.folder} already runs, on other ports; stop it first")
+                    raise NoBrokerError(f"node {i} in {self.folder} already runs, on other ports; stop it first")
                 continue
             # A node that was killed a moment ago may still hold its own ports.
             patience_s = _OWN_PORTS_S if node.ports == ports[i] else 0.0
@@ -120,7 +120,7 @@ class JvmCluster:
     def _node(self, node_id: int) -> JvmNode:
         node = JvmNode(self.folder, node_id)
         if node.ports is None:
-            raise NoBroker(f"{self.folder} has no node {node_id}")
+            raise NoBrokerError(f"{self.folder} has no node {node_id}")
         return node
 
     def _cluster_id(self) -> str:
@@ -139,7 +139,9 @@ class JvmCluster:
             for node, process in started.items():
                 if process.poll() is not None:
                     end = node.log_file.read_text(errors="replace")[-2000:]
-                    raise NoBroker(f"node {node.id} ended with {process.returncode}; end of {node.log_file}:\n{end}")
+                    raise NoBrokerError(
+                        f"node {node.id} ended with {process.returncode}; end of {node.log_file}:\n{end}"
+                    )
 
         try:
             for node in nodes:
@@ -172,7 +174,7 @@ class JvmCluster:
         for node, process in running:
             output = process.communicate()[0]
             if process.returncode != 0:
-                raise NoBroker(f"formatting {node.data_folder} failed:\n{output[-2000:]}")
+                raise NoBrokerError(f"formatting {node.data_folder} failed:\n{output[-2000:]}")
 
 
 class JvmBroker:
@@ -215,7 +217,7 @@ def _check_free(ports: Iterable[int], patience_s: float = 0.0) -> None:
     for port in ports:
         while not _is_free(port):
             if time.monotonic() > limit:
-                raise NoBroker(f"port {port} is taken; choose another --port")
+                raise NoBrokerError(f"port {port} is taken; choose another --port")
             time.sleep(0.1)
 
 

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from streams_py.testing.broker.interface import NoBroker
+from streams_py.testing.broker.interface import NoBrokerError
 
 __all__ = ["HOST", "JvmNode", "Ports"]
 
@@ -70,7 +70,7 @@ class JvmNode:
     def address(self) -> str:
         ports = self.ports
         if ports is None:
-            raise NoBroker(f"{self.folder} has no node {self.id}")
+            raise NoBrokerError(f"{self.folder} has no node {self.id}")
         return f"{HOST}:{ports.broker}"
 
     def pid(self) -> int | None:

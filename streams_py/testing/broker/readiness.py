@@ -12,7 +12,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable
 
-from streams_py.testing.broker.interface import NoBroker
+from streams_py.testing.broker.interface import NoBrokerError
 
 __all__ = ["is_ready", "wait_until_ready"]
 
@@ -39,7 +39,8 @@ def is_ready(address: str, *, nodes: int) -> bool:
 def wait_until_ready(
     addresses: Iterable[str], *, nodes: int, timeout_ms: int, check_alive: Callable[[], None] = lambda: None
 ) -> None:
-    """Block until all addresses are ready; NoBroker after ``timeout_ms``. ``check_alive`` may raise to end the wait."""
+    """Block until all addresses are ready; NoBrokerError after ``timeout_ms``. ``check_alive`` may raise to end the
+    wait."""
     waiting = list(addresses)
     limit = time.monotonic() + timeout_ms / 1000
     while waiting:
@@ -47,7 +48,7 @@ def wait_until_ready(
         waiting = [address for address in waiting if not is_ready(address, nodes=nodes)]
         if waiting:
             if time.monotonic() > limit:
-                raise NoBroker(f"{', '.join(waiting)} not ready after {timeout_ms / 1000:.0f} s")
+                raise NoBrokerError(f"{', '.join(waiting)} not ready after {timeout_ms / 1000:.0f} s")
             time.sleep(_RETRY_S)
 
 

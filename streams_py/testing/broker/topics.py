@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from streams_py.testing.broker.interface import NoBroker
+from streams_py.testing.broker.interface import NoBrokerError
 
 __all__ = ["create_topic"]
 
@@ -29,7 +29,7 @@ def create_topic(bootstrap: str, name: str, partitions: int, config: Mapping[str
         if tried_before and error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
             break  # the first request was heard after all
         if not error.retriable() and error.code() != KafkaError._TIMED_OUT:
-            raise NoBroker(f"cannot create topic {name}: {error}")
+            raise NoBrokerError(f"cannot create topic {name}: {error}")
         tried_before = True
         _pause(limit, f"cannot create topic {name} within {_LIMIT_S:.0f} s: {error}")
     while not _has_leaders(bootstrap, name, partitions):
@@ -61,5 +61,5 @@ def _admin(bootstrap: str) -> AdminClient:
 
 def _pause(limit: float, message: str) -> None:
     if time.monotonic() > limit:
-        raise NoBroker(message)
+        raise NoBrokerError(message)
     time.sleep(0.05)

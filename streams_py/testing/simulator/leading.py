@@ -17,7 +17,7 @@ from streams_protocol import decode_assignment_info
 from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members
 from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.assignment.assignors.static import STATIC_TASKS_SPILL
-from streams_py.errors import AssignorError, BrokerUnavailable, StreamsError
+from streams_py.errors import AssignorError, BrokerUnavailableError, StreamsError
 from streams_py.leader import GroupLeader, LeaderSettings
 from streams_py.leader.effects import (
     CreateTopics,
@@ -247,7 +247,7 @@ class SimulatedLeading:
         assert self._step is not None
         step, world = self._step, self._world
         if world.mutant == GIVE_UP_FOR_NOTHING and not world.spells.ended and step.generation % 5 == 0:
-            error = BrokerUnavailable("nothing has happened (a planted bug)")
+            error = BrokerUnavailableError("nothing has happened (a planted bug)")
             world.published(self._thread, step, {}, failure=error)
             self._failed(error)
             return

@@ -48,7 +48,7 @@ _RUNNING = -2
 _NEVER = 2**63 - 1
 
 
-class ThreadEnded(Exception):  # no error: unwinds what a thread was doing when it was killed
+class ThreadEnded(Exception):  # noqa: N818  # no error: unwinds what a thread was doing when it was killed
     """The thread that was about to go on is no more."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streams_py.errors import BrokerUnavailable
+from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import OffsetAndMetadata
 
 pytestmark = pytest.mark.broker
@@ -20,7 +20,7 @@ def test_membership_waits_with_a_warning_when_no_broker_answers(group, until, ca
     member.subscribe(frozenset({group.topic}))
     until(lambda: "no answer for" in caplog.text, "a warning")
     assert member.group_metadata() is None
-    with pytest.raises(BrokerUnavailable, match="no broker at"):
+    with pytest.raises(BrokerUnavailableError, match="no broker at"):
         member.commit({group.partitions[0]: OffsetAndMetadata(1)}, timeout_ms=100)
     member.check()
     assert thread.calls == []
@@ -37,7 +37,7 @@ def test_membership_goes_on_in_the_same_generation_when_the_broker_was_away_long
     late.subscribe(frozenset({group.topic}))
     until(lambda: member.group_metadata() is None, "heartbeats are silent for a session")
     assert not member.is_member()
-    with pytest.raises(BrokerUnavailable):
+    with pytest.raises(BrokerUnavailableError):
         member.commit({group.partitions[0]: OffsetAndMetadata(1)}, timeout_ms=300)
     member.check()
     group.broker.start_node(1)

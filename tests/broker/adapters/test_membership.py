@@ -12,7 +12,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 
 from streams_protocol.consumer import decode_subscription
 from streams_protocol.types import TopicPartition
-from streams_py.errors import BrokerUnavailable, StreamsError, TaskMigrated, TopologyError
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError, TopologyError
 from streams_py.ports import OffsetAndMetadata
 from tests.waiting import commit
 
@@ -172,7 +172,7 @@ def test_leader_may_assign_for_longer_than_a_session(group, until, gate):
 
 def test_leader_backs_off_and_joins_again_when_assign_raises_retriable(group, until):
     member, thread = group.join(start=False)
-    problems = [BrokerUnavailable("topics are not ready")]
+    problems = [BrokerUnavailableError("topics are not ready")]
 
     def fail_once() -> None:
         if problems:
@@ -231,7 +231,7 @@ def test_commit_and_committed_round_trip_with_metadata(group):
 def test_commit_raises_migrated_when_a_partition_is_not_owned(group):
     member, thread = group.join()
     group.wait_settled(thread)
-    with pytest.raises(TaskMigrated, match="not owned"):
+    with pytest.raises(TaskMigratedError, match="not owned"):
         commit(member, {TopicPartition(group.topic, 99): OffsetAndMetadata(1)})
 
 
@@ -242,7 +242,7 @@ def test_commit_is_refused_at_once_while_the_group_rebalances(group, until, gate
     member.request_rejoin("to be in a rebalance")
     until(lambda: thread.joins == 3, "the join")
     started = time.monotonic()
-    with pytest.raises(BrokerUnavailable, match="rebalancing"):
+    with pytest.raises(BrokerUnavailableError, match="rebalancing"):
         member.commit({group.partitions[0]: OffsetAndMetadata(1)}, timeout_ms=50_000)
     assert time.monotonic() - started < 25, "it did not wait for its time-out"
 
@@ -297,7 +297,7 @@ def test_stuck_stream_thread_gives_up_its_place_and_gets_a_new_one_when_it_wakes
     until(lambda: member.group_metadata() is None, "the member leaves")
     until(lambda: "on_stuck" in thread.names(), "who writes for it is told")
     assert thread.rounds == 1
-    with contextlib.suppress(TaskMigrated):
+    with contextlib.suppress(TaskMigratedError):
         member.check()
     assert not member.is_member()  # the sign of life does not bring the old place back
     until(lambda: member.check() or thread.rounds == 2, "a new place after the next sign of life")

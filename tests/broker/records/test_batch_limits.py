@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from streams_py.adapters.confluent import ConfluentClients
-from streams_py.errors import BatchRefused, ProductionError
+from streams_py.errors import BatchRefusedError, ProductionError
 from streams_py.testing.broker import Broker
 
 from .conftest import from_beginning, take
@@ -52,7 +52,7 @@ def test_ordinary_records_arrive_in_order_when_the_topic_takes_only_small_batche
     assert producer.flush(30_000) == 0
     with pytest.raises(ProductionError) as raised:
         producer.check()
-    assert not isinstance(raised.value, BatchRefused), "this record is too large by itself"
+    assert not isinstance(raised.value, BatchRefusedError), "this record is too large by itself"
     producer.close()
     consumer.close()
 
@@ -71,7 +71,7 @@ def test_topic_is_written_record_by_record_when_nobody_could_know_its_limit(
         assert producer.flush(30_000) == 0
 
     send_all()
-    with pytest.raises(BatchRefused):
+    with pytest.raises(BatchRefusedError):
         producer.check()
     producer.check()
     consumer.assign(from_beginning(narrow, 1))

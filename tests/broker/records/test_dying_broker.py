@@ -76,7 +76,7 @@ class World:
             if len(found) == RECORDS:
                 return found
         assert found == [b"%d" % number for number in range(len(found))]
-        raise StillWaiting("not all read yet")
+        raise StillWaitingError("not all read yet")
 
     def position(self) -> object:
         self.read()
@@ -89,7 +89,7 @@ class World:
             if self.producer.flush(100) == 0:
                 self.producer.check()
                 return "written"
-        raise StillWaiting("not acknowledged yet")
+        raise StillWaitingError("not acknowledged yet")
 
     def write_at_epoch(self) -> object:
         self.sender = self.sender or KafkaPythonEpochSender(self.connection, timeout_ms=4_000)
@@ -114,7 +114,7 @@ class World:
                 client.close()
 
 
-class StillWaiting(StreamsError):
+class StillWaitingError(StreamsError):
     """Nothing came yet, and nothing wrong."""
 
     retriable = True

@@ -12,7 +12,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.producer import ConfluentProducer
-from streams_py.errors import OffsetOutOfRange, ProductionError, StreamsError
+from streams_py.errors import OffsetOutOfRangeError, ProductionError, StreamsError
 from streams_py.ports import BEGINNING, END
 from streams_py.testing.broker import Broker
 from streams_py.topology.partitioning import partition_for
@@ -134,7 +134,7 @@ def test_invalid_offset_is_raised_once_and_read_on_after_seek(
     producer.produce(topic, b"v", b"k", 0, None, 1, None)
     producer.flush(10_000)
     consumer.assign({partition: 1_000})
-    with pytest.raises(OffsetOutOfRange) as raised:
+    with pytest.raises(OffsetOutOfRangeError) as raised:
         take(consumer, 1)
     assert raised.value.partitions == {partition}
     consumer.seek(partition, BEGINNING)

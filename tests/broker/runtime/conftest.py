@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.testing.broker import Broker, NoBroker
+from streams_py.testing.broker import Broker, NoBrokerError
 from streams_py.testing.broker.jars import java_path, kafka_jars
 
 from .kit import Application
@@ -43,7 +43,7 @@ def java() -> tuple[str, ...]:
     """The command that runs the Java worker from its source."""
     try:
         runtime, jars = java_path(), kafka_jars()
-    except NoBroker as error:  # an address in STREAMS_PY_BOOTSTRAP, or Docker, on a machine without Java
+    except NoBrokerError as error:  # an address in STREAMS_PY_BOOTSTRAP, or Docker, on a machine without Java
         pytest.skip(f"a Java member needs Java and Kafka's jars: {error}")
     if shutil.which("javac") is None:
         pytest.skip("a Java member is compiled from source: install a JDK, not only a JRE")

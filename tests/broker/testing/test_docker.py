@@ -13,7 +13,7 @@ import pytest
 
 from streams_py.testing.broker import container, topics
 from streams_py.testing.broker.container import DockerBroker
-from streams_py.testing.broker.interface import NoBroker
+from streams_py.testing.broker.interface import NoBrokerError
 from streams_py.testing.broker.readiness import is_ready, wait_until_ready
 from tests.waiting import until
 
@@ -39,7 +39,7 @@ def test_container_that_dies_at_once_says_why_without_being_waited_for(monkeypat
     good = container.container_settings
     before = set(docker("ps", "--all", "--quiet")), set(docker("network", "ls", "--quiet"))
     monkeypatch.setattr(container, "container_settings", nonsense)
-    with pytest.raises(NoBroker, match=r"(?s)container of node 1 ended with .*clown"):
+    with pytest.raises(NoBrokerError, match=r"(?s)container of node 1 ended with .*clown"):
         DockerBroker()
     assert (set(docker("ps", "--all", "--quiet")), set(docker("network", "ls", "--quiet"))) == before
 

@@ -15,7 +15,7 @@ from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.kstream import KStream
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.topology import Topology
-from tests.conformance.case import NotSupportedCase
+from tests.conformance.case import NotSupportedCaseError
 
 __all__ = ["APPLICATION_ID", "Program", "Text", "build_program", "dsl", "program_of", "register", "stream", "table"]
 
@@ -46,9 +46,9 @@ _REASONS: Final = {f"P{number:02}": what for what, numbers in _NOT_SUPPORTED.ite
 
 
 def program_of(id: str) -> Program:
-    """The program of that id; NotSupportedCase naming the missing feature, KeyError for an unknown id."""
+    """The program of that id; NotSupportedCaseError naming the missing feature, KeyError for an unknown id."""
     if id not in _PROGRAMS and id in _REASONS:
-        raise NotSupportedCase(_REASONS[id])
+        raise NotSupportedCaseError(_REASONS[id])
     return _PROGRAMS[id]
 
 

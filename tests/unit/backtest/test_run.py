@@ -84,7 +84,7 @@ def test_scores_are_equal_but_for_times_when_order_and_hash_seed_differ(texts: l
     assert set(TIMES) <= scores(tmp_path / "here")[0].keys()
 
 
-class Killed(Exception):
+class KilledError(Exception):
     pass
 
 
@@ -94,9 +94,9 @@ def test_result_is_the_same_when_a_killed_run_is_resumed(texts: list[str], tmp_p
 
     def kill(done: int, total: int) -> None:
         if done > total // 2:
-            raise Killed
+            raise KilledError
 
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         evaluate_locally(ORDERS, texts, half, inputs="x", tick=kill)
     finished = {path: path.stat().st_mtime_ns for path in half.glob("scores/*/*.parquet")}
     assert finished

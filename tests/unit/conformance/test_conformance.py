@@ -92,10 +92,10 @@ def test_a_case_of_something_not_supported_gives_its_own_status(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tests.conformance import wire
-    from tests.conformance.case import NotSupportedCase
+    from tests.conformance.case import NotSupportedCaseError
 
     def refuse(kind: str, case: dict[str, Any]) -> str | None:
-        raise NotSupportedCase("telepathy")
+        raise NotSupportedCaseError("telepathy")
 
     monkeypatch.setattr(wire, "run_wire_case", refuse)
     path = write(tmp_path / "assignment_info.jsonl", cases("assignment_info.jsonl", 2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from streams_protocol.connect import TaskId
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
 from streams_py.connect.stores.statuses import JobState, JobStatus, StatusStore
-from streams_py.errors import BrokerUnavailable
+from streams_py.errors import BrokerUnavailableError
 from tests.unit.connect.memory_log import MemoryLog
 from tests.waiting import until
 
@@ -70,7 +70,7 @@ def test_a_late_unassigned_of_another_worker_is_not_believed() -> None:
 
 def test_a_status_that_was_lost_is_written_again() -> None:
     log, store = _statuses()
-    log.failures.append(BrokerUnavailable("gone for a moment"))
+    log.failures.append(BrokerUnavailableError("gone for a moment"))
     store.put(TASK, _status(JobState.RUNNING))
     until(lambda: store.get(TASK) == _status(JobState.RUNNING), "the status is written")
 

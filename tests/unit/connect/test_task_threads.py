@@ -19,7 +19,7 @@ from streams_py.connect.tasks.job import JobThread
 from streams_py.connect.tasks.plugins import converter_of
 from streams_py.connect.tasks.sink import SinkTaskThread
 from streams_py.connect.tasks.source import Acknowledgements, SourceTaskThread, TaskSettings
-from streams_py.errors import BrokerUnavailable, ProductionError
+from streams_py.errors import BrokerUnavailableError, ProductionError
 from streams_py.testing.memory_clients import MemoryRecord
 from tests.unit.connect.memory_log import MemoryLog
 from tests.unit.connect.plugins import BLOCKED, COLLECTED, CollectingTask, CountingTask, HangingTask
@@ -109,7 +109,7 @@ class Reading:
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         if self.refuse_commits:
-            raise BrokerUnavailable("not now")
+            raise BrokerUnavailableError("not now")
         if offsets:
             self.commits.append(dict(offsets))
 
@@ -300,7 +300,7 @@ def test_an_abandoned_task_writes_nothing_more(bench: Bench) -> None:
 
 
 def test_offsets_that_cannot_be_written_are_written_later(bench: Bench) -> None:
-    bench.log.failures += [BrokerUnavailable("gone for a moment")] * 2
+    bench.log.failures += [BrokerUnavailableError("gone for a moment")] * 2
     bench.source(Sent(), end="3")
     until(lambda: bench.committed == {"count": 3}, "its offset is committed")
 

@@ -10,7 +10,7 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.connect.stores.log import TopicLog
-from streams_py.errors import BrokerUnavailable
+from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import AdminError, AdminErrorKind, RawRecord
 from streams_py.testing.memory_clients import MemoryRecord
 
@@ -60,7 +60,7 @@ def test_a_topic_without_a_leader_for_a_moment_is_asked_about_again() -> None:
 def test_a_log_that_could_not_start_closes_its_clients() -> None:
     cluster = Cluster(leaderless=float("inf"))
     log = TopicLog(cluster, cluster, "log", "c", lambda record: None)  # type: ignore[arg-type]  # as above
-    with pytest.raises(BrokerUnavailable, match="not leader"):
+    with pytest.raises(BrokerUnavailableError, match="not leader"):
         log.start(1, timeout_s=0.0)
     log.stop()
     assert cluster.closed == ["consumer", "producer"]

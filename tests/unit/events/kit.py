@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from streams_py.errors import BrokerUnavailable
+from streams_py.errors import BrokerUnavailableError
 from streams_py.events.codec import EventRecord, decode_event
 from streams_py.events.draft import Draft
 from streams_py.events.emitter import Emitter, Limits
@@ -65,7 +65,7 @@ class FakeAdmin:
         self,
         topics: Collection[str] = (),
         *,
-        describing: AdminError | BrokerUnavailable | None = None,
+        describing: AdminError | BrokerUnavailableError | None = None,
         creating: AdminError | None = None,
     ) -> None:
         self.topics = set(topics)
@@ -78,7 +78,7 @@ class FakeAdmin:
         self, names: Collection[str] | None = None
     ) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
         self.asked += 1
-        if isinstance(self.describing, BrokerUnavailable):
+        if isinstance(self.describing, BrokerUnavailableError):
             raise self.describing
         unknown = self.describing or AdminError(AdminErrorKind.UNKNOWN_TOPIC, "unknown topic")
         return {name: () if name in self.topics else unknown for name in names or ()}

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streams_protocol.types import TaskId
-from streams_py.errors import BrokerUnavailable
+from streams_py.errors import BrokerUnavailableError
 from streams_py.events.codec import EventRecord
 from streams_py.events.draft import BodyDraft, Importance
 from streams_py.events.emitter import Limits
@@ -24,7 +24,7 @@ from streams_py.ports import AdminError, AdminErrorKind
 from tests.unit.events.kit import Background, FakeAdmin, FakeProducer, Recorder
 from tests.unit.leader.kit import member
 
-AWAY = BrokerUnavailable("no answer")
+AWAY = BrokerUnavailableError("no answer")
 
 
 def sample(tasks: int = 1) -> BodyDraft:

@@ -13,7 +13,7 @@ from streams_py.assignment.api import (
     TaskAssignor,
     TaskType,
 )
-from streams_py.errors import BrokerUnavailable, StreamsError, TaskAssignmentError
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskAssignmentError
 from streams_py.events.codec import decode_event
 from streams_py.events.model import ClientPart, Event, RebalanceHeader
 from streams_py.events.parts import WholeRebalance
@@ -148,7 +148,7 @@ def test_failed_step_is_a_header() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome"), [(BrokerUnavailable("away"), "retriable"), (StreamsError("x"), "raised")]
+    ("error", "outcome"), [(BrokerUnavailableError("away"), "retriable"), (StreamsError("x"), "raised")]
 )
 def test_error_that_leaves_the_step_is_recorded_and_raised(error: StreamsError, outcome: str) -> None:
     def fail(effect: object) -> EndOffsetsListed:

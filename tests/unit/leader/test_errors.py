@@ -10,7 +10,7 @@ from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
 from streams_protocol import DecodeError
-from streams_py.errors import BrokerUnavailable, ConfigError, IllegalStateError, StreamsError, TopologyError
+from streams_py.errors import BrokerUnavailableError, ConfigError, IllegalStateError, StreamsError, TopologyError
 from streams_py.leader import GroupLeader
 from streams_py.leader.effects import CreateTopics, DescribeTopics, FetchCommittedOffsets, ListEndOffsets, Wait
 from streams_py.leader.events import (
@@ -88,7 +88,7 @@ def test_timeout_leaves_the_assign_step_when_topics_are_not_ready_in_time() -> N
     )
     cluster.faults[CreateTopics] = lambda effect: dataclasses.replace(exists(effect), now_ms=next(clock))
     outcome = assign({"a": member(1)}, COUNT, cluster)
-    assert isinstance(outcome.error, BrokerUnavailable)
+    assert isinstance(outcome.error, BrokerUnavailableError)
     assert outcome.error.retriable
     assert "app-counts-changelog" in str(outcome.error)
     assert "half of max.poll.interval.ms" in str(outcome.error)

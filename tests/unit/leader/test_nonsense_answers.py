@@ -51,7 +51,7 @@ class Hostile:
         raise RuntimeError("no membership")
 
 
-class Silent(Exception):
+class SilentError(Exception):
     """Has no text."""
 
     def __str__(self) -> str:
@@ -149,7 +149,7 @@ _answers = st.one_of(
     _junk,
 )
 _errors = st.sampled_from(
-    [ValueError("boo"), Silent(), StreamsError("ours"), TimeoutError("a socket's"), StopIteration()]
+    [ValueError("boo"), SilentError(), StreamsError("ours"), TimeoutError("a socket's"), StopIteration()]
 )
 
 

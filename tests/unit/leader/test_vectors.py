@@ -18,7 +18,7 @@ from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from tests.conformance.kafka_racks import kafka_optimiser_for
 from tests.conformance.leader import run_leader_case, run_threads_case
-from tests.conformance.leader_equivalence import Different, Plan, compare_costs
+from tests.conformance.leader_equivalence import DifferentError, Plan, compare_costs
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "leader"
 
@@ -158,6 +158,6 @@ def test_plan_that_reads_more_from_other_racks_is_different() -> None:
         }
         try:
             compare_costs(case, cluster, worse, kafkas)
-        except Different:
+        except DifferentError:
             different += 1
     assert different > 5

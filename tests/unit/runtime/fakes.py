@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import OffsetOutOfRange
+from streams_py.errors import OffsetOutOfRangeError
 from streams_py.ports import BEGINNING, AdminError, PartitionInfo, TopicSpec
 
 
@@ -101,7 +101,7 @@ class FakeConsumer:
         if gone:
             for partition in gone:
                 del self.positions[partition]
-            raise OffsetOutOfRange(gone)
+            raise OffsetOutOfRangeError(gone)
         records: list[FakeRecord] = []
         for partition, position in self.positions.items():
             found = [o for o in self.log.offsets.get(partition, []) if o >= position][:max_records]

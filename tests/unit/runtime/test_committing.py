@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailable, ProductionError, TaskMigrated, TimeoutExceeded
+from streams_py.errors import BrokerUnavailableError, ProductionError, TaskMigratedError, TimeoutExceededError
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.threads.committing import Committer
 from streams_py.testing.memory_clients import ManualClock
@@ -138,7 +138,7 @@ def test_dead_letters_for_refused_records_are_acknowledged_before_offsets_are_co
 
 def test_flush_is_given_up_when_a_shutdown_has_no_time_left(diary: Diary) -> None:
     diary.unflushed, diary.gives_up = [5, 2], True
-    with pytest.raises(BrokerUnavailable, match="5 records were not acknowledged"):
+    with pytest.raises(BrokerUnavailableError, match="5 records were not acknowledged"):
         diary.committer().flush()
 
 
@@ -156,7 +156,7 @@ def test_commit_is_tried_again_until_the_task_time_out_when_the_broker_is_silent
     diary: Diary, caplog: pytest.LogCaptureFixture
 ) -> None:
     committer, task = diary.committer(), FakeTask(diary, "a", {IN: 3})
-    diary.error = BrokerUnavailable("nobody answers")
+    diary.error = BrokerUnavailableError("nobody answers")
     with caplog.at_level(logging.WARNING):
         assert committer.commit([task]) == -1
         diary.clock.advance(4_999)
@@ -166,25 +166,25 @@ def test_commit_is_tried_again_until_the_task_time_out_when_the_broker_is_silent
         assert committer.commit([task]) == -1
         assert "offsets not committed for 5000 ms" in caplog.text
     diary.clock.advance(5_001)
-    with pytest.raises(TimeoutExceeded, match=r"task\.timeout\.ms is 10000"):
+    with pytest.raises(TimeoutExceededError, match=r"task\.timeout\.ms is 10000"):
         committer.commit([task])
     assert not any("checkpoint" in str(entry) for entry in diary.entries)
 
 
 def test_time_out_starts_anew_when_a_commit_came_through(diary: Diary) -> None:
     committer, task = diary.committer(), FakeTask(diary, "a", {IN: 3})
-    diary.error = BrokerUnavailable("nobody answers")
+    diary.error = BrokerUnavailableError("nobody answers")
     assert committer.commit([task]) == -1
     diary.clock.advance(9_000)
     diary.error = None
     assert committer.commit([task]) == 1
     diary.clock.advance(9_000)
-    diary.error = BrokerUnavailable("nobody answers again")
+    diary.error = BrokerUnavailableError("nobody answers again")
     assert committer.commit([task]) == -1
 
 
 def test_migration_is_raised_and_nothing_counts_as_committed(diary: Diary) -> None:
-    diary.error = TaskMigrated("not a member")
-    with pytest.raises(TaskMigrated):
+    diary.error = TaskMigratedError("not a member")
+    with pytest.raises(TaskMigratedError):
         diary.committer().commit([FakeTask(diary, "a", {IN: 3})])
     assert not any("checkpoint" in str(entry) for entry in diary.entries)

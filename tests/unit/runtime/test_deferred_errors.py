@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import StateError, TaskCorrupted, TaskMigrated
+from streams_py.errors import StateError, TaskCorruptedError, TaskMigratedError
 from streams_py.runtime.tasks.deferred_errors import DeferredErrors
 
 A, B = TaskId(0, 0), TaskId(0, 1)
@@ -14,9 +14,9 @@ ONE, TWO = TopicPartition("log", 0), TopicPartition("log", 1)
 
 def test_corrupted_tasks_of_several_errors_are_all_named() -> None:
     errors = DeferredErrors()
-    errors.add(TaskCorrupted("first", {A: {ONE}}))
-    errors.add(TaskCorrupted("second", {A: {TWO}, B: ()}))
-    with pytest.raises(TaskCorrupted, match="first; second") as caught:
+    errors.add(TaskCorruptedError("first", {A: {ONE}}))
+    errors.add(TaskCorruptedError("second", {A: {TWO}, B: ()}))
+    with pytest.raises(TaskCorruptedError, match="first; second") as caught:
         errors.raise_worst()
     assert caught.value.tasks == {A: {ONE, TWO}, B: frozenset()}
     errors.raise_worst()  # forgotten
@@ -24,20 +24,20 @@ def test_corrupted_tasks_of_several_errors_are_all_named() -> None:
 
 def test_all_changelogs_are_bad_when_one_error_cannot_say_which() -> None:
     errors = DeferredErrors()
-    errors.add(TaskCorrupted("nobody knows", {A: ()}))
-    errors.add(TaskCorrupted("this one", {A: {ONE}}))
-    with pytest.raises(TaskCorrupted) as caught:
+    errors.add(TaskCorruptedError("nobody knows", {A: ()}))
+    errors.add(TaskCorruptedError("this one", {A: {ONE}}))
+    with pytest.raises(TaskCorruptedError) as caught:
         errors.raise_worst()
     assert caught.value.tasks == {A: frozenset()}
 
 
 def test_migration_comes_before_corruption_and_what_ends_the_thread_before_both() -> None:
     errors = DeferredErrors()
-    errors.add(TaskCorrupted("bad", {A: ()}))
-    errors.add(TaskMigrated("out"))
-    with pytest.raises(TaskMigrated):
+    errors.add(TaskCorruptedError("bad", {A: ()}))
+    errors.add(TaskMigratedError("out"))
+    with pytest.raises(TaskMigratedError):
         errors.raise_worst()
-    errors.add(TaskMigrated("out"))
+    errors.add(TaskMigratedError("out"))
     errors.attempt(_burn)
     with pytest.raises(StateError):
         errors.raise_worst()

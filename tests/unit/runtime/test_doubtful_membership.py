@@ -8,7 +8,7 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py import serdes
-from streams_py.errors import BrokerUnavailable, TimeoutExceeded
+from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
 from streams_py.runtime.states import ThreadState
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.processor import Processor, Record
@@ -92,7 +92,7 @@ def test_doubt_that_lasts_longer_than_the_task_time_out_ends_the_thread(world: W
     world.clock.advance(1001)
     steps.turn()
     world.clock.advance(3001)
-    with pytest.raises(TimeoutExceeded, match="may have dropped this member"):
+    with pytest.raises(TimeoutExceededError, match="may have dropped this member"):
         steps.turn()
 
 
@@ -175,7 +175,7 @@ def test_records_of_one_turn_are_taken_in_slices_that_do_not_change_what_is_done
 
 
 def test_refusal_of_the_broker_while_revoking_does_not_end_the_thread(world: World, steps: Steps) -> None:
-    steps.producer.flush_error = BrokerUnavailable("the queue is full")
+    steps.producer.flush_error = BrokerUnavailableError("the queue is full")
     steps.membership.round({B: [tp("in-1")]})
     steps.turn(3)
     assert steps.tasks == {"0_1": "RUNNING"}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from streams_py.errors import TimeoutExceeded
-from streams_py.runtime.threads.inbox import Inbox, InboxClosed
+from streams_py.errors import TimeoutExceededError
+from streams_py.runtime.threads.inbox import Inbox, InboxClosedError
 
 
 class Caller:
@@ -60,8 +60,8 @@ def test_caller_is_released_when_the_owner_ends() -> None:
     caller = Caller(inbox, lambda: done.append(1))
     inbox.close()
     caller.end()
-    assert isinstance(caller.error, InboxClosed)
-    with pytest.raises(InboxClosed):
+    assert isinstance(caller.error, InboxClosedError)
+    with pytest.raises(InboxClosedError):
         inbox.call(lambda: None, timeout_ms=0)
     assert inbox.serve() == 0
     assert done == []
@@ -69,7 +69,7 @@ def test_caller_is_released_when_the_owner_ends() -> None:
 
 def test_request_is_withdrawn_when_the_owner_did_not_get_to_it_in_time() -> None:
     inbox, done = Inbox(), list[int]()
-    with pytest.raises(TimeoutExceeded, match="within 0 ms"):
+    with pytest.raises(TimeoutExceededError, match="within 0 ms"):
         inbox.call(lambda: done.append(1), timeout_ms=0)
     assert inbox.serve() == 1
     assert done == []
@@ -89,4 +89,4 @@ def test_caller_is_told_when_a_request_takes_too_long_although_it_will_end() -> 
     caller.end()
     leave.set()
     owner.join(60)
-    assert isinstance(caller.error, TimeoutExceeded)
+    assert isinstance(caller.error, TimeoutExceededError)

@@ -24,7 +24,7 @@ from streams_py.assignment.api import (
 )
 from streams_py.errors import (
     AssignorError,
-    BrokerUnavailable,
+    BrokerUnavailableError,
     MissingSourceTopicError,
     StreamsError,
     TaskAssignmentError,
@@ -142,7 +142,7 @@ def test_application_hears_the_leaders_reason_when_the_leader_is_its_own(world: 
 def test_leader_tries_again_later_when_the_cluster_does_not_answer(world: World, tmp_path: Path) -> None:
     steps = Steps(world, copying(), tmp_path)
     world.away = True
-    with pytest.raises(BrokerUnavailable):
+    with pytest.raises(BrokerUnavailableError):
         steps.membership.lead()
     world.away = False
     steps.membership.lead()
@@ -182,7 +182,7 @@ def test_tasks_stay_where_they_are_when_end_offsets_cannot_be_had(
     admin = leading(steps)._admin
 
     def silent(partitions: Any, *, earliest: bool = False) -> Any:
-        raise BrokerUnavailable("no answer to list offsets")
+        raise BrokerUnavailableError("no answer to list offsets")
 
     admin.list_offsets = silent
     steps.membership.lead()
@@ -341,7 +341,7 @@ def test_leader_tries_again_when_a_topic_cannot_be_described_now(world: World, t
     steps = Steps(world, copying(), tmp_path)
     admin = leading(steps)._admin
     admin.describe_topics = lambda names=None: {"in": AdminError(AdminErrorKind.LEADER_NOT_AVAILABLE, "electing")}
-    with pytest.raises(BrokerUnavailable, match="topic in cannot be described now: electing"):
+    with pytest.raises(BrokerUnavailableError, match="topic in cannot be described now: electing"):
         steps.membership.lead()
 
 
@@ -374,7 +374,7 @@ def test_request_that_takes_too_long_does_not_hold_the_group(world: World, tmp_p
         if slow == "list_offsets":  # lags are not known then: as good as it gets
             steps.membership.lead()
         else:
-            with pytest.raises(BrokerUnavailable, match="did not answer the group's leader within 50 ms"):
+            with pytest.raises(BrokerUnavailableError, match="did not answer the group's leader within 50 ms"):
                 steps.membership.lead()
     finally:
         silent.set()

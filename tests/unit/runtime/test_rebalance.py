@@ -9,7 +9,7 @@ import pytest
 
 from streams_protocol import NO_FOLLOW_UP, AssignmentInfo, decode_subscription_info, encode_assignment_info
 from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
-from streams_py.errors import MissingSourceTopicError, StreamsError, TaskAssignmentError, TaskMigrated
+from streams_py.errors import MissingSourceTopicError, StreamsError, TaskAssignmentError, TaskMigratedError
 from streams_py.member.assignment import Tasks
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
@@ -230,7 +230,7 @@ def test_callbacks_return_when_the_inbox_was_closed_under_them() -> None:
 
 def test_thread_that_does_not_answer_in_time_gives_its_tasks_up() -> None:
     seam = Seam(Inbox())
-    with pytest.raises(TaskMigrated, match=r"did not answer within 1 ms.*max\.poll\.interval\.ms"):
+    with pytest.raises(TaskMigratedError, match=r"did not answer within 1 ms.*max\.poll\.interval\.ms"):
         seam.rebalance.on_revoked((IN0,))
     assert len(seam.halted) == 1
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import StateError, TaskCorrupted, TimeoutExceeded
+from streams_py.errors import StateError, TaskCorruptedError, TimeoutExceededError
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.updater import StateUpdater
 from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
@@ -136,7 +136,7 @@ def test_task_is_corrupted_when_its_changelog_stays_shorter_than_its_checkpoint(
     updater.turn()
     [(failed, error)] = updater.drain_failed()
     assert failed is task
-    assert isinstance(error, TaskCorrupted)
+    assert isinstance(error, TaskCorruptedError)
     assert error.tasks == {task.id: frozenset({LOG})}
     assert "ends at 2, before the checkpoint" in str(error)
 
@@ -281,7 +281,7 @@ def test_task_is_corrupted_when_its_position_is_gone_from_the_broker(log: FakeLo
     updater.turn()
     [(failed, error)] = updater.drain_failed()
     assert failed is task
-    assert isinstance(error, TaskCorrupted)
+    assert isinstance(error, TaskCorruptedError)
     assert error.tasks == {task.id: frozenset({LOG})}
 
 
@@ -364,7 +364,7 @@ def test_changelog_without_a_leader_holds_up_its_own_task_only_until_the_task_ti
     updater.turn()
     [(failed, error)] = updater.drain_failed()
     assert failed is stuck
-    assert isinstance(error, TimeoutExceeded)
+    assert isinstance(error, TimeoutExceededError)
     assert "no leader" in str(error)
     assert error.task_id == stuck.id
     updater.turn(2)

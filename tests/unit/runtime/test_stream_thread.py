@@ -12,14 +12,14 @@ from streams_protocol import AssignmentInfo, encode_assignment_info
 from streams_protocol.types import TopicPartition
 from streams_py import serdes
 from streams_py.errors import (
-    BrokerUnavailable,
+    BrokerUnavailableError,
     ProcessingError,
     ProductionError,
     StateError,
     StreamsError,
-    TaskCorrupted,
-    TaskMigrated,
-    TimeoutExceeded,
+    TaskCorruptedError,
+    TaskMigratedError,
+    TimeoutExceededError,
 )
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.states import ThreadState
@@ -224,7 +224,7 @@ def test_revoked_tasks_are_given_up_without_a_checkpoint_when_their_offsets_were
     steps.run(BOTH)
     world.write("in", b"a")
     steps.turn()
-    steps.membership.commit_error = BrokerUnavailable("no answer")
+    steps.membership.commit_error = BrokerUnavailableError("no answer")
     steps.membership.round({B: [tp("in-1")]})
     assert steps.tasks == {"0_1": "RUNNING"}
     checkpoint = Path(steps.instance.directory.task_path(A)) / ".checkpoint"
@@ -255,7 +255,7 @@ def test_migration_found_in_a_revocation_makes_the_thread_join_anew(world: World
     steps.run(BOTH)
     world.write("in", b"a")
     steps.turn()
-    steps.membership.commit_error = TaskMigrated("not a member")
+    steps.membership.commit_error = TaskMigratedError("not a member")
     steps.membership.round({B: [tp("in-1")]})
     steps.turn()
     assert world.names()[-1] == "join as a new member"
@@ -337,7 +337,7 @@ def test_thread_waits_for_user_code_of_a_rebalance_only_as_long_as_a_poll_may_ta
     busy = Inbox()  # nobody serves it
     steps.parts.rebalance._inbox = busy
     steps.parts.rebalance._wait_ms = 1
-    with pytest.raises(TaskMigrated, match=r"max\.poll\.interval\.ms"):
+    with pytest.raises(TaskMigratedError, match=r"max\.poll\.interval\.ms"):
         steps.membership.listener.on_revoked((tp("in-0"),))
 
 
@@ -347,7 +347,7 @@ def test_thread_waits_for_user_code_of_a_rebalance_only_as_long_as_a_poll_may_ta
 def test_migrated_tasks_are_dropped_and_the_thread_joins_anew(world: World, steps: Steps) -> None:
     steps.run(BOTH)
     world.write("in", b"a")
-    steps.membership.commit_error = TaskMigrated("fenced")
+    steps.membership.commit_error = TaskMigratedError("fenced")
     world.clock.advance(2000)
     steps.turn()
     assert steps.tasks == {}
@@ -362,7 +362,7 @@ def test_healthy_tasks_are_committed_before_a_corrupted_one_is_revived(world: Wo
     world.write("in", b"a")
     world.write("in", b"b", partition=1)
     steps.turn()
-    steps.membership.problem = TaskCorrupted("bad state", {A: [CHANGELOG]})
+    steps.membership.problem = TaskCorruptedError("bad state", {A: [CHANGELOG]})
     world.diary.clear()
     steps.turn()
     assert world.diary == [("flush",), ("commit", {tp("in-1"): 1}), ("flush",)]
@@ -381,7 +381,7 @@ def test_corruption_during_a_rebalance_commits_nothing(world: World, steps: Step
     world.write("in", b"b", partition=1)
     steps.turn()
     steps.membership.join()
-    steps.membership.problem = TaskCorrupted("bad state", {A: [CHANGELOG]})
+    steps.membership.problem = TaskCorruptedError("bad state", {A: [CHANGELOG]})
     steps.turn()
     assert world.names() == ["flush"]
     assert steps.tasks["0_0"] == "CREATED"
@@ -409,7 +409,7 @@ def test_changelog_records_on_their_way_arrive_before_a_corrupted_task_is_restor
     assert len(on_their_way) == 2
     if in_rebalance:
         steps.membership.join()
-    steps.membership.problem = TaskCorrupted("bad state", {A: [CHANGELOG]})
+    steps.membership.problem = TaskCorruptedError("bad state", {A: [CHANGELOG]})
     steps.turn()
     assert steps.tasks == {"0_0": "CREATED"}
     assert on_their_way == []
@@ -420,8 +420,8 @@ def test_migration_met_while_reviving_is_handled_too(world: World, steps: Steps)
     steps.run(BOTH)
     world.write("in", b"b", partition=1)
     steps.turn()
-    steps.membership.problem = TaskCorrupted("bad state", {A: [CHANGELOG]})
-    steps.membership.commit_error = TaskMigrated("fenced")
+    steps.membership.problem = TaskCorruptedError("bad state", {A: [CHANGELOG]})
+    steps.membership.commit_error = TaskMigratedError("fenced")
     steps.turn()
     assert world.names()[-1] == "join as a new member"
     assert steps.tasks == {}
@@ -452,14 +452,14 @@ def test_committed_offsets_are_asked_again_until_the_task_time_out(world: World,
     steps.membership.round({A: [tp("in-0")]})
     steps.turn()
     world.clock.advance(3001)
-    with pytest.raises(TimeoutExceeded, match=r"task\.timeout\.ms is 3000"):
+    with pytest.raises(TimeoutExceededError, match=r"task\.timeout\.ms is 3000"):
         steps.turn()
 
 
 def test_refused_commit_is_tried_again_after_a_pause_not_at_once(world: World, steps: Steps) -> None:
     steps.run({A: [tp("in-0")]})
     world.write("in", b"a")
-    steps.membership.commit_error = BrokerUnavailable("the group is rebalancing")
+    steps.membership.commit_error = BrokerUnavailableError("the group is rebalancing")
     world.clock.advance(2000)
     steps.turn(5)
     assert world.names().count("commit") == 1
@@ -533,7 +533,7 @@ def test_last_commit_is_skipped_and_tasks_are_closed_dirty_when_it_fails(
     steps.run({A: [tp("in-0")]})
     world.write("in", b"a")
     steps.turn()
-    steps.membership.commit_error = BrokerUnavailable("no answer")
+    steps.membership.commit_error = BrokerUnavailableError("no answer")
     steps.close()
     assert "its records will be processed again" in caplog.text
     assert steps.ended
@@ -559,7 +559,7 @@ def test_end_keeps_the_time_given_for_it(world: World, steps: Steps) -> None:
     assert world.clock.now_ms() - before <= 2_100
 
 
-@pytest.mark.parametrize("problem", [TaskMigrated("fenced"), TaskCorrupted("bad", {A: ()})])
+@pytest.mark.parametrize("problem", [TaskMigratedError("fenced"), TaskCorruptedError("bad", {A: ()})])
 def test_control_errors_of_an_end_are_no_errors_of_the_application(
     world: World, steps: Steps, problem: StreamsError
 ) -> None:

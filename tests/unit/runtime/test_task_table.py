@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from streams_protocol.types import TaskId
-from streams_py.errors import LockError, StateError, TaskCorrupted, TaskMigrated
+from streams_py.errors import LockError, StateError, TaskCorruptedError, TaskMigratedError
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.threads.task_table import StreamTask, TaskTable
 from tests.unit.runtime.world import Steps, World, counting, task, tp
@@ -191,7 +191,7 @@ def test_uncommitted_records_are_never_handed_on(world: World, steps: Steps) -> 
     assert isinstance(active, ActiveTask)
     active.add_records(INPUT, world.records(INPUT))
     assert active.process(1) == 1
-    with pytest.raises(TaskMigrated, match="uncommitted"):
+    with pytest.raises(TaskMigratedError, match="uncommitted"):
         steps.parts.table.assign({}, {ONE: PARTS})
     assert active.state.value == "CLOSED"
     assert not active.stores.is_open
@@ -271,8 +271,8 @@ def test_corruption_of_several_tasks_is_one_error(steps: Steps) -> None:
     steps.parts.table.assign({task("0_0"): frozenset({tp("in-0")}), task("0_1"): frozenset({tp("in-1")})}, {})
     steps.parts.table.initialize_pending()
     for one in steps.parts.table.all():
-        steps.updater._fail(one, TaskCorrupted(f"bad {one.id}", {one.id: one.changelog_partitions}))
-    with pytest.raises(TaskCorrupted) as caught:
+        steps.updater._fail(one, TaskCorruptedError(f"bad {one.id}", {one.id: one.changelog_partitions}))
+    with pytest.raises(TaskCorruptedError) as caught:
         steps.parts.table.raise_failed()
     assert caught.value.tasks.keys() == {task("0_0"), task("0_1")}
     assert len(steps.parts.table.all()) == 2  # to be revived
@@ -282,9 +282,9 @@ def test_fatal_error_wins_over_migration_and_migration_over_corruption(steps: St
     steps.parts.table.assign({TaskId(0, n): frozenset({tp(f"in-{n}")}) for n in (0, 1)}, {})
     steps.parts.table.initialize_pending()
     first, second = steps.parts.table.all()
-    steps.updater._fail(first, TaskCorrupted("bad", {first.id: ()}))
-    steps.updater._fail(second, TaskMigrated("gone"))
-    with pytest.raises(TaskMigrated):
+    steps.updater._fail(first, TaskCorruptedError("bad", {first.id: ()}))
+    steps.updater._fail(second, TaskMigratedError("gone"))
+    with pytest.raises(TaskMigratedError):
         steps.parts.table.raise_failed()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streams_py import serdes
-from streams_py.errors import BrokerUnavailable, TaskCorrupted, TaskMigrated, TimeoutExceeded
+from streams_py.errors import BrokerUnavailableError, TaskCorruptedError, TaskMigratedError, TimeoutExceededError
 from streams_py.ports import BEGINNING, OffsetAndMetadata
 from streams_py.runtime.states import ThreadState
 from streams_py.topology.dsl.builder import StreamsBuilder
@@ -130,7 +130,7 @@ class FullQueue:
 
         def refuse(*record: Any) -> None:
             if self.full:
-                raise BrokerUnavailable("the queue is full")
+                raise BrokerUnavailableError("the queue is full")
             produce(*record)
 
         steps.producer.produce = refuse  # type: ignore[method-assign]
@@ -159,7 +159,7 @@ def test_full_queue_while_caches_are_flushed_is_tried_again_until_the_task_time_
         assert len(world.records(tp("out-0")) + world.records(tp("out-1"))) == 1
     else:
         world.clock.advance(1001)
-        with pytest.raises(TimeoutExceeded, match="the queue is full"):
+        with pytest.raises(TimeoutExceededError, match="the queue is full"):
             steps.turn(2)
 
 
@@ -181,7 +181,7 @@ def test_full_queue_in_a_punctuator_is_tried_again_until_the_task_time_out(
         assert [record.value() for record in world.records(tp("out-0")) + world.records(tp("out-1"))] == [b"tick"]
     else:
         world.clock.advance(1001)
-        with pytest.raises(TimeoutExceeded, match="the queue is full"):
+        with pytest.raises(TimeoutExceededError, match="the queue is full"):
             steps.turn()
 
 
@@ -232,7 +232,7 @@ def test_full_queue_while_processors_are_initialised_is_tried_again_until_the_ta
         assert said(world) == [b"hello", b"tick"], "the timers of the first tries are gone"
     else:
         world.clock.advance(1001)
-        with pytest.raises(TimeoutExceeded, match="processors could not be initialised"):
+        with pytest.raises(TimeoutExceededError, match="processors could not be initialised"):
             steps.turn()
 
 
@@ -269,7 +269,7 @@ def test_partition_is_resumed_also_when_a_later_task_turns_out_to_be_corrupted(w
 
 
 def _corrupted(max_records: int) -> int:
-    raise TaskCorrupted("bad state", {B: ()})
+    raise TaskCorruptedError("bad state", {B: ()})
 
 
 def test_position_of_a_started_task_is_kept_when_the_next_one_cannot_start(world: World, tmp_path: Path) -> None:
@@ -299,8 +299,8 @@ def test_corrupted_standby_is_started_over_also_when_the_member_turns_out_to_hav
     world.write("in", b"a")
     steps.turn()
     standby = next(one for one in steps.parts.table.all() if not one.is_active)
-    steps.updater._fail(standby, TaskCorrupted("does not reach back", {B: standby.changelog_partitions}))
-    steps.membership.commit_error = TaskMigrated("fenced")
+    steps.updater._fail(standby, TaskCorruptedError("does not reach back", {B: standby.changelog_partitions}))
+    steps.membership.commit_error = TaskMigratedError("fenced")
     steps.turn()
     assert world.names()[-1] == "join as a new member"
     steps.membership.commit_error = None
@@ -320,7 +320,7 @@ def test_producer_out_of_step_with_the_broker_is_replaced_and_work_goes_on_from_
     steps.run({A: [tp("in-0")]})
     world.write("in", b"a")
     steps.turn()
-    steps.producer.flush_error = TaskMigrated("out of order sequence")
+    steps.producer.flush_error = TaskMigratedError("out of order sequence")
     world.clock.advance(1001)
     steps.turn()
     assert steps.tasks == {}

@@ -17,7 +17,7 @@ from streams_protocol import encode_assignment_info as encode
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.config import StreamsConfig
-from streams_py.errors import BrokerUnavailable, IllegalStateError, OffsetOutOfRange, StreamsError
+from streams_py.errors import BrokerUnavailableError, IllegalStateError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import (
     BEGINNING,
     END,
@@ -73,7 +73,7 @@ class World:
 
     def check_there(self) -> None:
         if self.away:
-            raise BrokerUnavailable("nobody answers")
+            raise BrokerUnavailableError("nobody answers")
 
     # -- the port Clients ----------------------------------------------------------------------------------
 
@@ -156,7 +156,7 @@ class WorldConsumer:
         if gone:
             for partition in gone:
                 self.positions[partition] = 1 << 60
-            raise OffsetOutOfRange(gone)
+            raise OffsetOutOfRangeError(gone)
         found: list[MemoryRecord] = []
         for partition, at in sorted(self.positions.items()):
             if partition in self.paused or self._world.away:
@@ -390,7 +390,7 @@ class WorldMembership:
         for asked, answer in self._unanswered:
             try:
                 self._world.check_there()
-            except BrokerUnavailable as error:
+            except BrokerUnavailableError as error:
                 answer.set_exception(error)
             else:
                 answer.set_result({partition: self._world.committed.get(partition) for partition in asked})

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailable, LockError, StateError
+from streams_py.errors import BrokerUnavailableError, LockError, StateError
 from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.directory import FORMAT_MARKER, StateDirectory
 
@@ -250,7 +250,7 @@ class Cluster:
     def __call__(self) -> str | None:
         self.asked += 1
         if self.silent:
-            raise BrokerUnavailable("no answer")
+            raise BrokerUnavailableError("no answer")
         return self.id
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.errors import BrokerUnavailable, ProcessingError, StateError
+from streams_py.errors import BrokerUnavailableError, ProcessingError, StateError
 from streams_py.serdes import INT64, JSON, STRING, list_of
 from streams_py.state.cache import RecordCache, flush_until_clean
 from streams_py.state.cached_plain import CachedPlainStore
@@ -389,7 +389,7 @@ class Flaky:
     def __call__(self, key: Any, new: Any, old: Any, timestamp_ms: int) -> None:
         if self.failures.get(key, 0):
             self.failures[key] -= 1
-            raise BrokerUnavailable("the queue is full")
+            raise BrokerUnavailableError("the queue is full")
         self.got.append((key, new, old, timestamp_ms))
 
 
@@ -402,7 +402,7 @@ def test_entry_whose_forwarding_failed_is_forwarded_by_the_next_flush(
     for at, key in enumerate("abc"):
         kit.put(key, 1, at)
     for _ in range(2):
-        with pytest.raises(BrokerUnavailable):
+        with pytest.raises(BrokerUnavailableError):
             kit.store.flush_cache()
         assert [change[0] for change in listener.got] == ["a"]
         assert kit.bare(kit.store.peek("b")) == 1
@@ -422,7 +422,7 @@ def test_old_value_of_a_repeated_flush_is_the_one_that_was_forwarded_last(
     kit.store.flush_cache()
     kit.put("a", 2, 20)
     listener.failures["a"] = 1
-    with pytest.raises(BrokerUnavailable):
+    with pytest.raises(BrokerUnavailableError):
         kit.store.flush_cache()
     kit.put("a", newer, 30)
     kit.store.flush_cache()
@@ -444,9 +444,9 @@ def test_deletion_is_logged_and_forwarded_although_its_first_flush_failed(
     if fails == "listener":
         listener.failures["a"] = 1
     else:
-        unavailable = BrokerUnavailable("the queue is full")
+        unavailable = BrokerUnavailableError("the queue is full")
         kit.store.rebind(log=lambda *_: (_ for _ in ()).throw(unavailable), context=kit.context)
-    with pytest.raises(BrokerUnavailable):
+    with pytest.raises(BrokerUnavailableError):
         kit.store.flush_cache()
     kit.store.rebind(log=kit.log, context=kit.context)
     kit.store.flush_cache()
@@ -462,7 +462,7 @@ def test_value_that_was_perhaps_forwarded_is_taken_back_when_it_is_deleted_befor
     kit = make_kit(shape)
     kit.store.set_flush_listener(listener := Flaky(a=1), send_old_values=True)
     kit.put("a", 1, 10)
-    with pytest.raises(BrokerUnavailable):
+    with pytest.raises(BrokerUnavailableError):
         kit.store.flush_cache()
     kit.put("a", None, 20)
     kit.store.flush_cache()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import InvalidStateStoreError, LockError, StateError, TaskCorrupted, UnknownStateStoreError
+from streams_py.errors import InvalidStateStoreError, LockError, StateError, TaskCorruptedError, UnknownStateStoreError
 from streams_py.ports import BEGINNING
 from streams_py.serdes import INT64, STRING
 from streams_py.state.cache import RecordCache
@@ -389,7 +389,7 @@ def test_checkpoint_is_deleted_once_loaded_under_exactly_once(directory: StateDi
     assert not os.path.exists(os.path.join(directory.task_path(TASK), ".checkpoint"))
     again.close()  # a crash: no checkpoint was written
     third = task_state(directory, exactly_once=True)
-    with pytest.raises(TaskCorrupted) as raised:
+    with pytest.raises(TaskCorruptedError) as raised:
         third.open()
     assert raised.value.tasks == {TASK: {DISK, SOURCE}}
     assert directory.owner_of(TASK) is None

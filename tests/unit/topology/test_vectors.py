@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.case import NotSupportedCase
+from tests.conformance.case import NotSupportedCaseError
 from tests.conformance.programs import program_of
 from tests.conformance.topology import run_describe_case
 
@@ -21,7 +21,7 @@ CASES: list[dict[str, Any]] = [json.loads(line) for line in VECTORS.read_text("u
 def is_supported(id: str) -> bool:
     try:
         return program_of(id) is not None
-    except NotSupportedCase:
+    except NotSupportedCaseError:
         return False
 
 
@@ -37,7 +37,7 @@ def test_program_is_there_or_says_what_it_lacks() -> None:
     assert len(CASES) == 72
     for case in CASES:
         if case["id"] not in SUPPORTED:
-            with pytest.raises(NotSupportedCase):
+            with pytest.raises(NotSupportedCaseError):
                 run_describe_case(case)
 
 

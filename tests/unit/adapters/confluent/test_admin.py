@@ -11,7 +11,7 @@ from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.config import StreamsConfig
-from streams_py.errors import BrokerUnavailable, ConfigError
+from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec
 
 AWAY = "127.0.0.1:1"
@@ -59,7 +59,7 @@ def test_nothing_asked_is_nothing_answered(admin_of_nobody: Admin) -> None:
     ],
 )
 def test_broker_unavailable_names_address_and_time_when_nobody_answers(doing: str, ask, admin_of_nobody: Admin) -> None:  # type: ignore[no-untyped-def]  # a lambda per request
-    with pytest.raises(BrokerUnavailable, match=rf"at {AWAY} within 300 ms while {doing}"):
+    with pytest.raises(BrokerUnavailableError, match=rf"at {AWAY} within 300 ms while {doing}"):
         ask(admin_of_nobody)
 
 
@@ -76,7 +76,7 @@ def test_request_works_again_when_the_broker_is_back(cluster: MockCluster, topic
     assert admin.committed_offsets("group", [partition]) == {partition: None}
     cluster.stop_broker(1)
     try:
-        with pytest.raises(BrokerUnavailable):
+        with pytest.raises(BrokerUnavailableError):
             admin.list_offsets([partition])
     finally:
         cluster.start_broker(1)

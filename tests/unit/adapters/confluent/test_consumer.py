@@ -9,7 +9,7 @@ from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
-from streams_py.errors import IllegalStateError, OffsetOutOfRange
+from streams_py.errors import IllegalStateError, OffsetOutOfRangeError
 from streams_py.ports import BEGINNING, END, RawRecord
 
 from .conftest import from_beginning, poll_until, take
@@ -148,7 +148,7 @@ def test_invalid_position_is_raised_with_its_partitions_and_read_on_after_seek(
     for _ in range(120):
         try:
             records += consumer.poll(100, 20)
-        except OffsetOutOfRange as error:
+        except OffsetOutOfRangeError as error:
             invalid.append(error.partitions)
     assert invalid == [{bad}]  # told once
     assert values(records) == [b"x"]  # and the others are not held up

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import consumer as module
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
-from streams_py.errors import OffsetOutOfRange
+from streams_py.errors import OffsetOutOfRangeError
 from streams_py.ports import BEGINNING
 
 PARTITION = TopicPartition("t", 0)
@@ -78,7 +78,7 @@ def invalid_at(consumer: ConfluentConsumer, position: int, *looks: object) -> Li
 
 def test_position_that_was_deleted_is_raised_at_once(consumer: ConfluentConsumer) -> None:
     invalid_at(consumer, 3, (5, 10))
-    with pytest.raises(OffsetOutOfRange) as raised:
+    with pytest.raises(OffsetOutOfRangeError) as raised:
         consumer.poll(10, 0)
     assert raised.value.partitions == {PARTITION}
     assert consumer.poll(10, 0) == []
@@ -113,13 +113,13 @@ def test_end_before_the_position_is_believed_when_it_stays(consumer: ConfluentCo
     invalid_at(consumer, 7, (0, 3))
     for _ in range(4):
         assert consumer.poll(10, 0) == []
-    with pytest.raises(OffsetOutOfRange):
+    with pytest.raises(OffsetOutOfRangeError):
         consumer.poll(10, 0)
 
 
 def test_start_that_nobody_can_look_up_is_left_to_the_caller(consumer: ConfluentConsumer) -> None:
     invalid_at(consumer, BEGINNING, (0, 3))
-    with pytest.raises(OffsetOutOfRange):
+    with pytest.raises(OffsetOutOfRangeError):
         consumer.poll(10, 0)
 
 

@@ -15,7 +15,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients, EmbeddedCluster
 from streams_py.adapters.confluent.embedded import _folder, _is_running, embedded_name, refuse_unsupported
 from streams_py.config import StreamsConfig
-from streams_py.errors import BrokerUnavailable, ConfigError, StreamsError
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, TopicSpec
 
 from .conftest import from_beginning, take
@@ -111,7 +111,7 @@ def test_answer_is_an_error_when_the_server_is_gone() -> None:
     pid = cluster._do("info")["pid"]
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: has_ended(f"{NAME}-gone"), "the server is killed")
-    with pytest.raises(BrokerUnavailable, match="does not answer"):
+    with pytest.raises(BrokerUnavailableError, match="does not answer"):
         cluster.create_topic("t", 1)
     cluster.close()
     with EmbeddedCluster.join(f"{NAME}-gone") as anew:  # what the dead one left does not disturb

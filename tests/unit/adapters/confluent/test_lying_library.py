@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.log_admin import LogAdmin
-from streams_py.errors import BrokerUnavailable, StreamsError
+from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, TopicSpec
 
 SETTINGS = {"bootstrap.servers": "127.0.0.1:1", "client.id": "lied-to", "log.connection.close": False}
@@ -105,7 +105,7 @@ def test_every_listed_offset_is_one_or_an_error(answers: dict[TopicPartition, ob
     admin = lied_to(Library(answers))
     try:
         listed = admin.list_offsets(PARTITIONS)
-    except BrokerUnavailable:
+    except BrokerUnavailableError:
         assert not any(isinstance(value, int) and value is not True and value >= 0 for value in answers.values())
         return
     assert set(listed) == set(PARTITIONS)
@@ -126,14 +126,14 @@ def test_ends_of_a_range_are_offsets_or_there_are_none(answers: dict[TopicPartit
         if believable:
             assert ask() == answers
         else:
-            with pytest.raises(BrokerUnavailable):
+            with pytest.raises(BrokerUnavailableError):
                 ask()
 
 
 def test_only_a_look_up_by_time_may_say_minus_one() -> None:
     partition = PARTITIONS[0]
     assert lied_to(Library({partition: -1}), LogAdmin).first_at([partition], 5) == {partition: -1}
-    with pytest.raises(BrokerUnavailable):
+    with pytest.raises(BrokerUnavailableError):
         lied_to(Library({partition: -1001}), LogAdmin).first_at([partition], 5)
 
 
@@ -152,7 +152,7 @@ def test_topic_whose_brokers_are_away_is_not_taken_for_one_that_does_not_exist()
     assert {answer.kind for answer in lied_to(library).list_offsets(PARTITIONS).values()} == {
         AdminErrorKind.LEADER_NOT_AVAILABLE
     }
-    with pytest.raises(BrokerUnavailable, match="cannot be listed now"):
+    with pytest.raises(BrokerUnavailableError, match="cannot be listed now"):
         lied_to(library, LogAdmin, timeout_ms=1).log_ends(PARTITIONS, read_committed=False)
 
 
@@ -200,7 +200,7 @@ def cluster(*topics: str, brokers: int = 1, **odd: object) -> object:
 
 
 def test_metadata_without_brokers_is_no_answer() -> None:
-    with pytest.raises(BrokerUnavailable, match="names no brokers"):
+    with pytest.raises(BrokerUnavailableError, match="names no brokers"):
         lied_to(Library(topics=[cluster(brokers=0)])).describe_topics()
 
 
@@ -215,7 +215,7 @@ def test_partition_counts_are_asked_for_again_while_a_topic_has_an_error() -> No
     gone = SimpleNamespace(error=KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), partitions={})
     library = Library(topics=[cluster(a=broken, gone=gone), cluster("a", gone=gone)])
     assert lied_to(library, LogAdmin).partition_counts() == {"a": 1}
-    with pytest.raises(BrokerUnavailable, match="how many partitions a have"):
+    with pytest.raises(BrokerUnavailableError, match="how many partitions a have"):
         lied_to(Library(topics=[cluster(a=broken)]), LogAdmin).partition_counts()
 
 
@@ -228,7 +228,7 @@ def position(number: int, offset: int, error: KafkaError | None = None) -> objec
 def test_committed_offsets_that_leave_out_a_partition_are_no_answer(numbers: list[int]) -> None:
     admin = ConfluentAdmin(SETTINGS, timeout_ms=1)
     admin._reader_of = lambda group: Reader([[position(number, 5) for number in numbers]])  # type: ignore[method-assign, assignment, return-value]
-    with pytest.raises(BrokerUnavailable, match="leaves out partitions"):
+    with pytest.raises(BrokerUnavailableError, match="leaves out partitions"):
         admin.committed_offsets("g", PARTITIONS)
 
 

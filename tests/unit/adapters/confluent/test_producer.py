@@ -18,7 +18,13 @@ from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
 from streams_py.adapters.security import SecuritySettings
 from streams_py.config import StreamsConfig
-from streams_py.errors import BatchRefused, BrokerUnavailable, ProductionError, StreamsError, TaskMigrated
+from streams_py.errors import (
+    BatchRefusedError,
+    BrokerUnavailableError,
+    ProductionError,
+    StreamsError,
+    TaskMigratedError,
+)
 from streams_py.topology.partitioning import partition_for
 
 from .conftest import from_beginning, take
@@ -59,7 +65,7 @@ def test_nothing_is_sent_between_halt_and_reset(
     producer.flush(5_000)
     assert obstacles, "also after a look at what failed"
     for timestamp_ms in (2, 0, -1):
-        with pytest.raises(TaskMigrated, match="others own it"):
+        with pytest.raises(TaskMigratedError, match="others own it"):
             producer.produce(topic, b"late", b"k", 0, None, timestamp_ms, None)
     producer.reset()
     producer.produce(topic, b"after", b"k", 0, None, 3, None)
@@ -214,7 +220,7 @@ def test_batch_that_is_too_large_is_told_once_and_its_topic_written_record_by_re
 
     send_all()
     assert producer.flush(10_000) == 0
-    with pytest.raises(BatchRefused, match=f"{topic}-1"):
+    with pytest.raises(BatchRefusedError, match=f"{topic}-1"):
         producer.check()
     assert failures_of(producer) == []
     assert obstacles, "what is sent directly goes in batches"
@@ -238,7 +244,7 @@ def test_record_that_is_too_large_by_itself_is_a_failure(
         assert producer.flush(10_000) == 0
         with pytest.raises(ProductionError) as raised:
             producer.check()
-    assert not isinstance(raised.value, BatchRefused)
+    assert not isinstance(raised.value, BatchRefusedError)
     producer.produce(topic, b"small", b"k", 1, None, 1, None)
     assert producer.flush(10_000) == 0
     assert failures_of(producer) == []
@@ -432,7 +438,7 @@ def test_broker_unavailable_names_the_address_when_the_queue_stays_full(
     try:
         for _ in range(5):
             producer.produce(topic, b"v", b"k", 0, None, 1, None)
-        with pytest.raises(BrokerUnavailable, match=f"{cluster.bootstrap} within 200 ms"):
+        with pytest.raises(BrokerUnavailableError, match=f"{cluster.bootstrap} within 200 ms"):
             producer.produce(topic, b"v", b"k", 0, None, 1, None)
     finally:
         cluster.start_broker(1)
@@ -453,7 +459,9 @@ def test_partition_count_is_unavailable_and_names_the_address_when_nobody_answer
         {"application.id": "app", "bootstrap.servers": "127.0.0.1:1", "producer.max.block.ms": 150}
     )
     producer = ConfluentClients(config).producer("thread-1")
-    with pytest.raises(BrokerUnavailable, match=r"no answer from the Kafka cluster at 127\.0\.0\.1:1 within 150 ms"):
+    with pytest.raises(
+        BrokerUnavailableError, match=r"no answer from the Kafka cluster at 127\.0\.0\.1:1 within 150 ms"
+    ):
         producer.partitions_for("any")
     producer.close()
 
@@ -479,9 +487,9 @@ def test_producer_out_of_step_with_the_broker_starts_over_but_not_again_and_agai
 
     send(b"before")
     cluster.push_errors(PRODUCE_REQUEST, [OUT_OF_ORDER_SEQUENCE_NUMBER])
-    with pytest.raises(TaskMigrated, match="the producer"):
+    with pytest.raises(TaskMigratedError, match="the producer"):
         send(b"refused")
-    with pytest.raises(TaskMigrated):
+    with pytest.raises(TaskMigratedError):
         send(b"not taken")
     producer.reset()
     assert producer.acked_offsets() == {}

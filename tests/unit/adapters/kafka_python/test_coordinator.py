@@ -29,7 +29,7 @@ from streams_protocol.consumer import Assignment, decode_subscription, encode_as
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.coordinator import PROTOCOL_NAME, StreamsCoordinator
 from streams_py.adapters.kafka_python.options import MemberOptions
-from streams_py.errors import BrokerUnavailable, TaskAssignmentError, TaskMigrated, TopologyError
+from streams_py.errors import BrokerUnavailableError, TaskAssignmentError, TaskMigratedError, TopologyError
 from streams_py.ports import OffsetAndMetadata
 
 T0, T1, T2 = (TopicPartition("t", i) for i in range(3))
@@ -327,7 +327,7 @@ def test_first_problem_of_the_callbacks_is_raised_when_the_round_is_complete(mak
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(UNKNOWN_MEMBER_ID, "TaskMigrated"), (REBALANCE_IN_PROGRESS, "BrokerUnavailable")]
+    ("error", "told"), [(UNKNOWN_MEMBER_ID, "TaskMigratedError"), (REBALANCE_IN_PROGRESS, "BrokerUnavailableError")]
 )
 def test_listener_is_told_when_the_revoked_offsets_could_not_be_committed(make, error, told):
     member = make().joined(T0)
@@ -506,7 +506,7 @@ class Clock:
 def test_commit_is_for_owned_partitions_only(make):
     member = make().joined(T0)
     member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1)}, 1000)
-    with pytest.raises(TaskMigrated, match="t-1 not owned"):
+    with pytest.raises(TaskMigratedError, match="t-1 not owned"):
         member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(1)}, 1000)
     assert len([request for request in member.requests if isinstance(request, OffsetCommitRequest)]) == 1
 
@@ -514,14 +514,14 @@ def test_commit_is_for_owned_partitions_only(make):
 def test_commit_is_refused_during_a_rebalance(make):
     member = make().joined(T0)
     member.coordinator.rejoining = True
-    with pytest.raises(BrokerUnavailable, match="rebalancing"):
+    with pytest.raises(BrokerUnavailableError, match="rebalancing"):
         member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1)}, 1000)
 
 
 def test_commit_raises_migrated_and_the_next_join_reports_the_loss(make):
     member = make().joined(T0)
     member.commit_error = UNKNOWN_MEMBER_ID
-    with pytest.raises(TaskMigrated):
+    with pytest.raises(TaskMigratedError):
         member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1)}, 1000)
     member.will_join(2, T0)
     member.poll()

@@ -6,20 +6,20 @@ import pytest
 from kafka import errors as kafka_errors
 
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
-from streams_py.errors import BrokerUnavailable, ConfigError, StreamsError, TaskMigrated, TopologyError
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskMigratedError, TopologyError
 
 
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (kafka_errors.CommitFailedError(kafka_errors.UnknownMemberIdError()), TaskMigrated),
-        (kafka_errors.CommitFailedError(kafka_errors.IllegalGenerationError()), TaskMigrated),
-        (kafka_errors.CommitFailedError("kicked out"), TaskMigrated),
-        (kafka_errors.UnknownMemberIdError(), TaskMigrated),
-        (kafka_errors.CommitFailedError(kafka_errors.RebalanceInProgressError()), BrokerUnavailable),
-        (kafka_errors.RebalanceInProgressError(), BrokerUnavailable),
-        (kafka_errors.KafkaTimeoutError(), BrokerUnavailable),
-        (kafka_errors.NotCoordinatorError(), BrokerUnavailable),
+        (kafka_errors.CommitFailedError(kafka_errors.UnknownMemberIdError()), TaskMigratedError),
+        (kafka_errors.CommitFailedError(kafka_errors.IllegalGenerationError()), TaskMigratedError),
+        (kafka_errors.CommitFailedError("kicked out"), TaskMigratedError),
+        (kafka_errors.UnknownMemberIdError(), TaskMigratedError),
+        (kafka_errors.CommitFailedError(kafka_errors.RebalanceInProgressError()), BrokerUnavailableError),
+        (kafka_errors.RebalanceInProgressError(), BrokerUnavailableError),
+        (kafka_errors.KafkaTimeoutError(), BrokerUnavailableError),
+        (kafka_errors.NotCoordinatorError(), BrokerUnavailableError),
         (kafka_errors.InvalidSessionTimeoutError(), ConfigError),
     ],
 )

@@ -16,7 +16,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.offsets import answered_offsets, check_all_committed, fetch_committed
-from streams_py.errors import BrokerUnavailable
+from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import OffsetAndMetadata
 
 ASKED = [TopicPartition("t", number) for number in range(3)]
@@ -43,7 +43,7 @@ def committed(found: object) -> dict[TopicPartition, OffsetAndMetadata | None]:
 def test_committed_offsets_are_offsets_or_none_for_every_partition_or_no_answer(found: dict[int, int]) -> None:
     answer = {KafkaPartition("t", number): KafkaOffset(offset, None, -1) for number, offset in found.items()}
     if len(found) < len(ASKED) or min(found.values()) < -1:
-        with pytest.raises(BrokerUnavailable, match="leaves out t-"):
+        with pytest.raises(BrokerUnavailableError, match="leaves out t-"):
             committed(answer)
         return
     for partition, at in committed(answer).items():
@@ -53,7 +53,7 @@ def test_committed_offsets_are_offsets_or_none_for_every_partition_or_no_answer(
 
 @pytest.mark.parametrize("odd", [IndexError("groups"), ReferenceError("weak"), TypeError(), ValueError("decoder")])
 def test_answer_that_cannot_be_read_is_asked_for_again(odd: Exception) -> None:
-    with pytest.raises(BrokerUnavailable, match="cannot be read"):
+    with pytest.raises(BrokerUnavailableError, match="cannot be read"):
         committed(odd)
 
 

@@ -9,20 +9,20 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.errors import (
-    BatchRefused,
-    BrokerUnavailable,
+    BatchRefusedError,
+    BrokerUnavailableError,
     ConfigError,
     DeserializationError,
     ProcessingError,
     ProductionError,
     SerializationError,
     StreamsError,
-    TaskCorrupted,
-    TimeoutExceeded,
+    TaskCorruptedError,
+    TimeoutExceededError,
     TopologyError,
 )
 from streams_py.ports import DirectSend
-from streams_py.runtime.tasks.binding import ReportedFailure
+from streams_py.runtime.tasks.binding import ReportedFailureError
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.handlers import (
     Answer,
@@ -336,7 +336,7 @@ class TestWriting:
         kit = Kit(chain(), producer=producer)
         producer._errors.extend(ProductionError("away", topic="out", partition=0, retriable=True) for _ in range(50))
         kit.add(record("x"))
-        with pytest.raises(TaskCorrupted):
+        with pytest.raises(TaskCorruptedError):
             kit.task.process(1)
         assert kit.task.check_sends() is False
 
@@ -344,16 +344,16 @@ class TestWriting:
         handler = Asked(Answer.FAIL)
         producer = MemoryProducer()
         kit = Kit(chain(), producer=producer, production_handler=handler)
-        producer._errors.append(BatchRefused("too large", topic="out", partition=0))
+        producer._errors.append(BatchRefusedError("too large", topic="out", partition=0))
         kit.add(record("x"))
-        with pytest.raises(TaskCorrupted, match="too large; processing again from the last commit"):
+        with pytest.raises(TaskCorruptedError, match="too large; processing again from the last commit"):
             kit.task.process(1)
         assert handler.calls == []
 
     def test_refused_record_rolls_all_tasks_of_the_producer_back_when_the_error_passes(self) -> None:
         kit = Kit(chain(), producer=self.refusing(retriable=True))
         kit.add(record("refused"), record("next", offset=1))
-        with pytest.raises(TaskCorrupted) as caught:
+        with pytest.raises(TaskCorruptedError) as caught:
             kit.task.process(2)
         assert set(caught.value.tasks) == {TaskId(0, 0)}
 
@@ -445,7 +445,7 @@ class TestChoosing:
 
     def test_errors_that_say_nothing_about_the_record_are_not_the_handlers(self) -> None:
         def silent(*_: object) -> Any:
-            raise BrokerUnavailable("no answer")
+            raise BrokerUnavailableError("no answer")
 
         handler = Asked(Answer.CONTINUE)
         kit = self.kit({"topic": silent}, processing_handler=handler)
@@ -467,7 +467,7 @@ class Unreachable(MemoryProducer):
             if self.errors:
                 raise self.errors.pop(0)
             if topic in self.full:
-                raise BrokerUnavailable("the queue is full")
+                raise BrokerUnavailableError("the queue is full")
             take(topic, *rest)
 
         self.produce = produce
@@ -546,7 +546,7 @@ class TestDeadLetters:
         if answer is Answer.CONTINUE:
             kit.task.process(1)
         else:
-            with pytest.raises((ProductionError, TaskCorrupted)):
+            with pytest.raises((ProductionError, TaskCorruptedError)):
                 kit.task.process(1)
         assert [value for _, value, _ in kit.sent("dead")] == [b"first"]
 
@@ -584,7 +584,7 @@ class TestSilence:
 
         def partitions_for(self, topic: str) -> int:
             if self.silent:
-                raise BrokerUnavailable("no answer from localhost:9092")
+                raise BrokerUnavailableError("no answer from localhost:9092")
             return 1
 
     def test_record_is_tried_again_until_the_broker_answers(self) -> None:
@@ -603,13 +603,13 @@ class TestSilence:
         kit.add(record("x"))
         kit.task.process(1)
         kit.clock.advance(1_000)
-        with pytest.raises(TimeoutExceeded, match=r"task 0_0 .* 1000 ms \(task.timeout.ms is 1000\): no answer"):
+        with pytest.raises(TimeoutExceededError, match=r"task 0_0 .* 1000 ms \(task.timeout.ms is 1000\): no answer"):
             kit.task.process(1)
 
     def test_first_time_out_is_an_error_when_task_timeout_is_zero(self) -> None:
         kit = Kit(chain(partitioner=lambda *args: 0), producer=self.Silent(), task_timeout_ms=0)
         kit.add(record("x"))
-        with pytest.raises(TimeoutExceeded):
+        with pytest.raises(TimeoutExceededError):
             kit.task.process(1)
 
 
@@ -625,7 +625,7 @@ def test_silence_is_counted_anew_when_records_were_processed_before_it() -> None
     kit.clock.advance(900)
     assert kit.task.process(2) == 0
     kit.clock.advance(100)
-    with pytest.raises(TimeoutExceeded):
+    with pytest.raises(TimeoutExceededError):
         kit.task.process(2)
     assert kit.task.commit_needed
 
@@ -723,7 +723,7 @@ class TestCommitCheck:
 
     def test_all_tasks_of_the_producer_are_corrupted_when_the_handler_retries(self) -> None:
         collector, _ = self.collector(Answer.RETRY, retriable=True)
-        with pytest.raises(TaskCorrupted) as caught:
+        with pytest.raises(TaskCorruptedError) as caught:
             collector.check()
         assert set(caught.value.tasks) == {TaskId(0, 0), TaskId(1, 0)}
 
@@ -739,7 +739,7 @@ class TestCommitCheck:
 def test_records_before_the_one_that_raised_are_taken_and_those_after_wait() -> None:
     kit = Kit(chain())
     kit.add(record("a"), record("b", at=5, offset=1), record("bad", at=9, offset=2), record("c", offset=3))
-    with pytest.raises(ReportedFailure, match="in-0 at offset 2"):
+    with pytest.raises(ReportedFailureError, match="in-0 at offset 2"):
         kit.task.process(10)
     assert [value for _, value, _ in kit.sent("out")] == [b"a", b"b"]
     assert kit.task.buffered_records == 2

@@ -12,7 +12,7 @@ from streams_py.runtime.tasks.handlers import (
     Answer,
     DeadLetterQueue,
     ErrorContext,
-    HandlerFailed,
+    HandlerError,
     Origin,
     Response,
     ask,
@@ -70,12 +70,12 @@ def test_ask_raises_when_the_handler_raises() -> None:
     def broken(context: ErrorContext, record: object, error: Exception) -> Answer:
         raise RuntimeError("handler bug")
 
-    with pytest.raises(HandlerFailed, match=r"broken itself raised RuntimeError\('handler bug'\)"):
+    with pytest.raises(HandlerError, match=r"broken itself raised RuntimeError\('handler bug'\)"):
         ask(broken, CONTEXT, None, ValueError("first"))
 
 
 def test_ask_raises_when_the_handler_returns_no_answer() -> None:
-    with pytest.raises(HandlerFailed, match="returned None"):
+    with pytest.raises(HandlerError, match="returned None"):
         ask(lambda context, record, error: None, CONTEXT, None, ValueError("first"))  # type: ignore[arg-type, return-value]  # that is the point
 
 

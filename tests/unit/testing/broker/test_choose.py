@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streams_py.testing.broker import choose
-from streams_py.testing.broker.interface import NoBroker
+from streams_py.testing.broker.interface import NoBrokerError
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def nothing_here(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("nothing_here")
 def test_reason_names_both_ways_when_neither_java_nor_docker_is_there():
     assert choose.why_no_broker() == "no Java and no Docker"
-    with pytest.raises(NoBroker, match="no Java and no Docker"):
+    with pytest.raises(NoBrokerError, match="no Java and no Docker"):
         choose.find_broker()
 
 

@@ -12,7 +12,7 @@ from docker.errors import APIError, ImageNotFound
 
 from streams_py.testing.broker import container
 from streams_py.testing.broker.container import DockerBroker, remote_host, version_of, why_no_docker
-from streams_py.testing.broker.interface import KAFKA_VERSION, NoBroker
+from streams_py.testing.broker.interface import KAFKA_VERSION, NoBrokerError
 from streams_py.testing.broker.jvm_node import shared_settings
 
 COMPOSE = (Path(__file__).resolve().parents[4] / "docker-compose.yml").read_text(encoding="utf-8")
@@ -123,7 +123,7 @@ def broker_of(*containers: FakeContainer) -> DockerBroker:
 
 def test_container_that_ended_is_not_waited_for_and_its_log_is_quoted() -> None:
     broker = broker_of(FakeContainer("running"), FakeContainer("exited"))
-    with pytest.raises(NoBroker, match=r"(?s)node 2 ended with 3.*no such role$"):
+    with pytest.raises(NoBrokerError, match=r"(?s)node 2 ended with 3.*no such role$"):
         broker._check_alive(1, 2)()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from streams_py.testing.broker import container, jvm
 from streams_py.testing.broker.container import container_settings
-from streams_py.testing.broker.interface import NoBroker
+from streams_py.testing.broker.interface import NoBrokerError
 from streams_py.testing.broker.jvm import JvmCluster, consecutive_ports, free_ports
 from streams_py.testing.broker.jvm_node import JvmNode, Ports
 
@@ -93,5 +93,5 @@ def test_start_waits_for_a_port_that_the_killed_node_still_holds(tmp_path, monke
 def test_port_of_somebody_else_is_refused_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(jvm, "_is_free", lambda port: False)
     monkeypatch.setattr(jvm.time, "sleep", lambda seconds: pytest.fail("waits"))
-    with pytest.raises(NoBroker, match="taken"):
+    with pytest.raises(NoBrokerError, match="taken"):
         JvmCluster(tmp_path).start(consecutive_ports(1, 9000))

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from streams_py.testing.broker.interface import NoBroker
+from streams_py.testing.broker.interface import NoBrokerError
 from streams_py.testing.broker.readiness import is_ready, wait_until_ready
 
 
@@ -70,13 +70,13 @@ def test_not_ready_when_nobody_listens():
 
 
 def test_waiting_ends_with_the_addresses_that_are_not_ready(fake):
-    with pytest.raises(NoBroker, match=r"^127\.0\.0\.1:1 not ready after 0 s"):
+    with pytest.raises(NoBrokerError, match=r"^127\.0\.0\.1:1 not ready after 0 s"):
         wait_until_ready([fake(), "127.0.0.1:1"], nodes=1, timeout_ms=0)
 
 
 def test_waiting_ends_when_a_process_has_died():
     def dead() -> None:
-        raise NoBroker("node 1 ended with 1")
+        raise NoBrokerError("node 1 ended with 1")
 
-    with pytest.raises(NoBroker, match="node 1 ended"):
+    with pytest.raises(NoBrokerError, match="node 1 ended"):
         wait_until_ready(["127.0.0.1:1"], nodes=1, timeout_ms=60_000, check_alive=dead)

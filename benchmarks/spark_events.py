@@ -20,9 +20,9 @@ from benchmarks.cluster import BenchmarkError
 from benchmarks.table import Goal, Row
 from streams_protocol import decode_assignment_info
 from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members
+from streams_py.events.assignment_events import monotonic_us
 from streams_py.events.codec import EventRecord
 from streams_py.events.emitter import Emitter, Limits
-from streams_py.events.journal import monotonic_us
 from streams_py.events.watch import AssignWatch
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import PublishAssignments

@@ -37,8 +37,8 @@ class RowCounter:
 
     def _selected(self, ids: list[str]) -> None:
         for nodeid in ids:
-            path, said = nodeid.partition("::")[0], _said(nodeid)
-            rows = [(number, row) for number, table in enumerate(TABLES) for row in rows_played(table, path, said)]
+            path, text = nodeid.partition("::")[0], _text(nodeid)
+            rows = [(number, row) for number, table in enumerate(TABLES) for row in rows_played(table, path, text)]
             if rows:
                 self.rows_of[nodeid] = rows
 
@@ -70,7 +70,7 @@ def _comments(path: str) -> dict[str, str]:
     return {match[1]: match[2] for match in re.finditer(pattern, text, re.MULTILINE)}
 
 
-def _said(nodeid: str) -> str:
+def _text(nodeid: str) -> str:
     """Everything by which a test names rows."""
     path, _, name = nodeid.partition("::")
     function = name.partition("[")[0].rpartition("::")[2]

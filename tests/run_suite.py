@@ -108,9 +108,9 @@ def read_record(record: Path, status: int) -> Outcome:
     """The outcome that a :class:`Recorder` wrote down; one without tests if it never came to that."""
     if not record.exists():
         return Outcome(status or _FAILED)
-    said: dict[str, list[str]] = json.loads(record.read_text(encoding="utf-8"))
-    failed = tuple(said["failed"])
-    return Outcome(status, failed, frozenset(said["passed"]) - frozenset(failed), tuple(said["broken"]))
+    results: dict[str, list[str]] = json.loads(record.read_text(encoding="utf-8"))
+    failed = tuple(results["failed"])
+    return Outcome(status, failed, frozenset(results["passed"]) - frozenset(failed), tuple(results["broken"]))
 
 
 class Recorder:
@@ -118,20 +118,20 @@ class Recorder:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._said: dict[str, list[str]] = {"failed": [], "passed": [], "broken": []}
+        self._results: dict[str, list[str]] = {"failed": [], "passed": [], "broken": []}
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        if report.failed and report.nodeid not in self._said["failed"]:
-            self._said["failed"].append(report.nodeid)  # in set-up, call or clean-up; or its worker died
+        if report.failed and report.nodeid not in self._results["failed"]:
+            self._results["failed"].append(report.nodeid)  # in set-up, call or clean-up; or its worker died
         elif report.when == "call" and report.passed:
-            self._said["passed"].append(report.nodeid)
+            self._results["passed"].append(report.nodeid)
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
-            self._said["broken"].append(report.nodeid)
+            self._results["broken"].append(report.nodeid)
 
     def pytest_sessionfinish(self) -> None:
-        self._file.write_text(json.dumps(self._said), encoding="utf-8")
+        self._file.write_text(json.dumps(self._results), encoding="utf-8")
 
 
 def pytest_configure(config: Any) -> None:

@@ -43,7 +43,7 @@ def make_tables(group: LiveGroup, folder: Path) -> Path:
     from streams_py.telemetry.report.tables import read_tables
 
     tables = folder / "tables"
-    session = spark_session("rebalance lab", master="local[2]", **{"spark.sql.shuffle.partitions": 2})
+    session = spark_session("rebalance backtest", master="local[2]", **{"spark.sql.shuffle.partitions": 2})
     session.sparkContext.setLogLevel("ERROR")
     try:
         if group.is_embedded:  # it cannot tell Spark which topics it has, so the records are handed over
@@ -90,10 +90,10 @@ def main(arguments: list[str]) -> int:
         from streams_py.spark.session import check_platform
 
         check_platform()
-        folder = Path(arguments[0]) if arguments else Path(tempfile.mkdtemp(prefix="rebalance-lab-"))
+        folder = Path(arguments[0]) if arguments else Path(tempfile.mkdtemp(prefix="rebalance-backtest-"))
         folder.mkdir(parents=True, exist_ok=True)
         with (
-            tempfile.TemporaryDirectory(prefix="streams-py-lab-") as state,
+            tempfile.TemporaryDirectory(prefix="streams-py-backtest-") as state,
             LiveGroup(os.environ.get("BOOTSTRAP", "embedded"), Path(state), say) as group,
         ):
             group.play()

@@ -56,7 +56,7 @@ class LiveGroup:
 
     def __init__(self, bootstrap: str, folder: Path, say: Callable[[str], None]) -> None:
         suffix = uuid.uuid4().hex[:6]
-        self.name = f"rebalance-lab-{suffix}"
+        self.name = f"rebalance-backtest-{suffix}"
         self._say = say
         self._folder = folder
         self._input, self._output = f"{self.name}-lines", f"{self.name}-counts"
@@ -86,7 +86,7 @@ class LiveGroup:
         self._clients.close()
 
     def play(self) -> None:
-        """The story: about ten rebalances."""
+        """The history: about ten rebalances."""
         self._say("A starts, alone")
         self._start("A")
         self._await(lambda: len(self._active("A")) == 2 * _PARTITIONS, "A to run all tasks")
@@ -129,7 +129,7 @@ class LiveGroup:
         ends = self._clients.admin().list_offsets(partitions)
         left = sum(end for end in ends.values() if isinstance(end, int))
         rows: list[dict[str, Any]] = []
-        consumer = self._clients.restore_consumer("rebalance-lab")
+        consumer = self._clients.restore_consumer("rebalance-backtest")
         try:
             consumer.assign(dict.fromkeys(partitions, BEGINNING))
             limit = time.monotonic() + _STEP_TIMEOUT_S
@@ -176,7 +176,7 @@ class LiveGroup:
 
     def _feed(self) -> None:
         """Lines of random words, and wait until they are counted: copies and changelogs have something in them."""
-        producer = self._clients.producer("rebalance-lab")
+        producer = self._clients.producer("rebalance-backtest")
         try:
             for number in range(_LINES):
                 line = " ".join(f"w{self._source.randrange(_WORDS)}" for _ in range(8))

@@ -145,11 +145,11 @@ class Worker:
         self._log.close()
 
 
-# -- the story -------------------------------------------------------------------------------------------------------
+# -- the steps -------------------------------------------------------------------------------------------------------
 
 
 class Demo:
-    """Runs the story on one cluster."""
+    """Runs the demonstration on one cluster."""
 
     def __init__(self, bootstrap: str, lines: list[str], console: Console, folder: Path) -> None:
         self._lines = lines

@@ -273,14 +273,14 @@ def findings_of(
 ) -> list[Finding]:
     """Sentences, errors first, then by candidate. What nobody is to blame for is said once, not for each candidate."""
     findings: list[Finding] = []
-    said: set[tuple[str, str]] = set()
+    listed: set[tuple[str, str]] = set()
     for of in noted:
         if of.kind in NOBODYS_FAULT:
             if of.kind == "not_recorded" and of.key.scenario:
                 continue  # of course not: it is a what-if
-            if (of.key.scenario, of.kind) in said:
+            if (of.key.scenario, of.kind) in listed:
                 continue
-            said.add((of.key.scenario, of.kind))
+            listed.add((of.key.scenario, of.kind))
         harmless = of.kind in _HARMLESS or (of.kind == OSCILLATING and of.times <= FREQUENT * rows[of.key])
         findings.append(
             Finding(of.key.candidate, of.key.scenario, of.kind, of.times, of.example, _sentence(of), not harmless)

@@ -68,7 +68,7 @@ def verdict_of(summary: Summary) -> Verdict:
     if deciding is None:
         sentence = f"It makes no difference: {best} and {second} score alike."
     else:
-        sentence = f"Choose {best}: {_said(summary, best, second, *deciding)}."
+        sentence = f"Choose {best}: {_sentence(summary, best, second, *deciding)}."
     return Verdict(ranking, out, sentence, _reasons(summary, best, ranking[-1], skip=second))
 
 
@@ -118,7 +118,7 @@ def _deciding(summary: Summary, best: str, other: str) -> tuple[str, str] | None
     return None
 
 
-def _said(summary: Summary, best: str, other: str, metric: str, meaning: str) -> str:
+def _sentence(summary: Summary, best: str, other: str, metric: str, meaning: str) -> str:
     mine, theirs = _total(summary, best, metric), _total(summary, other, metric)
     assert mine is not None
     assert theirs is not None

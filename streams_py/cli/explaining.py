@@ -57,11 +57,11 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
     if wanted is not None and wanted not in explanations:
         known = ", ".join(map(str, sorted(explanations))) or "none"
         return refuse(f"there is no task {wanted}; there are: {known}")
-    told = [explanations[wanted]] if wanted is not None else [explanations[each] for each in sorted(explanations)]
+    chosen = [explanations[wanted]] if wanted is not None else [explanations[each] for each in sorted(explanations)]
     if as_json:
-        typer.echo(json.dumps([_plain(explanation) for explanation in told], indent=2))
+        typer.echo(json.dumps([_plain(explanation) for explanation in chosen], indent=2))
     else:
-        typer.echo(_named("\n".join(map(str, told)), names))
+        typer.echo(_named("\n".join(map(str, chosen)), names))
     return 0
 
 

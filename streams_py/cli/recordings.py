@@ -83,9 +83,9 @@ def explanations_of_case(case: Mapping[str, Any]) -> Explanations:
     leader = GroupLeader(case_settings(case))
     run_assign(leader, case_request(case), RecordedCluster(case).execute)
     return {
-        told[0].explanation.task: told[0].explanation
+        found[0].explanation.task: found[0].explanation
         for task in _tasks(leader)
-        if (told := leader.explanations.explanation(task))
+        if (found := leader.explanations.explanation(task))
     }
 
 

@@ -137,9 +137,9 @@ def _follow(query: StreamingQuery) -> bool:
 
     PySpark's own way with Ctrl-C breaks off whatever it is just asking its JVM, and says so at length.
     """
-    told = threading.Event()
+    stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: told.set())
+        signal.signal(number, lambda *_: stopped.set())
     seen = -1
     while True:
         is_over = not query.isActive
@@ -150,7 +150,7 @@ def _follow(query: StreamingQuery) -> bool:
         if is_over:
             query.awaitTermination()  # raises what it ended with
             return True
-        if told.wait(_LOOK_S):
+        if stopped.wait(_LOOK_S):
             query.stop()
             return False
 

@@ -77,9 +77,9 @@ class Reasons:
         explain = getattr(self._assignor, "explain", None)
         if callable(explain):
             try:
-                said = explain(task)
+                reason = explain(task)
             except Exception:  # the application's code; its error changes nothing here
                 return "custom"
-            if isinstance(said, str) and 0 < len(said) <= _REASON_CHARS_MAX:
-                return said
+            if isinstance(reason, str) and 0 < len(reason) <= _REASON_CHARS_MAX:
+                return reason
         return "custom"

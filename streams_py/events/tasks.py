@@ -16,7 +16,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.events.draft import BodyDraft, Draft
 from streams_py.events.model import Sample, TaskEvent
 
-__all__ = ["RestoreJournal", "TaskJournal", "WorkingTask"]
+__all__ = ["RestoreEvents", "TaskEvents", "WorkingTask"]
 
 Emit = Callable[[Draft], None]
 Who = Callable[[], tuple[int, str]]
@@ -86,7 +86,7 @@ class _Writer:
         self._emit(BodyDraft(body))
 
 
-class TaskJournal:
+class TaskEvents:
     """Belongs to one stream thread, which makes all calls."""
 
     def __init__(self, emit: Emit, *, who: Who, monotonic_us: Callable[[], int], sample_interval_ms: int) -> None:
@@ -203,7 +203,7 @@ class _Restoring:
     records: int = 0
 
 
-class RestoreJournal:
+class RestoreEvents:
     """Hears about restoration changelog by changelog (from the state updater, which makes all calls), writes it task by
     task. ``subtopology_of`` maps changelog topics to sub-topologies."""
 

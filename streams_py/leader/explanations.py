@@ -41,7 +41,7 @@ class _Kept:
     problem: AssignmentProblem
     assignor: BuiltInAssignor
     lags: int
-    told: Mapping[TaskId, TaskExplanation] | None = None
+    explained: Mapping[TaskId, TaskExplanation] | None = None
 
 
 class Explanations:
@@ -61,13 +61,13 @@ class Explanations:
 
     def explanation(self, task_id: TaskId) -> list[ToldExplanation]:
         """The task's explanation in each assignment remembered, newest first; empty when none of them had the task."""
-        told: list[ToldExplanation] = []
+        explained: list[ToldExplanation] = []
         for kept in reversed(list(self._kept)):
-            if kept.told is None:
-                kept.told = dict(kept.assignor.decide(kept.problem, explain=True).explanation)
-            if task_id in kept.told:
-                told.append(ToldExplanation(kept.assigned_at_ms, kept.told[task_id]))
-        return told
+            if kept.explained is None:
+                kept.explained = dict(kept.assignor.decide(kept.problem, explain=True).explanation)
+            if task_id in kept.explained:
+                explained.append(ToldExplanation(kept.assigned_at_ms, kept.explained[task_id]))
+        return explained
 
     def tasks(self) -> frozenset[TaskId]:
         """Every task of the assignments remembered."""

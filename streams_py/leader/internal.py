@@ -100,7 +100,7 @@ class ReplayedAssignor:
 
 
 def _as_placed(
-    told: Mapping[TaskId, TaskExplanation], problem: AssignmentProblem, placements: Mapping[ProcessId, Placement]
+    explained: Mapping[TaskId, TaskExplanation], problem: AssignmentProblem, placements: Mapping[ProcessId, Placement]
 ) -> dict[TaskId, TaskExplanation]:
     """Where the decision differs from the one told, it was the racks."""
     clients = {client.process_id: client for client in problem.clients}
@@ -116,7 +116,7 @@ def _as_placed(
         for task in place.standby:
             hosts.setdefault(task, []).append(process_id)
     found = {}
-    for task, explanation in told.items():
+    for task, explanation in explained.items():
         known = {host.process_id: host for host in (explanation.active, *explanation.standbys)}
         copies = [owner.get(task, explanation.active.process_id), *hosts.get(task, ())]
         if set(copies) != set(known) or copies[0] != explanation.active.process_id:

@@ -108,7 +108,7 @@ class GroupLeader:
         self.explanations = Explanations()
         self._phase = Phase.IDLE
         self._steps: _Steps[_Effects] | None = None
-        self._said: list[Effect] = []
+        self._notices: list[Effect] = []
         self._now_ms = 0
 
     @property
@@ -121,7 +121,7 @@ class GroupLeader:
         self._now_ms = event.now_ms
         try:
             if isinstance(event, AssignRequested):
-                self._said.clear()
+                self._notices.clear()
                 self._steps = self._assign(event)
                 effects = next(self._steps)
             elif self._steps is None:
@@ -131,14 +131,14 @@ class GroupLeader:
         except StopIteration as stop:
             self._steps = None
             effects = stop.value
-        said, self._said = tuple(self._said), []
-        return said + effects
+        notices, self._notices = tuple(self._notices), []
+        return notices + effects
 
     def validate_state(self) -> None:
         """Raise AssertionError when the leader contradicts itself. For tests, after every event."""
         waiting = self._phase not in (Phase.IDLE, Phase.DONE, Phase.FAILED)
         assert waiting == (self._steps is not None), (self._phase, self._steps)
-        assert not self._said, self._said
+        assert not self._notices, self._notices
 
     # -- the steps -------------------------------------------------------------------------------------------------
 
@@ -323,7 +323,7 @@ class GroupLeader:
             return self._assignor_failed(step, error)
         subscription = GroupSubscription(dict(step.request.members))
         if answer.error in (AssignmentError.UNKNOWN_PROCESS_ID, AssignmentError.UNKNOWN_TASK_ID):
-            self._said.append(NotifyAssignor(GroupAssignment(), subscription, answer.error))
+            self._notices.append(NotifyAssignor(GroupAssignment(), subscription, answer.error))
             return self._assignor_failed(step, answer.as_error(name))
         deadlines = answer.deadlines if self._is_trusted() else self._with_floor(answer.deadlines, name)
         try:
@@ -331,7 +331,7 @@ class GroupLeader:
         except TaskAssignmentError as error:
             return self._assignor_failed(step, error)
         everybody = self._with_refused(step, assignments)
-        self._said.append(NotifyAssignor(GroupAssignment(everybody), subscription, answer.error))
+        self._notices.append(NotifyAssignor(GroupAssignment(everybody), subscription, answer.error))
         if answer.error is not AssignmentError.NONE:
             return self._assignor_failed(step, answer.as_error(name))
         again = ReplayedAssignor.if_ours(
@@ -374,7 +374,7 @@ class GroupLeader:
         """Everybody keeps what they have, and the application hears of the error (unless we do as Kafka does)."""
         if self._settings.reference_behaviour:
             raise error
-        self._said.append(ReportError(error))
+        self._notices.append(ReportError(error))
         threads = keep_current(
             step.group,
             step.histories,
@@ -430,7 +430,7 @@ class GroupLeader:
     # -- saying things ---------------------------------------------------------------------------------------------
 
     def _say(self, level: int, text: str) -> None:
-        self._said.append(Log(level, text))
+        self._notices.append(Log(level, text))
 
     def _warn(self, texts: Collection[str]) -> None:
         for text in texts:

@@ -184,10 +184,10 @@ class Member:
         return (FailThread(error),)
 
     def _accept(self, info: AssignmentInfo, tasks: Tasks) -> tuple[Effect, ...]:
-        said: list[Effect] = []
+        logged: list[Effect] = []
         used, changed = next_used_version(self._used_version, info.version, info.commonly_supported_version)
         if changed:
-            said.append(
+            logged.append(
                 Log(_INFO, f"version {self._used_version} -> {used}: the group supports {used}; rejoining at once")
             )
         self._used_version = used
@@ -195,7 +195,7 @@ class Member:
         self._tasks = tasks
         self._hosts = host_view(info)
         self._phase = Phase.ASSIGNED
-        return (*said, ShowHosts(self._hosts), ApplyTasks(tasks))
+        return (*logged, ShowHosts(self._hosts), ApplyTasks(tasks))
 
     def _on_assigned(self) -> tuple[Effect, ...]:
         """End of the rebalance: go on, or fail, by the error code."""
@@ -218,9 +218,9 @@ class Member:
         active = self._tasks.active
         revoked = revoked_tasks(active, event.partitions)
         rest = left_over(active, event.partitions, revoked)
-        said = (Log(_DEBUG, f"revoked partitions that end no task: {', '.join(map(str, rest))}"),) if rest else ()
+        logged = (Log(_DEBUG, f"revoked partitions that end no task: {', '.join(map(str, rest))}"),) if rest else ()
         self._keep(lambda task: task not in revoked)
-        return (*said, SuspendTasks(revoked)) if revoked else said
+        return (*logged, SuspendTasks(revoked)) if revoked else logged
 
     def _on_lost(self, event: PartitionsLost) -> tuple[Effect, ...]:
         lost = tuple(sorted(self._tasks.active))

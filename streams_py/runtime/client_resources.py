@@ -17,7 +17,7 @@ from streams_protocol.types import ProcessId
 from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, MissingSourceTopicError, TaskAssignmentError
-from streams_py.events.journal import Journal, check_event_clients, open_journal
+from streams_py.events.assignment_events import AssignmentEvents, check_event_clients, open_assignment_events
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
@@ -25,7 +25,7 @@ from streams_py.member.settings import MemberSettings
 from streams_py.ports import Admin, AdminError, AdminErrorKind, Clients, Clock, GroupMetadata, Membership, TopicSpec
 from streams_py.runtime.missing_sinks import warn_of_missing_sinks
 from streams_py.runtime.restore.listener import RestoreListener
-from streams_py.runtime.restore.restore_events import JournaledRestores
+from streams_py.runtime.restore.restore_events import RestoreEventsListener
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.state_cleaner import StateCleaner
 from streams_py.runtime.states import ThreadState
@@ -97,11 +97,11 @@ class ClientResources:
         self.running_since_ms: int | None = None
         """Since when the client is RUNNING; None in other states. Set by the client."""
         self._cleaner: StateCleaner | None = None
-        self._journal: Journal | None = None
+        self._events: AssignmentEvents | None = None
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
         self._global_thread: GlobalThread | None = None
-        self._leadings: weakref.WeakKeyDictionary[StreamThread, LeaderExecutor] = weakref.WeakKeyDictionary()
+        self._leader_executors: weakref.WeakKeyDictionary[StreamThread, LeaderExecutor] = weakref.WeakKeyDictionary()
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class ClientResources:
         self._cleaner = StateCleaner(
             self.directory, self._clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
         )
-        self._journal = open_journal(
+        self._events = open_assignment_events(
             self.config,
             self._clients,
             self._admin,
@@ -167,8 +167,8 @@ class ClientResources:
             closing.callback(self._clients.close)
             if self._admin is not None:
                 closing.callback(self._admin.close)
-            if self._journal is not None:
-                closing.callback(self._journal.close)
+            if self._events is not None:
+                closing.callback(self._events.close)
             if self._cleaner is not None:
                 closing.callback(self._cleaner.stop)
             if self._global_thread is not None:
@@ -310,13 +310,13 @@ class ClientResources:
             sharing=lambda: [task.id for task in table.running()],
             global_stores={name: WriteProtectedStore(store) for name, store in self.global_stores.items()},
         )
-        journal = None if self._journal is None else self._journal.tasks(lambda: _who(thread))
-        table = TaskTable(factory, updater, clock, journal=journal)
+        events = None if self._events is None else self._events.tasks(lambda: _who(thread))
+        table = TaskTable(factory, updater, clock, events=events)
         producer.track({topic for sub in self._metadata.subtopologies.values() for topic in sub.changelogs})
-        leading = self._leadings[thread] = self._leading(thread, admin)
+        leader_executor = self._leader_executors[thread] = self._leader_executor(thread, admin)
         rebalance = Rebalance(
             Member(MemberSettings.from_config(config, process_id=self._process_id)),
-            leading,
+            leader_executor,
             thread,
             thread.inbox,
             clock,
@@ -339,7 +339,7 @@ class ClientResources:
             ),
             admin=admin,
             offset_sums=lambda: offset_sums(table.all(), self.directory, thread.name),
-            journal=journal,
+            events=events,
             release_locks=lambda: self.directory.unlock_except(thread.name, {task.id for task in table.all()}),
         )
 
@@ -352,14 +352,14 @@ class ClientResources:
             membership.subscribe(frozenset(), subscription.pattern)
         return membership
 
-    def _leading(self, thread: StreamThread, admin: Admin) -> LeaderExecutor:
+    def _leader_executor(self, thread: StreamThread, admin: Admin) -> LeaderExecutor:
         assert self._process_id is not None
         settings = LeaderSettings.from_config(
             self.config, process_id=self._process_id, future_process_id=self._future_process_id
         )
         if self._choice is not None and self._choice.built_in is not None:
             settings = replace(settings, task_assignor=None, internal_assignor=self.config.task_assignor_class)
-        watch = None if self._journal is None else self._journal.watch(settings, lambda: _forming(thread))
+        watch = None if self._events is None else self._events.watch(settings, lambda: _forming(thread))
         return LeaderExecutor(
             GroupLeader(settings) if watch is None else GroupLeader(settings, watch),
             self._topology,
@@ -380,8 +380,8 @@ class ClientResources:
             for number, sub in self._metadata.subtopologies.items()
             for topic in (*sub.changelogs, *sub.source_changelogs)
         }
-        restores = None if self._journal is None else self._journal.restores(lambda: _who(thread), subtopology_of)
-        return self.restore_listener if restores is None else JournaledRestores(restores, self.restore_listener)
+        restores = None if self._events is None else self._events.restores(lambda: _who(thread), subtopology_of)
+        return self.restore_listener if restores is None else RestoreEventsListener(restores, self.restore_listener)
 
     def _start_positions(self) -> StartPositions:
         sources = [node for node in self._topology.nodes if isinstance(node, SourceNode)]
@@ -390,7 +390,11 @@ class ClientResources:
     def _explain(self, error: Exception) -> Exception:
         """The protocol carries only a code; the reason, if the leader is one of this client's threads."""
         if isinstance(error, TaskAssignmentError):
-            reasons = [leading.failure for leading in list(self._leadings.values()) if leading.failure is not None]
+            reasons = [
+                leader_executor.failure
+                for leader_executor in list(self._leader_executors.values())
+                if leader_executor.failure is not None
+            ]
             return reasons[0] if reasons else error
         return self._name_missing_topics(error) if isinstance(error, MissingSourceTopicError) else error
 

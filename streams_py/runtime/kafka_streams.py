@@ -268,13 +268,13 @@ class KafkaStreams:
         """
         task = TaskId.parse(task_id) if isinstance(task_id, str) else task_id
         parts = (thread.parts for thread in self._current_threads())
-        told = [
+        explanations = [
             explanation
             for part in parts
             if part is not None
             for explanation in part.rebalance.explanations.explanation(task)
         ]
-        return sorted(told, key=lambda explanation: -explanation.assigned_at_ms)
+        return sorted(explanations, key=lambda explanation: -explanation.assigned_at_ms)
 
     @overload
     def store(

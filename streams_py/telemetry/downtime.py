@@ -14,12 +14,12 @@ from typing import Any
 from streams_py.events.model import Envelope, TaskEvent
 from streams_py.telemetry.clocks import Clocks
 
-__all__ = ["Gaps"]
+__all__ = ["Downtimes"]
 
 Row = dict[str, Any]
 
 
-class Gaps:
+class Downtimes:
     """Last records that wait for a first one, in one group."""
 
     def __init__(self, waiting: Mapping[str, Mapping[str, Any]] | None = None) -> None:

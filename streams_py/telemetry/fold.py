@@ -19,7 +19,7 @@ from streams_py.events.codec import decode_event
 from streams_py.events.model import ClientPart, Event, RebalanceHeader, Sample, TaskEvent, TasksPart
 from streams_py.events.parts import WholeRebalance, join_rebalance
 from streams_py.telemetry.clocks import Clocks
-from streams_py.telemetry.downtime import Gaps
+from streams_py.telemetry.downtime import Downtimes
 from streams_py.telemetry.facts import Facts
 from streams_py.telemetry.hot_tasks import HotTasks
 from streams_py.telemetry.moves import moves, unknown_base
@@ -73,7 +73,7 @@ class GroupFold:
         self._ids: dict[str, str] = dict(given.get("ids", ()))
         self._warmups = Warmups(given.get("warmups"))
         self._restores = Restores(given.get("restores"))
-        self._gaps = Gaps(given.get("gaps"))
+        self._gaps = Downtimes(given.get("gaps"))
         self._clocks = Clocks(given.get("clocks"))
         self._hot_tasks = HotTasks(given.get("hot_tasks"))
         self._day: int | None = None

@@ -79,9 +79,9 @@ def test_first_start_warns_of_nothing_and_says_which_tasks_it_got(
     process, seen = _started(program, short_tmp, _RUN)
     process.terminate()
     _, errors = process.communicate(timeout=60)
-    said = "".join(seen) + errors
-    (rebalance,) = [line for line in said.splitlines() if "rebalance of" in line]
+    output = "".join(seen) + errors
+    (rebalance,) = [line for line in output.splitlines() if "rebalance of" in line]
     tasks = ", ".join(f"{subtopology}_{partition}" for subtopology in (0, 1) for partition in range(4))
     assert rebalance.endswith(f": gained {tasks}; lost none; kept none; standbys none")
-    assert "WARNING" not in said.partition("-> PENDING_SHUTDOWN")[0]
-    assert "INFO:kafka." not in said
+    assert "WARNING" not in output.partition("-> PENDING_SHUTDOWN")[0]
+    assert "INFO:kafka." not in output

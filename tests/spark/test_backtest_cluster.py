@@ -48,10 +48,10 @@ def test_scores_are_right_when_a_worker_dies(standalone: Standalone, tmp_path: P
     driver = standalone.run(*command)
     wait_until("the first wave is done", lambda: any(out.glob("done/*")) or not driver.is_running, 600)
     standalone.kill_worker()
-    said = driver.wait(900)
-    assert "status 1" in said  # a candidate fails, which is what it is there for
+    output = driver.wait(900)
+    assert "status 1" in output  # a candidate fails, which is what it is there for
     assert standalone.workers == 2
     assert len(list(out.glob("done/*"))) > 2
     assert score_digest(scores(out)) == score_digest(scores(tmp_path / "here"))
-    assert "three is too many" in said
+    assert "three is too many" in output
     assert (out / "report.html").exists()

@@ -26,12 +26,12 @@ def test_example_ends_with_a_choice_and_two_reports(tmp_path: Path) -> None:
     done = subprocess.run(
         [*COMMAND, str(tmp_path)], cwd=ROOT, env=environment(), capture_output=True, text=True, check=False
     )
-    said = done.stdout
-    assert done.returncode == 0, said + done.stderr[-3_000:]
+    output = done.stdout
+    assert done.returncode == 0, output + done.stderr[-3_000:]
     for text in ("C is killed", "high_availability", "sticky", "heavy_on_large", "recorded", "Choose "):
-        assert text in said, said
+        assert text in output, output
     report = tmp_path / "backtest" / "report.html"
-    assert f"report: {report}" in said
+    assert f"report: {report}" in output
     assert "Which one to choose" in report.read_text(encoding="utf-8")
     assert (tmp_path / "telemetry.html").stat().st_size > 5_000
     results = json.loads((tmp_path / "backtest" / "summary.json").read_text(encoding="utf-8"))["results"]

@@ -57,6 +57,6 @@ def test_worker_without_our_package_is_refused(standalone: Standalone) -> None:
         "except ConfigError as error:\n"
         "    print('refused:', error)\n"
     )
-    said = standalone.run("-c", code, standalone.master).wait(600)
-    assert "refused: the workers" in said
-    assert "kafka-streams-py[spark]" in said
+    output = standalone.run("-c", code, standalone.master).wait(600)
+    assert "refused: the workers" in output
+    assert "kafka-streams-py[spark]" in output

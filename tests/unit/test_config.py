@@ -127,7 +127,7 @@ def test_properties_file_is_read_as_java_writes_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("app.toml", "application.id = ", "no valid TOML"),
         ("app.properties", "application.id=app\n\\\nnonsense\n", "line 2: expected `key = value`, found 'nonsense'"),
@@ -135,13 +135,13 @@ def test_properties_file_is_read_as_java_writes_it(tmp_path: Path) -> None:
         ("app.ini", "[x]", "ends in .toml or .properties"),
     ],
 )
-def test_file_error_names_the_file_and_what_is_wrong(tmp_path: Path, name: str, text: str, said: str) -> None:
+def test_file_error_names_the_file_and_what_is_wrong(tmp_path: Path, name: str, text: str, message: str) -> None:
     file = tmp_path / name
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
         StreamsConfig.of(file)
     assert str(file) in str(caught.value)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_missing_and_unreadable_files_are_config_errors(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_tags_are_read_when_all_are_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "said"),
+    ("tags", "message"),
     [
         ({f"client.tag.k{number}": "v" for number in range(6)}, "at most 5 client tags are allowed, 6 are given"),
         ({f"client.tag.{'k' * 21}": "v"}, "a tag key has at most 20 characters"),
@@ -343,8 +343,8 @@ def test_tags_are_read_when_all_are_set() -> None:
         ({"rack.aware.assignment.tags": "a,b,c,d,e,f"}, "names more than 5 tags"),
     ],
 )
-def test_tags_beyond_the_limits_are_refused(tags: dict[str, object], said: str) -> None:
-    assert said in str(error_of(tags))
+def test_tags_beyond_the_limits_are_refused(tags: dict[str, object], message: str) -> None:
+    assert message in str(error_of(tags))
 
 
 def test_tags_at_the_limits_are_accepted() -> None:

@@ -85,7 +85,7 @@ def test_version_is_that_of_the_distribution_and_costs_nothing_until_asked() -> 
 
 
 def test_package_runs_as_the_command() -> None:
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-m", "streams_py", "--version"], capture_output=True, text=True, check=True
     ).stdout
-    assert said == f"kafka-streams-py {streams_py.__version__}\n"
+    assert output == f"kafka-streams-py {streams_py.__version__}\n"

@@ -176,7 +176,7 @@ class ConnectSinkConsumer:
         self._closed = False
         self._failure: Exception | None = None
 
-        def told(report: Callable[[Collection[TopicPartition]], None]) -> Callable[[Any, Any], None]:
+        def notified(report: Callable[[Collection[TopicPartition]], None]) -> Callable[[Any, Any], None]:
             def callback(_consumer: Any, partitions: Any) -> None:
                 try:
                     report([TopicPartition(one.topic, one.partition) for one in partitions])
@@ -187,9 +187,9 @@ class ConnectSinkConsumer:
 
         self._consumer.subscribe(
             list(topics),
-            on_assign=told(listener.on_assigned),
-            on_revoke=told(listener.on_revoked),
-            on_lost=told(listener.on_lost),
+            on_assign=notified(listener.on_assigned),
+            on_revoke=notified(listener.on_revoked),
+            on_lost=notified(listener.on_lost),
         )
 
     def poll(self, max_records: int, timeout_ms: int) -> list[RawRecord]:

@@ -108,10 +108,10 @@ class FileSinkTask(SinkTask):
         where = f"{record.topic}-{record.partition} at offset {record.offset}"
         if self._settings.format == "json":
             try:
-                said = json.dumps({"offset": record.offset, "key": record.key, "value": record.value}, allow_nan=False)
+                text = json.dumps({"offset": record.offset, "key": record.key, "value": record.value}, allow_nan=False)
             except (TypeError, ValueError) as error:
                 raise ConnectorError(f"{where} is no JSON ({error}); use the json or string converter") from None
-            return said.encode() + b"\n"
+            return text.encode() + b"\n"
         value = {} if record.value is None else record.value
         if not isinstance(value, dict):
             raise ConnectorError(f"{where}: CSV needs objects, this is {type(value).__name__}; use the json converter")

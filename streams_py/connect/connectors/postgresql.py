@@ -19,7 +19,18 @@ try:
 except ImportError as missing:
     raise ImportError('PostgreSQL connectors need psycopg: pip install "kafka-streams-py[postgresql]"') from missing
 
-__all__ = ["Column", "Json", "PostgresqlSettings", "Table", "connect", "dict_row", "psycopg", "said", "sql", "table_of"]
+__all__ = [
+    "Column",
+    "Json",
+    "PostgresqlSettings",
+    "Table",
+    "connect",
+    "dict_row",
+    "message_of",
+    "psycopg",
+    "sql",
+    "table_of",
+]
 
 
 class PostgresqlSettings(ConnectorSettings):
@@ -89,6 +100,6 @@ def table_of(connection: psycopg.Connection[Any], settings: PostgresqlSettings, 
     return Table({n: Column(type, required) for n, type, required in columns}, tuple(frozenset(k[0]) for k in keys))
 
 
-def said(error: psycopg.Error) -> str:
+def message_of(error: psycopg.Error) -> str:
     """What PostgreSQL said, without the rows that its details would show."""
     return error.diag.message_primary or str(error).splitlines()[0]

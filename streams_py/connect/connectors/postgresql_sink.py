@@ -21,8 +21,8 @@ from streams_py.connect.connectors.postgresql import (
     PostgresqlSettings,
     Table,
     connect,
+    message_of,
     psycopg,
-    said,
     sql,
     table_of,
 )
@@ -81,7 +81,7 @@ class PostgresqlSinkTask(SinkTask):
         try:
             self._connect()
         except psycopg.OperationalError as error:
-            raise ConnectorError(f"connection.url: {said(error)}") from None
+            raise ConnectorError(f"connection.url: {message_of(error)}") from None
 
     def put(self, records: Sequence[SinkRecord]) -> None:
         try:
@@ -90,10 +90,10 @@ class PostgresqlSinkTask(SinkTask):
                 self._write(connection, self._changes(records[begin : begin + self._settings.batch_rows]))
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             self.stop()
-            raise RetriableError(f"table {self._settings.table}: {said(error)}") from None
+            raise RetriableError(f"table {self._settings.table}: {message_of(error)}") from None
         except psycopg.Error as error:
             self.stop()
-            raise ConnectorError(f"table {self._settings.table}: {said(error)}") from None
+            raise ConnectorError(f"table {self._settings.table}: {message_of(error)}") from None
 
     def stop(self) -> None:
         if self._connection is not None:
@@ -187,7 +187,9 @@ class PostgresqlSinkTask(SinkTask):
         except psycopg.DataError as error:
             line = re.search(r"line (\d+)", error.diag.context or "")
             record = (group[int(line[1]) - 1] if line else change).record
-            raise self._bad(record, f"does not fit: {said(error)}", "change the column's type, or the data") from None
+            raise self._bad(
+                record, f"does not fit: {message_of(error)}", "change the column's type, or the data"
+            ) from None
         rest = [sql.Identifier(name) for name in columns if name not in self._settings.key_columns]
         then = sql.SQL("UPDATE SET {}").format(
             sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(n) for n in rest)

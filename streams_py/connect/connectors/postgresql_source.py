@@ -20,7 +20,15 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from streams_py.connect.api import RetriableError, SourceConnector, SourceRecord, SourceTask
-from streams_py.connect.connectors.postgresql import PostgresqlSettings, connect, dict_row, psycopg, said, sql, table_of
+from streams_py.connect.connectors.postgresql import (
+    PostgresqlSettings,
+    connect,
+    dict_row,
+    message_of,
+    psycopg,
+    sql,
+    table_of,
+)
 from streams_py.errors import ConnectorError
 
 __all__ = ["PostgresqlSourceConnector", "PostgresqlSourceTask"]
@@ -78,7 +86,7 @@ class PostgresqlSourceTask(SourceTask):
         try:
             self._connect()
         except psycopg.OperationalError as error:
-            raise ConnectorError(f"connection.url: {said(error)}") from None
+            raise ConnectorError(f"connection.url: {message_of(error)}") from None
 
     def stop(self) -> None:
         self._stopping.set()
@@ -100,9 +108,9 @@ class PostgresqlSourceTask(SourceTask):
             except (psycopg.OperationalError, psycopg.InterfaceError) as error:
                 self._close()
                 self._stopping.wait(self._settings.poll_interval_ms / 1000)
-                raise RetriableError(f"table {self._settings.table}: {said(error)}") from None
+                raise RetriableError(f"table {self._settings.table}: {message_of(error)}") from None
             except psycopg.Error as error:
-                raise ConnectorError(f"table {self._settings.table}: {said(error)}") from None
+                raise ConnectorError(f"table {self._settings.table}: {message_of(error)}") from None
         if not records:
             self._stopping.wait(self._settings.poll_interval_ms / 1000)
         return records

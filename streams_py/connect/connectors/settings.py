@@ -75,7 +75,7 @@ class ConnectorSettings(BaseModel):
 
     @classmethod
     def _sentence(cls, key: str, detail: dict[str, Any], props: Mapping[str, str]) -> str:
-        said = str(detail["msg"]).removeprefix("Value error, ")
+        message = str(detail["msg"]).removeprefix("Value error, ")
         what = next((field.description for n, field in cls.model_fields.items() if (field.alias or n) == key), None)
         remedy = f" ({what})" if what else ""
         if detail["type"] == "missing":
@@ -83,4 +83,4 @@ class ConnectorSettings(BaseModel):
         secret = any(SecretStr in (f.annotation, *getattr(f.annotation, "__args__", ())) for n, f in
                      cls.model_fields.items() if (f.alias or n) == key)  # fmt: skip
         value = "" if secret or key not in props else f"{props[key]!r} cannot be used: "
-        return f"{value}{said[:1].lower()}{said[1:]}{remedy}"
+        return f"{value}{message[:1].lower()}{message[1:]}{remedy}"

@@ -254,8 +254,8 @@ class RestApi:
 
 
 def _job(status: JobStatusView) -> dict[str, Any]:
-    said = {"state": status.state.value, "worker_id": status.worker_id}
-    return said | ({"trace": status.trace} if status.trace else {})
+    body = {"state": status.state.value, "worker_id": status.worker_id}
+    return body | ({"trace": status.trace} if status.trace else {})
 
 
 def _name(request: Request) -> str:

@@ -38,28 +38,28 @@ class RestoreNews:
 
     def __init__(self, listener: RestoreListener) -> None:
         self._listener = listener
-        self._untold: deque[Callable[[], None]] = deque()
+        self._pending: deque[Callable[[], None]] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._untold)
+        return bool(self._pending)
 
     def start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
         """Note :meth:`RestoreListener.on_restore_start`."""
-        self._untold.append(lambda: self._listener.on_restore_start(changelog, store, start, end))
+        self._pending.append(lambda: self._listener.on_restore_start(changelog, store, start, end))
 
     def batch(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
         """Note :meth:`RestoreListener.on_batch_restored`."""
-        self._untold.append(lambda: self._listener.on_batch_restored(changelog, store, batch_end, count))
+        self._pending.append(lambda: self._listener.on_batch_restored(changelog, store, batch_end, count))
 
     def end(self, changelog: TopicPartition, store: str, total: int) -> None:
         """Note :meth:`RestoreListener.on_restore_end`."""
-        self._untold.append(lambda: self._listener.on_restore_end(changelog, store, total))
+        self._pending.append(lambda: self._listener.on_restore_end(changelog, store, total))
 
     def suspended(self, changelog: TopicPartition, store: str, total: int) -> None:
         """Note :meth:`RestoreListener.on_restore_suspended`."""
-        self._untold.append(lambda: self._listener.on_restore_suspended(changelog, store, total))
+        self._pending.append(lambda: self._listener.on_restore_suspended(changelog, store, total))
 
     def tell(self) -> None:
         """Call the listener for everything noted so far; raises what it raises."""
-        while self._untold:
-            self._untold.popleft()()
+        while self._pending:
+            self._pending.popleft()()

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from streams_protocol.types import TopicPartition
-from streams_py.events.tasks import RestoreJournal
+from streams_py.events.tasks import RestoreEvents
 from streams_py.runtime.restore.listener import RestoreListener
 
-__all__ = ["JournaledRestores"]
+__all__ = ["RestoreEventsListener"]
 
 
-class JournaledRestores(RestoreListener):
-    """Tells the journal first, then the application's listener, whose errors are its own."""
+class RestoreEventsListener(RestoreListener):
+    """Writes events first, then the application's listener, whose errors are its own."""
 
-    def __init__(self, journal: RestoreJournal, listener: RestoreListener) -> None:
-        self._journal = journal
+    def __init__(self, events: RestoreEvents, listener: RestoreListener) -> None:
+        self._events = events
         self._listener = listener
 
     def on_restore_start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
         """As in :class:`RestoreListener`."""
-        self._journal.started(changelog, store, start, end)
+        self._events.started(changelog, store, start, end)
         self._listener.on_restore_start(changelog, store, start, end)
 
     def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
         """As in :class:`RestoreListener`."""
-        self._journal.advanced(changelog, count)
+        self._events.advanced(changelog, count)
         self._listener.on_batch_restored(changelog, store, batch_end, count)
 
     def on_restore_end(self, changelog: TopicPartition, store: str, total: int) -> None:
         """As in :class:`RestoreListener`."""
-        self._journal.ended(changelog)
+        self._events.ended(changelog)
         self._listener.on_restore_end(changelog, store, total)
 
     def on_restore_suspended(self, changelog: TopicPartition, store: str, total: int) -> None:
         """As in :class:`RestoreListener`."""
-        self._journal.suspended(changelog)
+        self._events.suspended(changelog)
         self._listener.on_restore_suspended(changelog, store, total)

@@ -73,7 +73,7 @@ class Rebalance:
     def __init__(
         self,
         member: Member,
-        leading: LeaderExecutor,
+        leader_executor: LeaderExecutor,
         tasks: TaskSide,
         inbox: Inbox,
         clock: Clock,
@@ -85,7 +85,7 @@ class Rebalance:
         explain: Callable[[Exception], Exception],
     ) -> None:
         self._member = member
-        self._leading = leading
+        self._leader_executor = leader_executor
         self._tasks = tasks
         self._inbox = inbox
         self._clock = clock
@@ -117,7 +117,7 @@ class Rebalance:
     @property
     def explanations(self) -> Explanations:
         """What this member remembers of the assignments it made as leader. Thread-safe."""
-        return self._leading.explanations
+        return self._leader_executor.explanations
 
     def request_application_shutdown(self) -> None:
         """Tell every member of the group, with the next subscription, to shut down. Thread-safe."""
@@ -133,13 +133,13 @@ class Rebalance:
         """User data for a JoinGroup request."""
         self._in_progress = True
         self._rebalance_log.begins(self._clock.monotonic_ms())
-        self._leading.failure = None
+        self._leader_executor.failure = None
         effects = self._handle(SubscriptionRequested({} if self._closed else self._tasks.offset_sums()))
         return next(effect.user_data for effect in effects if isinstance(effect, SendUserData))
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """Lead the group."""
-        return self._leading.assign(members)
+        return self._leader_executor.assign(members)
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes, generation: int) -> None:
         """Read an assignment; it is carried out at the end of the round."""

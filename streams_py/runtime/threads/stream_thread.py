@@ -195,7 +195,7 @@ class StreamThread:
         self._starter = TaskStarter(
             parts.table, parts.membership, parts.start_positions, self._clock, task_timeout_ms=task_timeout_ms
         )
-        self._revocation = Revocation(self.name, parts.table, self._committer, parts.journal, self._deferred)
+        self._revocation = Revocation(self.name, parts.table, self._committer, parts.events, self._deferred)
         parts.updater.pause(self._paused)
         if self._stop_application:
             parts.rebalance.request_application_shutdown()
@@ -294,19 +294,19 @@ class StreamThread:
             resumed = [partition for task in tasks for partition in task.partitions_to_resume()]
             if resumed:
                 parts.consumer.resume(resumed)
-        if parts.journal is not None:
+        if parts.events is not None:
             age_ms = self._clock.monotonic_ms() - self._last_commit_ms
-            parts.journal.sample_if_due(tasks, parts.consumer.lag, age_ms)
+            parts.events.sample_if_due(tasks, parts.consumer.lag, age_ms)
         self.processed_records += processed
         return processed, punctuated
 
     def _process(self, task: ActiveTask, records_max: int) -> int:
-        membership, journal, clock, slice_ = self._parts.membership, self._parts.journal, self._clock, self._slice
+        membership, events, clock, slice_ = self._parts.membership, self._parts.events, self._clock, self._slice
         processed = 0
         while processed < records_max and membership.is_member():
             wanted = min(records_max - processed, slice_.size)
             began_ms = clock.monotonic_ms()
-            taken = task.process(wanted) if journal is None else journal.process(task, wanted)
+            taken = task.process(wanted) if events is None else events.process(task, wanted)
             slice_.adapt(taken=taken, took_ms=clock.monotonic_ms() - began_ms)
             processed += taken
             if taken < wanted:

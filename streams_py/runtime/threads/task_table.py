@@ -22,7 +22,7 @@ from typing import Protocol, TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import LockError, TaskMigratedError
-from streams_py.events.tasks import TaskJournal
+from streams_py.events.tasks import TaskEvents
 from streams_py.ports import Clock, OffsetAndMetadata
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -64,12 +64,12 @@ class TaskTable:
     """The tasks of one stream thread."""
 
     def __init__(
-        self, factory: TaskFactory, updater: StateUpdater, clock: Clock, *, journal: TaskJournal | None = None
+        self, factory: TaskFactory, updater: StateUpdater, clock: Clock, *, events: TaskEvents | None = None
     ) -> None:
         self._factory = factory
         self._updater = updater
         self._clock = clock
-        self._journal = journal
+        self._events = events
         self._lock = threading.RLock()
         self._pending: dict[TaskId, _Pending] = {}
         self._restored: dict[TaskId, ActiveTask] = {}
@@ -124,8 +124,8 @@ class TaskTable:
                 if created is not None:
                     self._pending[task_id] = _Pending(created)
                     self._note_assigned(task_id, is_active=False)
-            if self._journal is not None:
-                self._journal.rebalanced([task.id for task in self.all()])
+            if self._events is not None:
+                self._events.rebalanced([task.id for task in self.all()])
 
     def _reconcile(
         self, task: StreamTask, wanted_active: dict[TaskId, Partitions], wanted_standby: dict[TaskId, Partitions]
@@ -188,8 +188,8 @@ class TaskTable:
                 raise
         if new is not None:
             self._pending[new.id] = _Pending(new)
-            if self._journal is not None:
-                self._journal.recycled(new.id, is_active=new.is_active)
+            if self._events is not None:
+                self._events.recycled(new.id, is_active=new.is_active)
 
     def _suspend_for_recycling(self, task: StreamTask) -> None:
         """Suspend; TaskMigratedError when there is something uncommitted, so that its stores cannot be handed on."""
@@ -228,8 +228,8 @@ class TaskTable:
             with self._lock:
                 del self._pending[task_id]
                 self._updater.add(entry.task)
-            if self._journal is not None:
-                self._journal.changed("created", task_id, is_active=entry.task.is_active, began_us=began_us)
+            if self._events is not None:
+                self._events.changed("created", task_id, is_active=entry.task.is_active, began_us=began_us)
 
     def restored(self) -> list[ActiveTask]:
         """Actives whose stores are complete, in task order; they wait for :meth:`start`."""
@@ -269,8 +269,8 @@ class TaskTable:
         with self._lock:
             del self._restored[task.id]
             self._hold(task)
-        if self._journal is not None:
-            self._journal.changed("running", task.id, is_active=True, began_us=began_us)
+        if self._events is not None:
+            self._events.changed("running", task.id, is_active=True, began_us=began_us)
 
     def _hold(self, task: ActiveTask) -> None:
         """Add to the active ones, which stay in task order: they are asked for several times per turn of the loop."""
@@ -337,12 +337,12 @@ class TaskTable:
     # -- what is written about it ----------------------------------------
 
     def _note_assigned(self, task_id: TaskId, *, is_active: bool) -> None:
-        if self._journal is not None:
-            self._journal.assigned(task_id, is_active=is_active)
+        if self._events is not None:
+            self._events.assigned(task_id, is_active=is_active)
 
     def _note_end(self, event: str, task: StreamTask, began_us: int | None = None) -> None:
-        if self._journal is not None:
-            self._journal.ended(event, task.id, is_active=task.is_active, began_us=began_us)
+        if self._events is not None:
+            self._events.ended(event, task.id, is_active=task.is_active, began_us=began_us)
 
     def _now_us(self) -> int | None:
-        return None if self._journal is None else self._journal.now_us()
+        return None if self._events is None else self._events.now_us()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from streams_protocol.types import TaskId
-from streams_py.events.tasks import TaskJournal
+from streams_py.events.tasks import TaskEvents
 from streams_py.ports import Admin, Membership, RecordConsumer, RecordProducer
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.start_positions import StartPositions
@@ -47,5 +47,5 @@ class ThreadParts:
     """What the subscription reports of this thread's tasks and of the task directories it can lock; thread-safe."""
     release_locks: Callable[[], None]
     """Gives back task directories that were locked for the report but are not this thread's."""
-    journal: TaskJournal | None = None
+    events: TaskEvents | None = None
     """Writes what happens to the tasks, if that is wanted."""

@@ -20,7 +20,7 @@ GRID_TASKS_MAX: Final = 500
 """With more tasks the grid shows sub-topologies."""
 
 _BARS_MAX: Final = 60
-_OFFENDERS_MAX: Final = 25
+_HOT_TASKS_MAX: Final = 25
 _CLIENTS_MAX: Final = 10
 _GRID_CLIENTS_MAX: Final = 200
 _MOMENTS: Final = 5
@@ -347,7 +347,7 @@ def _hot_tasks(tables: Tables) -> str:
         by_task[row["task"]].append(row)
     worst = sorted(by_task, key=lambda task: (-len(by_task[task]), -_worst(by_task[task]), TaskId.parse(task)))
     cells = []
-    for task in worst[:_OFFENDERS_MAX]:
+    for task in worst[:_HOT_TASKS_MAX]:
         windows, last = by_task[task], by_task[task][-1]
         why = Counter(reason for row in windows for reason in row["why"].split())
         cells.append(

@@ -206,8 +206,8 @@ def _short(log: str) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    said = getattr(error, "explanation", None) or str(error)
-    return (str(said).strip().splitlines() or [type(error).__name__])[0]
+    message = getattr(error, "explanation", None) or str(error)
+    return (str(message).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _container(image: str, node: int, nodes: int, port: int, network: Any, cluster_id: str) -> Any:

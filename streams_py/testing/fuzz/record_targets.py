@@ -1,4 +1,4 @@
-"""Records: serdes, what Kafka Streams adds to values and to committed offsets, events of the journal."""
+"""Records: serdes, what Kafka Streams adds to values and to committed offsets, assignment events."""
 
 from __future__ import annotations
 

@@ -44,12 +44,12 @@ class SimulatedRestore:
         truth = self._cluster.end_of_task(task)
         if self._spells.strikes(Fault.RESTORE_UNANSWERED, self._rng):
             return None
-        said = truth
+        end = truth
         if self._spells.strikes(Fault.RESTORE_MADE_UP, self._rng):
-            said = self._rng.choice((*MADE_UP_OFFSETS, position // 2 if position else -1))
+            end = self._rng.choice((*MADE_UP_OFFSETS, position // 2 if position else -1))
         if self._mutant == BELIEVE_EVERY_ANSWER:
-            return ToldEnd(said, max(0, truth - max(said, position)))
-        answer = offset_of(LibraryAnswer(said))
+            return ToldEnd(end, max(0, truth - max(end, position)))
+        answer = offset_of(LibraryAnswer(end))
         if isinstance(answer, AdminError) or answer < position:
             return None
         return ToldEnd(answer, truth - answer)

@@ -98,11 +98,11 @@ def run_schedule(schedule: Schedule, *, checkers: Iterable[Checker] | None = Non
         run.fingerprint,
         circles,
         world.runner.is_stuck,
-        [f"{at_ms / 1000:9.3f} s  {_told(text, args)}" for at_ms, text, args in world.history] if history else [],
+        [f"{at_ms / 1000:9.3f} s  {_filled(text, args)}" for at_ms, text, args in world.history] if history else [],
     )
 
 
-def _told(text: str, args: tuple[object, ...]) -> str:
+def _filled(text: str, args: tuple[object, ...]) -> str:
     return text.format(*(arg() if callable(arg) else arg for arg in args))
 
 

@@ -30,7 +30,7 @@ class _Copy:
     """Active and restored: it writes the changelogs itself, so it is always at their end."""
     checkpoint: int | None = None
     """What is on disk; None when nothing is."""
-    told: ToldEnd | None = None
+    known_end: ToldEnd | None = None
     """Where its changelogs are believed to end; None while nobody has answered, and nothing is restored."""
     lacking: int = 0
     """Records that its position claims and its stores have not."""
@@ -62,16 +62,16 @@ class LocalState:
             copy.holder, copy.working, copy.running = thread, True, False
             copy.offset, copy.at_ms = copy.checkpoint or 0, self.timeline.now_ms
             copy.lacking = 0 if copy.checkpoint is None else copy.stored_lacking
-            copy.told = None
+            copy.known_end = None
             self._ask(task, copy)
 
     def _ask(self, task: TaskId, copy: _Copy) -> None:
         """Ask where the changelogs end, until there is an answer to be believed; restoring begins then."""
-        if not copy.working or copy.told is not None:
+        if not copy.working or copy.known_end is not None:
             return
-        copy.told = self.restore.end_of(task, copy.offset)
+        copy.known_end = self.restore.end_of(task, copy.offset)
         copy.at_ms = self.timeline.now_ms
-        if copy.told is None:
+        if copy.known_end is None:
             self.timeline.after(RESTORE_RETRY_MS, self._ask, task, copy)
 
     def _let_go(self, task: TaskId, copy: _Copy) -> None:
@@ -147,10 +147,10 @@ class LocalState:
         copy = self._copies.get(task)
         if copy is None or copy.holder is not thread or not copy.working:
             return False
-        if not copy.running and copy.told is not None:
-            short = copy.told.lacking  # of an end that is not the true one
+        if not copy.running and copy.known_end is not None:
+            short = copy.known_end.lacking  # of an end that is not the true one
             position = self._position(task, copy)
-            if position >= (copy.told.offset if short else self.cluster.end_of_task(task)):
+            if position >= (copy.known_end.offset if short else self.cluster.end_of_task(task)):
                 copy.running = True
                 copy.lacking += short
                 self.on_restored(task, thread, copy.lacking)
@@ -165,7 +165,7 @@ class LocalState:
     def _position(self, task: TaskId, copy: _Copy) -> int:
         if copy.running:
             return self.cluster.end_of_task(task)
-        if copy.told is None:
+        if copy.known_end is None:
             return copy.offset
         gained = (self.timeline.now_ms - copy.at_ms) * self.restore_records_per_s // 1000
         return min(copy.offset + gained, self.cluster.end_of_task(task))

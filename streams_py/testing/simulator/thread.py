@@ -36,7 +36,7 @@ from streams_py.member.events import (
 )
 from streams_py.testing.simulator.consumer import Partitions, SimulatedConsumer
 from streams_py.testing.simulator.faults import Fault
-from streams_py.testing.simulator.leading import SimulatedLeading
+from streams_py.testing.simulator.leader_executor import SimulatedLeaderExecutor
 from streams_py.testing.simulator.releases import ReleaseMember
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class SimulatedThread:
         self._backlog: list[Callable[[], None]] = []
         self._wake_at: int | None = None
         self._commits_planned = False
-        self.leading = SimulatedLeading(self)
+        self.leader_executor = SimulatedLeaderExecutor(self)
         self.consumer = SimulatedConsumer(
             self.world,
             self,
@@ -207,7 +207,7 @@ class SimulatedThread:
     ) -> None:
         """Assign for the whole group."""
         self.reached("assign begins")
-        self.leading.start(members, done, failed)
+        self.leader_executor.start(members, done, failed)
 
     def on_revoked(self, partitions: Partitions) -> None:
         """Partitions go, in order."""

@@ -23,7 +23,7 @@ from streams_py.testing.simulator.coordinator import GroupCoordinator, Reply
 from streams_py.testing.simulator.fault_actions import happen
 from streams_py.testing.simulator.faults import Fault, Spells
 from streams_py.testing.simulator.hostile import HostileMember
-from streams_py.testing.simulator.leading import Step
+from streams_py.testing.simulator.leader_executor import Step
 from streams_py.testing.simulator.mutants import ACCEPT_EVERY_COMMIT, LATE_TO_REJOIN, MUTANTS, When, plant
 from streams_py.testing.simulator.process import SimulatedProcess
 from streams_py.testing.simulator.releases import header, sent_assignment, understood

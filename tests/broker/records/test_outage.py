@@ -52,9 +52,9 @@ def test_records_flow_on_without_loss_or_swap_when_the_broker_was_stopped(
     # The client that was in use before the restart may be deaf for ever: a second try has a new one.
     assert admin.list_offsets([partition]) == {partition: 2 * RECORDS}
     assert admin.committed_offsets("records", [partition]) == {partition: None}
-    told = [record.getMessage() for record in caplog.records if "adapters.confluent" in record.name]
-    assert any(kafka_broker.bootstrap in line for line in told)
-    assert len(told) < 40
+    logged = [record.getMessage() for record in caplog.records if "adapters.confluent" in record.name]
+    assert any(kafka_broker.bootstrap in line for line in logged)
+    assert len(logged) < 40
     assert cpu_s < 0.7, f"{cpu_s:.2f} s of CPU in one second of waiting"
     producer.close()
     consumer.close()

@@ -38,15 +38,15 @@ def test_counting_goes_on_without_loss_when_the_broker_was_away_for_longer_than_
         away_s = 6.0
         time.sleep(away_s)
         cpu_s = a.ask("cpu") - cpu_before_s
-        said = warnings(a.log_text)[said_before:]
+        logged = warnings(a.log_text)[said_before:]
         own_broker.start_node(1)
         app.feed(lines[half:])
         app.await_caught_up(timeout_s=90)
         assert a.close() == b.close() == 0
         assert app.counts() == true_counts(lines)
         assert cpu_s < 0.3 * away_s, f"{cpu_s:.1f} s of CPU in {away_s} s without a broker"
-        assert any(own_broker.bootstrap in line for line in said), a.tail()
-        assert len(said) < 30, "\n".join(said)
+        assert any(own_broker.bootstrap in line for line in logged), a.tail()
+        assert len(logged) < 30, "\n".join(logged)
         if not hard:
             assert a.status["generations"] == generations
     finally:

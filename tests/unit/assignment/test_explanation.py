@@ -46,7 +46,7 @@ def test_explanation_names_the_rule_that_chose_the_active(name: str, task: str, 
 @pytest.mark.parametrize("name", HA)
 def test_explanation_agrees_with_the_decision(name: str) -> None:
     decision = HighAvailabilityAssignor().decide(given(name), explain=True)
-    told = {
+    explained = {
         process_id: (
             sorted(
                 task
@@ -61,7 +61,7 @@ def test_explanation_agrees_with_the_decision(name: str) -> None:
         )
         for process_id in decision.placements
     }
-    assert told == {process_id: tuple(place) for process_id, place in decision.placements.items()}
+    assert explained == {process_id: tuple(place) for process_id, place in decision.placements.items()}
     assert decision.placements == HighAvailabilityAssignor().decide(given(name)).placements
     warming = sorted(
         (t, h.process_id) for t, s in decision.explanation.items() for h in s.standbys if h.rule is Rule.WARMING_UP
@@ -106,39 +106,43 @@ def test_sticky_explanation_tells_standbys_too() -> None:
 
 
 def test_explanation_shows_special_lags_in_words() -> None:
-    told = HighAvailabilityAssignor().decide(
+    explained = HighAvailabilityAssignor().decide(
         AssignmentProblem(
             [ClientInput(process_id(1), lags={ONE: -2}), ClientInput(process_id(2), lags={ONE: -3})], [ONE], {ONE: 9}
         ),
         explain=True,
     )
-    text = str(told.explanation[ONE])
+    text = str(explained.explanation[ONE])
     assert f"{process_id(1)}: running it" in text
     assert f"{process_id(2)}: unknown" in text
 
 
 def test_explanation_names_few_lags_when_many_clients_reported() -> None:
     clients = [ClientInput(process_id(n), lags={ONE: 0}) for n in range(1, 31)]
-    told = HighAvailabilityAssignor().decide(AssignmentProblem(clients, [ONE], {ONE: 9}), explain=True).explanation[ONE]
-    assert told.reported is not None
-    assert len(told.reported) == 30
-    assert "20 more; every other client" in str(told)
+    explained = (
+        HighAvailabilityAssignor().decide(AssignmentProblem(clients, [ONE], {ONE: 9}), explain=True).explanation[ONE]
+    )
+    assert explained.reported is not None
+    assert len(explained.reported) == 30
+    assert "20 more; every other client" in str(explained)
 
 
 def test_explanation_says_when_standbys_are_missing() -> None:
     configs = AssignmentConfigs(num_standby_replicas=2)
     lonely = AssignmentProblem([ClientInput(process_id(1))], [ONE], {ONE: 9}, configs)
-    told = HighAvailabilityAssignor().decide(lonely, explain=True)
-    assert "0 of 2 standby replicas (num.standby.replicas)" in str(told.explanation[ONE])
+    explained = HighAvailabilityAssignor().decide(lonely, explain=True)
+    assert "0 of 2 standby replicas (num.standby.replicas)" in str(explained.explanation[ONE])
 
 
 def test_explanation_says_which_tags_could_not_be_kept_apart() -> None:
     nothing_fits = [{"zone": "a", "cluster": "x"}, {"zone": "b", "cluster": "x"}, {"zone": "a", "cluster": "y"}]
     given_clients = [ClientInput(process_id(n), tags=tags) for n, tags in enumerate(nothing_fits, 1)]
     configs = AssignmentConfigs(num_standby_replicas=1, rack_aware_assignment_tags=("zone", "cluster"))
-    told = HighAvailabilityAssignor().decide(AssignmentProblem(given_clients, [ONE], {ONE: 9}, configs), explain=True)
-    assert [host.rule for host in told.explanation[ONE].standbys] == [Rule.STANDBY_BY_TAGS]
-    assert "start an instance with zone other than a and cluster other than x" in str(told.explanation[ONE])
+    explained = HighAvailabilityAssignor().decide(
+        AssignmentProblem(given_clients, [ONE], {ONE: 9}, configs), explain=True
+    )
+    assert [host.rule for host in explained.explanation[ONE].standbys] == [Rule.STANDBY_BY_TAGS]
+    assert "start an instance with zone other than a and cluster other than x" in str(explained.explanation[ONE])
 
 
 # -- the public ones -----------------------------------------------------------------------------------------
@@ -147,11 +151,11 @@ def test_explanation_says_which_tags_could_not_be_kept_apart() -> None:
 def test_public_sticky_tells_why_and_agrees_with_its_answer() -> None:
     _, given_problem = sticky_problem("P1 A{0_0} S{0_1}; P2 A{0_1} S{0_0}; P3 new", "0_0..2, r=1")
     state = sticky_state(given_problem)
-    told = StickyTaskAssignor().explanations(state)
-    assert told[ONE].active.rule is Rule.PREVIOUS_OWNER
-    assert {host.rule for host in told[ONE].standbys} == {Rule.FORMER_STANDBY}
-    assert told[TaskId(0, 2)].active.rule is Rule.LEAST_LOADED
-    assert_told_as_placed(told, StickyTaskAssignor().assign(state))
+    explained = StickyTaskAssignor().explanations(state)
+    assert explained[ONE].active.rule is Rule.PREVIOUS_OWNER
+    assert {host.rule for host in explained[ONE].standbys} == {Rule.FORMER_STANDBY}
+    assert explained[TaskId(0, 2)].active.rule is Rule.LEAST_LOADED
+    assert_told_as_placed(explained, StickyTaskAssignor().assign(state))
 
 
 def test_static_tells_who_lists_a_task_and_who_waits() -> None:
@@ -169,12 +173,12 @@ def test_static_tells_who_lists_a_task_and_who_waits() -> None:
     )
     state = sticky_state(problem_)
     assignor = StaticTaskAssignor()
-    told = assignor.explanations(state)
-    assert told[ONE].active.rule is Rule.LISTED_OWNER
-    assert told[two].active.rule is Rule.LISTED
-    assert told[three].active.rule is Rule.UNLISTED_OWNER
-    assert [host.rule for host in told[two].standbys] == [Rule.PREVIOUS_OWNER]
-    assert_told_as_placed(told, assignor.assign(state))
+    explained = assignor.explanations(state)
+    assert explained[ONE].active.rule is Rule.LISTED_OWNER
+    assert explained[two].active.rule is Rule.LISTED
+    assert explained[three].active.rule is Rule.UNLISTED_OWNER
+    assert [host.rule for host in explained[two].standbys] == [Rule.PREVIOUS_OWNER]
+    assert_told_as_placed(explained, assignor.assign(state))
     assignor.configure({"static.tasks.warmup": "true"})
     waiting = assignor.explanations(state)[two]
     assert (waiting.active.rule, waiting.desired) == (Rule.LISTED_LATER, process_id(1))
@@ -182,8 +186,8 @@ def test_static_tells_who_lists_a_task_and_who_waits() -> None:
     assert f"it is meant for {process_id(1)}" in str(waiting)
 
 
-def assert_told_as_placed(told: Mapping[TaskId, TaskExplanation], answer: TaskAssignment) -> None:
+def assert_told_as_placed(explained: Mapping[TaskId, TaskExplanation], answer: TaskAssignment) -> None:
     for entry in answer.assignment:
         for task, assigned in entry.tasks.items():
-            hosts = [told[task].active] if assigned.type is TaskType.ACTIVE else told[task].standbys
+            hosts = [explained[task].active] if assigned.type is TaskType.ACTIVE else explained[task].standbys
             assert entry.process_id in {host.process_id for host in hosts}

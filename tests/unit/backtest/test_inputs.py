@@ -119,7 +119,7 @@ def random_group(source: random.Random) -> dict[str, MemberSubscription]:
 
 
 def recorded(source: random.Random, assignor: Any = None, **settings: Any) -> ReplayInput:
-    """One assign step of the leader, as the journal writes it down."""
+    """One assign step of the leader, as assignment events have it."""
     if assignor is not None:
         settings |= {"task_assignor": type(assignor)}
     recorder = Recorder(

@@ -43,15 +43,15 @@ def test_pyspark_that_is_missing_ends_the_command_with_the_remedy(
 
 
 def test_wrong_bootstrap_is_found_before_spark_is_started(tmp_path: Path) -> None:
-    said = run(tmp_path / "t", "--option", "poll.timeout.ms=300")
-    assert NOBODY in said
+    output = run(tmp_path / "t", "--option", "poll.timeout.ms=300")
+    assert NOBODY in output
     assert not (tmp_path / "t").exists()
 
 
 def test_secret_in_the_open_is_refused(tmp_path: Path) -> None:
-    said = run(tmp_path / "t", "--option", "kafka.sasl.password=hunter2")
-    assert "give it as env:NAME or file:PATH" in said
-    assert "hunter2" not in said
+    output = run(tmp_path / "t", "--option", "kafka.sasl.password=hunter2")
+    assert "give it as env:NAME or file:PATH" in output
+    assert "hunter2" not in output
 
 
 @pytest.mark.parametrize("name", ["--option", "--conf"])
@@ -64,8 +64,8 @@ def test_text_that_is_no_pair_is_wrong_usage(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["report", "placement", "moves"])
 def test_folder_without_tables_is_explained(command: str, tmp_path: Path) -> None:
-    said = failure(command, "--tables", str(tmp_path / "nothing"))
-    assert "holds no telemetry tables; make them with `streams-py telemetry run" in said
+    output = failure(command, "--tables", str(tmp_path / "nothing"))
+    assert "holds no telemetry tables; make them with `streams-py telemetry run" in output
 
 
 # -- what Spark says ---------------------------------------------------------------------------------------------------
@@ -93,9 +93,9 @@ streams_py.errors.ConfigError: topic t not found on h:1; create it
     ],
 )
 def test_sentence_is_found_in_what_spark_says(text: str, sentence: str) -> None:
-    said = sentence_of(RuntimeError(text))
-    assert sentence in said
-    assert "\n" not in said
+    output = sentence_of(RuntimeError(text))
+    assert sentence in output
+    assert "\n" not in output
 
 
 def test_own_error_is_its_own_sentence() -> None:

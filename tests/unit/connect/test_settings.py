@@ -49,7 +49,7 @@ def test_lists_modes_and_addresses_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("group.id", None, "group.id is required"),
         ("connect.protocol", "foo", "'foo' is no protocol"),
@@ -62,9 +62,9 @@ def test_lists_modes_and_addresses_are_read() -> None:
         ("inter.worker.signature.algorithm", "HmacMD5", "inter.worker.signature.algorithm = 'HmacMD5'"),
     ],
 )
-def test_wrong_values_are_named(key: str, value: str | None, said: str) -> None:
+def test_wrong_values_are_named(key: str, value: str | None, message: str) -> None:
     given = {other: text for other, text in NEEDED.items() if other != key} | ({} if value is None else {key: value})
-    with pytest.raises(ConfigError, match=said.replace("(", r"\(")):
+    with pytest.raises(ConfigError, match=message.replace("(", r"\(")):
         WorkerSettings.of(given)
 
 

@@ -62,7 +62,7 @@ class Draft:
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What the journal has logged; threads of other tests may still be logging, too."""
+    """What the emitter has logged; threads of other tests may still be logging, too."""
     return [r for r in caplog.records if r.levelno >= logging.WARNING and r.name == "streams_py.events"]
 
 

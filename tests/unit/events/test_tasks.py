@@ -10,7 +10,7 @@ import pytest
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.events.draft import BodyDraft, Draft
 from streams_py.events.model import Sample, TaskEvent
-from streams_py.events.tasks import RestoreJournal, TaskJournal
+from streams_py.events.tasks import RestoreEvents, TaskEvents
 
 TASK, OTHER = TaskId(0, 1), TaskId(0, 0)
 LOG = "app-counts-changelog"
@@ -36,17 +36,17 @@ class Working:
 
 @dataclass
 class Thread:
-    """A journal with a clock, a generation, and what it has written."""
+    """Events of tasks with a clock, a generation, and what it has written."""
 
     now_us: int = 1_000_000
     generation: int = 7
     drafts: list[Draft] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.journal = TaskJournal(
+        self.tasks = TaskEvents(
             self.drafts.append, who=self.who, monotonic_us=lambda: self.now_us, sample_interval_ms=1_000
         )
-        self.restores = RestoreJournal(
+        self.restores = RestoreEvents(
             self.drafts.append, who=self.who, monotonic_us=lambda: self.now_us, subtopology_of={LOG: 0, "app-b": 0}
         )
 
@@ -72,12 +72,12 @@ def thread() -> Thread:
 
 
 def test_first_record_after_an_assignment_says_how_long_that_took(thread: Thread) -> None:
-    thread.journal.assigned(TASK, is_active=True)
+    thread.tasks.assigned(TASK, is_active=True)
     thread.now_us += 400
-    thread.journal.changed("created", TASK, is_active=True, began_us=thread.now_us - 300)
-    assert thread.journal.process(Working(thread, taken=0), 10) == 0
-    assert thread.journal.process(Working(thread), 3) == 3
-    thread.journal.process(Working(thread), 3)
+    thread.tasks.changed("created", TASK, is_active=True, began_us=thread.now_us - 300)
+    assert thread.tasks.process(Working(thread, taken=0), 10) == 0
+    assert thread.tasks.process(Working(thread), 3) == 3
+    thread.tasks.process(Working(thread), 3)
     assert thread.events == [("assigned", "active"), ("created", "active"), ("first_record", "active")]
     assert thread.one("created").took_us == 300
     first = thread.one("first_record")
@@ -86,33 +86,33 @@ def test_first_record_after_an_assignment_says_how_long_that_took(thread: Thread
 
 
 def test_last_record_is_written_once_with_its_own_time(thread: Thread) -> None:
-    thread.journal.assigned(TASK, is_active=True)
-    thread.journal.process(Working(thread), 3)
+    thread.tasks.assigned(TASK, is_active=True)
+    thread.tasks.process(Working(thread), 3)
     processed_us = thread.now_us
     thread.now_us += 90_000
-    thread.journal.ended("suspended", TASK, is_active=True)
-    thread.journal.ended("closed", TASK, is_active=True)
+    thread.tasks.ended("suspended", TASK, is_active=True)
+    thread.tasks.ended("closed", TASK, is_active=True)
     assert [event for event, _ in thread.events[2:]] == ["suspended", "last_record", "closed"]
     assert thread.one("last_record").last_mono_us == processed_us
 
 
 def test_task_that_never_processed_has_no_last_record(thread: Thread) -> None:
-    thread.journal.assigned(TASK, is_active=True)
-    thread.journal.ended("suspended", TASK, is_active=True)
+    thread.tasks.assigned(TASK, is_active=True)
+    thread.tasks.ended("suspended", TASK, is_active=True)
     assert [event for event, _ in thread.events] == ["assigned", "suspended"]
 
 
 def test_first_record_after_a_rebalance_that_left_the_task_says_when_the_one_before_was(thread: Thread) -> None:
     for task in (TASK, OTHER):
-        thread.journal.assigned(task, is_active=True)
-    thread.journal.process(Working(thread), 3)
+        thread.tasks.assigned(task, is_active=True)
+    thread.tasks.process(Working(thread), 3)
     before_us = thread.now_us
-    thread.journal.rebalanced([TASK])
+    thread.tasks.rebalanced([TASK])
     thread.now_us += 5_000
     thread.generation = 8
     for _ in range(3):
-        thread.journal.process(Working(thread), 3)
-    thread.journal.process(Working(thread, OTHER), 3)  # came back without having been assigned: begins anew
+        thread.tasks.process(Working(thread), 3)
+    thread.tasks.process(Working(thread, OTHER), 3)  # came back without having been assigned: begins anew
     firsts = [body for body in thread.bodies if body.event == "first_record"]
     assert [(first.task, first.generation, first.last_mono_us) for first in firsts] == [
         (TASK, 7, None), (TASK, 8, before_us), (OTHER, 8, None),
@@ -120,10 +120,10 @@ def test_first_record_after_a_rebalance_that_left_the_task_says_when_the_one_bef
 
 
 def test_recycled_task_changes_its_role(thread: Thread) -> None:
-    thread.journal.assigned(TASK, is_active=False)
-    thread.journal.recycled(TASK, is_active=True)
-    thread.journal.process(Working(thread), 1)
-    thread.journal.recycled(TASK, is_active=False)
+    thread.tasks.assigned(TASK, is_active=False)
+    thread.tasks.recycled(TASK, is_active=True)
+    thread.tasks.process(Working(thread), 1)
+    thread.tasks.recycled(TASK, is_active=False)
     assert thread.events == [
         ("assigned", "standby"), ("promoted", "active"), ("first_record", "active"), ("demoted", "standby"),
         ("last_record", "active"),
@@ -133,12 +133,12 @@ def test_recycled_task_changes_its_role(thread: Thread) -> None:
 def test_sample_comes_when_it_is_due_and_counts_from_the_last(thread: Thread) -> None:
     tasks = [Working(thread), Working(thread, OTHER)]
     lags = {TopicPartition("in", 1): 12}
-    thread.journal.process(tasks[0], 5)
-    thread.journal.sample_if_due(tasks, lags.get, 30)
+    thread.tasks.process(tasks[0], 5)
+    thread.tasks.sample_if_due(tasks, lags.get, 30)
     assert not any(isinstance(body, Sample) for body in thread.bodies)
     for _ in range(2):
         thread.now_us += 1_000_000
-        thread.journal.sample_if_due(tasks, lags.get, 30)
+        thread.tasks.sample_if_due(tasks, lags.get, 30)
     first, second = [body for body in thread.bodies if isinstance(body, Sample)]
     assert list(first.tasks) == [OTHER, TASK]
     assert (first.input_lag, first.records, first.busy_us) == ([None, 12], [None, 5], [None, 700])
@@ -147,7 +147,7 @@ def test_sample_comes_when_it_is_due_and_counts_from_the_last(thread: Thread) ->
 
 def test_thread_without_tasks_writes_no_sample(thread: Thread) -> None:
     thread.now_us += 5_000_000
-    thread.journal.sample_if_due([], {}.get, 0)
+    thread.tasks.sample_if_due([], {}.get, 0)
     assert thread.drafts == []
 
 

@@ -106,9 +106,9 @@ def test_run_assignor_carries_class_and_original_configs() -> None:
 
 def test_assignor_is_told_the_final_assignment() -> None:  # LC-03
     outcome = run(ALL_TO_B)
-    [(told, error)] = outcome.cluster.notified
+    [(notified, error)] = outcome.cluster.notified
     assert error is AssignmentError.NONE
-    assert told.group_assignment == outcome.published.assignments
+    assert notified.group_assignment == outcome.published.assignments
 
 
 @pytest.mark.parametrize("named", ["high_availability", HighAvailabilityAssignor])
@@ -290,8 +290,8 @@ def test_tasks_that_nobody_gets_are_warned_of(assignor: Assign) -> None:
 
 def test_what_the_callback_changes_reaches_nobody() -> None:
     outcome = run(ALL_TO_B)
-    [(told, _)] = outcome.cluster.notified
-    told.group_assignment.clear()  # type: ignore[attr-defined]  # user code may try
+    [(notified, _)] = outcome.cluster.notified
+    notified.group_assignment.clear()  # type: ignore[attr-defined]  # user code may try
     assert outcome.active("b") == ["0_0", "0_1", "0_2", "0_3"]
 
 
@@ -308,16 +308,16 @@ def test_application_hears_of_it_and_the_group_tries_again_when_the_assignor_fai
 
 
 @pytest.mark.parametrize(
-    ("fault", "told", "filled"),
+    ("fault", "notified", "filled"),
     [
         pytest.param("unknown task", AssignmentError.UNKNOWN_TASK_ID, False, id="LC-01"),
         pytest.param("missing client", AssignmentError.MISSING_PROCESS_ID, True, id="LC-02"),
     ],
 )
-def test_assignor_is_told_what_is_wrong(fault: str, told: AssignmentError, filled: bool) -> None:
+def test_assignor_is_told_what_is_wrong(fault: str, notified: AssignmentError, filled: bool) -> None:
     outcome = run(FAULTY[fault][0], RUNNING_GROUP)
     [(assignment, error)] = outcome.cluster.notified
-    assert error is told
+    assert error is notified
     assert bool(assignment.group_assignment) is filled
 
 
@@ -396,17 +396,17 @@ def test_explanation_is_told_when_a_public_assignor_of_ours_decided(name: str, m
     explanations = leader_with(name, answer).explanations
     for given in placed[0].assignment:
         for task_id in given.tasks:
-            [told] = explanations.explanation(task_id)
-            assert told.explanation.active.process_id == given.process_id
-            assert "because" in str(told)
+            [notified] = explanations.explanation(task_id)
+            assert notified.explanation.active.process_id == given.process_id
+            assert "because" in str(notified)
 
 
 def test_explanation_names_the_racks_when_the_decision_was_another_one_without_them() -> None:
     explanations = leader_with("sticky", ALL_TO_B).explanations
-    [told] = explanations.explanation(task("0_0"))
-    assert told.explanation.active.process_id == pid(2)
-    assert told.explanation.active.rule is Rule.RACKS
-    assert told.explanation.active.load == 4.0
+    [notified] = explanations.explanation(task("0_0"))
+    assert notified.explanation.active.process_id == pid(2)
+    assert notified.explanation.active.rule is Rule.RACKS
+    assert notified.explanation.active.load == 4.0
 
 
 def test_nothing_is_remembered_when_the_applications_own_assignor_decided() -> None:

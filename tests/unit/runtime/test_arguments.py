@@ -81,9 +81,9 @@ def test_missing_sink_topic_is_warned_about_with_its_line(caplog: pytest.LogCapt
     assert thread is not None
     thread.join()
     assert asked == ["out"]
-    (said,) = [record.message for record in caplog.records]
-    assert said.startswith("topic out, which KSTREAM-SINK-0000000001 writes to (")
-    assert "test_arguments.py:" in said
+    (logged,) = [record.message for record in caplog.records]
+    assert logged.startswith("topic out, which KSTREAM-SINK-0000000001 writes to (")
+    assert "test_arguments.py:" in logged
 
 
 def test_nobody_is_asked_when_nothing_is_written() -> None:

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from streams_py.runtime.threads.batch_size import BatchSize
 
 
-def turns(pace: BatchSize, script: str) -> list[tuple[bool, int]]:
+def turns(batch: BatchSize, script: str) -> list[tuple[bool, int]]:
     """Each letter is a turn: (p)rocessed, punc(t)uated, (c)ommitted, (l)ate, (n)othing, (r)efused commit."""
     seen = []
     for letter in script:
-        goes_on = pace.goes_on(
+        goes_on = batch.goes_on(
             processed=int(letter != "n"),
             punctuated=int(letter == "t"),
             committed={"c": 1, "r": -1}.get(letter, 0),
             since_poll_ms=51 if letter == "l" else 50,
         )
-        seen.append((goes_on, pace.n))
+        seen.append((goes_on, batch.n))
     return seen
 
 

@@ -73,8 +73,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
     return Scripted
 
 
-def leading(steps: Steps) -> Any:
-    return steps.parts.rebalance._leading
+def leader_executor(steps: Steps) -> Any:
+    return steps.parts.rebalance._leader_executor
 
 
 # -- topics ------------------------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def test_everybody_is_told_when_a_source_topic_is_missing_and_the_member_names_i
 
 def test_source_topic_that_only_the_first_answer_leaves_out_is_not_missing(world: World, tmp_path: Path) -> None:
     steps = Steps(world, copying(), tmp_path)
-    admin = leading(steps)._admin
+    admin = leader_executor(steps)._admin
     describe = admin.describe_topics
     answers = [{"in": AdminError(AdminErrorKind.UNKNOWN_TOPIC, "not yet")}]
     admin.describe_topics = lambda names=None: answers.pop() if answers else describe(names)
@@ -129,7 +129,7 @@ def test_assign_step_fails_with_the_reason_when_an_internal_topic_does_not_fit(w
 def test_application_hears_the_leaders_reason_when_the_leader_is_its_own(world: World, tmp_path: Path) -> None:
     steps = Steps(world, counting(), tmp_path)
     steps.membership.join()
-    leading(steps).failure = reason = TaskAssignmentError("topics a and b must have equally many partitions")
+    leader_executor(steps).failure = reason = TaskAssignmentError("topics a and b must have equally many partitions")
     steps.membership.finish({}, error_code=3)
     with pytest.raises(TaskAssignmentError) as caught:
         steps.turn()
@@ -152,7 +152,7 @@ def test_leader_tries_again_later_when_the_cluster_does_not_answer(world: World,
 
 def test_leader_waits_between_attempts_to_create_a_topic(world: World, tmp_path: Path) -> None:
     steps = Steps(world, counting(), tmp_path)
-    admin = leading(steps)._admin
+    admin = leader_executor(steps)._admin
     answers: list[AdminError | None] = [
         AdminError(AdminErrorKind.TIMED_OUT, "busy"),
         AdminError(AdminErrorKind.TIMED_OUT, "still busy"),
@@ -179,7 +179,7 @@ def test_tasks_stay_where_they_are_when_end_offsets_cannot_be_had(
     steps = Steps(world, counting(), tmp_path)
     steps.membership.lead()
     steps.turn(4)
-    admin = leading(steps)._admin
+    admin = leader_executor(steps)._admin
 
     def silent(partitions: Any, *, earliest: bool = False) -> Any:
         raise BrokerUnavailableError("no answer to list offsets")
@@ -287,7 +287,7 @@ def test_assignor_that_never_returns_is_left_behind_and_asked_again_when_it_has(
         release.wait(60)
 
     monkeypatch.setattr(scripted, "before", staticmethod(hang))
-    runner = leading(steps)._runner
+    runner = leader_executor(steps)._runner
     monkeypatch.setattr(runner, "_timeout_ms", 50)
     steps.membership.lead()
     assert "did not return in time from assign (waited 50 ms)" in str(steps.thread.last_error)
@@ -324,7 +324,7 @@ def test_only_subscribed_topics_are_described(world: World, tmp_path: Path) -> N
     world.topics["strangers"] = 5
     steps = Steps(world, counting(), tmp_path)
     asked: list[Any] = []
-    admin = leading(steps)._admin
+    admin = leader_executor(steps)._admin
     describe = admin.describe_topics
 
     def watched(names: Any = None) -> Any:
@@ -339,7 +339,7 @@ def test_only_subscribed_topics_are_described(world: World, tmp_path: Path) -> N
 
 def test_leader_tries_again_when_a_topic_cannot_be_described_now(world: World, tmp_path: Path) -> None:
     steps = Steps(world, copying(), tmp_path)
-    admin = leading(steps)._admin
+    admin = leader_executor(steps)._admin
     admin.describe_topics = lambda names=None: {"in": AdminError(AdminErrorKind.LEADER_NOT_AVAILABLE, "electing")}
     with pytest.raises(BrokerUnavailableError, match="topic in cannot be described now: electing"):
         steps.membership.lead()
@@ -366,7 +366,7 @@ def test_failing_callback_of_an_assignor_is_reported_but_its_assignment_counts(
 def test_request_that_takes_too_long_does_not_hold_the_group(world: World, tmp_path: Path, slow: str) -> None:
     world.topics["app-counts-changelog"] = 2
     steps = Steps(world, counting(), tmp_path)
-    executor, silent = leading(steps), threading.Event()
+    executor, silent = leader_executor(steps), threading.Event()
     executor._request_timeout_ms = 50
     answer = getattr(executor._admin, slow)
     setattr(executor._admin, slow, lambda *arguments: silent.wait(60) and answer(*arguments))

@@ -69,13 +69,13 @@ class Seam:
     def __init__(self, inbox: Inbox | None = None) -> None:
         self.clock = ManualClock(5_000)
         self.thread = Thread()
-        self.leading = LeaderExecutor()
+        self.leader_executor = LeaderExecutor()
         self.stopped: list[str] = []
         self.halted: list[str] = []
         settings = MemberSettings(process_id=ProcessId.parse("00000000-0000-0000-0000-000000000001"))
         self.rebalance = Rebalance(
             Member(settings),
-            self.leading,  # type: ignore[arg-type]  # all that is used of it
+            self.leader_executor,  # type: ignore[arg-type]  # all that is used of it
             self.thread,
             inbox or DirectInbox(),
             self.clock,
@@ -195,9 +195,9 @@ def test_lost_partitions_end_nothing_but_the_tasks(seam: Seam) -> None:
 
 
 def test_leader_forgets_an_old_failure_when_a_new_round_begins(seam: Seam) -> None:
-    seam.leading.failure = StreamsError("of the last round")
+    seam.leader_executor.failure = StreamsError("of the last round")
     seam.rebalance.subscription_user_data(frozenset())
-    assert seam.leading.failure is None
+    assert seam.leader_executor.failure is None
 
 
 def test_hosts_are_those_of_the_last_usable_assignment(seam: Seam) -> None:
@@ -239,9 +239,9 @@ def test_log_says_what_each_rebalance_gave_and_took(seam: Seam, caplog: pytest.L
     caplog.set_level("INFO")
 
     def lines() -> list[str]:
-        said = [record.message for record in caplog.records if "rebalance of" in record.message]
+        logged = [record.message for record in caplog.records if "rebalance of" in record.message]
         caplog.clear()
-        return said
+        return logged
 
     def round_with(*partitions: TopicPartition, **info: Any) -> None:
         seam.rebalance.subscription_user_data(frozenset({"in"}))

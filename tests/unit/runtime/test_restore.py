@@ -421,11 +421,11 @@ def test_nobody_waits_for_a_restore_listener(log: FakeLog) -> None:
 def test_end_of_a_restoration_is_told_before_the_task_is_handed_over_and_once(log: FakeLog) -> None:
     log.write(LOG, 2)
     updater, task = Stepped(log), active(LOG)
-    told = []
-    updater.listener.on_restore_end = lambda *_: told.append(updater.drain_restored())  # type: ignore[method-assign]
+    notified = []
+    updater.listener.on_restore_end = lambda *_: notified.append(updater.drain_restored())  # type: ignore[method-assign]
     updater.add(task)
     updater.turn(3)
-    assert told == [[]]
+    assert notified == [[]]
     assert updater.drain_restored() == [task]
 
 

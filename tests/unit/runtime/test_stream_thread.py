@@ -127,12 +127,12 @@ def test_log_says_now_and_then_what_was_done(
     steps.turn(3)
     world.clock.advance(60_001)
     steps.turn()
-    said = [record.getMessage() for record in caplog.records]
+    logged = [record.getMessage() for record in caplog.records]
     if not interval_ms:
-        assert said == []
+        assert logged == []
         return
     name = steps.thread.name
-    assert said == [
+    assert logged == [
         f"{name}: processed 2 records, ran 0 punctuators, and committed 1 tasks in the last 60 s",
         f"{name}: processed 0 records, ran 0 punctuators, and committed 0 tasks in the last 60 s",
     ]

@@ -75,7 +75,7 @@ def test_resolve_serde_makes_an_object_of_a_class() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ("strin", "did you mean 'string'"),
         ("no.such.module:SERDE", "cannot import"),
@@ -85,8 +85,8 @@ def test_resolve_serde_makes_an_object_of_a_class() -> None:
         (NeedsArgument, "cannot create"),
     ],
 )
-def test_resolve_serde_names_the_setting_when_it_finds_none(given: object, said: str) -> None:
-    with pytest.raises(ConfigError, match=said) as raised:
+def test_resolve_serde_names_the_setting_when_it_finds_none(given: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
         resolve_serde(given, setting="default.key.serde")
     assert "default.key.serde" in str(raised.value)
     assert raised.value.key == "default.key.serde"

@@ -20,12 +20,12 @@ class FakeClient:
     instance_id: str | None = None
     member_id: str = ""
     responsive: bool = True
-    told: int = 0
+    notified: int = 0
     joins: list[JoinReply] = field(default_factory=list)
     syncs: list[SyncReply] = field(default_factory=list)
 
     def told_to_rejoin(self) -> None:
-        self.told += 1
+        self.notified += 1
 
     def join(self, metadata: bytes = b"m") -> None:
         self.coordinator.join(
@@ -77,7 +77,7 @@ def test_follower_that_rejoins_with_the_same_bytes_starts_no_rebalance_and_the_l
     assert (coordinator.state, follower.joins[-1].generation) == (GroupState.STABLE, 1)
     follower.join(b"changed")
     assert coordinator.state is GroupState.PREPARING
-    assert leader.told == 1
+    assert leader.notified == 1
     leader.join()
     assert (leader.joins[-1].generation, coordinator.generation) == (2, 2)
     _, coordinator, (leader, _) = settled(None, None)
@@ -105,7 +105,7 @@ def test_silent_member_is_removed_when_its_session_ends_and_the_others_rebalance
     while follower.member_id in coordinator.members:
         assert timeline.step()
     assert timeline.now_ms - began_ms == SESSION_MS - 1_000
-    assert (coordinator.state, leader.told) == (GroupState.PREPARING, 1)
+    assert (coordinator.state, leader.notified) == (GroupState.PREPARING, 1)
     assert coordinator.heartbeat(follower.member_id, 1) is Reply.UNKNOWN_MEMBER_ID
     assert coordinator.heartbeat(leader.member_id, 1) is Reply.REBALANCE_IN_PROGRESS
 

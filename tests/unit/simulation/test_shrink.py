@@ -38,8 +38,8 @@ def test_shrinking_refuses_a_schedule_without_a_failure() -> None:
 
 def test_history_tells_actions_and_assignments_in_sentences() -> None:
     schedule = schedule_of(1)
-    told = run_schedule(schedule, history=True).history
-    assert any("assigns to" in line for line in told)
-    assert any("faults end" in line for line in told)
+    history = run_schedule(schedule, history=True).history
+    assert any("assigns to" in line for line in history)
+    assert any("faults end" in line for line in history)
     assert not run_schedule(schedule).history
     assert all(fault.value for fault in Fault)

@@ -124,6 +124,7 @@ def test_workers_that_cannot_work_are_refused_before_the_job(row: dict[str, str]
 
 
 def test_library_does_not_import_pyspark() -> None:
-    code = "import sys, streams_py, streams_py.events.journal as _; print({'pyspark', 'pyarrow'} & sys.modules.keys())"
+    imported = "import sys, streams_py, streams_py.events.assignment_events as _"
+    code = imported + "; print({'pyspark', 'pyarrow'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

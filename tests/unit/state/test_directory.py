@@ -193,8 +193,8 @@ def test_directory_below_the_temporary_one_is_mentioned_without_a_warning(
         directory = StateDirectory(str(state_dir), "app")
         directory.open()
         directory.close()
-        said = [record.levelname for record in caplog.records if "temporary files" in record.message]
-        assert said == (["INFO"] if warned else [])
+        logged = [record.levelname for record in caplog.records if "temporary files" in record.message]
+        assert logged == (["INFO"] if warned else [])
 
 
 # -- process id --------------------------------------------------------------------------------------------------

@@ -89,21 +89,21 @@ def test_jar_is_that_of_the_installed_versions(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Writer:
-    """A table to be written that keeps what it is told."""
+    """A table to be written that keeps what is called."""
 
     def __init__(self) -> None:
-        self.told: dict[str, tuple[Any, ...]] = {}
+        self.calls: dict[str, tuple[Any, ...]] = {}
 
     @property
     def write(self) -> Writer:
         return self
 
     def __getattr__(self, name: str) -> Any:
-        def tell(*given: Any) -> Writer:
-            self.told[name] = given
+        def call(*given: Any) -> Writer:
+            self.calls[name] = given
             return self
 
-        return tell
+        return call
 
 
 class Files:
@@ -119,17 +119,17 @@ class Files:
         return f"/tables/{name}"
 
 
-def told(table: str, *existing: str) -> dict[str, tuple[Any, ...]]:
+def calls(table: str, *existing: str) -> dict[str, tuple[Any, ...]]:
     folder = TableFolder.__new__(TableFolder)
     folder.files = Files(*existing)
     folder._table_format = DELTA
     writer = Writer()
     folder._commit(table, writer, 19_676)
-    return writer.told
+    return writer.calls
 
 
 def test_days_are_replaced_in_one_commit() -> None:
-    found = told("move", "move")
+    found = calls("move", "move")
     assert found["format"] == ("delta",)
     assert found["mode"] == ("overwrite",)
     assert found["partitionBy"] == ("group", "day")
@@ -138,4 +138,4 @@ def test_days_are_replaced_in_one_commit() -> None:
 
 
 def test_first_commit_replaces_nothing() -> None:
-    assert "option" not in told("move")
+    assert "option" not in calls("move")

@@ -182,9 +182,9 @@ def test_reading_goes_on_when_the_broker_was_away(
         cluster.start_broker(1)
     write(producer, topic, 0, b"b")
     assert values(take(consumer, 1)) == [b"b"]
-    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert any(cluster.bootstrap in line for line in told)
-    assert len(told) < 15
+    logged = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert any(cluster.bootstrap in line for line in logged)
+    assert len(logged) < 15
 
 
 def test_close_is_quiet_when_repeated(clients: ConfluentClients) -> None:

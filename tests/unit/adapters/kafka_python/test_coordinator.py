@@ -51,13 +51,13 @@ class InlineInbox:
 class RecordingListener:
     """Writes calls and requests into one list, so that their order shows."""
 
-    def __init__(self, story):
-        self.story = story
+    def __init__(self, calls):
+        self.calls = calls
         self.problems = {}
         self.joins = 0
 
     def _record(self, name, partitions=()):
-        self.story.append((name, tuple(partitions)))
+        self.calls.append((name, tuple(partitions)))
         if name in self.problems:
             raise self.problems[name]
 
@@ -92,8 +92,8 @@ class Member:
     """A follower whose coordinator is a script."""
 
     def __init__(self, *, cooperative=True, mock=False):
-        self.story = []
-        self.listener = RecordingListener(self.story)
+        self.calls = []
+        self.listener = RecordingListener(self.calls)
         self.joins = deque()
         self.syncs = deque()
         self.commit_error = 0
@@ -125,7 +125,7 @@ class Member:
         answer = Future()
         match request:
             case JoinGroupRequest():
-                self.story.append(
+                self.calls.append(
                     ("JoinGroup", decode_subscription(dict(request.protocols)[PROTOCOL_NAME]).owned_partitions)
                 )
                 error, generation, member_id = self.joins.popleft()
@@ -145,7 +145,7 @@ class Member:
                     )
                 )  # fmt: skip
             case OffsetCommitRequest():
-                self.story.append(("OffsetCommit", (request.generation_id_or_member_epoch,)))
+                self.calls.append(("OffsetCommit", (request.generation_id_or_member_epoch,)))
                 return answer.success(OffsetCommitResponse(version=8, throttle_time_ms=0, topics=[
                     ("t", [(partition.partition_index, self.commit_error) for partition in topic.partitions])
                     for topic in request.topics
@@ -153,7 +153,7 @@ class Member:
             case HeartbeatRequest():
                 return answer.success(HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0))
             case LeaveGroupRequest():
-                self.story.append(("LeaveGroup", ()))
+                self.calls.append(("LeaveGroup", ()))
                 return answer.success(LeaveGroupResponse(version=5, throttle_time_ms=0, error_code=0, members=[]))
         raise AssertionError(f"not in the script: {request}")
 
@@ -168,10 +168,10 @@ class Member:
         self.syncs.append((0, encode_assignment(Assignment(tuple(partitions), b"tasks"))))
 
     def joined(self, *partitions):
-        """Stable in generation 1 with these, and with an empty story."""
+        """Stable in generation 1 with these, and with no calls so far."""
         self.will_join(1, *partitions)
         assert self.poll() is True
-        self.story.clear()
+        self.calls.clear()
         return self
 
     def rejoin(self):
@@ -196,7 +196,7 @@ def test_first_join_assigns_without_revocation(make):
     member = make()
     member.will_join(1, T1, T0)
     assert member.poll() is True
-    assert member.story == [("JoinGroup", ()), ("on_assignment", (T0, T1)), ("on_assigned", (T0, T1))]
+    assert member.calls == [("JoinGroup", ()), ("on_assignment", (T0, T1)), ("on_assigned", (T0, T1))]
     assert member.coordinator.membership() == ("g", 1, "m", None)
 
 
@@ -205,7 +205,7 @@ def test_revoked_is_committed_in_the_new_generation_before_everything_else(make)
     member.will_join(2, T0, T2)
     member.will_join(3, T0, T2)
     assert member.rejoin() is True
-    assert member.story == [
+    assert member.calls == [
         ("JoinGroup", (T0, T1)),
         ("on_revoked", (T1,)), ("OffsetCommit", (2,)), ("committed well", ()),
         ("on_assignment", (T0, T2)), ("on_assigned", (T2,)),
@@ -218,38 +218,38 @@ def test_member_whose_thread_is_stuck_says_so_before_the_group_hears_that_it_lea
     member = make().joined(T0)
     member.coordinator.heartbeat.poll_timeout_expired = lambda: True
     member.run(member.coordinator.maybe_leave_group_async)
-    assert member.story == [("on_stuck", ()), ("LeaveGroup", ())]
+    assert member.calls == [("on_stuck", ()), ("LeaveGroup", ())]
 
 
 def test_member_that_leaves_of_its_own_will_is_not_stuck(make):
     member = make().joined(T0)
     member.run(member.coordinator.maybe_leave_group_async, "bye", 100)
-    assert member.story == [("LeaveGroup", ())]
+    assert member.calls == [("LeaveGroup", ())]
 
 
 def test_assigned_is_called_also_when_nothing_changed(make):
     member = make().joined(T0)
     member.will_join(2, T0)
     member.rejoin()
-    assert member.story == [("JoinGroup", (T0,)), ("on_assignment", (T0,)), ("on_assigned", ())]
+    assert member.calls == [("JoinGroup", (T0,)), ("on_assignment", (T0,)), ("on_assigned", ())]
 
 
 def test_eager_member_revokes_all_before_joining_also_nothing(make):
     member = make(cooperative=False)
     member.will_join(1, T0)
     member.poll()
-    assert member.story[:3] == [("JoinGroup", ()), ("on_assignment", (T0,)), ("on_assigned", (T0,))]
-    member.story.clear()
+    assert member.calls[:3] == [("JoinGroup", ()), ("on_assignment", (T0,)), ("on_assigned", (T0,))]
+    member.calls.clear()
     member.will_join(2)
     member.rejoin()
-    assert member.story == [
+    assert member.calls == [
         ("on_revoked", (T0,)), ("OffsetCommit", (1,)), ("committed well", ()),
         ("JoinGroup", ()), ("on_assignment", ()), ("on_assigned", ()),
     ]  # fmt: skip
-    member.story.clear()
+    member.calls.clear()
     member.will_join(3)
     member.rejoin()
-    assert member.story[0] == ("on_revoked", ())
+    assert member.calls[0] == ("on_revoked", ())
 
 
 def test_only_unsubscribed_topics_are_revoked_before_joining(make):
@@ -257,8 +257,8 @@ def test_only_unsubscribed_topics_are_revoked_before_joining(make):
     member.coordinator.set_subscription({"other"}, None)
     member.will_join(2)
     member.poll()
-    assert member.story[0] == ("on_revoked", (T0,))
-    assert ("JoinGroup", ()) in member.story
+    assert member.calls[0] == ("on_revoked", (T0,))
+    assert ("JoinGroup", ()) in member.calls
 
 
 @pytest.mark.parametrize(("error", "kept_id"), [(UNKNOWN_MEMBER_ID, ""), (ILLEGAL_GENERATION, "m")])
@@ -268,7 +268,7 @@ def test_generation_lost_in_sync_means_lost_and_nothing_owned(make, error, kept_
     member.syncs.append((error, b""))
     member.will_join(5, T0)
     member.rejoin()
-    assert member.story == [
+    assert member.calls == [
         ("JoinGroup", (T0, T1)),
         ("on_lost", (T0, T1)),
         ("JoinGroup", ()), ("on_assignment", (T0,)), ("on_assigned", (T0,)),
@@ -283,7 +283,7 @@ def test_generation_lost_in_join_means_lost_too(make):
     member.joins.append((UNKNOWN_MEMBER_ID, -1, ""))
     member.will_join(2, T0)
     member.rejoin()
-    assert [name for name, _ in member.story] == ["JoinGroup", "on_lost", "JoinGroup", "on_assignment", "on_assigned"]
+    assert [name for name, _ in member.calls] == ["JoinGroup", "on_lost", "JoinGroup", "on_assignment", "on_assigned"]
 
 
 def test_member_id_required_joins_again_at_once_with_new_user_data(make):
@@ -295,7 +295,7 @@ def test_member_id_required_joins_again_at_once_with_new_user_data(make):
     assert [join.member_id for join in joins] == ["", "given"]
     sent = [decode_subscription(dict(join.protocols)[PROTOCOL_NAME]).user_data for join in joins]
     assert sent == [b"\x01", b"\x02"]
-    assert [name for name, _ in member.story].count("on_lost") == 0
+    assert [name for name, _ in member.calls].count("on_lost") == 0
 
 
 def test_rebalance_in_sync_joins_again_with_unchanged_ownership(make):
@@ -304,7 +304,7 @@ def test_rebalance_in_sync_joins_again_with_unchanged_ownership(make):
     member.syncs.append((REBALANCE_IN_PROGRESS, b""))
     member.will_join(3, T0)
     member.rejoin()
-    assert member.story == [
+    assert member.calls == [
         ("JoinGroup", (T0,)), ("JoinGroup", (T0,)), ("on_assignment", (T0,)), ("on_assigned", ()),
     ]  # fmt: skip
 
@@ -314,7 +314,7 @@ def test_assignment_of_an_unsubscribed_topic_ends_the_membership_and_says_that_t
     member.will_join(2, T0, TopicPartition("strange", 0))
     with pytest.raises(TaskAssignmentError, match=r"two topologies run under application.id .*reads t, but .*strange"):
         member.rejoin()
-    assert member.story == [("JoinGroup", (T0,))]
+    assert member.calls == [("JoinGroup", (T0,))]
 
 
 def test_first_problem_of_the_callbacks_is_raised_when_the_round_is_complete(make):
@@ -323,19 +323,19 @@ def test_first_problem_of_the_callbacks_is_raised_when_the_round_is_complete(mak
     member.will_join(2)
     with pytest.raises(TopologyError, match="first"):
         member.rejoin()
-    assert [name for name, _ in member.story] == ["JoinGroup", "on_revoked", "on_assignment", "on_assigned"]
+    assert [name for name, _ in member.calls] == ["JoinGroup", "on_revoked", "on_assignment", "on_assigned"]
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(UNKNOWN_MEMBER_ID, "TaskMigratedError"), (REBALANCE_IN_PROGRESS, "BrokerUnavailableError")]
+    ("error", "notified"), [(UNKNOWN_MEMBER_ID, "TaskMigratedError"), (REBALANCE_IN_PROGRESS, "BrokerUnavailableError")]
 )
-def test_listener_is_told_when_the_revoked_offsets_could_not_be_committed(make, error, told):
+def test_listener_is_told_when_the_revoked_offsets_could_not_be_committed(make, error, notified):
     member = make().joined(T0)
     member.commit_error = error
     member.will_join(2)
     member.will_join(3)
     member.rejoin()
-    assert (f"committed {told}", ()) in member.story
+    assert (f"committed {notified}", ()) in member.calls
 
 
 def test_request_to_rejoin_is_remembered_when_it_comes_during_a_join(make):
@@ -525,14 +525,14 @@ def test_commit_raises_migrated_and_the_next_join_reports_the_loss(make):
         member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1)}, 1000)
     member.will_join(2, T0)
     member.poll()
-    assert ("on_lost", (T0,)) in member.story
+    assert ("on_lost", (T0,)) in member.calls
 
 
 def test_new_member_is_not_wanted_when_the_group_has_dropped_this_one_already(make):
     member = make().joined(T0)
     member.coordinator.reset_generation()
     member.run(member.coordinator.rejoin_as_new_member_async, "m")
-    assert member.story == []
+    assert member.calls == []
 
 
 def test_sync_group_may_take_as_long_as_join_group(make):

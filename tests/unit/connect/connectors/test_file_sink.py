@@ -72,12 +72,12 @@ def test_csv_names_fields_that_have_no_column(tmp_path: Path) -> None:
     sink = task(tmp_path, "csv", csv_fields="b, a")
     sink.put([record(0, {"a": 1, "b": "x,y"}, "k")])
     assert (tmp_path / "t-0.csv").read_text() == 'offset,key,b,a\n0,k,"x,y",1\n'
-    for value, said in (
+    for value, message in (
         ({"c": 1}, r"t-0 at offset 1 has fields \['c'\] without a column; add them to csv.fields"),
         ("text", "CSV needs objects"),
         ({"a": "two\nlines"}, "several lines.*format=json"),
     ):
-        with pytest.raises(ConnectorError, match=said):
+        with pytest.raises(ConnectorError, match=message):
             sink.put([record(1, value)])
     sink.stop()
     with pytest.raises(ConnectorError, match=r"has other columns than csv\.fields"):

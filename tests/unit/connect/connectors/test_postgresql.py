@@ -95,7 +95,7 @@ def test_within_a_batch_the_order_of_a_key_counts(database: Any, postgresql_serv
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         (record(7, {"id": 2, "Name": "n", "colour": 1}), "has a field 'colour' that is no column; add the column"),
         (record(7, {"id": 2}), "has no value for column 'Name'"),
@@ -109,10 +109,10 @@ def test_within_a_batch_the_order_of_a_key_counts(database: Any, postgresql_serv
     ],
 )
 def test_a_record_that_does_not_fit_is_named_and_its_batch_is_not_written(
-    database: Any, sink: PostgresqlSinkTask, bad: Any, said: str
+    database: Any, sink: PostgresqlSinkTask, bad: Any, message: str
 ) -> None:
     where = "t-0 at offset 7 cannot go into table shop.orders: it "
-    with pytest.raises(ConnectorError, match=re.escape(where + said)):
+    with pytest.raises(ConnectorError, match=re.escape(where + message)):
         sink.put([record(6, {"id": 1, "Name": "n"}), bad])
     assert rows(database) == {}
     sink.put([record(6, {"id": 1, "Name": "n"})])
@@ -137,7 +137,7 @@ def test_a_lost_connection_is_retried(database: Any, sink: PostgresqlSinkTask) -
 
 
 @pytest.mark.parametrize(
-    ("props", "said"),
+    ("props", "message"),
     [
         ({"table": "shop.nothing"}, r"table shop\.nothing does not exist"),
         ({"key.columns": "number"}, r"key\.columns: table shop\.orders has no column number; it has \['id', 'Name'"),
@@ -145,9 +145,9 @@ def test_a_lost_connection_is_retried(database: Any, sink: PostgresqlSinkTask) -
     ],
 )
 def test_the_schema_is_checked_when_the_task_starts(
-    database: Any, postgresql_server: str, props: dict[str, str], said: str
+    database: Any, postgresql_server: str, props: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(ConnectorError, match=said):
+    with pytest.raises(ConnectorError, match=message):
         PostgresqlSinkTask().start(
             {"connection.url": postgresql_server, "table": "shop.orders", "key.columns": "id"} | props
         )
@@ -243,7 +243,7 @@ def test_a_source_that_lost_its_connection_reads_on(database: Any, postgresql_se
 
 
 @pytest.mark.parametrize(
-    ("props", "said"),
+    ("props", "message"),
     [
         ({"incrementing.column": "number"}, r"incrementing\.column: table shop\.orders has no column number"),
         ({"incrementing.column": "Name"}, r"Name of table shop\.orders is character varying"),
@@ -252,9 +252,9 @@ def test_a_source_that_lost_its_connection_reads_on(database: Any, postgresql_se
     ],
 )
 def test_the_source_checks_the_table_when_it_starts(
-    database: Any, postgresql_server: str, props: dict[str, str], said: str
+    database: Any, postgresql_server: str, props: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(ConnectorError, match=said):
+    with pytest.raises(ConnectorError, match=message):
         source_task(postgresql_server, Offsets(), **props)
 
 

@@ -38,10 +38,10 @@ def body_of(answer: httpx.Response, status: int = 200) -> Any:
 
 
 def message_of(answer: httpx.Response, status: int) -> str:
-    said = body_of(answer, status)
-    assert said.keys() == {"error_code", "message"}
-    assert said["error_code"] == status
-    return str(said["message"])
+    message = body_of(answer, status)
+    assert message.keys() == {"error_code", "message"}
+    assert message["error_code"] == status
+    return str(message["message"])
 
 
 def test_the_root_names_the_cluster_and_health_follows_the_worker(group: Group) -> None:
@@ -128,7 +128,7 @@ def test_target_states_and_restarts(client: TestClient, group: Group) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("[]", "the body must be a JSON object"),
         ("{", "not valid JSON"),
@@ -146,9 +146,9 @@ def test_target_states_and_restarts(client: TestClient, group: Group) -> None:
         ('{"name": "x", "config": {}, "colour": 1}', "'colour' is not known here"),
     ],
 )
-def test_wrong_bodies_are_answered_with_a_sentence(client: TestClient, group: Group, body: str, said: str) -> None:
+def test_wrong_bodies_are_answered_with_a_sentence(client: TestClient, group: Group, body: str, message: str) -> None:
     answer = client.post("/connectors", content=body, headers={"Content-Type": "application/json; charset=utf-8"})
-    assert said in message_of(answer, 400)
+    assert message in message_of(answer, 400)
     assert list(group.connectors) == ["c"]
 
 

@@ -140,6 +140,6 @@ def test_compose_file_runs_the_release_and_the_settings_of_the_test_kit() -> Non
     assert f":-apache/kafka:{KAFKA_VERSION}" in COMPOSE
     blocks = dict(re.findall(r"^x-(\w+): &\w+\n((?:  .*\n)+)", COMPOSE, flags=re.MULTILINE))
     for name, copies, in_sync in (("single", 1, 1), ("cluster", 3, 2)):
-        said = dict(re.findall(r'^  (\w+): "?(.*?)"?$', blocks["common"] + blocks[name], flags=re.MULTILINE))
+        settings = dict(re.findall(r'^  (\w+): "?(.*?)"?$', blocks["common"] + blocks[name], flags=re.MULTILINE))
         for key, value in shared_settings(copies, in_sync).items():
-            assert said.get("KAFKA_" + key.upper().replace(".", "_")) == str(value), (name, key)
+            assert settings.get("KAFKA_" + key.upper().replace(".", "_")) == str(value), (name, key)

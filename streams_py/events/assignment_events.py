@@ -18,13 +18,13 @@ from streams_py.events.draft import BodyDraft
 from streams_py.events.emitter import Emitter, EventProducer, Limits
 from streams_py.events.model import ClientEvent
 from streams_py.events.rebalance import library_name
-from streams_py.events.tasks import RestoreJournal, TaskJournal, Who
+from streams_py.events.tasks import RestoreEvents, TaskEvents, Who
 from streams_py.events.topic import EventTopic, EventTopicSettings
 from streams_py.events.watch import AssignWatch
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import Admin, Clock
 
-__all__ = ["EventClients", "Journal", "check_event_clients", "open_journal"]
+__all__ = ["AssignmentEvents", "EventClients", "check_event_clients", "open_assignment_events"]
 
 _PROCESS_START_US: Final = time.monotonic_ns() // 1000
 
@@ -52,10 +52,10 @@ def check_event_clients(config: StreamsConfig, clients: object) -> None:
         )
 
 
-def open_journal(
+def open_assignment_events(
     config: StreamsConfig, clients: object, admin: Admin, clock: Clock, *, process: str, client_id: str
-) -> Journal | None:
-    """The journal that ``config`` asks for, started; None when events are off. Check the clients before."""
+) -> AssignmentEvents | None:
+    """The events that ``config`` asks for, started; None when events are off. Check the clients before."""
     if config.assignment_events_level == "none" or not isinstance(clients, EventClients):
         return None
     emitter = Emitter(
@@ -76,10 +76,10 @@ def open_journal(
         monotonic_us=monotonic_us,
     )
     emitter.start()
-    return Journal(emitter, config)
+    return AssignmentEvents(emitter, config)
 
 
-class Journal:
+class AssignmentEvents:
     """All writers of events of one instance. Thread-safe; close it before the admin client."""
 
     def __init__(self, emitter: Emitter, config: StreamsConfig) -> None:
@@ -98,18 +98,18 @@ class Journal:
             self._emitter.emit, settings, group=self._config.application_id, forming=forming, monotonic_us=monotonic_us
         )
 
-    def tasks(self, who: Who) -> TaskJournal | None:
+    def tasks(self, who: Who) -> TaskEvents | None:
         """For the tasks of a stream thread; None when that is not wanted."""
         if not self.has_tasks:
             return None
         interval_ms = self._config.assignment_events_sample_interval_ms
-        return TaskJournal(self._emitter.emit, who=who, monotonic_us=monotonic_us, sample_interval_ms=interval_ms)
+        return TaskEvents(self._emitter.emit, who=who, monotonic_us=monotonic_us, sample_interval_ms=interval_ms)
 
-    def restores(self, who: Who, subtopology_of: Mapping[str, int]) -> RestoreJournal | None:
+    def restores(self, who: Who, subtopology_of: Mapping[str, int]) -> RestoreEvents | None:
         """For the restorations of a stream thread's tasks; None when that is not wanted."""
         if not self.has_tasks:
             return None
-        return RestoreJournal(self._emitter.emit, who=who, monotonic_us=monotonic_us, subtopology_of=subtopology_of)
+        return RestoreEvents(self._emitter.emit, who=who, monotonic_us=monotonic_us, subtopology_of=subtopology_of)
 
     def counters(self) -> Mapping[str, int]:
         """Events offered, sent, dropped and failed, as in :meth:`Emitter.counters`."""

@@ -23,11 +23,11 @@ def problem(*lags: dict[TaskId, int]) -> AssignmentProblem:
 def test_a_explanation_names_the_client_and_the_reason() -> None:
     explanations = Explanations()
     explanations.keep(1_000, problem(dict.fromkeys(TASKS, -2), {}), HighAvailabilityAssignor())
-    [told] = explanations.explanation(TaskId(0, 1))
-    assert told.assigned_at_ms == 1_000
-    assert told.explanation.task == TaskId(0, 1)
-    assert str(told).startswith(f"0_1 is active on {told.explanation.active.process_id}")
-    assert "because" in str(told)
+    [explained] = explanations.explanation(TaskId(0, 1))
+    assert explained.assigned_at_ms == 1_000
+    assert explained.explanation.task == TaskId(0, 1)
+    assert str(explained).startswith(f"0_1 is active on {explained.explanation.active.process_id}")
+    assert "because" in str(explained)
 
 
 def test_the_explanation_agrees_with_the_decision() -> None:
@@ -36,15 +36,15 @@ def test_the_explanation_agrees_with_the_decision() -> None:
     explanations = Explanations()
     explanations.keep(1, question, HighAvailabilityAssignor())
     for task in TASKS:
-        [told] = explanations.explanation(task)
-        assert task in decision.placements[told.explanation.active.process_id].active
+        [explained] = explanations.explanation(task)
+        assert task in decision.placements[explained.explanation.active.process_id].active
 
 
 def test_newest_assignment_comes_first_and_old_ones_are_forgotten() -> None:
     explanations = Explanations(assignments_max=3)
     for now_ms in (1, 2, 3, 4):
         explanations.keep(now_ms, problem({}), HighAvailabilityAssignor())
-    assert [told.assigned_at_ms for told in explanations.explanation(TASKS[0])] == [4, 3, 2]
+    assert [explained.assigned_at_ms for explained in explanations.explanation(TASKS[0])] == [4, 3, 2]
 
 
 def test_memory_is_bounded_by_lags_but_the_newest_stays() -> None:
@@ -52,7 +52,7 @@ def test_memory_is_bounded_by_lags_but_the_newest_stays() -> None:
     big = problem(dict.fromkeys(TASKS, 7), dict.fromkeys(TASKS, 7))
     explanations.keep(1, problem({TASKS[0]: 7}), HighAvailabilityAssignor())
     explanations.keep(2, big, HighAvailabilityAssignor())
-    assert [told.assigned_at_ms for told in explanations.explanation(TASKS[0])] == [2]
+    assert [explained.assigned_at_ms for explained in explanations.explanation(TASKS[0])] == [2]
     assert len(explanations) == 1
 
 

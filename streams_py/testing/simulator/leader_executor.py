@@ -52,7 +52,7 @@ from streams_py.testing.simulator.releases import ReleaseLeader
 if TYPE_CHECKING:
     from streams_py.testing.simulator.thread import SimulatedThread
 
-__all__ = ["SimulatedLeading", "Step"]
+__all__ = ["SimulatedLeaderExecutor", "Step"]
 
 _TIMED_OUT = AdminError(AdminErrorKind.TIMED_OUT, "the request timed out (simulated)")
 _HANG_MS = 30_000  # how long the runtime lets an assignor run
@@ -100,7 +100,7 @@ class Step:
         return None
 
 
-class SimulatedLeading:
+class SimulatedLeaderExecutor:
     """Leads for one thread; a new request abandons an unfinished one."""
 
     def __init__(self, thread: SimulatedThread) -> None:

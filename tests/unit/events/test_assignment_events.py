@@ -9,8 +9,8 @@ import pytest
 
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
+from streams_py.events.assignment_events import AssignmentEvents, check_event_clients, open_assignment_events
 from streams_py.events.emitter import Limits
-from streams_py.events.journal import Journal, check_event_clients, open_journal
 from tests.unit.events.kit import Background, FakeAdmin, FakeProducer, Recorder
 from tests.unit.leader.kit import COUNT, assign, member
 
@@ -35,8 +35,8 @@ def config(**changes: Any) -> StreamsConfig:
     return StreamsConfig.of({"application.id": "app", "bootstrap.servers": "h:1", **given})
 
 
-def opened(admin: FakeAdmin, clients: object, **changes: Any) -> Journal | None:
-    return open_journal(config(**changes), clients, admin, FakeClock(), process="p1", client_id="app-1")
+def opened(admin: FakeAdmin, clients: object, **changes: Any) -> AssignmentEvents | None:
+    return open_assignment_events(config(**changes), clients, admin, FakeClock(), process="p1", client_id="app-1")
 
 
 def test_nothing_is_there_when_events_are_off() -> None:
@@ -51,7 +51,7 @@ def test_nothing_is_there_when_events_are_off() -> None:
 @pytest.mark.parametrize(("level", "has_tasks"), [("rebalances", False), ("tasks", True)])
 def test_level_says_what_is_written(level: str, has_tasks: bool) -> None:
     clients, admin = Clients(), FakeAdmin()
-    journal = opened(
+    events = opened(
         admin,
         clients,
         assignment_events_level=level,
@@ -59,11 +59,11 @@ def test_level_says_what_is_written(level: str, has_tasks: bool) -> None:
         client_rack="r1",
         num_stream_threads=3,
     )
-    assert journal is not None
-    assert journal.has_tasks is has_tasks
-    assert (journal.tasks(lambda: (1, "m")) is not None) is has_tasks
-    assert (journal.restores(lambda: (1, "m"), {}) is not None) is has_tasks
-    journal.close()
+    assert events is not None
+    assert events.has_tasks is has_tasks
+    assert (events.tasks(lambda: (1, "m")) is not None) is has_tasks
+    assert (events.restores(lambda: (1, "m"), {}) is not None) is has_tasks
+    events.close()
     (producer,) = clients.producers.values()
     assert list(clients.producers) == ["app-1-events-producer"]
     assert [(event.body.event, event.body.threads, event.body.rack) for event in producer.events] == [
@@ -71,7 +71,7 @@ def test_level_says_what_is_written(level: str, has_tasks: bool) -> None:
         ("stopped", 3, "r1"),
     ]
     assert {topic for topic, _ in producer.sent} == {"mine"} == {spec.name for spec in admin.created}
-    assert journal.counters()["events-sent-total"] == 2
+    assert events.counters()["events-sent-total"] == 2
 
 
 def test_supplier_that_cannot_write_events_is_refused_only_when_they_are_wanted() -> None:

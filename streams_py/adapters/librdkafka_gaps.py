@@ -131,21 +131,23 @@ class KafkaPythonEpochSender:
         self._producer.close(timeout=1)
 
 
-def remove_static_member(connection: Mapping[str, object], group: str, instance_id: str) -> None:
-    """Make the group's coordinator forget a static member at once. BrokerUnavailableError when it could not be
-    asked."""
+def remove_static_member(connection: Mapping[str, object], group: str, instance_id: str, *, timeout_ms: int) -> None:
+    """Make the group's coordinator forget a static member at once.
+
+    BrokerUnavailableError when nobody says that it did: ``timeout_ms`` bounds reaching a broker, and each request.
+    """
+    doing = f"static member {instance_id} of group {group} could not be removed"
+    limits = {"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": min(timeout_ms, _REQUEST_TIMEOUT_MS)}
     try:
-        admin: Any = KafkaAdminClient(**connection)
+        admin: Any = KafkaAdminClient(**connection, **limits)
         try:
             answers = admin.remove_group_members(group, [MemberToRemove(group_instance_id=instance_id)])
         finally:
             admin.close()
     except KafkaError as failed:
-        raise BrokerUnavailableError(
-            f"static member {instance_id} of group {group} could not be removed: {failed}"
-        ) from failed
+        raise BrokerUnavailableError(f"{doing}: {failed}") from failed
+    if not answers:
+        raise BrokerUnavailableError(f"{doing}: the answer names no member")
     for error in answers.values():
         if getattr(error, "errno", 0) not in (0, 25):  # 25, UNKNOWN_MEMBER_ID: gone already
-            raise BrokerUnavailableError(
-                f"static member {instance_id} of group {group} could not be removed: {error()}"
-            )
+            raise BrokerUnavailableError(f"{doing}: {error()}")

@@ -114,7 +114,7 @@ class ConfluentClients:
             from streams_py.adapters.librdkafka_gaps import kafka_python_connection, remove_static_member
 
             connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=False)
-            remove_static_member(connection, group, instance_id)
+            remove_static_member(connection, group, instance_id, timeout_ms=timeout_ms)
 
         return ConfluentAdmin(settings, timeout_ms=timeout_ms, remove_member=remove_member)
 

@@ -194,7 +194,7 @@ class EmbeddedCluster:
         self._do("push_errors", api_key=api_key, codes=list(codes))
 
     def _do(self, operation: str, **arguments: Any) -> Any:
-        return _ask(self._folder, {"do": operation, **arguments})
+        return _ask(self._folder, {"do": operation, "cluster": self.id, **arguments})
 
 
 def _folder(name: str) -> Path:
@@ -254,6 +254,8 @@ def _ask(folder: Path, request: dict[str, Any]) -> Any:
             connection.connect(str(folder / server.SOCKET_NAME))
             server.send(connection, request)
             answer = server.receive(connection)
+        if "result" not in answer and "error" not in answer:
+            raise ValueError("its answer says nothing")
     except (OSError, ValueError) as failed:
         raise BrokerUnavailableError(f"the embedded cluster in {folder} does not answer: {failed}") from failed
     if "error" in answer:

@@ -126,6 +126,9 @@ class _Requests:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request: ``{"result": ...}`` or ``{"error": text}``."""
         arguments = dict(request)
+        meant = arguments.pop("cluster", self._id)
+        if meant != self._id:  # asked for by a user of a server that was killed
+            return {"error": "the embedded cluster has ended, and its data with it; another one is there now: restart"}
         operation = self._operations.get(str(arguments.pop("do", None)))
         if operation is None:
             return {"error": "no such operation"}

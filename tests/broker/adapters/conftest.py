@@ -91,13 +91,20 @@ class Group:
         broker.create_topic(self.topic, partitions)
         self.members: list[KafkaPythonMembership] = []
 
-    def settings(self, name: str = "m", instance_id: str | None = None, group_id: str | None = None, **config: object):
+    def settings(
+        self,
+        name: str = "m",
+        instance_id: str | None = None,
+        group_id: str | None = None,
+        bootstrap: str | None = None,
+        **config: object,
+    ):
         config = {"session.timeout.ms": 3000, "heartbeat.interval.ms": 200} | {
             key.replace("_", "."): value for key, value in config.items()
         }
         return membership_settings(
             config,
-            bootstrap_servers=self.broker.bootstrap,
+            bootstrap_servers=bootstrap or self.broker.bootstrap,
             group_id=group_id or self.id,
             client_id=f"{name}-consumer",
             group_instance_id=instance_id,

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters import librdkafka_gaps
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.log_admin import LogAdmin
 from streams_py.errors import BrokerUnavailableError, StreamsError
@@ -246,3 +247,18 @@ def test_error_that_waiting_cannot_mend_is_not_called_a_broker_that_is_away() ->
     with pytest.raises(StreamsError) as raised:
         lied_to(Library({PARTITIONS[0]: refused}), LogAdmin).log_ends([PARTITIONS[0]], read_committed=False)
     assert not raised.value.retriable
+
+
+def test_removal_of_a_static_member_that_no_answer_names_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class SilentLibrary:
+        def __init__(self, **settings: object) -> None:
+            assert settings["bootstrap_timeout_ms"] == settings["request_timeout_ms"] == 1_234
+
+        def remove_group_members(self, group: str, members: list[object]) -> dict[str, object]:
+            return {}
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(librdkafka_gaps, "KafkaAdminClient", SilentLibrary)
+    with pytest.raises(BrokerUnavailableError, match="static member i-1 of group g could not be removed"):
+        librdkafka_gaps.remove_static_member({}, "g", "i-1", timeout_ms=1_234)

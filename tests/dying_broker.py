@@ -1,8 +1,9 @@
 """A broker that dies in the middle of a call, without a broker having to die: a TCP proxy before a real one.
 
 The proxy reads Kafka's frames. In answers it replaces the broker's address with its own, so that clients stay with it.
-Told to, it lets a request of one kind (API key) through and then acts like a broker that was stopped and killed: the
-answer is swallowed, or cut after some bytes, every connection is closed and new ones are refused until :meth:`heal`.
+Told to, it acts at a request of one kind (API key) like a broker that was stopped and killed: the request is swallowed,
+or let through and its answer swallowed, or cut after some bytes; then every connection is closed and new ones are
+refused until :meth:`heal`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,41 @@ import socket
 import struct
 import threading
 from collections import deque
+from collections.abc import Collection, Iterable
+from typing import Any, Final, Protocol
 
-__all__ = ["DyingBroker"]
+import pytest
+
+__all__ = ["UNHEARD", "DyingBroker", "Place", "places"]
+
+Place = int
+"""Where it ends: so many bytes of the answer arrive, 0 = none; UNHEARD: the broker died before it acted."""
+UNHEARD: Final = -1
 
 _SIZE = struct.Struct(">i")
 _KEY = struct.Struct(">hhi")
+
+
+class _Row(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def api_key(self) -> int: ...
+
+
+def places(table: Iterable[_Row], always: Collection[tuple[str, int]]) -> list[Any]:
+    """A table's rows with every place where they may end, for ``parametrize``. Slow, except for those in ``always``
+    with a request or an answer that is lost whole."""
+    return [
+        pytest.param(
+            row,
+            place,
+            id=f"{row.name.replace(' ', '-')}-{row.api_key}-{place}",
+            marks=() if place <= 0 and (row.name, row.api_key) in always else pytest.mark.slow,
+        )
+        for row in table
+        for place in (UNHEARD, 0, 2, 7, 12, 40, 10_000)
+    ]
 
 
 class DyingBroker:
@@ -29,7 +60,7 @@ class DyingBroker:
         self._port = int(self._server.getsockname()[1])
         self._open: set[socket.socket] = set()
         self._fatal_key: int | None = None
-        self._cut_after: int | None = None
+        self._place: Place = 0
         self._dead = False
         self.deaths = 0
         threading.Thread(target=self._accept, daemon=True, name="dying-broker").start()
@@ -38,10 +69,10 @@ class DyingBroker:
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self._port}"
 
-    def die_at(self, api_key: int, *, after_bytes: int | None = None) -> None:
-        """Die when the next request of this kind was answered: the client gets nothing, or so many bytes."""
+    def die_at(self, api_key: int, place: Place) -> None:
+        """Die at the next request of this kind, there."""
         with self._lock:
-            self._fatal_key, self._cut_after = api_key, after_bytes
+            self._fatal_key, self._place = api_key, place
 
     def heal(self) -> None:
         """Take connections again, and answer everything."""
@@ -93,6 +124,11 @@ class DyingBroker:
             while (frame := _frame_of(source)) is not None:
                 if to_broker:
                     key, _, correlation = _KEY.unpack_from(frame)
+                    with self._lock:
+                        unheard = self._fatal_key == key and self._place == UNHEARD
+                    if unheard:
+                        self._die()
+                        return
                     asked.append((correlation, key))
                     sink.sendall(_SIZE.pack(len(frame)) + frame)
                 elif not self._answer(frame, sink, asked):
@@ -114,11 +150,11 @@ class DyingBroker:
         address = b"127.0.0.1"
         frame = frame.replace(address + _SIZE.pack(self._target), address + _SIZE.pack(self._port))
         with self._lock:
-            fatal, cut = self._fatal_key == key, self._cut_after
+            fatal, place = self._fatal_key == key, self._place
         whole = _SIZE.pack(len(frame)) + frame
         if fatal:
-            if cut:
-                sink.sendall(whole[: min(cut, len(whole) - 1)])
+            if place > 0:
+                sink.sendall(whole[: min(place, len(whole) - 1)])
             self._die()
             return False
         sink.sendall(whole)

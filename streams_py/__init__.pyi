@@ -115,5 +115,6 @@ from streams_py.topology.windows import JoinWindows as JoinWindows
 from streams_py.topology.windows import SessionWindows as SessionWindows
 from streams_py.topology.windows import SlidingWindows as SlidingWindows
 from streams_py.topology.windows import TimeWindows as TimeWindows
+from streams_py.topology.windows import UnlimitedWindows as UnlimitedWindows
 
 __version__: str

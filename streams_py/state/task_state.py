@@ -224,6 +224,8 @@ class TaskState:
             log = None
             if changelog_writer is not None and builder.logging and builder.source_topic is None:
                 log = changelog_writer(changelog_topic(builder, self._application_id), self.task_id.partition)
+                if builder.logs_headers:
+                    log = _with_headers(log, record)
             store.rebind(log=log, context=record)
 
     def close(self, *, wipe: bool = False) -> None:
@@ -328,3 +330,10 @@ class TaskState:
 
     def _moved(self) -> int:
         return sum(abs(offset - self._checkpointed.get(changelog, 0)) for changelog, offset in self._offsets.items())
+
+
+def _with_headers(log: ChangeLog, record: RecordContext) -> ChangeLog:
+    def log_with_headers(key: bytes, value: bytes | None, timestamp_ms: int) -> None:
+        log(key, value, timestamp_ms, list(record.headers) or None)
+
+    return log_with_headers

@@ -92,7 +92,7 @@ class StoreBuilder:
     ``logging_config`` on top of the defaults. ``caching``: merge updates between commits (record cache).
     ``source_topic``: short name of the source topic that serves as changelog (optimised source tables), else None.
     ``windows``: set for window and session stores. ``history_ms``: set for versioned stores. ``ttl_ms``: time to live
-    of entries of a key-value store.
+    of entries of a key-value store. ``logs_headers``: its changelog records have the headers of the record in process.
     """
 
     name: str
@@ -107,6 +107,7 @@ class StoreBuilder:
     windows: WindowRetention | None = None
     history_ms: int | None = None
     ttl_ms: int | None = None
+    logs_headers: bool = False
 
 
 def key_value_store(

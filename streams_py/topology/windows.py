@@ -12,7 +12,7 @@ from enum import Enum
 from streams_py.errors import TopologyError
 from streams_py.topology.durations import Duration, duration_ms
 
-__all__ = ["EmitStrategy", "JoinWindows", "SessionWindows", "SlidingWindows", "TimeWindows"]
+__all__ = ["EmitStrategy", "JoinWindows", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows"]
 
 
 _MAX_MS = 2**63 - 1
@@ -66,6 +66,30 @@ class TimeWindows:
         advance = self.advance_ms
         first = max(0, timestamp_ms - self.size_ms + advance) // advance * advance
         return range(first, timestamp_ms + 1, advance)
+
+
+@dataclass(frozen=True, slots=True)
+class UnlimitedWindows(TimeWindows):
+    """One window of everything from ``start_ms`` on; it is never closed, and its store never forgets it."""
+
+    start_ms: int = 0
+
+    @classmethod
+    def of(  # type: ignore[override]  # there is nothing else to say about it
+        cls, *, start: Duration = 0
+    ) -> UnlimitedWindows:
+        """The window that begins at ``start`` (ms since the epoch); records before it are in no window."""
+        start_ms = duration_ms(start, "start of UnlimitedWindows")
+        return cls(_MAX_MS - start_ms, 0, _MAX_MS - start_ms, start_ms)
+
+    @property
+    def retention_ms(self) -> int:
+        """Longer than anything lasts."""
+        return _MAX_MS
+
+    def starts_of(self, timestamp_ms: int) -> range:
+        """The start, if the timestamp is not before it."""
+        return range(self.start_ms, self.start_ms + (timestamp_ms >= self.start_ms))
 
 
 @dataclass(frozen=True, slots=True)

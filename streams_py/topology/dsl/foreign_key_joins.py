@@ -84,7 +84,7 @@ def join_on_foreign_key(
     subscriptions = SubscriptionSerde(here.key_serde, topic, changelog_topic(store_name))
     source = _through_topic(sink_name, source_name, topic, there.key_serde, subscriptions, here, [sender])
     graph.copartition(there.sources | {source.name})
-    store = StoreBuilder(store_name, StoreKind.TIMESTAMPED_KEY_VALUE, BYTES, subscriptions)
+    store = StoreBuilder(store_name, StoreKind.TIMESTAMPED_KEY_VALUE, BYTES, subscriptions, logs_headers=True)
     graph.attach(StoreStep(store), graph.root)
     receiver = process(
         named("-subscription-receive", _PROCESSOR), SubscriptionReceive(store_name, serdes), [source], [store_name]

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
+from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, Serde
 from streams_py.topology.checked import checked
 from streams_py.topology.dsl.ktable import KTable
@@ -16,7 +17,7 @@ from streams_py.topology.names import Prefix, RepartitionNames, check_name, name
 from streams_py.topology.operators.aggregates import StreamAggregate, StreamReduce
 from streams_py.topology.operators.tables import TableOperator
 from streams_py.topology.stores import StoreBuilder
-from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 if TYPE_CHECKING:
     from streams_py.topology.dsl.cogrouped_stream import CogroupedKStream
@@ -108,6 +109,8 @@ class KGroupedStream(Generic[K, V]):
         """
         from streams_py.topology.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
 
+        if isinstance(windows, UnlimitedWindows) and emit is EmitStrategy.ON_WINDOW_CLOSE:
+            raise TopologyError("a window of UnlimitedWindows is never closed, so it has no final result to emit")
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self, windows, emit)
         return TimeWindowedKStream(self, windows, emit)

@@ -14,7 +14,7 @@ from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults
 from streams_py.topology.operators.in_place import fresh_initializer, on_copies
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
-from streams_py.topology.windows import EmitStrategy, TimeWindows
+from streams_py.topology.windows import EmitStrategy, TimeWindows, UnlimitedWindows
 
 __all__ = ["NULL_KEY", "WINDOW_CLOSED", "TimeWindowAggregate", "WindowedOperator"]
 
@@ -77,7 +77,7 @@ class TimeWindowAggregate(WindowedOperator):
         store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
         windows = self._windows
         size, grace, starts_of = windows.size_ms, windows.grace_ms, windows.starts_of
-        is_tumbling = windows.advance_ms == size
+        is_tumbling = windows.advance_ms == size and not isinstance(windows, UnlimitedWindows)
         old_values = self.sends_old_values
         forwards = self._forwards(node, store)
         emit_final = self._final_results(node, self._closed_since)

@@ -215,7 +215,7 @@ class SelfJoin:
 
     def bind(self, node: NodeContext) -> Process:
         windows, joiner, fetch = self._windows, self._joiner, node.store(self._store).fetch_between
-        before_ms, after_ms, grace_ms = windows.before_ms, windows.after_ms, windows.grace_ms
+        before_ms, after_ms, retention_ms = windows.before_ms, windows.after_ms, windows.retention_ms
         forward, failed = node.forward, node.failed
         stream_time_ms = -1
 
@@ -226,7 +226,7 @@ class SelfJoin:
                 return
             stream_time_ms = max(stream_time_ms, timestamp_ms)
             try:
-                with_itself = timestamp_ms + after_ms + grace_ms >= stream_time_ms
+                with_itself = timestamp_ms > stream_time_ms - retention_ms + 1  # as in KStreamKStreamSelfJoin
                 for other_ms, other in fetch(key, max(0, timestamp_ms - before_ms), max(0, timestamp_ms + after_ms)):
                     forward(key, joiner(key, value, other), max(timestamp_ms, other_ms))
                 for other_ms, other in fetch(key, max(0, timestamp_ms - after_ms), max(0, timestamp_ms + before_ms)):

@@ -17,7 +17,7 @@ from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.grouped_stream import KGroupedStream
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.dsl.suppressed import Suppressed
-from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 ON_CLOSE = EmitStrategy.ON_WINDOW_CLOSE
 
@@ -220,3 +220,15 @@ def test_all_windows_of_a_key_go_to_one_partition() -> None:
             source.send("k", "v", timestamp_ms=time)
         written = driver._tasks.producer.records
     assert len({partition for partition in written if partition.topic == "out"}) == 1
+
+
+def test_unlimited_window_takes_everything_from_its_start_on_and_is_never_closed() -> None:
+    records = [("a", "x", 19), ("a", "x", 10**15), ("a", "x", 20), (None, "x", 30)]
+    out = run(lambda g: g.windowed_by(UnlimitedWindows.of(start=20)).count(), records, time_windowed(STRING, 2**63 - 1))
+    window = Windowed("a", 20, 2**63 - 1)
+    assert out == [(window, 1, 10**15), (window, 2, 10**15)]
+
+
+def test_unlimited_window_has_no_final_result() -> None:
+    with pytest.raises(TopologyError, match="never closed"):
+        grouped(StreamsBuilder()).windowed_by(UnlimitedWindows.of(), emit=ON_CLOSE)

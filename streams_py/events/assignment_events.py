@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Final, Protocol, runtime_checkable
 
@@ -17,8 +17,9 @@ from streams_py.errors import ConfigError
 from streams_py.events.draft import BodyDraft
 from streams_py.events.emitter import Emitter, EventProducer, Limits
 from streams_py.events.model import ClientEvent
+from streams_py.events.observers import Forming, InstanceObserver, RestoreObserver, TaskObserver, Who
 from streams_py.events.rebalance import library_name
-from streams_py.events.tasks import RestoreEvents, TaskEvents, Who
+from streams_py.events.tasks import RestoreEvents, TaskEvents
 from streams_py.events.topic import EventTopic, EventTopicSettings
 from streams_py.events.watch import AssignWatch
 from streams_py.leader.settings import LeaderSettings
@@ -54,10 +55,11 @@ def check_event_clients(config: StreamsConfig, clients: object) -> None:
 
 def open_assignment_events(
     config: StreamsConfig, clients: object, admin: Admin, clock: Clock, *, process: str, client_id: str
-) -> AssignmentEvents | None:
-    """The events that ``config`` asks for, started; None when events are off. Check the clients before."""
+) -> InstanceObserver:
+    """The events that ``config`` asks for, started; an observer that does nothing when they are off. Check the clients
+    before."""
     if config.assignment_events_level == "none" or not isinstance(clients, EventClients):
-        return None
+        return InstanceObserver()
     emitter = Emitter(
         group=config.application_id,
         process=process,
@@ -79,8 +81,8 @@ def open_assignment_events(
     return AssignmentEvents(emitter, config)
 
 
-class AssignmentEvents:
-    """All writers of events of one instance. Thread-safe; close it before the admin client."""
+class AssignmentEvents(InstanceObserver):
+    """All writers of events of one instance."""
 
     def __init__(self, emitter: Emitter, config: StreamsConfig) -> None:
         self._emitter = emitter
@@ -92,23 +94,23 @@ class AssignmentEvents:
         """True when what happens to tasks is to be written, too."""
         return self._config.assignment_events_level == "tasks"
 
-    def watch(self, settings: LeaderSettings, forming: Callable[[], tuple[int, str] | None]) -> AssignWatch:
-        """Observer for the leader of a stream thread; ``forming``: generation and own member id in an assign step."""
+    def watch(self, settings: LeaderSettings, forming: Forming) -> AssignWatch:
+        """Writes what the leader of a stream thread decides."""
         return AssignWatch(
             self._emitter.emit, settings, group=self._config.application_id, forming=forming, monotonic_us=monotonic_us
         )
 
-    def tasks(self, who: Who) -> TaskEvents | None:
-        """For the tasks of a stream thread; None when that is not wanted."""
+    def tasks(self, who: Who) -> TaskObserver:
+        """Writes what happens to the tasks of a stream thread, if that is wanted."""
         if not self.has_tasks:
-            return None
+            return super().tasks(who)
         interval_ms = self._config.assignment_events_sample_interval_ms
         return TaskEvents(self._emitter.emit, who=who, monotonic_us=monotonic_us, sample_interval_ms=interval_ms)
 
-    def restores(self, who: Who, subtopology_of: Mapping[str, int]) -> RestoreEvents | None:
-        """For the restorations of a stream thread's tasks; None when that is not wanted."""
+    def restores(self, who: Who, subtopology_of: Mapping[str, int]) -> RestoreObserver:
+        """Writes how the tasks of a stream thread are restored, if that is wanted."""
         if not self.has_tasks:
-            return None
+            return super().restores(who, subtopology_of)
         return RestoreEvents(self._emitter.emit, who=who, monotonic_us=monotonic_us, subtopology_of=subtopology_of)
 
     def counters(self) -> Mapping[str, int]:

@@ -10,29 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.events.draft import BodyDraft, Draft
 from streams_py.events.model import Sample, TaskEvent
+from streams_py.events.observers import RestoreObserver, TaskObserver, Who, WorkingTask
 
-__all__ = ["RestoreEvents", "TaskEvents", "WorkingTask"]
+__all__ = ["RestoreEvents", "TaskEvents"]
 
 Emit = Callable[[Draft], None]
-Who = Callable[[], tuple[int, str]]
-"""Generation and member id of the moment; (-1, "") when this is no member."""
 
 _PROGRESS_INTERVAL_US = 10_000_000
-
-
-class WorkingTask(Protocol):
-    """What is asked of an active task."""
-
-    @property
-    def id(self) -> TaskId: ...
-    @property
-    def input_partitions(self) -> frozenset[TopicPartition]: ...
-    def process(self, max_records: int) -> int: ...
 
 
 @dataclass(slots=True)
@@ -86,8 +74,8 @@ class _Writer:
         self._emit(BodyDraft(body))
 
 
-class TaskEvents:
-    """Belongs to one stream thread, which makes all calls."""
+class TaskEvents(TaskObserver):
+    """Writes what happens to the tasks of one stream thread."""
 
     def __init__(self, emit: Emit, *, who: Who, monotonic_us: Callable[[], int], sample_interval_ms: int) -> None:
         self._emit = emit
@@ -203,9 +191,9 @@ class _Restoring:
     records: int = 0
 
 
-class RestoreEvents:
-    """Hears about restoration changelog by changelog (from the state updater, which makes all calls), writes it task by
-    task. ``subtopology_of`` maps changelog topics to sub-topologies."""
+class RestoreEvents(RestoreObserver):
+    """Hears about restoration changelog by changelog, writes it task by task. ``subtopology_of`` maps changelog
+    topics to sub-topologies."""
 
     def __init__(
         self, emit: Emit, *, who: Who, monotonic_us: Callable[[], int], subtopology_of: Mapping[str, int]

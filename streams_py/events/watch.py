@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from streams_py.events.contents import Described
 from streams_py.events.draft import Draft
+from streams_py.events.observers import Forming, RoundObserver
 from streams_py.events.rebalance import PreviousRound, RebalanceDraft
 from streams_py.leader.effects import FailAssign, PublishAssignments
 from streams_py.leader.observation import AssignStep, Decided, Gathered
@@ -40,21 +41,11 @@ class _Round:
     decision: Decided | None = None
 
 
-class AssignWatch:
-    """Observer of one stream thread's leader (``streams_py.leader.observation.AssignObserver``).
-
-    ``forming`` says the generation that is being formed and this member's id in it. ``monotonic_us`` is a clock that
-    never goes back.
-    """
+class AssignWatch(RoundObserver):
+    """Observer of one stream thread's leader. ``monotonic_us`` is a clock that never goes back."""
 
     def __init__(
-        self,
-        emit: Emit,
-        settings: LeaderSettings,
-        *,
-        group: str,
-        forming: Callable[[], tuple[int, str] | None],
-        monotonic_us: Callable[[], int],
+        self, emit: Emit, settings: LeaderSettings, *, group: str, forming: Forming, monotonic_us: Callable[[], int]
     ) -> None:
         self._emit = emit
         self._settings = settings

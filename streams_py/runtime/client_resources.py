@@ -17,7 +17,8 @@ from streams_protocol.types import ProcessId
 from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, MissingSourceTopicError, TaskAssignmentError
-from streams_py.events.assignment_events import AssignmentEvents, check_event_clients, open_assignment_events
+from streams_py.events.assignment_events import check_event_clients, open_assignment_events
+from streams_py.events.observers import InstanceObserver
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
@@ -35,6 +36,7 @@ from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.runtime.threads.global_thread import GlobalNodes, GlobalThread, ProducerOnDemand
 from streams_py.runtime.threads.leader_executor import LeaderExecutor
 from streams_py.runtime.threads.rebalance import Rebalance
+from streams_py.runtime.threads.stream_loop import StreamLoop
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.task_table import TaskTable
 from streams_py.runtime.threads.thread_parts import LoopSettings, ThreadParts
@@ -97,7 +99,7 @@ class ClientResources:
         self.running_since_ms: int | None = None
         """Since when the client is RUNNING; None in other states. Set by the client."""
         self._cleaner: StateCleaner | None = None
-        self._events: AssignmentEvents | None = None
+        self._events = InstanceObserver()
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
         self._global_thread: GlobalThread | None = None
@@ -167,8 +169,7 @@ class ClientResources:
             closing.callback(self._clients.close)
             if self._admin is not None:
                 closing.callback(self._admin.close)
-            if self._events is not None:
-                closing.callback(self._events.close)
+            closing.callback(self._events.close)
             if self._cleaner is not None:
                 closing.callback(self._cleaner.stop)
             if self._global_thread is not None:
@@ -244,8 +245,7 @@ class ClientResources:
             f"{self.client_id}-StreamThread-{index}",
             index,
             clock=self._clock,
-            settings=self._loop_settings,
-            open_parts=self._open_parts,
+            open_loop=self._open_loop,
             on_state=on_state,
             on_error=on_error,
             on_end=on_end,
@@ -268,12 +268,15 @@ class ClientResources:
             else:
                 cache.max_bytes = self._cache_bytes  # the thread evicts down to it with its next write
 
-    def _open_parts(self, thread: StreamThread) -> ThreadParts:
-        """Make what a thread works with; runs on that thread."""
+    def _open_loop(self, thread: StreamThread) -> StreamLoop:
+        """Make a thread's loop, and what it works with; runs on that thread."""
         with contextlib.ExitStack() as opened:
             parts = self._make_parts(thread, opened)
+            loop = StreamLoop(
+                thread.name, parts, inbox=thread.inbox, control=thread.control, settings=self._loop_settings
+            )
             opened.pop_all()  # from here on the thread closes them
-        return parts
+        return loop
 
     def _make_parts(self, thread: StreamThread, opened: contextlib.ExitStack) -> ThreadParts:
         admin = self._admin
@@ -310,18 +313,18 @@ class ClientResources:
             sharing=lambda: [task.id for task in table.running()],
             global_stores={name: WriteProtectedStore(store) for name, store in self.global_stores.items()},
         )
-        events = None if self._events is None else self._events.tasks(lambda: _who(thread))
+        events = self._events.tasks(lambda: _who(thread))
         table = TaskTable(factory, updater, clock, events=events)
         producer.track({topic for sub in self._metadata.subtopologies.values() for topic in sub.changelogs})
         leader_executor = self._leader_executors[thread] = self._leader_executor(thread, admin)
         rebalance = Rebalance(
             Member(MemberSettings.from_config(config, process_id=self._process_id)),
             leader_executor,
-            thread,
             thread.inbox,
             clock,
             name=thread.name,
             wait_ms=self._loop_settings.max_poll_interval_ms,
+            offset_sums=lambda: offset_sums(table.all(), self.directory, thread.name),
             halt=producer.halt,
             on_stop_application=self.on_stop_application,
             explain=self._explain,
@@ -338,8 +341,8 @@ class ClientResources:
                 topic for sub in self._metadata.subtopologies.values() for topic in sub.repartition_sources
             ),
             admin=admin,
-            offset_sums=lambda: offset_sums(table.all(), self.directory, thread.name),
             events=events,
+            clock=clock,
             release_locks=lambda: self.directory.unlock_except(thread.name, {task.id for task in table.all()}),
         )
 
@@ -359,9 +362,9 @@ class ClientResources:
         )
         if self._choice is not None and self._choice.built_in is not None:
             settings = replace(settings, task_assignor=None, internal_assignor=self.config.task_assignor_class)
-        watch = None if self._events is None else self._events.watch(settings, lambda: _forming(thread))
+        watch = self._events.watch(settings, lambda: _forming(thread))
         return LeaderExecutor(
-            GroupLeader(settings) if watch is None else GroupLeader(settings, watch),
+            GroupLeader(settings, watch),
             self._topology,
             admin,
             self._clock,
@@ -380,8 +383,7 @@ class ClientResources:
             for number, sub in self._metadata.subtopologies.items()
             for topic in (*sub.changelogs, *sub.source_changelogs)
         }
-        restores = None if self._events is None else self._events.restores(lambda: _who(thread), subtopology_of)
-        return self.restore_listener if restores is None else RestoreEventsListener(restores, self.restore_listener)
+        return RestoreEventsListener(self._events.restores(lambda: _who(thread), subtopology_of), self.restore_listener)
 
     def _start_positions(self) -> StartPositions:
         sources = [node for node in self._topology.nodes if isinstance(node, SourceNode)]
@@ -391,9 +393,7 @@ class ClientResources:
         """The protocol carries only a code; the reason, if the leader is one of this client's threads."""
         if isinstance(error, TaskAssignmentError):
             reasons = [
-                leader_executor.failure
-                for leader_executor in list(self._leader_executors.values())
-                if leader_executor.failure is not None
+                leading.failure for leading in list(self._leader_executors.values()) if leading.failure is not None
             ]
             return reasons[0] if reasons else error
         return self._name_missing_topics(error) if isinstance(error, MissingSourceTopicError) else error
@@ -424,14 +424,14 @@ def _is_missing(answer: object) -> bool:
 
 def _forming(thread: StreamThread) -> tuple[int, str] | None:
     """Generation and member id while the thread's member leads, if its membership can tell."""
-    forming = None if thread.parts is None else getattr(thread.parts.membership, "forming", None)
+    forming = None if thread.loop is None else getattr(thread.loop.parts.membership, "forming", None)
     metadata: GroupMetadata | None = None if forming is None else forming()
     return None if metadata is None else (metadata.generation, metadata.member_id)
 
 
 def _who(thread: StreamThread) -> tuple[int, str]:
     """Generation and member id of the thread's member; (-1, "") when it is none."""
-    metadata = None if thread.parts is None else thread.parts.membership.group_metadata()
+    metadata = None if thread.loop is None else thread.loop.parts.membership.group_metadata()
     return (-1, "") if metadata is None else (metadata.generation, metadata.member_id)
 
 

@@ -267,12 +267,11 @@ class KafkaStreams:
         Empty when this client has not led, or when the application's own task assignor decided.
         """
         task = TaskId.parse(task_id) if isinstance(task_id, str) else task_id
-        parts = (thread.parts for thread in self._current_threads())
         explanations = [
             explanation
-            for part in parts
-            if part is not None
-            for explanation in part.rebalance.explanations.explanation(task)
+            for thread in self._current_threads()
+            if thread.loop is not None
+            for explanation in thread.loop.parts.rebalance.explanations.explanation(task)
         ]
         return sorted(explanations, key=lambda explanation: -explanation.assigned_at_ms)
 

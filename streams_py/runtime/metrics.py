@@ -30,18 +30,18 @@ def client_metrics(state: State, threads: Sequence[StreamThread], failed_threads
     for thread in alive:
         seconds = max(1, now_ms - thread.started_ms) / 1000
         metrics[f"stream-thread-metrics{{thread-id={thread.name}}}"] = {
-            "process-total": thread.processed_records,
-            "process-rate": thread.processed_records / seconds,
+            "process-total": thread.control.processed_records,
+            "process-rate": thread.control.processed_records / seconds,
             "thread-start-time": thread.started_ms,
             "task-assignor-error-total": thread.reported_errors,
-            **thread.commit_latency.figures("commit"),
+            **thread.control.commit_latency.figures("commit"),
         }
-        if thread.parts is None:
+        if thread.loop is None:
             continue
         metrics[f"stream-state-updater-metrics{{thread-id={thread.name}}}"] = {
-            "restore-remaining-records-total": thread.parts.updater.remaining_records()
+            "restore-remaining-records-total": thread.loop.parts.updater.remaining_records()
         }
-        for task in thread.parts.table.all():
+        for task in thread.tasks:
             if isinstance(task, ActiveTask):
                 metrics[f"stream-task-metrics{{thread-id={thread.name},task-id={task.id}}}"] = {
                     "dropped-records-total": task.dropped_records,

@@ -63,9 +63,9 @@ def store_view(
 def _instances(name: str, threads: Sequence[StreamThread], *, partition: int | None, stale: bool) -> list[Store]:
     found: list[Store] = []
     for thread in threads:
-        if thread.state is ThreadState.DEAD or thread.table is None:
+        if thread.state is ThreadState.DEAD:
             continue
-        for task in thread.table.all():
+        for task in thread.tasks:
             if partition is not None and task.id.partition != partition:
                 continue
             if _readable(task, stale=stale) and name in {builder.name for builder in task.nodes.stores}:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streams_protocol.types import TopicPartition
-from streams_py.events.tasks import RestoreEvents
+from streams_py.events.observers import RestoreObserver
 from streams_py.runtime.restore.listener import RestoreListener
 
 __all__ = ["RestoreEventsListener"]
@@ -12,7 +12,7 @@ __all__ = ["RestoreEventsListener"]
 class RestoreEventsListener(RestoreListener):
     """Writes events first, then the application's listener, whose errors are its own."""
 
-    def __init__(self, events: RestoreEvents, listener: RestoreListener) -> None:
+    def __init__(self, events: RestoreObserver, listener: RestoreListener) -> None:
         self._events = events
         self._listener = listener
 

@@ -17,16 +17,17 @@ from streams_py.errors import IllegalStateError, TimeoutExceededError
 __all__ = ["Inbox", "InboxClosedError"]
 
 T = TypeVar("T")
+Owner = TypeVar("Owner")
 
 
 class InboxClosedError(IllegalStateError):
     """The stream thread has ended; the action was not carried out."""
 
 
-class _Request(Generic[T]):
+class _Request(Generic[Owner, T]):
     __slots__ = ("_taken", "action", "done", "error", "result")
 
-    def __init__(self, action: Callable[[], T]) -> None:
+    def __init__(self, action: Callable[[Owner], T]) -> None:
         self.action = action
         self.done = threading.Event()
         self.result: T | None = None
@@ -37,31 +38,31 @@ class _Request(Generic[T]):
         """True for the first who asks: the owner, to carry it out, or the caller, to withdraw it."""
         return self._taken.acquire(blocking=False)
 
-    def carry_out(self) -> None:
+    def carry_out(self, owner: Owner) -> None:
         if not self.take():
             return
         try:
-            self.result = self.action()
+            self.result = self.action(owner)
         except BaseException as error:  # handed to the caller, whoever that is
             self.error = error
         self.done.set()
 
 
-class Inbox:
-    """Actions for one thread, carried out in the order posted."""
+class Inbox(Generic[Owner]):
+    """Actions for one thread, carried out in the order posted, on what that thread serves them with."""
 
     def __init__(self) -> None:
-        self._requests: queue.SimpleQueue[_Request[Any]] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[_Request[Owner, Any]] = queue.SimpleQueue()
         self._closed = False
         self._lock = threading.Lock()
 
-    def call(self, action: Callable[[], T], *, timeout_ms: int) -> T:
+    def call(self, action: Callable[[Owner], T], *, timeout_ms: int) -> T:
         """Have the owner carry ``action`` out; its result, or its error raised here.
 
         Raises InboxClosedError when the owner has ended, TimeoutExceededError when it did not get to it in time; what
         it had not begun by then is withdrawn, so that it cannot happen later, when nobody expects it.
         """
-        request = _Request(action)
+        request: _Request[Owner, T] = _Request(action)
         with self._lock:
             if self._closed:
                 raise InboxClosedError("the stream thread has ended")
@@ -74,11 +75,11 @@ class Inbox:
             raise request.error
         return request.result  # type: ignore[return-value]  # set by carry_out, may be None if T allows it
 
-    def serve(self) -> int:
-        """Carry out everything that waits; how many there were. Called by the owner only."""
+    def serve(self, owner: Owner) -> int:
+        """Carry out everything that waits, on ``owner``; how many there were. Called by the owning thread only."""
         served = 0
         while not self._requests.empty():
-            self._requests.get().carry_out()
+            self._requests.get().carry_out(owner)
             served += 1
         return served
 

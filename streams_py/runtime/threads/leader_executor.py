@@ -14,7 +14,7 @@ from typing import TypeVar, assert_never
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import AssignorError, BrokerUnavailableError, IllegalStateError, StreamsError
-from streams_py.events.watch import AssignWatch
+from streams_py.events.observers import RoundObserver
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import (
     CreateTopics,
@@ -78,7 +78,7 @@ class LeaderExecutor:
         assignor_timeout_ms: int,
         request_timeout_ms: int = 60_000,
         on_error: Callable[[StreamsError], None],
-        watch: AssignWatch | None = None,
+        watch: RoundObserver,
     ) -> None:
         self._leader = leader
         self._topology = topology
@@ -101,17 +101,13 @@ class LeaderExecutor:
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """An assignment for every member. Raises what left the assign step; BrokerUnavailableError means: try again."""
-        watch = self._watch
-        if watch is not None:
-            watch.began(members)
+        self._watch.began(members)
         try:
             outcome = self._run(members)
         except BaseException as error:
-            if watch is not None:
-                watch.ended(error, self._runner.assignor)
+            self._watch.ended(error, self._runner.assignor)
             raise
-        if watch is not None:
-            watch.ended(outcome, self._runner.assignor)
+        self._watch.ended(outcome, self._runner.assignor)
         if isinstance(outcome, FailAssign):
             raise outcome.error
         self.failure = outcome.error

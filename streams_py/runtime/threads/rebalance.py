@@ -53,43 +53,41 @@ T = TypeVar("T")
 
 
 class TaskSide(Protocol):
-    """The stream thread's part. All but ``offset_sums`` run on the stream thread, and keep errors for its loop."""
-
-    def offset_sums(self) -> Mapping[TaskId, int]:
-        """Thread-safe: what this thread reports of its tasks and of the task directories it could lock."""
+    """The stream thread's part: runs there, through its inbox, and keeps errors for its loop."""
 
     def prepare_revocation(
         self, partitions: tuple[TopicPartition, ...]
     ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
     def finish_revocation(self, error: Exception | None) -> None: ...
-    def lose_partitions(self, partitions: tuple[TopicPartition, ...]) -> None: ...
+    def lose_actives(self) -> None: ...
     def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
         """Make ``tasks`` the tasks of this thread (None: keep them); then fail with ``failure``, if there is one."""
 
 
 class Rebalance:
-    """Listener of one membership (port MembershipListener)."""
+    """Listener of one membership (port MembershipListener). ``offset_sums`` is thread-safe: what this thread reports of
+    its tasks and of the task directories it could lock."""
 
     def __init__(
         self,
         member: Member,
         leader_executor: LeaderExecutor,
-        tasks: TaskSide,
-        inbox: Inbox,
+        inbox: Inbox[TaskSide],
         clock: Clock,
         *,
         name: str,
         wait_ms: int,
+        offset_sums: Callable[[], Mapping[TaskId, int]],
         halt: Callable[[str], None],
         on_stop_application: Callable[[], None],
         explain: Callable[[Exception], Exception],
     ) -> None:
         self._member = member
         self._leader_executor = leader_executor
-        self._tasks = tasks
         self._inbox = inbox
         self._clock = clock
         self._wait_ms = wait_ms
+        self._offset_sums = offset_sums
         self._halt = halt
         self._on_stop_application = on_stop_application
         self._explain = explain
@@ -134,7 +132,7 @@ class Rebalance:
         self._in_progress = True
         self._rebalance_log.begins(self._clock.monotonic_ms())
         self._leader_executor.failure = None
-        effects = self._handle(SubscriptionRequested({} if self._closed else self._tasks.offset_sums()))
+        effects = self._handle(SubscriptionRequested({} if self._closed else self._offset_sums()))
         return next(effect.user_data for effect in effects if isinstance(effect, SendUserData))
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
@@ -156,11 +154,11 @@ class Rebalance:
     def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Stop and flush the tasks concerned; the offsets to commit."""
         self._handle(PartitionsRevoked(partitions))
-        return self._ask(lambda: self._tasks.prepare_revocation(partitions), {})
+        return self._ask(lambda tasks: tasks.prepare_revocation(partitions), {})
 
     def on_revoked_committed(self, error: Exception | None) -> None:
         """Suspend them."""
-        self._ask(lambda: self._tasks.finish_revocation(error), None)
+        self._ask(lambda tasks: tasks.finish_revocation(error), None)
 
     def on_stuck(self) -> None:
         """Let the record that keeps the stream thread busy write nothing any more."""
@@ -173,7 +171,7 @@ class Rebalance:
         """Drop every active task without committing."""
         self._handle(PartitionsLost(partitions))
         self._rebalance_log.lost_all()
-        self._ask(lambda: self._tasks.lose_partitions(partitions), None)
+        self._ask(lambda tasks: tasks.lose_actives(), None)
 
     def on_assigned(self, added: tuple[TopicPartition, ...]) -> None:
         """The end of a rebalance: carry the assignment out."""
@@ -190,11 +188,11 @@ class Rebalance:
                     complete = True
         tasks, self._to_apply, self._failure = self._to_apply, None, None
         problem = None if failure is None else self._explain(failure)
-        self._ask(lambda: self._tasks.complete_rebalance(tasks, problem), None)
+        self._ask(lambda side: side.complete_rebalance(tasks, problem), None)
         self._in_progress = not complete
         self._rebalance_log.ends(tasks, self._clock.monotonic_ms())
         if stop:  # on the stream thread, like everything that may call the application's listeners
-            self._ask(self._on_stop_application, None)
+            self._ask(lambda _: self._on_stop_application(), None)
 
     # -- inside ----------------------------------------------------------------------------------------------
 
@@ -206,7 +204,7 @@ class Rebalance:
                 _log.log(effect.level, "%s", effect.text)
         return effects
 
-    def _ask(self, action: Callable[[], T], otherwise: T) -> T:
+    def _ask(self, action: Callable[[TaskSide], T], otherwise: T) -> T:
         """Have the stream thread do something; ``otherwise`` when it is ending and will not.
 
         One that is busy for longer than ``max.poll.interval.ms`` gives its tasks up, as with any consumer.

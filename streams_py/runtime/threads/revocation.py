@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, TaskMigratedError
-from streams_py.events.tasks import TaskEvents
+from streams_py.events.observers import TaskObserver
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.deferred_errors import DeferredErrors
@@ -27,7 +27,7 @@ class Revocation:
     """The revocations of one stream thread, one at a time; on that thread only. Errors are deferred."""
 
     def __init__(
-        self, name: str, table: TaskTable, committer: Committer, events: TaskEvents | None, deferred: DeferredErrors
+        self, name: str, table: TaskTable, committer: Committer, events: TaskObserver, deferred: DeferredErrors
     ) -> None:
         self._name = name
         self._table = table
@@ -41,9 +41,8 @@ class Revocation:
     def prepare(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Stop the tasks concerned, flush what they made; the offsets to commit."""
         revoked = self._table.affected_by(partitions)
-        if self._events is not None:
-            for task in revoked:
-                self._events.changed("revoked", task.id, is_active=True)
+        for task in revoked:
+            self._events.changed("revoked", task.id, is_active=True)
         others: list[ActiveTask] = []
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._failed = False
@@ -76,5 +75,4 @@ class Revocation:
         self._deferred.attempt(lambda: self._committer.finish(others, enforce_checkpoint=False))
         for task in revoked:
             self._deferred.attempt(task.suspend)
-            if self._events is not None:
-                self._events.ended("suspended", task.id, is_active=True)
+            self._events.ended("suspended", task.id, is_active=True)

@@ -22,7 +22,7 @@ from typing import Protocol, TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import LockError, TaskMigratedError
-from streams_py.events.tasks import TaskEvents
+from streams_py.events.observers import UNOBSERVED, TaskObserver
 from streams_py.ports import Clock, OffsetAndMetadata
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -64,7 +64,7 @@ class TaskTable:
     """The tasks of one stream thread."""
 
     def __init__(
-        self, factory: TaskFactory, updater: StateUpdater, clock: Clock, *, events: TaskEvents | None = None
+        self, factory: TaskFactory, updater: StateUpdater, clock: Clock, *, events: TaskObserver = UNOBSERVED
     ) -> None:
         self._factory = factory
         self._updater = updater
@@ -118,14 +118,13 @@ class TaskTable:
             raise_worst(errors)
             for task_id, partitions in sorted(wanted_active.items()):
                 self._pending[task_id] = _Pending(self._factory.active(task_id, partitions))
-                self._note_assigned(task_id, is_active=True)
+                self._events.assigned(task_id, is_active=True)
             for task_id, partitions in sorted(wanted_standby.items()):
                 created = self._factory.standby(task_id, partitions)
                 if created is not None:
                     self._pending[task_id] = _Pending(created)
-                    self._note_assigned(task_id, is_active=False)
-            if self._events is not None:
-                self._events.rebalanced([task.id for task in self.all()])
+                    self._events.assigned(task_id, is_active=False)
+            self._events.rebalanced([task.id for task in self.all()])
 
     def _reconcile(
         self, task: StreamTask, wanted_active: dict[TaskId, Partitions], wanted_standby: dict[TaskId, Partitions]
@@ -159,7 +158,7 @@ class TaskTable:
             del self._active[task.id]
             task.resume()
             self._updater.add(task)
-            self._note_assigned(task.id, is_active=True)
+            self._events.assigned(task.id, is_active=True)
 
     def _take_out(self, task: StreamTask) -> None:
         self._pending.pop(task.id, None)
@@ -188,8 +187,7 @@ class TaskTable:
                 raise
         if new is not None:
             self._pending[new.id] = _Pending(new)
-            if self._events is not None:
-                self._events.recycled(new.id, is_active=new.is_active)
+            self._events.recycled(new.id, is_active=new.is_active)
 
     def _suspend_for_recycling(self, task: StreamTask) -> None:
         """Suspend; TaskMigratedError when there is something uncommitted, so that its stores cannot be handed on."""
@@ -199,11 +197,11 @@ class TaskTable:
 
     def _close(self, task: StreamTask) -> None:
         self._take_out(task)
-        began_us = self._now_us()
+        began_us = self._events.now_us()
         try:
             task.suspend()
             task.close_clean()
-            self._note_end("closed", task, began_us)
+            self._events.ended("closed", task.id, is_active=task.is_active, began_us=began_us)
         except Exception:
             _log.exception("closing task %s failed; its local state is given up", task.id)
             task.close_dirty()
@@ -217,7 +215,7 @@ class TaskTable:
         for task_id, entry in sorted(self._pending.items()):
             if entry.not_before_ms > now:
                 continue
-            began_us = self._now_us()
+            began_us = self._events.now_us()
             try:
                 entry.task.initialize()
             except LockError as error:
@@ -228,8 +226,7 @@ class TaskTable:
             with self._lock:
                 del self._pending[task_id]
                 self._updater.add(entry.task)
-            if self._events is not None:
-                self._events.changed("created", task_id, is_active=entry.task.is_active, began_us=began_us)
+            self._events.changed("created", task_id, is_active=entry.task.is_active, began_us=began_us)
 
     def restored(self) -> list[ActiveTask]:
         """Actives whose stores are complete, in task order; they wait for :meth:`start`."""
@@ -264,13 +261,12 @@ class TaskTable:
     def start(self, task: ActiveTask, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
         """Bind and run a restored active. Also when that fails it stays in this table, so that it is closed in the
         end."""
-        began_us = self._now_us()
+        began_us = self._events.now_us()
         task.complete_restoration(committed)
         with self._lock:
             del self._restored[task.id]
             self._hold(task)
-        if self._events is not None:
-            self._events.changed("running", task.id, is_active=True, began_us=began_us)
+        self._events.changed("running", task.id, is_active=True, began_us=began_us)
 
     def _hold(self, task: ActiveTask) -> None:
         """Add to the active ones, which stay in task order: they are asked for several times per turn of the loop."""
@@ -301,7 +297,7 @@ class TaskTable:
             for task in tasks:
                 self._take_out(task)
                 self._close_dirty(task)
-                self._note_end("lost", task)
+                self._events.ended("lost", task.id, is_active=task.is_active)
 
     def _close_dirty(self, task: StreamTask) -> None:
         try:
@@ -317,7 +313,7 @@ class TaskTable:
                     self._take_out(task)
                     self._pending[task.id] = _Pending(task)
                     task.revive(corrupted=frozenset(corrupted[task.id]))
-                    self._note_end("corrupted", task)
+                    self._events.ended("corrupted", task.id, is_active=task.is_active)
 
     def close_all(self, *, clean: bool) -> list[Exception]:
         """Close everything; running actives must be committed before when ``clean``. The errors met."""
@@ -333,16 +329,3 @@ class TaskTable:
                     self._take_out(task)
                     self._close_dirty(task)
         return errors
-
-    # -- what is written about it ----------------------------------------
-
-    def _note_assigned(self, task_id: TaskId, *, is_active: bool) -> None:
-        if self._events is not None:
-            self._events.assigned(task_id, is_active=is_active)
-
-    def _note_end(self, event: str, task: StreamTask, began_us: int | None = None) -> None:
-        if self._events is not None:
-            self._events.ended(event, task.id, is_active=task.is_active, began_us=began_us)
-
-    def _now_us(self) -> int | None:
-        return None if self._events is None else self._events.now_us()

@@ -52,7 +52,7 @@ def thread_metadata(thread: StreamThread) -> ThreadMetadata:
     """A snapshot; tasks may move while it is taken."""
     active: list[TaskMetadata] = []
     standby: list[TaskMetadata] = []
-    for task in thread.table.all() if thread.table is not None else ():
+    for task in thread.tasks:
         if isinstance(task, ActiveTask):
             offsets = dict(task.committed_positions())
             active.append(TaskMetadata(task.id, task.state, task.input_partitions, offsets))

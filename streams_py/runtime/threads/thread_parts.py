@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from streams_protocol.types import TaskId
-from streams_py.events.tasks import TaskEvents
-from streams_py.ports import Admin, Membership, RecordConsumer, RecordProducer
+from streams_py.events.observers import TaskObserver
+from streams_py.ports import Admin, Clock, Membership, RecordConsumer, RecordProducer
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.threads.rebalance import Rebalance
@@ -43,9 +42,8 @@ class ThreadParts:
     repartition_topics: frozenset[str]
     admin: Admin
     """Shared by all threads of the client; not closed here."""
-    offset_sums: Callable[[], Mapping[TaskId, int]]
-    """What the subscription reports of this thread's tasks and of the task directories it can lock; thread-safe."""
     release_locks: Callable[[], None]
     """Gives back task directories that were locked for the report but are not this thread's."""
-    events: TaskEvents | None = None
-    """Writes what happens to the tasks, if that is wanted."""
+    events: TaskObserver
+    """Hears what happens to the tasks."""
+    clock: Clock

@@ -98,8 +98,8 @@ def is_first(marker: str) -> bool:
 def generation_of(streams: KafkaStreams, thread_name: str) -> int:
     """The group's generation as this thread knows it; -1 outside."""
     for thread in streams._threads.values():
-        if thread.name == thread_name and thread.parts is not None:
-            metadata = thread.parts.membership.group_metadata()
+        if thread.name == thread_name and thread.loop is not None:
+            metadata = thread.loop.parts.membership.group_metadata()
             return -1 if metadata is None else metadata.generation
     return -1
 
@@ -182,7 +182,9 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
         case "restored":
             return restorations.seen
         case "led":
-            return sum(len(t.parts.rebalance.explanations) for t in streams._threads.values() if t.parts is not None)
+            return sum(
+                len(t.loop.parts.rebalance.explanations) for t in streams._threads.values() if t.loop is not None
+            )
         case "errors":
             return [str(t.last_error) for t in streams._threads.values() if t.last_error is not None]
     raise ValueError(command)

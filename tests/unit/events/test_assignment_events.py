@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from streams_protocol.types import TaskId, TopicPartition
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
 from streams_py.events.assignment_events import AssignmentEvents, check_event_clients, open_assignment_events
 from streams_py.events.emitter import Limits
+from streams_py.events.observers import InstanceObserver
+from streams_py.events.tasks import RestoreEvents, TaskEvents
 from tests.unit.events.kit import Background, FakeAdmin, FakeProducer, Recorder
 from tests.unit.leader.kit import COUNT, assign, member
 
@@ -25,6 +29,19 @@ class Clients:
         return self.producers.setdefault(client_id, FakeProducer())
 
 
+@dataclass
+class Working:
+    """A task that takes what it is given."""
+
+    id: TaskId
+    tried: list[int]
+    input_partitions: frozenset[TopicPartition] = frozenset()
+
+    def process(self, max_records: int) -> int:
+        self.tried.append(max_records)
+        return max_records
+
+
 class FakeClock:
     def now_ms(self) -> int:
         return 1_700_000_000_000
@@ -35,14 +52,20 @@ def config(**changes: Any) -> StreamsConfig:
     return StreamsConfig.of({"application.id": "app", "bootstrap.servers": "h:1", **given})
 
 
-def opened(admin: FakeAdmin, clients: object, **changes: Any) -> AssignmentEvents | None:
+def opened(admin: FakeAdmin, clients: object, **changes: Any) -> InstanceObserver:
     return open_assignment_events(config(**changes), clients, admin, FakeClock(), process="p1", client_id="app-1")
 
 
 def test_nothing_is_there_when_events_are_off() -> None:
     before = set(threading.enumerate())
     clients, admin = Clients(), FakeAdmin()
-    assert opened(admin, clients) is None
+    off = opened(admin, clients)
+    assert not isinstance(off, AssignmentEvents)
+    task, tried = TaskId(0, 0), list[int]()
+    off.tasks(lambda: (1, "m")).assigned(task, is_active=True)
+    assert off.tasks(lambda: (1, "m")).process(Working(task, tried), 5) == 5
+    off.close()
+    assert tried == [5]
     assert set(threading.enumerate()) == before
     assert clients.producers == {}
     assert admin.asked == 0
@@ -59,10 +82,10 @@ def test_level_says_what_is_written(level: str, has_tasks: bool) -> None:
         client_rack="r1",
         num_stream_threads=3,
     )
-    assert events is not None
+    assert isinstance(events, AssignmentEvents)
     assert events.has_tasks is has_tasks
-    assert (events.tasks(lambda: (1, "m")) is not None) is has_tasks
-    assert (events.restores(lambda: (1, "m"), {}) is not None) is has_tasks
+    assert isinstance(events.tasks(lambda: (1, "m")), TaskEvents) is has_tasks
+    assert isinstance(events.restores(lambda: (1, "m"), {}), RestoreEvents) is has_tasks
     events.close()
     (producer,) = clients.producers.values()
     assert list(clients.producers) == ["app-1-events-producer"]

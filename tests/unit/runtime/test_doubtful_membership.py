@@ -32,7 +32,7 @@ def steps(world: World, tmp_path: Path) -> Steps:
     steps.run(BOTH)
     world.write("in", b"a", b"b")
     steps.turn()
-    assert steps.thread.processed_records == 2
+    assert steps.thread.control.processed_records == 2
     assert world.records(CHANGELOG) == []
     return steps
 
@@ -42,13 +42,13 @@ def test_nothing_is_processed_flushed_or_committed_until_the_group_has_answered(
     world.write("in", b"c")
     world.clock.advance(2000)
     steps.turn(5)
-    assert steps.thread.processed_records == 2
+    assert steps.thread.control.processed_records == 2
     assert world.diary == []
     assert world.records(CHANGELOG) == world.records(tp("out-0")) == []
     steps.membership.counted = True
     world.clock.advance(200)
     steps.turn(2)
-    assert steps.thread.processed_records == 3
+    assert steps.thread.control.processed_records == 3
     assert world.committed[tp("in-0")].offset == 3
 
 
@@ -119,7 +119,7 @@ def test_work_stops_after_the_record_that_took_too_long(world: World, tmp_path: 
     world.write("in", b"slow", *[b"more"] * 50)
     world.write("in", b"other", partition=1)
     steps.turn(3)
-    assert steps.thread.processed_records == 1
+    assert steps.thread.control.processed_records == 1
     assert world.names() == []
 
 
@@ -170,7 +170,7 @@ def test_records_of_one_turn_are_taken_in_slices_that_do_not_change_what_is_done
     steps.run(BOTH)
     world.write("in", *[b"x"] * 700)
     steps.turn(3)
-    assert steps.thread.processed_records == 700
+    assert steps.thread.control.processed_records == 700
     assert steps.thread.state is ThreadState.RUNNING
 
 
@@ -182,4 +182,4 @@ def test_refusal_of_the_broker_while_revoking_does_not_end_the_thread(world: Wor
     assert world.committed == {}
     steps.run(BOTH)
     steps.turn(2)
-    assert steps.thread.processed_records == 4  # those two again
+    assert steps.thread.control.processed_records == 4  # those two again

@@ -32,14 +32,15 @@ world = World(**{"in": 1, "out": 1})
 config = {"application.id": "app", "bootstrap.servers": "world:9092", "state.dir": sys.argv[1],
           "dsl.store.suppliers.class": "in_memory"}
 streams = KafkaStreams(copying(), config, clients=world, on_state=listen)
-open_parts = streams._instance._open_parts
+open_loop = streams._instance._open_loop
 
 def open_and_hang(thread):
-    parts = open_parts(thread)
-    parts.table.initialize_pending = parts.table.all_ready = lambda: user_code_that_hangs() or True
-    return parts
+    loop = open_loop(thread)
+    table = loop.parts.table
+    table.initialize_pending = table.all_ready = lambda: user_code_that_hangs() or True
+    return loop
 
-streams._instance._open_parts = open_and_hang
+streams._instance._open_loop = open_and_hang
 streams.run()
 print("closed", flush=True)
 """

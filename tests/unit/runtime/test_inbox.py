@@ -14,7 +14,7 @@ from streams_py.runtime.threads.inbox import Inbox, InboxClosedError
 class Caller:
     """Somebody who waits for an answer on a thread of his own."""
 
-    def __init__(self, inbox: Inbox, action: Callable[[], object], *, timeout_ms: int = 10_000) -> None:
+    def __init__(self, inbox: Inbox[None], action: Callable[[None], object], *, timeout_ms: int = 10_000) -> None:
         self.result: object = None
         self.error: BaseException | None = None
         self._arguments = (inbox, action, timeout_ms)
@@ -37,53 +37,53 @@ class Caller:
 
 
 def test_requests_are_carried_out_in_order_when_the_owner_serves() -> None:
-    inbox, done = Inbox(), list[str]()
-    callers = [Caller(inbox, lambda name=name: done.append(name) or name) for name in ("a", "b")]  # type: ignore[misc]
+    inbox, done = Inbox[None](), list[str]()
+    callers = [Caller(inbox, lambda _, name=name: done.append(name) or name) for name in ("a", "b")]  # type: ignore[misc]
     assert done == []
-    assert inbox.serve() == 2
+    assert inbox.serve(None) == 2
     for caller in callers:
         caller.end()
     assert done == ["a", "b"] == [caller.result for caller in callers]
-    assert inbox.serve() == 0
+    assert inbox.serve(None) == 0
 
 
 def test_error_of_a_request_goes_to_its_caller_not_to_the_owner() -> None:
-    inbox = Inbox()
-    caller = Caller(inbox, lambda: 1 // 0)
-    assert inbox.serve() == 1
+    inbox = Inbox[None]()
+    caller = Caller(inbox, lambda _: 1 // 0)
+    assert inbox.serve(None) == 1
     caller.end()
     assert isinstance(caller.error, ZeroDivisionError)
 
 
 def test_caller_is_released_when_the_owner_ends() -> None:
-    inbox, done = Inbox(), list[int]()
-    caller = Caller(inbox, lambda: done.append(1))
+    inbox, done = Inbox[None](), list[int]()
+    caller = Caller(inbox, lambda _: done.append(1))
     inbox.close()
     caller.end()
     assert isinstance(caller.error, InboxClosedError)
     with pytest.raises(InboxClosedError):
-        inbox.call(lambda: None, timeout_ms=0)
-    assert inbox.serve() == 0
+        inbox.call(lambda _: None, timeout_ms=0)
+    assert inbox.serve(None) == 0
     assert done == []
 
 
 def test_request_is_withdrawn_when_the_owner_did_not_get_to_it_in_time() -> None:
-    inbox, done = Inbox(), list[int]()
+    inbox, done = Inbox[None](), list[int]()
     with pytest.raises(TimeoutExceededError, match="within 0 ms"):
-        inbox.call(lambda: done.append(1), timeout_ms=0)
-    assert inbox.serve() == 1
+        inbox.call(lambda _: done.append(1), timeout_ms=0)
+    assert inbox.serve(None) == 1
     assert done == []
 
 
 def test_caller_is_told_when_a_request_takes_too_long_although_it_will_end() -> None:
-    inbox, entered, leave = Inbox(), threading.Event(), threading.Event()
+    inbox, entered, leave = Inbox[None](), threading.Event(), threading.Event()
 
-    def slow() -> None:
+    def slow(_: None) -> None:
         entered.set()
         leave.wait(60)
 
     caller = Caller(inbox, slow, timeout_ms=50)
-    owner = threading.Thread(target=inbox.serve)
+    owner = threading.Thread(target=inbox.serve, args=(None,))
     owner.start()
     assert entered.wait(60)
     caller.end()

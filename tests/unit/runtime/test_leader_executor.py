@@ -94,7 +94,7 @@ def test_leader_creates_the_internal_topics_and_runs_everything_itself(world: Wo
 def test_member_that_does_not_lead_creates_nothing(world: World, tmp_path: Path) -> None:
     steps = Steps(world, counting(), tmp_path)
     steps.membership.round({task("0_0"): [tp("in-0")]})
-    steps.thread._iterate()
+    steps.loop.iterate()
     steps.turn(2)
     assert "create" not in world.names()
     assert "app-counts-changelog" not in world.topics

@@ -15,7 +15,7 @@ from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.threads.inbox import Inbox
-from streams_py.runtime.threads.rebalance import Rebalance
+from streams_py.runtime.threads.rebalance import Rebalance, TaskSide
 from streams_py.testing.memory_clients import ManualClock
 from tests.unit.runtime.world import DirectInbox, task, tp
 
@@ -41,8 +41,8 @@ class Thread:
     def finish_revocation(self, error: Exception | None) -> None:
         self.calls.append(("finish", error))
 
-    def lose_partitions(self, partitions: tuple[TopicPartition, ...]) -> None:
-        self.calls.append(("lose", partitions))
+    def lose_actives(self) -> None:
+        self.calls.append(("lose",))
 
     def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
         self.calls.append(("complete", tasks, failure))
@@ -66,21 +66,23 @@ class LeaderExecutor:
 class Seam:
     """A Rebalance with everything around it."""
 
-    def __init__(self, inbox: Inbox | None = None) -> None:
+    def __init__(self, inbox: Inbox[TaskSide] | None = None) -> None:
         self.clock = ManualClock(5_000)
         self.thread = Thread()
         self.leader_executor = LeaderExecutor()
         self.stopped: list[str] = []
         self.halted: list[str] = []
+        direct = DirectInbox()
+        direct.owner = self.thread
         settings = MemberSettings(process_id=ProcessId.parse("00000000-0000-0000-0000-000000000001"))
         self.rebalance = Rebalance(
             Member(settings),
             self.leader_executor,  # type: ignore[arg-type]  # all that is used of it
-            self.thread,
-            inbox or DirectInbox(),
+            inbox or direct,
             self.clock,
             name="thread-1",
             wait_ms=1,
+            offset_sums=self.thread.offset_sums,
             halt=self.halted.append,
             on_stop_application=lambda: self.stopped.append("now"),
             explain=lambda error: TaskAssignmentError(f"explained: {error}"),
@@ -191,7 +193,7 @@ def test_follow_up_is_asked_for_once_when_its_time_has_passed(seam: Seam, due_ms
 
 def test_lost_partitions_end_nothing_but_the_tasks(seam: Seam) -> None:
     seam.rebalance.on_lost((IN0,))
-    assert seam.thread.calls == [("lose", (IN0,))]
+    assert seam.thread.calls == [("lose",)]
 
 
 def test_leader_forgets_an_old_failure_when_a_new_round_begins(seam: Seam) -> None:
@@ -210,7 +212,7 @@ def test_hosts_are_those_of_the_last_usable_assignment(seam: Seam) -> None:
 
 
 def test_callbacks_return_at_once_when_the_thread_is_ending() -> None:
-    seam = Seam(Inbox())  # which nobody serves
+    seam = Seam(Inbox[TaskSide]())  # which nobody serves
     seam.rebalance.close()
     assert decode_subscription_info(seam.rebalance.subscription_user_data(frozenset())).task_offset_sums == {}
     assert seam.rebalance.on_revoked((IN0,)) == {}
@@ -222,14 +224,14 @@ def test_callbacks_return_at_once_when_the_thread_is_ending() -> None:
 
 
 def test_callbacks_return_when_the_inbox_was_closed_under_them() -> None:
-    inbox = Inbox()
+    inbox = Inbox[TaskSide]()
     seam = Seam(inbox)
     inbox.close()
     assert seam.rebalance.on_revoked((IN0,)) == {}
 
 
 def test_thread_that_does_not_answer_in_time_gives_its_tasks_up() -> None:
-    seam = Seam(Inbox())
+    seam = Seam(Inbox[TaskSide]())
     with pytest.raises(TaskMigratedError, match=r"did not answer within 1 ms.*max\.poll\.interval\.ms"):
         seam.rebalance.on_revoked((IN0,))
     assert len(seam.halted) == 1

@@ -125,7 +125,7 @@ def test_partition_that_is_elsewhere_is_named(reader: Reader) -> None:
 def test_restoring_task_is_not_read_but_the_running_ones_are(world: World, reader: Reader) -> None:
     reader.steps.run({A: [tp("in-0")]})
     reader.steps.membership.round(BOTH)
-    reader.steps.thread._iterate()  # the other one restores now
+    reader.steps.loop.iterate()  # the other one restores now
     assert reader.steps.tasks == {"0_0": "RUNNING", "0_1": "RESTORING"}
     assert dict(reader.view().all()) == {"old-0": 10}
     with pytest.raises(InvalidStateStorePartitionError):

@@ -24,6 +24,7 @@ from streams_py.errors import (
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.threads.inbox import Inbox
+from streams_py.runtime.threads.rebalance import TaskSide
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.topology import Topology
@@ -156,10 +157,10 @@ def test_task_runs_while_another_one_restores(world: World, steps: Steps) -> Non
     world.log.produce("app-counts-changelog", bytes(8), b"k", 1, None, 1, None)
     steps.membership.round(BOTH)
     world.write("in", b"a")
-    steps.thread._iterate()  # without the updater: the other one cannot get ready
+    steps.loop.iterate()  # without the updater: the other one cannot get ready
     assert steps.thread.state is ThreadState.PARTITIONS_ASSIGNED
     assert steps.tasks == {"0_0": "RUNNING", "0_1": "RESTORING"}
-    assert steps.thread.processed_records == 1
+    assert steps.thread.control.processed_records == 1
     steps.turn(3)
     assert steps.thread.state is ThreadState.RUNNING
 
@@ -173,7 +174,7 @@ def test_nothing_is_committed_during_a_rebalance(world: World, steps: Steps) -> 
     steps.membership.join()
     world.clock.advance(5000)
     steps.turn(3)
-    assert steps.thread.processed_records == 1  # work goes on
+    assert steps.thread.control.processed_records == 1  # work goes on
     assert world.names() == []
     steps.membership.finish(BOTH)
     steps.turn(3)
@@ -202,7 +203,7 @@ def test_revocation_commits_nothing_when_the_revoked_tasks_have_no_offsets(world
     assert world.names() == []
     assert steps.tasks == {"0_0": "RUNNING"}
     steps.turn()
-    assert steps.thread.processed_records == 1
+    assert steps.thread.control.processed_records == 1
 
 
 def test_untouched_task_keeps_its_records_and_position_while_another_is_revoked(world: World, tmp_path: Path) -> None:
@@ -234,7 +235,7 @@ def test_revoked_tasks_are_given_up_without_a_checkpoint_when_their_offsets_were
     steps.membership.commit_error = None
     steps.run(BOTH)
     steps.turn()
-    assert steps.thread.processed_records == 2  # the record whose offset was refused, again
+    assert steps.thread.control.processed_records == 2  # the record whose offset was refused, again
     steps.close()
 
 
@@ -277,7 +278,7 @@ def test_lost_partitions_are_dropped_without_a_commit_and_standbys_stay(world: W
     assert steps.consumer.positions == {}
     steps.run(BOTH)
     assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
-    assert steps.thread.processed_records == 2  # the record that was not committed, again
+    assert steps.thread.control.processed_records == 2  # the record that was not committed, again
 
 
 def test_thread_reports_running_tasks_as_such_and_others_by_their_offsets(world: World, steps: Steps) -> None:
@@ -334,7 +335,7 @@ def test_error_code_keeps_running_tasks_until_the_thread_has_failed(world: World
 
 
 def test_thread_waits_for_user_code_of_a_rebalance_only_as_long_as_a_poll_may_take(world: World, steps: Steps) -> None:
-    busy = Inbox()  # nobody serves it
+    busy = Inbox[TaskSide]()  # nobody serves it
     steps.parts.rebalance._inbox = busy
     steps.parts.rebalance._wait_ms = 1
     with pytest.raises(TaskMigratedError, match=r"max\.poll\.interval\.ms"):
@@ -373,7 +374,7 @@ def test_healthy_tasks_are_committed_before_a_corrupted_one_is_revived(world: Wo
     # Its input goes on at the committed offset, not at the consumer's position: the record comes again.
     assert steps.consumer.assigned[-1] == {tp("in-0"): -2, tp("in-1"): None}
     steps.turn()
-    assert steps.thread.processed_records == 3
+    assert steps.thread.control.processed_records == 3
 
 
 def test_corruption_during_a_rebalance_commits_nothing(world: World, steps: Steps) -> None:
@@ -429,7 +430,7 @@ def test_migration_met_while_reviving_is_handled_too(world: World, steps: Steps)
 
 def test_error_of_the_state_updater_ends_the_thread(world: World, steps: Steps) -> None:
     steps.membership.round(BOTH)
-    steps.thread._iterate()
+    steps.loop.iterate()
     steps.updater._fail(steps.parts.table.all()[0], StateError("disk on fire"))
     with pytest.raises(StateError, match="disk on fire"):
         steps.turn()
@@ -564,7 +565,7 @@ def test_control_errors_of_an_end_are_no_errors_of_the_application(
     world: World, steps: Steps, problem: StreamsError
 ) -> None:
     steps.run(BOTH)
-    steps.thread._deferred.add(problem)
+    steps.loop.moves.deferred.add(problem)
     steps.close()
     assert steps.errors == []
     assert not steps.thread.failed

@@ -38,7 +38,7 @@ def test_other_tasks_go_on_while_committed_offsets_of_a_new_one_are_on_their_way
     steps.turn(2)
     world.write("in", b"a", b"b")
     steps.turn(2)
-    assert steps.thread.processed_records == 2
+    assert steps.thread.control.processed_records == 2
     assert steps.tasks == {"0_0": "RUNNING", "0_1": "RESTORING"}
     world.committed[tp("in-1")] = OffsetAndMetadata(0)
     steps.membership.answer()
@@ -58,12 +58,12 @@ def test_running_task_goes_on_and_reads_a_partition_that_it_gets_from_where_the_
     world.write("in", b"a")
     world.write("in", b"b", partition=1)
     steps.turn(2)
-    assert steps.thread.processed_records == 1
+    assert steps.thread.control.processed_records == 1
     assert steps.tasks == {"0_0": "RUNNING"}
     steps.membership.answer()
     steps.turn(2)
     assert steps.consumer.assigned[-1] == {tp("in-0"): None, tp("in-1"): BEGINNING}
-    assert steps.thread.processed_records == 2
+    assert steps.thread.control.processed_records == 2
     assert steps.thread.state is ThreadState.RUNNING
 
 
@@ -260,7 +260,7 @@ def test_partition_is_resumed_also_when_a_later_task_turns_out_to_be_corrupted(w
     steps.turn()
     assert tp("in-0") in steps.consumer.paused
     steps.thread.pause(False)
-    steps.thread._pace.n = 5
+    steps.loop._pace.n = 5
     second = steps.parts.table.running()[1]
     second.process = _corrupted  # type: ignore[method-assign]
     steps.turn()
@@ -286,7 +286,7 @@ def test_position_of_a_started_task_is_kept_when_the_next_one_cannot_start(world
     second.complete_restoration = complete  # type: ignore[union-attr]
     steps.turn(4)
     assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
-    assert steps.thread.processed_records == 2
+    assert steps.thread.control.processed_records == 2
 
 
 def test_corrupted_standby_is_started_over_also_when_the_member_turns_out_to_have_migrated(

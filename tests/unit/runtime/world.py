@@ -34,6 +34,7 @@ from streams_py.ports import (
 from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.threads.inbox import Inbox
+from streams_py.runtime.threads.rebalance import TaskSide
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.topology import Topology
@@ -415,11 +416,13 @@ class WorldMembership:
 # -- one thread, step by step ----------------------------------------------------------------------------------------
 
 
-class DirectInbox(Inbox):
-    """The test's thread is the stream thread, so what it is asked for happens at once."""
+class DirectInbox(Inbox[TaskSide]):
+    """The test's thread is the stream thread, so what it is asked for happens at once, on ``owner``."""
 
-    def call(self, action: Callable[[], T], *, timeout_ms: int) -> T:
-        return action()
+    owner: TaskSide
+
+    def call(self, action: Callable[[TaskSide], T], *, timeout_ms: int) -> T:
+        return action(self.owner)
 
 
 class Steps:
@@ -446,10 +449,12 @@ class Steps:
             on_error=lambda thread, error: self.errors.append(error),
             on_end=lambda thread: setattr(self, "ended", True),
         )
-        self.thread.inbox = DirectInbox()
-        self.thread._go(ThreadState.STARTING)
-        self.thread._open()
-        self.parts = self.thread._parts
+        self.thread.inbox = inbox = DirectInbox()
+        self.thread.control.go(ThreadState.STARTING)
+        self.loop = self.thread._open()
+        inbox.owner = self.loop.moves
+        self.parts = self.loop.parts
+        self.parts.membership.start()
         self.updater = self.parts.updater
         self.updater._start_thread = lambda: None  # type: ignore[method-assign]  # its rounds are called by the test
         self.membership = world.memberships[self.thread.name]
@@ -462,7 +467,7 @@ class Steps:
         """The state updater's round, then one turn of the loop."""
         for _ in range(times):
             self.restore()
-            self.thread._iterate()
+            self.loop.iterate()
 
     def restore(self) -> None:
         """A round of the state updater, when it has something to do."""
@@ -484,7 +489,8 @@ class Steps:
         """What follows the loop."""
         clean = False
         try:
-            clean = self.thread._await_rebalance()
+            self.loop.await_rebalance()
+            clean = True
         except Exception as error:
             self.thread._fail(error)
         self.thread._close(clean=clean)

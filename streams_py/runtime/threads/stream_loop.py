@@ -1,0 +1,287 @@
+"""The loop of a stream thread: poll, process, punctuate, commit, and give way to rebalances (Kafka's StreamThread).
+
+It owns its tasks, a record consumer, a producer and a membership of the group. Three more threads work for it: the
+membership's polling thread, the state updater, and what the clients run inside. They never touch its running tasks;
+they post to its inbox or hand finished tasks over.
+
+Running tasks keep running while others restore and while the group rebalances. Nothing is committed during a rebalance,
+except what is being revoked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import OffsetOutOfRangeError, TaskCorruptedError, TaskMigratedError
+from streams_py.ports import RawRecord
+from streams_py.runtime.states import ThreadState
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.threads.batch_size import BatchSize, Slice
+from streams_py.runtime.threads.committing import Committer
+from streams_py.runtime.threads.inbox import Inbox
+from streams_py.runtime.threads.rebalance import TaskSide
+from streams_py.runtime.threads.summary import Summary
+from streams_py.runtime.threads.task_moves import TaskMoves
+from streams_py.runtime.threads.thread_control import ThreadControl
+from streams_py.runtime.threads.thread_parts import LoopSettings, ThreadParts
+
+__all__ = ["StreamLoop"]
+
+_log = logging.getLogger(__name__)
+
+_BUSY_POLL_MS = 10
+"""How long to wait for records while something else is expected to happen any moment."""
+_REBALANCE_GRACE_MS = 10_000
+"""How long a shutdown waits for a rebalance to end: offsets cannot be committed meanwhile."""
+_LAST_COMMIT_TIMEOUT_MS = 10_000
+_UPDATER_CLOSE_MS = 5_000
+_COMMIT_BACKOFF_MS = 100
+"""Pause after a commit that was not taken: each try flushes the caches and the producer."""
+
+
+class StreamLoop:
+    """A stream thread at work: made, run and closed on that thread. Owns ``parts``."""
+
+    def __init__(
+        self, name: str, parts: ThreadParts, *, inbox: Inbox[TaskSide], control: ThreadControl, settings: LoopSettings
+    ) -> None:
+        self.parts = parts
+        self._name = name
+        self._inbox = inbox
+        self._control = control
+        self._clock = clock = parts.clock
+        self._settings = settings
+        self._committer = Committer(
+            parts.producer,
+            parts.membership,
+            clock,
+            task_timeout_ms=settings.task_timeout_ms,
+            gives_up=control.out_of_time,
+            check_sends=self._check_sends,
+        )
+        self.moves = TaskMoves(name, parts, self._committer, control, task_timeout_ms=settings.task_timeout_ms)
+        self._pace = BatchSize(settings.max_poll_interval_ms)
+        self._slice = Slice()
+        self._summary = Summary(name, interval_ms=settings.log_summary_interval_ms, now_ms=clock.monotonic_ms())
+        self._last_commit_ms = self._last_purge_ms = clock.monotonic_ms()
+        self._next_commit_try_ms = 0
+
+    def run(self) -> None:
+        """Join the group, and work until a shutdown is asked for or something fails."""
+        self.parts.membership.start()
+        while not self._control.is_shutting_down:
+            self.iterate()
+
+    def iterate(self) -> None:
+        """One turn; corruption and migration are dealt with here, other errors end the thread."""
+        try:
+            try:
+                self._run_once()
+            except TaskCorruptedError as error:
+                self.moves.revive(error)
+        except TaskMigratedError as error:
+            _log.warning("%s: tasks migrated to another member: %s; joining again", self._name, error)
+            self.moves.lose_actives()
+            self.parts.membership.rejoin_as_new_member()
+
+    def _run_once(self) -> None:
+        parts, control = self.parts, self._control
+        self._inbox.serve(self.moves)
+        self.moves.deferred.raise_worst()
+        parts.membership.check()
+        parts.rebalance.rejoin_if_due(parts.membership)
+        records = self._poll()
+        parts.producer.poll()  # reports that nobody fetches fill the producer's queue
+        if records:
+            self._distribute(records)
+        if control.is_shutting_down or control.state is ThreadState.PARTITIONS_REVOKED:
+            return
+        polled_ms = self._clock.monotonic_ms()
+        while True:
+            self.moves.advance()
+            processed, punctuated = (0, 0) if control.paused else self._work()
+            committed = self._commit_if_due()
+            now_ms = self._clock.monotonic_ms()
+            since_poll_ms = now_ms - polled_ms
+            self._summary.add(processed=processed, punctuated=punctuated, committed=committed)
+            self._summary.log_if_due(now_ms)
+            if not self._pace.goes_on(
+                processed=processed, punctuated=punctuated, committed=committed, since_poll_ms=since_poll_ms
+            ):
+                break
+            if self._inbox.serve(self.moves) or control.is_shutting_down:
+                break
+
+    # -- records ---------------------------------------------------------------------------------------------
+
+    def _poll(self) -> list[RawRecord]:
+        parts = self.parts
+        if self._control.is_shutting_down:
+            timeout_ms = 0
+        elif parts.rebalance.in_progress or not parts.table.all_ready():
+            timeout_ms = min(_BUSY_POLL_MS, self._settings.poll_ms)
+        else:
+            timeout_ms = self._settings.poll_ms
+        try:
+            return parts.consumer.poll(self._settings.max_poll_records, timeout_ms)
+        except OffsetOutOfRangeError as error:
+            for partition in error.partitions:
+                position = parts.start_positions.after_reset(partition)
+                _log.warning("offset of %s is gone from the broker; starting at %s", partition, _words(position))
+                parts.consumer.seek(partition, position)
+            return []
+
+    def _distribute(self, records: Sequence[RawRecord]) -> None:
+        """Give each task its records; a run of records of one partition is handed over at once."""
+        owners = {partition: task for task in self.parts.table.running() for partition in task.input_partitions}
+        full: list[TopicPartition] = []
+        kind = type(records[0])
+        # The consumer delivers what it reads and nothing else, so with one topic nobody has to look at each record's.
+        only = self.moves.only_topic
+        by_topic = groupby(records, kind.topic) if only is None else ((only, records),)
+        for topic, of_topic in by_topic:
+            for number, run in groupby(of_topic, kind.partition):
+                partition = TopicPartition(topic, number)
+                task = owners.get(partition)
+                if task is None:
+                    continue  # revoked between the fetch and now: its next owner reads it again
+                task.add_records(partition, list(run))
+                full += task.partitions_to_pause()
+        if full:
+            self.parts.consumer.pause(full)
+
+    def _work(self) -> tuple[int, int]:
+        """Process up to n records of each task, punctuate; how many records and punctuations. Nothing while others may
+        own the tasks: what this thread made of them could overwrite what the new owners make."""
+        processed = punctuated = 0
+        parts = self.parts
+        tasks = parts.table.running()
+        try:
+            for task in tasks:
+                processed += self._process(task, self._pace.n)
+            for task in tasks:
+                if parts.membership.is_member():
+                    punctuated += task.punctuate()
+        finally:  # also when a task fails: its neighbours' partitions stay paused otherwise
+            resumed = [partition for task in tasks for partition in task.partitions_to_resume()]
+            if resumed:
+                parts.consumer.resume(resumed)
+        parts.events.sample_if_due(tasks, parts.consumer.lag, self._clock.monotonic_ms() - self._last_commit_ms)
+        self._control.processed_records += processed
+        return processed, punctuated
+
+    def _process(self, task: ActiveTask, records_max: int) -> int:
+        membership, events, clock, slice_ = self.parts.membership, self.parts.events, self._clock, self._slice
+        processed = 0
+        while processed < records_max and membership.is_member():
+            wanted = min(records_max - processed, slice_.size)
+            began_ms = clock.monotonic_ms()
+            taken = events.process(task, wanted)
+            slice_.adapt(taken=taken, took_ms=clock.monotonic_ms() - began_ms)
+            processed += taken
+            if taken < wanted:
+                break
+        return processed
+
+    # -- commits ---------------------------------------------------------------------------------------------
+
+    def _commit_if_due(self) -> int:
+        """Commit by interval or on request; how many tasks, -1 while a rebalance forbids it."""
+        if self.parts.rebalance.in_progress:
+            return -1
+        now = self._clock.monotonic_ms()
+        running = self.parts.table.running()
+        due = now - self._last_commit_ms > self._settings.commit_interval_ms
+        if now < self._next_commit_try_ms or not (due or any(task.commit_requested for task in running)):
+            return 0
+        committed = self._committer.commit(running)
+        if committed < 0:
+            self._next_commit_try_ms = self._clock.monotonic_ms() + _COMMIT_BACKOFF_MS
+        if committed > 0:
+            self._control.commit_latency.add(self._clock.monotonic_ms() - now)
+        if due and committed >= 0:
+            self._last_commit_ms = self._clock.monotonic_ms()
+            self._purge_repartition_topics(running)
+        return max(committed, 0)
+
+    def _check_sends(self) -> bool:
+        """Ask the production handler about refused records, through any task: they share the producer. True when it
+        had records written instead."""
+        for task in self.parts.table.all():
+            if isinstance(task, ActiveTask):
+                return task.check_sends()
+        self.parts.producer.check()
+        return False
+
+    def _purge_repartition_topics(self, tasks: Sequence[ActiveTask]) -> None:
+        now = self._clock.monotonic_ms()
+        if now - self._last_purge_ms <= self._settings.repartition_purge_interval_ms:
+            return
+        self._last_purge_ms = now
+        offsets = {
+            partition: offset
+            for task in tasks
+            for partition, offset in task.committed_positions().items()
+            if partition.topic in self.parts.repartition_topics
+        }
+        if offsets:
+            self.parts.admin.delete_records(offsets)
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def await_rebalance(self) -> None:
+        """Let a rebalance in progress end, so that offsets can be committed; raises what went wrong in it."""
+        rebalance = self.parts.rebalance
+        limit = self._clock.monotonic_ms() + _REBALANCE_GRACE_MS
+        while rebalance.in_progress and self._clock.monotonic_ms() < limit and not self._control.out_of_time():
+            self._inbox.serve(self.moves)
+            self._clock.sleep_ms(_BUSY_POLL_MS)
+        self.moves.deferred.raise_worst()
+
+    def close(self, *, clean: bool) -> None:
+        """Close everything; ``clean``: commit first."""
+        parts = self.parts
+        parts.rebalance.close()
+        self._inbox.close()
+        parts.updater.close(timeout_ms=min(_UPDATER_CLOSE_MS, max(500, self._time_left_ms())))
+        clean = clean and self._final_commit()
+        for error in parts.table.close_all(clean=clean):
+            _log.warning("%s: %s", self._name, error)
+        self._quietly("task directories", parts.release_locks)
+        self._quietly("consumer", parts.consumer.close)
+        self._quietly("producer", parts.producer.close)
+        self._quietly(
+            "membership",
+            lambda: parts.membership.leave_and_close(
+                leave_group=self._control.leave_group, timeout_ms=self._time_left_ms()
+            ),
+        )
+
+    def _final_commit(self) -> bool:
+        running = self.parts.table.running()
+        try:
+            needing = [task for task in running if task.commit_needed]
+            offsets = self._committer.prepare(needing)
+            if offsets:
+                self.parts.membership.commit(offsets, timeout_ms=self._time_left_ms())
+            self._committer.finish(running, enforce_checkpoint=True)
+        except Exception as error:
+            _log.warning("%s: last commit failed (%s); its records will be processed again", self._name, error)
+            return False
+        return True
+
+    def _time_left_ms(self) -> int:
+        return self._control.time_left_ms(_LAST_COMMIT_TIMEOUT_MS)
+
+    def _quietly(self, what: str, close: Callable[[], None]) -> None:
+        try:
+            close()
+        except Exception as error:
+            _log.warning("%s: closing the %s failed: %s", self._name, what, error)
+
+
+def _words(position: int) -> str:
+    return "the beginning" if position == -2 else "the end"

@@ -1,0 +1,121 @@
+"""How tasks come to run on a stream thread, and how they leave it: with rebalances, and when something is wrong.
+
+All of it happens on the stream thread. What a rebalance asks for comes through the thread's inbox, and keeps its errors
+for the loop: the membership must not see them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import TaskCorruptedError
+from streams_py.member.assignment import Tasks
+from streams_py.ports import OffsetAndMetadata
+from streams_py.runtime.states import ThreadState
+from streams_py.runtime.tasks.deferred_errors import DeferredErrors
+from streams_py.runtime.threads.committing import Committer
+from streams_py.runtime.threads.revocation import Revocation
+from streams_py.runtime.threads.startup import TaskStarter
+from streams_py.runtime.threads.thread_control import ThreadControl
+from streams_py.runtime.threads.thread_parts import ThreadParts
+
+__all__ = ["TaskMoves"]
+
+_log = logging.getLogger(__name__)
+
+
+class TaskMoves:
+    """The moves of one stream thread's tasks (``TaskSide`` of its rebalances)."""
+
+    def __init__(
+        self, name: str, parts: ThreadParts, committer: Committer, control: ThreadControl, *, task_timeout_ms: int
+    ) -> None:
+        self._name = name
+        self._parts = parts
+        self._table = parts.table
+        self._committer = committer
+        self._control = control
+        self._starter = TaskStarter(
+            parts.table, parts.membership, parts.start_positions, parts.clock, task_timeout_ms=task_timeout_ms
+        )
+        self.deferred = DeferredErrors()
+        """What went wrong in a rebalance; the loop raises it."""
+        self._revocation = Revocation(name, parts.table, committer, parts.events, self.deferred)
+        self.only_topic: str | None = None
+        """The topic that is read, if it is only one."""
+
+    # -- on their way to running -----------------------------------------------------------------------------
+
+    def advance(self) -> None:
+        """Bring tasks nearer to running; raises what went wrong in the state updater."""
+        table = self._table
+        if table.all_ready():
+            table.raise_failed()
+            if self._control.state is ThreadState.PARTITIONS_ASSIGNED and not self._parts.rebalance.in_progress:
+                self._control.go(ThreadState.RUNNING)
+            return
+        table.initialize_pending()
+        table.raise_failed()
+        if self._starter.start_restored():
+            self._read()
+
+    def _read(self) -> None:
+        """Let the consumer read exactly the partitions of running tasks, new ones from where they begin."""
+        new = self._starter.take_positions()
+        read = {partition: new.get(partition) for task in self._table.running() for partition in task.input_partitions}
+        self._parts.consumer.assign(read)
+        topics = {partition.topic for partition in read}
+        self.only_topic = topics.pop() if len(topics) == 1 else None
+
+    # -- rebalance: called through the inbox -----------------------------------------------------------------
+
+    def prepare_revocation(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Stop the tasks concerned, flush what they made; the offsets to commit."""
+        if partitions:
+            self._starter.forget()
+            self._control.go(ThreadState.PARTITIONS_REVOKED)
+        return self._revocation.prepare(partitions)
+
+    def finish_revocation(self, error: Exception | None) -> None:
+        """The offsets are committed (or not): checkpoint, suspend, stop reading."""
+        self._revocation.finish(error)
+        self.deferred.attempt(self._read)
+
+    def lose_actives(self) -> None:
+        """Membership was lost: drop every active without committing."""
+        self._starter.forget()
+        self._table.lose_actives()
+        self._parts.producer.reset()
+        self._read()
+
+    def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
+        """End of a rebalance: make ``tasks`` the tasks of this thread (None: keep them), or fail."""
+        if tasks is not None:
+            self.deferred.attempt(lambda: self._table.assign(tasks.active, tasks.standby))
+        if failure is not None:
+            self.deferred.add(failure)
+        self.deferred.attempt(self._parts.release_locks)
+        self.deferred.attempt(self._read)
+        self._control.go(ThreadState.PARTITIONS_ASSIGNED)
+
+    # -- trouble ---------------------------------------------------------------------------------------------
+
+    def revive(self, error: TaskCorruptedError) -> None:
+        """Start corrupted tasks over; commit the healthy ones first."""
+        _log.warning("%s: %s; restoring", self._name, error)
+        corrupted = dict(error.tasks)
+        self._starter.forget()
+        try:
+            if not self._parts.rebalance.in_progress:
+                healthy = [task for task in self._table.running() if task.id not in corrupted]
+                self._committer.commit(healthy)
+        except TaskCorruptedError as more:
+            corrupted.update(more.tasks)
+        finally:  # also when this is no member any more: corrupted standbys stay, and nobody else would start them over
+            self._committer.settle()
+            self._table.revive(corrupted)
+            self._read()
+            if self._control.state is ThreadState.RUNNING:
+                self._control.go(ThreadState.PARTITIONS_ASSIGNED)

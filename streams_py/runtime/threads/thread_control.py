@@ -1,0 +1,72 @@
+"""What a stream thread is, and what is wanted of it: the part that other threads may look at and change.
+
+The thread that runs the loop shares it with the client, which asks for shutdowns and pauses and reads states and
+figures.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from streams_py.ports import Clock
+from streams_py.runtime.latency import Latency
+from streams_py.runtime.states import ThreadState, thread_may_go
+
+__all__ = ["ThreadControl"]
+
+
+class ThreadControl:
+    """State, wishes and figures of one stream thread. ``on_state`` hears every change of state, on the thread that
+    makes it."""
+
+    def __init__(self, clock: Clock, on_state: Callable[[ThreadState], None]) -> None:
+        self._clock = clock
+        self._on_state = on_state
+        self._state = ThreadState.CREATED
+        self._lock = threading.Lock()
+        self._shutdown = threading.Event()
+        self._deadline_ms: int | None = None
+        self.leave_group = False
+        """Whether the member is to leave the group at its end, so that its tasks move at once."""
+        self.paused = False
+        self.processed_records = 0
+        self.commit_latency = Latency()
+
+    @property
+    def state(self) -> ThreadState:
+        """State of the thread."""
+        return self._state
+
+    def go(self, new: ThreadState) -> ThreadState | None:
+        """Change the state, if that is possible from the current one, which is the result then; else None."""
+        with self._lock:
+            old = self._state
+            if old is new or not thread_may_go(old, new):
+                return None
+            self._state = new
+        self._on_state(new)
+        return old
+
+    # -- the end ---------------------------------------------------------------------------------------------
+
+    def shut_down(self, *, leave_group: bool, timeout_ms: int | None) -> None:
+        """Note that the thread is to end. ``timeout_ms`` bounds how long it may wait for the broker."""
+        if timeout_ms is not None:
+            self._deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        self.leave_group = self.leave_group or leave_group
+        self._shutdown.set()
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """Whether the thread is to end."""
+        return self._shutdown.is_set()
+
+    def out_of_time(self) -> bool:
+        """Whether a shutdown has taken as long as it may."""
+        return self.is_shutting_down and self.time_left_ms(1) == 0
+
+    def time_left_ms(self, unbounded_ms: int) -> int:
+        """How long the end may still take; ``unbounded_ms`` when nobody has said."""
+        deadline_ms = self._deadline_ms
+        return unbounded_ms if deadline_ms is None else max(0, deadline_ms - self._clock.monotonic_ms())

@@ -23,19 +23,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from examples.word_count.app import word_count
-from streams_protocol.types import ProcessId
-from streams_py import KafkaStreams, StreamsConfig
+from streams_py import KafkaStreams, TopicSpec, create_topics
 from streams_py.assignment import (
     ApplicationState,
     AssignedTask,
     KafkaStreamsAssignment,
+    ProcessId,
     TaskAssignment,
     TaskAssignor,
     TaskType,
+    default_standby_task_assignment,
 )
-from streams_py.assignment.task_assignment_utils import default_standby_task_assignment
-from streams_py.clients import KafkaClients
-from streams_py.ports import AdminErrorKind, TopicSpec
 
 
 class HeavyOnLarge(TaskAssignor):
@@ -45,11 +43,11 @@ class HeavyOnLarge(TaskAssignor):
         self.heavy = {int(number) for number in str(configs.get("app.heavy", "")).split(",") if number.strip()}
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
-        clients = application_state.kafka_streams_states(compute_task_lags=False)
+        clients = application_state.kafka_streams_states()
         everybody = sorted(clients)
         large = [client for client in everybody if clients[client].client_tags.get("size") == "large"]
         before = {task: client for client in everybody for task in clients[client].previous_active_tasks}
-        assignments = {client: KafkaStreamsAssignment.of(client) for client in everybody}
+        assignments = {client: KafkaStreamsAssignment(client) for client in everybody}
 
         def load(client: ProcessId) -> float:
             return len(assignments[client].tasks) / clients[client].num_processing_threads
@@ -77,15 +75,6 @@ SETTINGS = {
 }
 
 
-def create_topics() -> None:
-    """The input and output topics of the application, four partitions each."""
-    with contextlib.closing(KafkaClients(StreamsConfig.of(SETTINGS))) as clients:
-        created = clients.admin().create_topics([TopicSpec("text-lines", 4), TopicSpec("word-counts", 4)])
-    for name, error in created.items():
-        if error is not None and error.kind is not AdminErrorKind.ALREADY_EXISTS:
-            raise SystemExit(f"cannot create topic {name}: {error}")
-
-
 def shown(streams: KafkaStreams) -> str:
     """State and tasks of an instance; standbys in brackets."""
     threads = streams.metadata_for_local_threads()
@@ -96,7 +85,7 @@ def shown(streams: KafkaStreams) -> str:
 
 def main(sizes: Sequence[str]) -> None:
     """Run one instance of each size, and print the tasks of all of them whenever they change."""
-    create_topics()
+    create_topics(SETTINGS, TopicSpec("text-lines", 4), TopicSpec("word-counts", 4))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as running:
         instances = {}
         for number, size in enumerate(sizes, 1):

@@ -2,8 +2,9 @@
 
     from streams_py import KafkaStreams, StreamsBuilder, serdes
 
-Everything public is here, except for ``streams_py.serdes``, ``streams_py.assignment`` (your own task assignor, KIP-924)
-and ``streams_py.testing`` (the test kit), which are public modules.
+Everything public is here, except for ``streams_py.serdes``, ``streams_py.assignment`` (your own task assignor),
+``streams_py.testing`` (the test kit) and ``streams_py.connect.api`` (your own connectors), which are public modules, as
+are those of ``streams_py.backtest``, ``streams_py.telemetry`` and ``streams_py.spark``: what they list in ``__all__``.
 
 Names are loaded when they are first used (PEP 562), so that importing this package costs nothing: a program that only
 describes a topology loads no Kafka client. ``__init__.pyi`` lists them, for type checkers and for this module.

@@ -6,6 +6,8 @@ from streams_protocol.types import TopicPartition as TopicPartition
 from streams_py import assignment as assignment
 from streams_py import errors as errors
 from streams_py import serdes as serdes
+from streams_py.admin import create_topics as create_topics
+from streams_py.clients import KafkaClients as KafkaClients
 from streams_py.config import StreamsConfig as StreamsConfig
 from streams_py.errors import AssignorError as AssignorError
 from streams_py.errors import BrokerUnavailableError as BrokerUnavailableError
@@ -28,6 +30,11 @@ from streams_py.errors import TimeoutExceededError as TimeoutExceededError
 from streams_py.errors import TopologyError as TopologyError
 from streams_py.errors import UnknownStateStoreError as UnknownStateStoreError
 from streams_py.errors import UnsupportedOperationError as UnsupportedOperationError
+from streams_py.ports import BEGINNING as BEGINNING
+from streams_py.ports import AdminError as AdminError
+from streams_py.ports import AdminErrorKind as AdminErrorKind
+from streams_py.ports import RawRecord as RawRecord
+from streams_py.ports import TopicSpec as TopicSpec
 from streams_py.runtime.kafka_streams import KafkaStreams as KafkaStreams
 from streams_py.runtime.kafka_streams import StreamThreadExceptionResponse as StreamThreadExceptionResponse
 from streams_py.runtime.restore.listener import RestoreListener as RestoreListener

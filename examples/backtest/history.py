@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from examples.word_count.demo import DemoError, Worker
-from streams_protocol.types import TopicPartition
-from streams_py import StreamsConfig
-from streams_py.clients import KafkaClients
-from streams_py.ports import BEGINNING, AdminError, RawRecord, TopicSpec
+from streams_py import (
+    BEGINNING,
+    AdminError,
+    KafkaClients,
+    RawRecord,
+    StreamsConfig,
+    TopicPartition,
+    TopicSpec,
+    create_topics,
+)
 
 _PARTITIONS = 4
 _LINES = 4_000
@@ -64,6 +70,7 @@ class LiveGroup:
             "application.id": self.name,
             "bootstrap.servers": f"embedded://{self.name}" if bootstrap == "embedded" else bootstrap,
         }
+        self._where = where
         self._settings = _SETTINGS | where
         if bootstrap != "embedded":  # sessions short enough to watch
             self._settings |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
@@ -75,10 +82,7 @@ class LiveGroup:
         self._sent = 0
 
     def __enter__(self) -> LiveGroup:
-        topics = [TopicSpec(name, _PARTITIONS) for name in (self._input, self._output)]
-        failed = {name: error for name, error in self._clients.admin().create_topics(topics).items() if error}
-        if failed:
-            raise DemoError(f"cannot create topics: {failed}")
+        create_topics(self._where, *(TopicSpec(name, _PARTITIONS) for name in (self._input, self._output)))
         return self
 
     def __exit__(self, *_: object) -> None:

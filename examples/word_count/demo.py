@@ -34,10 +34,17 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from streams_protocol.types import TaskId, TopicPartition
-from streams_py import StreamsConfig, StreamsError
-from streams_py.clients import KafkaClients
-from streams_py.ports import BEGINNING, AdminError, TopicSpec
+from streams_py import (
+    BEGINNING,
+    AdminError,
+    KafkaClients,
+    StreamsConfig,
+    StreamsError,
+    TaskId,
+    TopicPartition,
+    TopicSpec,
+    create_topics,
+)
 
 _PARTITIONS = 4
 _STEP_TIMEOUT_S = 120
@@ -173,10 +180,7 @@ class Demo:
 
     def run(self) -> None:
         """All steps; DemoError when something does not work or the counts differ."""
-        created = self._admin.create_topics([TopicSpec(self._input, _PARTITIONS), TopicSpec(self._output, _PARTITIONS)])
-        failed = {name: error for name, error in created.items() if error is not None}
-        if failed:
-            raise DemoError(f"cannot create topics: {failed}")
+        create_topics(self._settings, TopicSpec(self._input, _PARTITIONS), TopicSpec(self._output, _PARTITIONS))
         with Live(get_renderable=self._table, console=self._console, refresh_per_second=8):
             third = len(self._lines) // 3
             self._say("the first process starts")

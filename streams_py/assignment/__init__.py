@@ -1,6 +1,6 @@
 """Task assignment (KIP-924): the public interface for your own assignor, and the built-in ones.
 
-Start with :class:`TaskAssignor`; :mod:`streams_py.assignment.task_assignment_utils` has building blocks for it.
+Start with :class:`TaskAssignor`; the functions are building blocks for it (:mod:`.task_assignment_utils`).
 """
 
 from streams_protocol.types import ProcessId, TaskId
@@ -19,7 +19,14 @@ from streams_py.assignment.api import (
     TaskTopicPartition,
     TaskType,
 )
-from streams_py.assignment.validation import validate_task_assignment
+from streams_py.assignment.task_assignment_utils import (
+    RackAwareOptimizationParams,
+    default_standby_task_assignment,
+    identity_assignment,
+    optimize_rack_aware_active_tasks,
+    optimize_rack_aware_standby_tasks,
+    validate_task_assignment,
+)
 
 __all__ = [
     "ApplicationState",
@@ -31,11 +38,16 @@ __all__ = [
     "KafkaStreamsAssignment",
     "KafkaStreamsState",
     "ProcessId",
+    "RackAwareOptimizationParams",
     "TaskAssignment",
     "TaskAssignor",
     "TaskId",
     "TaskInfo",
     "TaskTopicPartition",
     "TaskType",
+    "default_standby_task_assignment",
+    "identity_assignment",
+    "optimize_rack_aware_active_tasks",
+    "optimize_rack_aware_standby_tasks",
     "validate_task_assignment",
 ]

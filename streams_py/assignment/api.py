@@ -61,30 +61,24 @@ class KafkaStreamsAssignment:
 
     __slots__ = ("_deadline", "_process_id", "_read_only", "_tasks")
 
-    def __init__(
-        self, process_id: ProcessId, tasks: dict[TaskId, AssignedTask], deadline: datetime | None, *, read_only: bool
-    ) -> None:
-        """Use :meth:`of`."""
+    def __init__(self, process_id: ProcessId, tasks: Iterable[AssignedTask] = ()) -> None:
+        """IllegalStateError when a task is given in both roles. Equal entries count once."""
         self._process_id = process_id
-        self._tasks = tasks
-        self._deadline = deadline
-        self._read_only = read_only
-
-    @classmethod
-    def of(cls, process_id: ProcessId, tasks: Iterable[AssignedTask] = ()) -> KafkaStreamsAssignment:
-        """A new assignment; IllegalStateError when a task is given in both roles. Equal entries count once."""
-        by_id: dict[TaskId, AssignedTask] = {}
+        self._tasks: dict[TaskId, AssignedTask] = {}
+        self._deadline: datetime | None = None
+        self._read_only = False
         for task in tasks:
-            if by_id.setdefault(task.id, task) is not task and by_id[task.id] != task:
+            if self._tasks.setdefault(task.id, task) is not task and self._tasks[task.id] != task:
                 raise IllegalStateError(f"client {process_id} is given task {task.id} twice: as active and as standby")
-        return cls(process_id, by_id, None, read_only=False)
 
     def with_followup_rebalance(self, deadline: datetime) -> KafkaStreamsAssignment:
         """The same assignment with a follow-up: the client starts a rebalance at this (timezone-aware) instant.
 
         The result is a read-only view: it shows later changes of the original but refuses its own.
         """
-        return KafkaStreamsAssignment(self._process_id, self._tasks, deadline, read_only=True)
+        view = KafkaStreamsAssignment(self._process_id)
+        view._tasks, view._deadline, view._read_only = self._tasks, deadline, True
+        return view
 
     @property
     def process_id(self) -> ProcessId:
@@ -119,8 +113,8 @@ class KafkaStreamsAssignment:
 
     def __str__(self) -> str:
         tasks = ", ".join(str(self._tasks[task]) for task in in_hash_order(self._tasks, task_hash))
-        deadline = "Optional.empty" if self._deadline is None else f"Optional[{self._deadline.isoformat()}]"
-        return f"KafkaStreamsAssignment{{{self._process_id}, [{tasks}], {deadline}}}"
+        followup = "" if self._deadline is None else f", follow-up at {self._deadline.isoformat()}"
+        return f"KafkaStreamsAssignment{{{self._process_id}, [{tasks}]{followup}}}"
 
     __repr__ = __str__
 
@@ -209,8 +203,8 @@ class KafkaStreamsState(Protocol):
 class ApplicationState(Protocol):
     """Input of :meth:`TaskAssignor.assign`."""
 
-    def kafka_streams_states(self, compute_task_lags: bool) -> Mapping[ProcessId, KafkaStreamsState]:
-        """All clients. Lags can be read only from the states returned for ``compute_task_lags=True``.
+    def kafka_streams_states(self, *, compute_task_lags: bool = False) -> Mapping[ProcessId, KafkaStreamsState]:
+        """All clients. Lags can be read only from the states asked for with ``compute_task_lags=True``.
 
         After the end offsets could not be fetched every lag is -3, except -2 where a task was running.
         """

@@ -170,7 +170,7 @@ class ProblemState:
         self._tasks: Mapping[TaskId, TaskInfo] | None = None
         self._states: dict[bool, Mapping[ProcessId, KafkaStreamsState]] = {}
 
-    def kafka_streams_states(self, compute_task_lags: bool) -> Mapping[ProcessId, KafkaStreamsState]:
+    def kafka_streams_states(self, *, compute_task_lags: bool = False) -> Mapping[ProcessId, KafkaStreamsState]:
         """All clients, in the problem's order; the same map for the same flag."""
         found = self._states.get(compute_task_lags)
         if found is None:

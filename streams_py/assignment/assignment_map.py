@@ -49,7 +49,7 @@ def add_missing(states: Mapping[ProcessId, KafkaStreamsState], assignments: Assi
     """Give clients without an entry an empty one."""
     for process_id in states:
         if process_id not in assignments:
-            assignments[process_id] = KafkaStreamsAssignment.of(process_id)
+            assignments[process_id] = KafkaStreamsAssignment(process_id)
 
 
 def has_changelog(info: TaskInfo) -> bool:
@@ -70,7 +70,8 @@ def explanations_of(
     desired: Mapping[TaskId, ProcessId],
 ) -> dict[TaskId, TaskExplanation]:
     """Why each task is where the entries say. ``desired``: who is to run a task in the end, if not who runs it now."""
-    states, configs = application_state.kafka_streams_states(True), application_state.assignment_configs()
+    states = application_state.kafka_streams_states(compute_task_lags=True)
+    configs = application_state.assignment_configs()
     logged = {task for task, info in application_state.all_tasks().items() if has_changelog(info)}
     hosts: dict[TaskId, dict[TaskType, list[Host]]] = {}
     for entry in sorted(entries, key=lambda entry: entry.process_id):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import ApplicationState, AssignedTask, TaskTopicPartition, TaskType
-from streams_py.assignment.assignment_map import Assignments, add_missing, cluster_of, has_changelog
+from streams_py.assignment.assignment_map import Assignments, add_missing, cluster_of
 from streams_py.assignment.configs import STRATEGY_NONE
 from streams_py.assignment.problem import RackOptimiser
 from streams_py.assignment.rack import optimiser_for
@@ -27,39 +27,17 @@ __all__ = [
 _log = logging.getLogger("streams_py.assignment")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RackAwareOptimizationParams:
-    """What the rack optimisers work on; every refinement returns a new object (KIP-924)."""
+    """What the rack optimisers work on (KIP-924): all tasks and the configured costs, where nothing else is given.
+
+    ``traffic_cost`` is that of one partition read from another rack, ``non_overlap_cost`` that of moving a task.
+    """
 
     application_state: ApplicationState
     traffic_cost: int | None = None
     non_overlap_cost: int | None = None
-    tasks: tuple[TaskId, ...] | None = None
-
-    @classmethod
-    def of(cls, application_state: ApplicationState) -> RackAwareOptimizationParams:
-        """All tasks, costs as configured."""
-        return cls(application_state)
-
-    def for_stateful_tasks(self) -> RackAwareOptimizationParams:
-        """Only tasks with a changelog."""
-        return self.for_tasks(t for t, info in self.application_state.all_tasks().items() if has_changelog(info))
-
-    def for_stateless_tasks(self) -> RackAwareOptimizationParams:
-        """Only tasks without a changelog."""
-        return self.for_tasks(t for t, info in self.application_state.all_tasks().items() if not has_changelog(info))
-
-    def for_tasks(self, tasks: Iterable[TaskId]) -> RackAwareOptimizationParams:
-        """Only these tasks."""
-        return replace(self, tasks=tuple(sorted(set(tasks))))
-
-    def with_traffic_cost_override(self, traffic_cost: int) -> RackAwareOptimizationParams:
-        """Cost of one partition read from another rack, whatever is configured."""
-        return replace(self, traffic_cost=traffic_cost)
-
-    def with_non_overlap_cost_override(self, non_overlap_cost: int) -> RackAwareOptimizationParams:
-        """Cost of moving a task, whatever is configured."""
-        return replace(self, non_overlap_cost=non_overlap_cost)
+    tasks: Iterable[TaskId] | None = None
 
 
 def rack_strategy_set(application_state: ApplicationState) -> bool:
@@ -74,7 +52,7 @@ def optimize_rack_aware_active_tasks(params: RackAwareOptimizationParams, assign
     neither configured nor overridden, or rack information is incomplete. ValueError for a task that is not active
     anywhere.
     """
-    tasks = params.tasks if params.tasks is not None else _tasks_in(assignments, TaskType.ACTIVE)
+    tasks = _chosen(params, assignments, TaskType.ACTIVE)
     prepared = _prepare(params, tasks, assignments, lambda partition: True)
     if prepared is None:
         return
@@ -106,11 +84,11 @@ def optimize_rack_aware_standby_tasks(params: RackAwareOptimizationParams, assig
 
     As for actives; only changelogs count, and with tags configured no swap makes a task's copies less diverse.
     """
-    tasks = params.tasks if params.tasks is not None else _tasks_in(assignments, TaskType.STANDBY)
+    tasks = _chosen(params, assignments, TaskType.STANDBY)
     prepared = _prepare(params, tasks, assignments, lambda partition: partition.is_changelog)
     if prepared is None:
         return
-    states = params.application_state.kafka_streams_states(False)
+    states = params.application_state.kafka_streams_states()
     cluster = cluster_of(states, assignments, tasks)
     before = [set(hosts) for hosts in cluster.standby]
     keys = params.application_state.assignment_configs().rack_aware_assignment_tags
@@ -144,9 +122,11 @@ class _Prepared:
     non_overlap_cost: int
 
 
-def _tasks_in(assignments: Assignments, role: TaskType) -> tuple[TaskId, ...]:
+def _chosen(params: RackAwareOptimizationParams, assignments: Assignments, role: TaskType) -> list[TaskId]:
+    if params.tasks is not None:
+        return sorted(set(params.tasks))
     found = {t for assignment in assignments.values() for t, a in assignment.tasks.items() if a.type is role}
-    return tuple(sorted(found))
+    return sorted(found)
 
 
 def _prepare(
@@ -176,7 +156,7 @@ def _prepare(
     for process_id in assignments:
         if process_id not in client_racks:
             raise ValueError(f"the assignments name client {process_id}, which is not in the group")
-    add_missing(state.kafka_streams_states(False), assignments)
+    add_missing(state.kafka_streams_states(), assignments)
     optimiser = optimiser_for(
         active_racks=partition_racks,
         standby_racks=partition_racks,
@@ -188,7 +168,7 @@ def _prepare(
 
 def _client_racks(state: ApplicationState) -> dict[ProcessId, str] | None:
     racks = {}
-    for process_id, client in state.kafka_streams_states(False).items():
+    for process_id, client in state.kafka_streams_states().items():
         if not client.rack_id:
             _log.error("no rack optimisation: client %s has no client.rack", process_id)
             return None

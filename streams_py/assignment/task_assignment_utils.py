@@ -11,17 +11,8 @@ clients are taken in ascending order; "stateful" means *with changelog*.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
-
-from streams_protocol.types import ProcessId, TaskId
-from streams_py.assignment.api import (
-    ApplicationState,
-    AssignedTask,
-    KafkaStreamsAssignment,
-    KafkaStreamsState,
-    TaskType,
-)
+from streams_protocol.types import ProcessId
+from streams_py.assignment.api import ApplicationState, AssignedTask, KafkaStreamsAssignment, TaskType
 from streams_py.assignment.assignment_map import Assignments, add_missing, cluster_of, has_changelog, log_notes
 from streams_py.assignment.java_order import in_hash_order, task_hash
 from streams_py.assignment.rack_optimisation import (
@@ -34,7 +25,6 @@ from streams_py.assignment.standby.tag_aware import TagAwareStandbys
 from streams_py.assignment.validation import validate_task_assignment
 
 __all__ = [
-    "MoveStandbyTaskPredicate",
     "RackAwareOptimizationParams",
     "default_standby_task_assignment",
     "identity_assignment",
@@ -44,18 +34,6 @@ __all__ = [
 ]
 
 
-class MoveStandbyTaskPredicate(Protocol):
-    """Whether a standby may move between two clients (KIP-924). Public, but no function takes one."""
-
-    def can_move(
-        self,
-        source: KafkaStreamsState,
-        destination: KafkaStreamsState,
-        task: TaskId,
-        assignments: Mapping[ProcessId, KafkaStreamsAssignment],
-    ) -> bool: ...
-
-
 def identity_assignment(application_state: ApplicationState) -> dict[ProcessId, KafkaStreamsAssignment]:
     """Every client keeps its previous actives and standbys.
 
@@ -63,10 +41,10 @@ def identity_assignment(application_state: ApplicationState) -> dict[ProcessId, 
     in both roles.
     """
     result = {}
-    for process_id, state in application_state.kafka_streams_states(False).items():
+    for process_id, state in application_state.kafka_streams_states().items():
         tasks = [AssignedTask(task, TaskType.ACTIVE) for task in state.previous_active_tasks]
         tasks += [AssignedTask(task, TaskType.STANDBY) for task in state.previous_standby_tasks]
-        result[process_id] = KafkaStreamsAssignment.of(process_id, tasks)
+        result[process_id] = KafkaStreamsAssignment(process_id, tasks)
     return result
 
 
@@ -84,7 +62,7 @@ def default_standby_task_assignment(
     One warning in the log tells which task could not be spread over which tags, or for which task there are too few
     clients, and what to do about it. ``reference_behaviour``: no better spread than Kafka Streams finds.
     """
-    states = application_state.kafka_streams_states(False)
+    states = application_state.kafka_streams_states()
     add_missing(states, assignments)
     tasks = application_state.all_tasks()
     logged = in_hash_order((t for t, info in tasks.items() if has_changelog(info)), task_hash)

@@ -33,7 +33,7 @@ def validate_task_assignment(application_state: ApplicationState, task_assignmen
     if found is AssignmentError.NONE:
         found = _invalid_standby(entries, tasks)
     if found is AssignmentError.NONE:
-        found = _wrong_clients(entries, application_state.kafka_streams_states(False).keys())
+        found = _wrong_clients(entries, application_state.kafka_streams_states().keys())
     return found
 
 

@@ -74,7 +74,7 @@ def _culprit(error: AssignmentError, returned: TaskAssignment, state: Applicatio
     """The first task or client that breaks the rule."""
     if error is AssignmentError.NONE:
         return ""
-    tasks, clients = state.all_tasks(), state.kafka_streams_states(False)
+    tasks, clients = state.all_tasks(), state.kafka_streams_states()
     given = {entry.process_id for entry in returned.assignment}
     owners: dict[TaskId, ProcessId] = {}
     for entry in returned.assignment:

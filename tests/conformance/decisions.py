@@ -205,7 +205,7 @@ def _next_lags(
 
 def _validation(case: Case) -> str | None:
     entries = [
-        KafkaStreamsAssignment.of(
+        KafkaStreamsAssignment(
             ProcessId.parse(process_id), [AssignedTask(TaskId.parse(task), TaskType[role]) for task, role in tasks]
         )
         for process_id, tasks in case["assignment"]
@@ -243,7 +243,7 @@ def _assignments(case: Case) -> dict[ProcessId, KafkaStreamsAssignment]:
         process_id = ProcessId.parse(text)
         tasks = [AssignedTask(TaskId.parse(task), TaskType.ACTIVE) for task in roles["active"]]
         tasks += [AssignedTask(TaskId.parse(task), TaskType.STANDBY) for task in roles["standby"]]
-        result[process_id] = KafkaStreamsAssignment.of(process_id, tasks)
+        result[process_id] = KafkaStreamsAssignment(process_id, tasks)
     return result
 
 

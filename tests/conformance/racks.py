@@ -13,6 +13,7 @@ from math import ceil
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.assignment import task_assignment_utils as utils
 from streams_py.assignment.api import ApplicationState, KafkaStreamsAssignment
+from streams_py.assignment.assignment_map import has_changelog
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.assignors.sticky import LegacyStickyAssignor
 from streams_py.assignment.problem import RackOptimiser, Tags
@@ -403,16 +404,15 @@ def _cap_may_differ(case: Case) -> bool:
 
 
 def _params(case: Case, state: ApplicationState) -> utils.RackAwareOptimizationParams:
-    given = case["params"]
-    params = utils.RackAwareOptimizationParams.of(state)
-    if given["tasks"] == "stateful":
-        params = params.for_stateful_tasks()
-    elif given["tasks"] == "stateless":
-        params = params.for_stateless_tasks()
+    given, tasks = case["params"], None
+    if given["tasks"] in ("stateful", "stateless"):
+        stateful = given["tasks"] == "stateful"
+        tasks = [task for task, info in state.all_tasks().items() if has_changelog(info) is stateful]
     elif given["tasks"] != "all":
-        params = params.for_tasks(map(TaskId.parse, given["tasks"]))
-    if given["traffic_cost_override"] is not None:
-        params = params.with_traffic_cost_override(given["traffic_cost_override"])
-    if given["non_overlap_cost_override"] is not None:
-        params = params.with_non_overlap_cost_override(given["non_overlap_cost_override"])
-    return params
+        tasks = [TaskId.parse(task) for task in given["tasks"]]
+    return utils.RackAwareOptimizationParams(
+        application_state=state,
+        tasks=tasks,
+        traffic_cost=given["traffic_cost_override"],
+        non_overlap_cost=given["non_overlap_cost_override"],
+    )

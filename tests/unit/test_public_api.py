@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,35 @@ def test_names_of_the_assignment_package_are_those_of_its_modules() -> None:
     assert "TaskAssignor" in assignment.__all__
     for name in assignment.__all__:
         assert hasattr(assignment, name)
+
+
+_PUBLIC = ("assignment", "backtest", "connect.api", "errors", "serdes", "spark", "telemetry", "testing")
+_ROOT = Path(streams_py.__file__).parent.parent
+
+
+def _imports() -> list[tuple[str, str]]:
+    """What examples and the pages' Python blocks import: file or page, and ``module:name``."""
+    sources = [(path, path.read_text(encoding="utf-8")) for path in sorted((_ROOT / "examples").rglob("*.py"))]
+    for page in (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))):
+        blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        sources += [(page, block) for block in blocks]
+    return [
+        (path.relative_to(_ROOT).as_posix(), f"{node.module}:{alias.name}")
+        for path, source in sources
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("streams_p")
+        for alias in node.names
+    ]
+
+
+def test_examples_and_pages_import_public_names_only() -> None:
+    imports = _imports()
+    assert ("examples/custom_assignor.py", "streams_py:create_topics") in imports
+    for where, imported in imports:
+        module, _, name = imported.partition(":")
+        assert module == "streams_py" or module.startswith(tuple(f"streams_py.{public}" for public in _PUBLIC)), where
+        if not module.startswith("streams_py.spark"):  # which may not be installed
+            assert name in import_module(module).__all__, f"{where}: {imported}"
 
 
 def test_version_is_that_of_the_distribution_and_costs_nothing_until_asked() -> None:

@@ -69,7 +69,7 @@ def test_assignor_of_the_page_gives_a_valid_assignment() -> None:
     processes = [ProcessId(uuid.UUID(int=number)) for number in (1, 2)]
     tasks = [TaskId(subtopology, partition) for subtopology in (0, 1) for partition in range(3)]
     state = SimpleNamespace(
-        kafka_streams_states=lambda _: dict.fromkeys(processes), all_tasks=lambda: dict.fromkeys(tasks)
+        kafka_streams_states=lambda: dict.fromkeys(processes), all_tasks=lambda: dict.fromkeys(tasks)
     )
     answer = assignor.assign(state)
     assert validate_task_assignment(state, answer) is AssignmentError.NONE  # type: ignore[arg-type]  # as far as asked

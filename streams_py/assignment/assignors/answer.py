@@ -99,7 +99,8 @@ def _entry(name: str, entry: KafkaStreamsAssignment) -> KafkaStreamsAssignment:
         raise AssignorError(
             f"task assignor {name}: what it gave client {client} cannot be read ({described(error)})"
         ) from error
-    return KafkaStreamsAssignment(client, tasks, deadline, read_only=deadline is not None)
+    copy = KafkaStreamsAssignment(client, tasks.values())
+    return copy if deadline is None else copy.with_followup_rebalance(deadline)
 
 
 def _process_id(value: object) -> ProcessId | None:

@@ -86,7 +86,7 @@ class StaticTaskAssignor(TaskAssignor):
         configs = application_state.assignment_configs()
         infos = application_state.all_tasks()
         tasks = sorted(infos)
-        states = application_state.kafka_streams_states(self._warmup)
+        states = application_state.kafka_streams_states(compute_task_lags=self._warmup)
         ids = sorted(states)
         by_subtopology: dict[int, list[TaskId]] = {}
         for task in tasks:
@@ -118,7 +118,7 @@ def _client(state: KafkaStreamsState, tasks: Mapping[int, Sequence[TaskId]]) -> 
 
 
 def _entries(ids: Sequence[ProcessId], placed: StaticPlacement) -> list[KafkaStreamsAssignment]:
-    entries = [KafkaStreamsAssignment.of(process_id) for process_id in ids]
+    entries = [KafkaStreamsAssignment(process_id) for process_id in ids]
     for task, client in placed.active.items():
         entries[client].assign_task(AssignedTask(task, TaskType.ACTIVE))
     for task, clients in placed.standby.items():

@@ -6,7 +6,7 @@ internal one prefers more threads), in the order in which clients are asked, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
@@ -19,7 +19,7 @@ from streams_py.assignment.api import (
     TaskAssignor,
     TaskType,
 )
-from streams_py.assignment.assignment_map import explanations_of, log_notes
+from streams_py.assignment.assignment_map import explanations_of, has_changelog, log_notes
 from streams_py.assignment.assignors.sticky_placement import StickyClient, StickyPlacement
 from streams_py.assignment.explanation import Host, Limits, Rule, TaskExplanation
 from streams_py.assignment.java_order import HashSizing, in_hash_order, process_hash, task_hash
@@ -191,7 +191,7 @@ class StickyTaskAssignor(TaskAssignor):
         self, application_state: ApplicationState, rules: dict[tuple[TaskId, ProcessId], Rule] | None
     ) -> list[KafkaStreamsAssignment]:
         """One entry for each client; why goes to ``rules`` if wanted."""
-        states = application_state.kafka_streams_states(False)
+        states = application_state.kafka_streams_states()
         tasks = application_state.all_tasks()
         if not states:
             return []
@@ -215,13 +215,13 @@ class StickyTaskAssignor(TaskAssignor):
             placement.rules = {}
         placement.place_actives()
         replicas = application_state.assignment_configs().num_standby_replicas
-        assignments = {process_id: KafkaStreamsAssignment.of(process_id) for process_id in states}
+        assignments = {process_id: KafkaStreamsAssignment(process_id) for process_id in states}
         _write(placement.active, TaskType.ACTIVE, placement, assignments)
         if not self._preserve:
             self._optimise_actives(application_state, assignments, placement)
         if replicas > 0:
             # Kafka walks these by object identity, which is luck; the hash order of the ids is its fixed relative.
-            logged = [t for t, info in tasks.items() if any(p.is_changelog for p in info.topic_partitions)]
+            logged = [task for task, info in tasks.items() if has_changelog(info)]
             placement.place_standbys(in_hash_order(logged, task_hash), replicas)
             for task, hosts in placement.standby.items():
                 for host in hosts:
@@ -246,11 +246,13 @@ class StickyTaskAssignor(TaskAssignor):
     ) -> None:
         if not rack_strategy_set(application_state):
             return
-        stateless = RackAwareOptimizationParams.of(application_state).for_stateless_tasks()
-        optimize_rack_aware_active_tasks(self._params(application_state).for_stateful_tasks(), assignments)
-        optimize_rack_aware_active_tasks(
-            stateless.with_traffic_cost_override(1).with_non_overlap_cost_override(0), assignments
+        tasks = application_state.all_tasks()
+        stateful = [task for task, info in tasks.items() if has_changelog(info)]
+        stateless = RackAwareOptimizationParams(
+            application_state=application_state, tasks=tasks.keys() - stateful, traffic_cost=1, non_overlap_cost=0
         )
+        optimize_rack_aware_active_tasks(self._params(application_state, stateful), assignments)
+        optimize_rack_aware_active_tasks(stateless, assignments)
         number = {client.process_id: position for position, client in enumerate(placement.clients)}
         moved = {
             task: number[process_id]
@@ -260,13 +262,16 @@ class StickyTaskAssignor(TaskAssignor):
         }
         placement.replace_actives(moved)
 
-    def _params(self, application_state: ApplicationState) -> RackAwareOptimizationParams:
+    def _params(
+        self, application_state: ApplicationState, tasks: Iterable[TaskId] | None = None
+    ) -> RackAwareOptimizationParams:
         configs = application_state.assignment_configs()
         traffic, non_overlap = configs.rack_aware_traffic_cost, configs.rack_aware_non_overlap_cost
-        return (
-            RackAwareOptimizationParams.of(application_state)
-            .with_traffic_cost_override(DEFAULT_STICKY_TRAFFIC_COST if traffic is None else traffic)
-            .with_non_overlap_cost_override(DEFAULT_STICKY_NON_OVERLAP_COST if non_overlap is None else non_overlap)
+        return RackAwareOptimizationParams(
+            application_state=application_state,
+            tasks=tasks,
+            traffic_cost=DEFAULT_STICKY_TRAFFIC_COST if traffic is None else traffic,
+            non_overlap_cost=DEFAULT_STICKY_NON_OVERLAP_COST if non_overlap is None else non_overlap,
         )
 
 

@@ -94,7 +94,7 @@ class SimulatedAssignor(TaskAssignor):
                 entries[0].assign_task(AssignedTask(TaskId(99, 0), TaskType.ACTIVE))
             case "unknown process":
                 stranger = ProcessId.parse("00000000-0000-0000-0000-0000000000ff")
-                entries.append(KafkaStreamsAssignment.of(stranger))
+                entries.append(KafkaStreamsAssignment(stranger))
             case "missing process":
                 entries.pop()
             case "standby without state":

@@ -35,16 +35,16 @@ class Moody(TaskAssignor):
             case "nonsense":
                 return {"task": "somewhere"}  # type: ignore[return-value]  # nonsense on purpose
             case "twice":
-                clients = application_state.kafka_streams_states(False)
+                clients = application_state.kafka_streams_states()
                 tasks = [AssignedTask(task, TaskType.ACTIVE) for task in application_state.all_tasks()]
-                return TaskAssignment([KafkaStreamsAssignment.of(client, tasks) for client in clients])
+                return TaskAssignment([KafkaStreamsAssignment(client, tasks) for client in clients])
             case "never":
                 threading.Event().wait()
         return self._split(application_state)
 
     def _split(self, application_state: ApplicationState) -> TaskAssignment:
-        clients = sorted(application_state.kafka_streams_states(False))
-        assignments = {client: KafkaStreamsAssignment.of(client) for client in clients}
+        clients = sorted(application_state.kafka_streams_states())
+        assignments = {client: KafkaStreamsAssignment(client) for client in clients}
         for task in application_state.all_tasks():
             client = clients[0] if task.subtopology == 0 else clients[-1]
             assignments[client].assign_task(AssignedTask(task, TaskType.ACTIVE))

@@ -37,40 +37,40 @@ def standby(text: str) -> AssignedTask:
 
 
 def test_assignment_prints_its_tasks_in_hash_order() -> None:  # KA-01
-    shown = str(KafkaStreamsAssignment.of(P1, [active("0_0"), standby("0_1"), active("0_2")]))
+    shown = str(KafkaStreamsAssignment(P1, [active("0_0"), standby("0_1"), active("0_2")]))
     assert shown == (
         "KafkaStreamsAssignment{00000000-0000-0000-0000-000000000001, "
-        "[AssignedTask{ACTIVE, 0_2}, AssignedTask{STANDBY, 0_1}, AssignedTask{ACTIVE, 0_0}], Optional.empty}"
+        "[AssignedTask{ACTIVE, 0_2}, AssignedTask{STANDBY, 0_1}, AssignedTask{ACTIVE, 0_0}]}"
     )
 
 
 def test_assignment_refuses_a_task_in_two_roles() -> None:  # KA-02
     with pytest.raises(IllegalStateError, match="0_0 twice"):
-        KafkaStreamsAssignment.of(P1, [active("0_0"), standby("0_0")])
+        KafkaStreamsAssignment(P1, [active("0_0"), standby("0_0")])
 
 
 def test_assigning_a_task_again_replaces_its_role() -> None:  # KA-03
-    assignment = KafkaStreamsAssignment.of(P1)
+    assignment = KafkaStreamsAssignment(P1)
     assignment.assign_task(active("0_0"))
     assignment.assign_task(standby("0_0"))
     assert dict(assignment.tasks) == {TaskId(0, 0): standby("0_0")}
 
 
 def test_removing_a_task_ignores_its_role() -> None:  # KA-04
-    assignment = KafkaStreamsAssignment.of(P1, [active("0_0")])
+    assignment = KafkaStreamsAssignment(P1, [active("0_0")])
     assignment.remove_task(standby("0_0"))
     assignment.remove_task(standby("0_1"))
     assert not assignment.tasks
 
 
 def test_task_view_is_read_only() -> None:  # KA-05
-    assignment = KafkaStreamsAssignment.of(P1, [active("0_0")])
+    assignment = KafkaStreamsAssignment(P1, [active("0_0")])
     with pytest.raises(TypeError):
         assignment.tasks[TaskId(0, 1)] = active("0_1")  # type: ignore[index]  # what is tested
 
 
 def test_followup_view_refuses_changes_but_shows_those_of_the_original() -> None:  # KA-06, KA-07
-    original = KafkaStreamsAssignment.of(P1, [active("0_0")])
+    original = KafkaStreamsAssignment(P1, [active("0_0")])
     view = original.with_followup_rebalance(SOON)
     with pytest.raises(UnsupportedOperationError, match="view"):
         view.assign_task(active("0_1"))
@@ -125,7 +125,7 @@ STRANGER = ProcessId.parse("11111111-2222-4333-8444-555555555555")
 def test_validation_reports_the_first_error(
     entries: list[tuple[ProcessId, list[AssignedTask]]], expected: AssignmentError
 ) -> None:
-    made = [KafkaStreamsAssignment.of(process_id, tasks) for process_id, tasks in entries]
+    made = [KafkaStreamsAssignment(process_id, tasks) for process_id, tasks in entries]
     assert validate_task_assignment(state(), TaskAssignment(made)) is expected
 
 
@@ -210,7 +210,7 @@ def view_problem() -> AssignmentProblem:
 
 
 def test_client_view_orders_previous_tasks_by_lag() -> None:  # CS-34, CS-38
-    client = ProblemState(view_problem()).kafka_streams_states(True)[P1]
+    client = ProblemState(view_problem()).kafka_streams_states(compute_task_lags=True)[P1]
     assert client.prev_tasks_by_lag("c0") == []
     assert client.prev_tasks_by_lag("c1") == [named(1), named(0)]
     assert client.lag_for(named(2)) == 5000
@@ -221,7 +221,7 @@ def test_client_view_orders_previous_tasks_by_lag() -> None:  # CS-34, CS-38
 
 
 def test_client_view_refuses_lags_that_were_not_requested() -> None:  # CS-39
-    client = ProblemState(view_problem()).kafka_streams_states(False)[P1]
+    client = ProblemState(view_problem()).kafka_streams_states()[P1]
     for ask in (
         lambda: client.lag_for(named(0)),
         lambda: client.prev_tasks_by_lag("c1"),
@@ -240,8 +240,8 @@ def test_state_is_made_once_and_read_only() -> None:
 
     views = ProblemState(view_problem(), describe)
     assert views.all_tasks() is views.all_tasks()
-    assert views.kafka_streams_states(True) is views.kafka_streams_states(True)
-    assert views.kafka_streams_states(True) is not views.kafka_streams_states(False)
+    assert views.kafka_streams_states(compute_task_lags=True) is views.kafka_streams_states(compute_task_lags=True)
+    assert views.kafka_streams_states(compute_task_lags=True) is not views.kafka_streams_states()
     assert len(calls) == 1
     with pytest.raises(TypeError):
         views.all_tasks()[named(1)] = TaskDescription.of(named(1))  # type: ignore[index]  # what is tested

@@ -157,7 +157,8 @@ def wrapped(value: Any) -> TaskAssignment:
 
 
 def with_task(key: TaskId, value: object) -> TaskAssignment:
-    entry = KafkaStreamsAssignment(process_id(1), {key: value}, None, read_only=False)  # type: ignore[dict-item]  # nonsense on purpose
+    entry = KafkaStreamsAssignment(process_id(1))
+    entry._tasks[key] = value  # type: ignore[assignment]  # nonsense on purpose
     return TaskAssignment([entry])
 
 
@@ -185,7 +186,7 @@ def test_nonsense_is_an_error_that_names_the_class(answer: object, complaint: st
 
 def test_good_answer_passes_through() -> None:
     assignor = Everything()
-    good = TaskAssignment([KafkaStreamsAssignment.of(process_id(1), [AssignedTask(TaskId(0, 0), TaskType.ACTIVE)])])
+    good = TaskAssignment([KafkaStreamsAssignment(process_id(1), [AssignedTask(TaskId(0, 0), TaskType.ACTIVE)])])
     assignor.answer = lambda: good
     [entry] = call_assignor(assignor, STATE).assignment
     assert (entry.process_id, dict(entry.tasks)) == (process_id(1), dict(next(iter(good.assignment)).tasks))
@@ -193,7 +194,7 @@ def test_good_answer_passes_through() -> None:
 
 def test_answer_cannot_be_changed_after_it_was_given() -> None:
     assignor = Everything()
-    kept = KafkaStreamsAssignment.of(process_id(1), [AssignedTask(TaskId(0, 0), TaskType.ACTIVE)])
+    kept = KafkaStreamsAssignment(process_id(1), [AssignedTask(TaskId(0, 0), TaskType.ACTIVE)])
     assignor.answer = lambda: TaskAssignment([kept])
     [entry] = call_assignor(assignor, STATE).assignment
     kept.remove_task(AssignedTask(TaskId(0, 0), TaskType.ACTIVE))

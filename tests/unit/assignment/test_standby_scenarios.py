@@ -125,7 +125,7 @@ def test_public_helper_places_standbys_as_known(name: str) -> None:
     )
     # Only clients with actives have an entry: the helper adds the others.
     assignments = {
-        row.process_id: KafkaStreamsAssignment.of(
+        row.process_id: KafkaStreamsAssignment(
             row.process_id, [AssignedTask(task, TaskType.ACTIVE) for task in scenario.actives[row.name]]
         )
         for row in scenario.named

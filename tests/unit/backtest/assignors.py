@@ -31,8 +31,8 @@ class InTurn(TaskAssignor):
     """A good one: task after task, client after client."""
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
-        clients = sorted(application_state.kafka_streams_states(False))
-        assignments = {client: KafkaStreamsAssignment.of(client) for client in clients}
+        clients = sorted(application_state.kafka_streams_states())
+        assignments = {client: KafkaStreamsAssignment(client) for client in clients}
         for number, task in enumerate(sorted(application_state.all_tasks())):
             give(assignments, clients[number % len(clients)], task)
         self.spoil(assignments, clients, application_state)
@@ -50,7 +50,7 @@ class Configured(InTurn):
 
     def spoil(self, assignments: Assignments, clients: list[ProcessId], state: ApplicationState) -> None:
         for client in clients:
-            assignments[client] = KafkaStreamsAssignment.of(client)
+            assignments[client] = KafkaStreamsAssignment(client)
         for task in state.all_tasks():
             give(assignments, clients[self.number], task)
 
@@ -131,9 +131,9 @@ class Flaps(InTurn):
     """Every task goes to somebody who did not have it, whether it ran there or only left its state there."""
 
     def spoil(self, assignments: Assignments, clients: list[ProcessId], state: ApplicationState) -> None:
-        states = state.kafka_streams_states(False)
+        states = state.kafka_streams_states()
         for client in clients:
-            assignments[client] = KafkaStreamsAssignment.of(client)
+            assignments[client] = KafkaStreamsAssignment(client)
         for task in state.all_tasks():
             had = [n for n, client in enumerate(clients) if task in states[client].previous_active_tasks]
             give(assignments, clients[(had[0] + 1) % len(clients) if had else 0], task)
@@ -146,6 +146,6 @@ class Rolls(InTurn):
         import random
 
         for client in clients:
-            assignments[client] = KafkaStreamsAssignment.of(client)
+            assignments[client] = KafkaStreamsAssignment(client)
         for task in sorted(state.all_tasks()):
             give(assignments, random.choice(clients), task)

@@ -60,7 +60,7 @@ def test_later_failure_is_told_when_only_the_situation_after_it_is_too_much() ->
 class RaisesWhenShared(assignors.InTurn):
     def spoil(self, assignments: object, clients: object, state: ApplicationState) -> None:
         if all(not client.previous_active_tasks or len(client.previous_active_tasks) < 4
-               for client in state.kafka_streams_states(False).values()):  # fmt: skip
+               for client in state.kafka_streams_states().values()):  # fmt: skip
             raise ValueError("not like this")
 
 

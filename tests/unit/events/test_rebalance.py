@@ -247,9 +247,9 @@ class Explaining(TaskAssignor):
     """Gives everything to the first client and says why."""
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
-        clients = sorted(application_state.kafka_streams_states(False))
+        clients = sorted(application_state.kafka_streams_states())
         active = [AssignedTask(task, TaskType.ACTIVE) for task in application_state.all_tasks()]
-        return TaskAssignment([KafkaStreamsAssignment.of(c, active if c == clients[0] else ()) for c in clients])
+        return TaskAssignment([KafkaStreamsAssignment(c, active if c == clients[0] else ()) for c in clients])
 
     def explain(self, task: TaskId) -> str:
         if task.partition == 3:

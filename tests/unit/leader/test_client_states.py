@@ -79,7 +79,9 @@ def test_any_offset_sum_but_running_makes_a_standby() -> None:  # CS-26
 
 def view(client: ClientInput, ends: dict[str, int]) -> KafkaStreamsState:
     sums = {task(name): end for name, end in ends.items()}
-    return ProblemState(AssignmentProblem([client], list(sums), sums)).kafka_streams_states(True)[client.process_id]
+    return ProblemState(AssignmentProblem([client], list(sums), sums)).kafka_streams_states(compute_task_lags=True)[
+        client.process_id
+    ]
 
 
 def test_client_lags_by_the_whole_changelog_when_it_reported_nothing() -> None:  # CS-28

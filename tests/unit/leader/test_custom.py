@@ -63,11 +63,11 @@ NAME = f"{__name__}:Mine"
 
 def entry(process: ProcessId, active: str = "", standby: str = "") -> KafkaStreamsAssignment:
     given = [AssignedTask(t, TaskType.ACTIVE) for t in tasks(active)]
-    return KafkaStreamsAssignment.of(process, given + [AssignedTask(t, TaskType.STANDBY) for t in tasks(standby)])
+    return KafkaStreamsAssignment(process, given + [AssignedTask(t, TaskType.STANDBY) for t in tasks(standby)])
 
 
 def standby_entry(process_id: ProcessId, tasks: str) -> KafkaStreamsAssignment:
-    return KafkaStreamsAssignment.of(process_id, [AssignedTask(task(name), TaskType.STANDBY) for name in tasks.split()])
+    return KafkaStreamsAssignment(process_id, [AssignedTask(task(name), TaskType.STANDBY) for name in tasks.split()])
 
 
 def fixed(*entries: KafkaStreamsAssignment) -> Assign:
@@ -142,7 +142,7 @@ def test_assignor_is_used_when_end_offsets_are_not_known() -> None:
     seen: list[int] = []
 
     def look(state: ApplicationState) -> TaskAssignment:
-        states = state.kafka_streams_states(True)
+        states = state.kafka_streams_states(compute_task_lags=True)
         seen.extend(client.lag_for(task("0_0")) for client in states.values())
         return ALL_TO_B(state)
 
@@ -163,7 +163,7 @@ def test_state_has_clients_tasks_and_lags() -> None:
     seen: dict[str, object] = {}
 
     def look(state: ApplicationState) -> TaskAssignment:
-        client = state.kafka_streams_states(True)[pid(1)]
+        client = state.kafka_streams_states(compute_task_lags=True)[pid(1)]
         seen["previous"] = (list(client.previous_active_tasks), list(client.previous_standby_tasks))
         seen["lags"] = client.stateful_tasks_to_lag_sums()
         seen["by lag"] = client.prev_tasks_by_lag("a")

@@ -71,7 +71,7 @@ class OddTask(TaskId):
 
 
 def dies_half_way() -> Iterator[object]:
-    yield KafkaStreamsAssignment.of(pid(1))
+    yield KafkaStreamsAssignment(pid(1))
     raise ValueError("half way")
 
 
@@ -128,15 +128,21 @@ def _dict_of(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
     return made
 
 
+def _entry_of(process: Any, tasks: Any, deadline: Any) -> KafkaStreamsAssignment:
+    entry = KafkaStreamsAssignment(process)
+    entry._tasks, entry._deadline = tasks, deadline
+    return entry
+
+
 _entries = st.one_of(
     st.builds(
-        lambda process, tasks, deadline: KafkaStreamsAssignment(process, tasks, deadline, read_only=False),
+        _entry_of,
         _processes,
         st.one_of(st.lists(st.tuples(_tasks, _assigned), max_size=3).map(_dict_of), _junk),
         _deadlines,
     ),
     st.builds(
-        lambda process, ids: KafkaStreamsAssignment.of(process, [AssignedTask(id, TaskType.ACTIVE) for id in ids]),
+        lambda process, ids: KafkaStreamsAssignment(process, [AssignedTask(id, TaskType.ACTIVE) for id in ids]),
         st.sampled_from([pid(1), pid(2)]),
         st.lists(st.integers(0, 3).map(lambda partition: TaskId(0, partition)), max_size=3),
     ),

@@ -52,9 +52,9 @@ class Scripted(TaskAssignor):
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
         type(self).before()
-        client = sorted(application_state.kafka_streams_states(False))[0]
+        client = sorted(application_state.kafka_streams_states())[0]
         tasks = [AssignedTask(one, TaskType.ACTIVE) for one in application_state.all_tasks()]
-        assignment = KafkaStreamsAssignment.of(client, tasks)
+        assignment = KafkaStreamsAssignment(client, tasks)
         if self.deadline is not None:
             assignment = assignment.with_followup_rebalance(self.deadline)
         return TaskAssignment([assignment])

@@ -52,10 +52,10 @@ class KeepsAll(TaskAssignor):
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
         type(self).asked += 1
-        processes = sorted(application_state.kafka_streams_states(False))
+        processes = sorted(application_state.kafka_streams_states())
         tasks = [AssignedTask(task, TaskType.ACTIVE) for task in application_state.all_tasks()]
         return TaskAssignment(
-            [KafkaStreamsAssignment.of(process, tasks if process == processes[0] else ()) for process in processes]
+            [KafkaStreamsAssignment(process, tasks if process == processes[0] else ()) for process in processes]
         )
 
 
@@ -69,7 +69,7 @@ class Doubles(KeepsAll):
             for task, info in application_state.all_tasks().items()
             if info.is_stateful
         ]
-        return TaskAssignment([first, *(KafkaStreamsAssignment.of(other.process_id, copies) for other in others)])
+        return TaskAssignment([first, *(KafkaStreamsAssignment(other.process_id, copies) for other in others)])
 
 
 def test_assignor_of_the_user_is_asked_and_judged() -> None:
@@ -84,7 +84,7 @@ class Raises(KeepsAll):
     """Has a bug that shows in groups of two."""
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
-        if len(application_state.kafka_streams_states(False)) > 1:
+        if len(application_state.kafka_streams_states()) > 1:
             raise ZeroDivisionError("a bug of the user's")
         return super().assign(application_state)
 
@@ -108,7 +108,7 @@ class InTurn(KeepsAll):
     """Moves everything to the next process each time, and wants to be asked again: it goes round in circles."""
 
     def assign(self, application_state: ApplicationState) -> TaskAssignment:
-        states = application_state.kafka_streams_states(False)
+        states = application_state.kafka_streams_states()
         processes = sorted(states)
         last = next((n for n, process in enumerate(processes) if states[process].previous_active_tasks), 0)
         chosen = processes[(last + 1) % len(processes)]
@@ -116,7 +116,7 @@ class InTurn(KeepsAll):
         again = datetime.fromtimestamp(0, UTC)
         return TaskAssignment(
             [
-                KafkaStreamsAssignment.of(process, tasks if process == chosen else ()).with_followup_rebalance(again)
+                KafkaStreamsAssignment(process, tasks if process == chosen else ()).with_followup_rebalance(again)
                 for process in processes
             ]
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -59,7 +60,7 @@ def state_of(
 
 def assigned(text: str, role: TaskType = TaskType.ACTIVE) -> dict[object, KafkaStreamsAssignment]:
     return {
-        process_id(name): KafkaStreamsAssignment.of(
+        process_id(name): KafkaStreamsAssignment(
             process_id(name), [AssignedTask(TaskId.parse(task), role) for task in tasks]
         )
         for name, tasks in placement(text).items()
@@ -82,7 +83,7 @@ def test_task_without_known_racks_is_an_error(racks: dict[TaskId, list[frozenset
 
 
 def params(state: ProblemState) -> utils.RackAwareOptimizationParams:
-    return utils.RackAwareOptimizationParams.of(state).with_traffic_cost_override(10).with_non_overlap_cost_override(1)
+    return utils.RackAwareOptimizationParams(application_state=state, traffic_cost=10, non_overlap_cost=1)
 
 
 def test_task_with_two_owners_is_an_error() -> None:  # E2
@@ -95,7 +96,7 @@ def test_task_with_two_owners_is_an_error() -> None:  # E2
 
 def test_task_without_an_owner_is_an_error() -> None:  # E3
     state = state_of({"1_0": [{"a"}]}, racks={"P1": "a"})
-    chosen = params(state).for_tasks([TaskId(1, 0)])
+    chosen = replace(params(state), tasks=[TaskId(1, 0)])
     with pytest.raises(ValueError, match="Task 1_0 not assigned to any client"):
         utils.optimize_rack_aware_active_tasks(chosen, assigned("P1:"))  # type: ignore[arg-type]  # a map
 
@@ -135,10 +136,10 @@ def test_only_the_chosen_standbys_move(strategy: str) -> None:  # E8
     assignments = assigned("P1: 0_0 1_0; P2: 0_1 1_1; P3:", TaskType.STANDBY)
     for task in tasks:
         assignments[process_id("P3")].assign_task(AssignedTask(TaskId.parse(task), TaskType.ACTIVE))
-    utils.optimize_rack_aware_standby_tasks(params(state).for_tasks([TaskId(0, 0), TaskId(0, 1)]), assignments)  # type: ignore[arg-type]  # a map
+    utils.optimize_rack_aware_standby_tasks(replace(params(state), tasks=[TaskId(0, 0), TaskId(0, 1)]), assignments)  # type: ignore[arg-type]  # a map
     p1, p2 = process_id("P1"), process_id("P2")
     assert owners(assignments, TaskType.STANDBY) == {"0_0": p2, "0_1": p1, "1_0": p1, "1_1": p2}
-    utils.optimize_rack_aware_standby_tasks(params(state).for_stateful_tasks(), assignments)  # type: ignore[arg-type]  # a map
+    utils.optimize_rack_aware_standby_tasks(params(state), assignments)  # type: ignore[arg-type]  # a map
     assert owners(assignments, TaskType.STANDBY) == {"0_0": p2, "0_1": p1, "1_0": p2, "1_1": p1}
 
 
@@ -182,7 +183,7 @@ def test_public_function_says_why_it_does_nothing(
     configs = AssignmentConfigs(rack_aware_assignment_strategy=strategy)
     state = state_of({"0_0": [{"b"}], "0_1": [replicas]}, racks=racks, configs=configs)
     assignments = assigned("P1: 0_0; P2: 0_1")
-    found = params(state) if override else utils.RackAwareOptimizationParams.of(state)
+    found = params(state) if override else utils.RackAwareOptimizationParams(application_state=state)
     with caplog.at_level(logging.WARNING, "streams_py.assignment"):
         utils.optimize_rack_aware_active_tasks(found, assignments)  # type: ignore[arg-type]  # a map
     assert owners(assignments) == {"0_0": process_id("P1"), "0_1": process_id("P2")}

@@ -47,14 +47,15 @@ class ApplyTasks:
 
 @dataclass(frozen=True, slots=True)
 class SuspendTasks:
-    """Commit, then suspend these active tasks; the next ApplyTasks closes or recycles them."""
+    """Partitions go: commit, then suspend these active tasks, which may be none; the next ApplyTasks resumes, closes or
+    recycles them. Nothing is processed until then."""
 
     tasks: tuple[TaskId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CloseLostTasks:
-    """Close these active tasks without committing; standbys stay."""
+    """Close these active tasks, suspended ones among them, without committing; standbys stay."""
 
     tasks: tuple[TaskId, ...]
 

@@ -15,7 +15,6 @@ __all__ = [
     "PartitionsAssigned",
     "PartitionsLost",
     "PartitionsRevoked",
-    "RejoinWanted",
     "ShutdownRequested",
     "SubscriptionRequested",
 ]
@@ -69,13 +68,6 @@ class LoopTurned:
 
 
 @dataclass(frozen=True, slots=True)
-class RejoinWanted:
-    """Something local needs a new assignment, for example a corrupted active task; ``reason`` goes to the log."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class ShutdownRequested:
     """This client asks the whole application to stop."""
 
@@ -87,6 +79,5 @@ Event: TypeAlias = (
     | PartitionsLost
     | PartitionsAssigned
     | LoopTurned
-    | RejoinWanted
     | ShutdownRequested
 )

@@ -17,6 +17,7 @@ from typing import Final, assert_never
 
 from streams_protocol import FOLLOW_UP_NOW, NO_FOLLOW_UP, AssignmentInfo, ErrorCode, ProtocolError
 from streams_protocol import decode_assignment_info as decode
+from streams_protocol.types import TaskId
 from streams_py.errors import MissingSourceTopicError, StreamsError, TaskAssignmentError
 from streams_py.member.assignment import HostView, Tasks, host_view, tasks_of
 from streams_py.member.effects import (
@@ -39,7 +40,6 @@ from streams_py.member.events import (
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
-    RejoinWanted,
     ShutdownRequested,
     SubscriptionRequested,
 )
@@ -73,6 +73,7 @@ class Member:
         self._error_code = int(ErrorCode.NONE)
         self._scheduled_ms = NO_FOLLOW_UP
         self._tasks = Tasks()
+        self._suspended: frozenset[TaskId] = frozenset()
         self._hosts = HostView()
 
     @property
@@ -130,8 +131,6 @@ class Member:
                 return self._on_assigned()
             case LoopTurned():
                 return self._on_loop_turned(event)
-            case RejoinWanted():
-                return (RequestRejoin(event.reason),)
             case ShutdownRequested():
                 self._error_code = int(ErrorCode.SHUTDOWN_REQUESTED)
                 return ()
@@ -193,6 +192,7 @@ class Member:
         self._used_version = used
         self._scheduled_ms = next_rebalance_ms(info, version_changed=changed, own_host=self._settings.host)
         self._tasks = tasks
+        self._suspended = frozenset()
         self._hosts = host_view(info)
         self._phase = Phase.ASSIGNED
         return (*logged, ShowHosts(self._hosts), ApplyTasks(tasks))
@@ -220,11 +220,13 @@ class Member:
         rest = left_over(active, event.partitions, revoked)
         logged = (Log(_DEBUG, f"revoked partitions that end no task: {', '.join(map(str, rest))}"),) if rest else ()
         self._keep(lambda task: task not in revoked)
-        return (*logged, SuspendTasks(revoked)) if revoked else logged
+        self._suspended |= frozenset(revoked)
+        return (*logged, SuspendTasks(revoked)) if event.partitions else logged
 
     def _on_lost(self, event: PartitionsLost) -> tuple[Effect, ...]:
-        lost = tuple(sorted(self._tasks.active))
+        lost = tuple(sorted(self._suspended.union(self._tasks.active)))
         self._keep(lambda task: False)
+        self._suspended = frozenset()
         self._phase = Phase.OUTSIDE
         return (CloseLostTasks(lost),)
 

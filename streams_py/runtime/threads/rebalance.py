@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar, assert_never
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StreamsError, TaskMigratedError, TimeoutExceededError
@@ -20,6 +21,7 @@ from streams_py.leader.explanations import Explanations
 from streams_py.member.assignment import HostView, Tasks
 from streams_py.member.effects import (
     ApplyTasks,
+    CloseLostTasks,
     CompleteRebalance,
     Effect,
     FailThread,
@@ -28,6 +30,7 @@ from streams_py.member.effects import (
     SendUserData,
     ShowHosts,
     StopApplication,
+    SuspendTasks,
 )
 from streams_py.member.events import (
     AssignmentReceived,
@@ -55,13 +58,30 @@ T = TypeVar("T")
 class TaskSide(Protocol):
     """The stream thread's part: runs there, through its inbox, and keeps errors for its loop."""
 
-    def prepare_revocation(
-        self, partitions: tuple[TopicPartition, ...]
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
-    def finish_revocation(self, error: Exception | None) -> None: ...
-    def lose_actives(self) -> None: ...
+    def begin_suspension(self, tasks: Collection[TaskId]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Stop and flush these tasks; the offsets to commit."""
+
+    def finish_suspension(self, error: Exception | None) -> None:
+        """Those are committed, or could not be."""
+
+    def close_lost(self, tasks: Collection[TaskId]) -> None:
+        """Close these without committing."""
+
     def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
         """Make ``tasks`` the tasks of this thread (None: keep them); then fail with ``failure``, if there is one."""
+
+
+@dataclass(slots=True)
+class _Carried:
+    """What carrying out the member's answer to one event has brought."""
+
+    user_data: bytes = b""
+    offsets: Mapping[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
+    tasks: Tasks | None = None
+    failure: StreamsError | None = None
+    rejoins: list[str] = field(default_factory=list)
+    completes: bool = False
+    stops: bool = False
 
 
 class Rebalance:
@@ -92,8 +112,7 @@ class Rebalance:
         self._on_stop_application = on_stop_application
         self._explain = explain
         self._lock = threading.Lock()
-        self._to_apply: Tasks | None = None
-        self._failure: StreamsError | None = None
+        self._received = _Carried()
         self._in_progress = False
         self._rebalance_log = RebalanceLog(name)
         self._closed = False
@@ -108,9 +127,8 @@ class Rebalance:
 
     def rejoin_if_due(self, membership: Membership) -> None:
         """Ask for the follow-up rebalance when its time has come."""
-        for effect in self._handle(LoopTurned(self._clock.now_ms())):
-            if isinstance(effect, RequestRejoin):
-                membership.request_rejoin(effect.reason)
+        for reason in self._handle(LoopTurned(self._clock.now_ms())).rejoins:
+            membership.request_rejoin(reason)
 
     @property
     def explanations(self) -> Explanations:
@@ -132,8 +150,7 @@ class Rebalance:
         self._in_progress = True
         self._rebalance_log.begins(self._clock.monotonic_ms())
         self._leader_executor.failure = None
-        effects = self._handle(SubscriptionRequested({} if self._closed else self._offset_sums()))
-        return next(effect.user_data for effect in effects if isinstance(effect, SendUserData))
+        return self._handle(SubscriptionRequested({} if self._closed else self._offset_sums())).user_data
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """Lead the group."""
@@ -141,24 +158,15 @@ class Rebalance:
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes, generation: int) -> None:
         """Read an assignment; it is carried out at the end of the round."""
-        self._to_apply = self._failure = None
-        for effect in self._handle(AssignmentReceived(partitions, user_data)):
-            match effect:
-                case ApplyTasks(tasks):
-                    self._to_apply = tasks
-                case ShowHosts(hosts):
-                    self.hosts = hosts
-                case FailThread(error):
-                    self._failure = error
+        self._received = self._handle(AssignmentReceived(partitions, user_data))
 
     def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Stop and flush the tasks concerned; the offsets to commit."""
-        self._handle(PartitionsRevoked(partitions))
-        return self._ask(lambda tasks: tasks.prepare_revocation(partitions), {})
+        """Stop and flush the tasks that end; the offsets to commit."""
+        return self._handle(PartitionsRevoked(partitions)).offsets
 
     def on_revoked_committed(self, error: Exception | None) -> None:
         """Suspend them."""
-        self._ask(lambda tasks: tasks.finish_revocation(error), None)
+        self._ask(lambda tasks: tasks.finish_suspension(error), None)
 
     def on_stuck(self) -> None:
         """Let the record that keeps the stream thread busy write nothing any more."""
@@ -169,40 +177,57 @@ class Rebalance:
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Drop every active task without committing."""
-        self._handle(PartitionsLost(partitions))
         self._rebalance_log.lost_all()
-        self._ask(lambda tasks: tasks.lose_actives(), None)
+        self._handle(PartitionsLost(partitions))
 
     def on_assigned(self, added: tuple[TopicPartition, ...]) -> None:
         """The end of a rebalance: carry the assignment out."""
-        failure: StreamsError | None = self._failure
-        complete = False
-        stop = False
-        for effect in self._handle(PartitionsAssigned(added)):
-            match effect:
-                case FailThread(error):
-                    failure = failure or error
-                case StopApplication():
-                    stop = True
-                case CompleteRebalance():
-                    complete = True
-        tasks, self._to_apply, self._failure = self._to_apply, None, None
+        received, self._received = self._received, _Carried()
+        ended = self._handle(PartitionsAssigned(added))
+        failure = received.failure or ended.failure
         problem = None if failure is None else self._explain(failure)
-        self._ask(lambda side: side.complete_rebalance(tasks, problem), None)
-        self._in_progress = not complete
-        self._rebalance_log.ends(tasks, self._clock.monotonic_ms())
-        if stop:  # on the stream thread, like everything that may call the application's listeners
+        self._ask(lambda side: side.complete_rebalance(received.tasks, problem), None)
+        self._in_progress = not ended.completes
+        self._rebalance_log.ends(received.tasks, self._clock.monotonic_ms())
+        if ended.stops:  # on the stream thread, like everything that may call the application's listeners
             self._ask(lambda _: self._on_stop_application(), None)
 
     # -- inside ----------------------------------------------------------------------------------------------
 
-    def _handle(self, event: Event) -> tuple[Effect, ...]:
+    def _handle(self, event: Event) -> _Carried:
+        """Let the member decide, and carry out what it decides; what is left to do at the end of the round, or to be
+        told to the membership, is in the result."""
         with self._lock:
             effects = self._member.handle(event)
+        carried = _Carried()
         for effect in effects:
-            if isinstance(effect, Log):
-                _log.log(effect.level, "%s", effect.text)
-        return effects
+            self._carry_out(effect, carried)
+        return carried
+
+    def _carry_out(self, effect: Effect, carried: _Carried) -> None:
+        match effect:
+            case SendUserData(user_data):
+                carried.user_data = user_data
+            case ShowHosts(hosts):
+                self.hosts = hosts
+            case ApplyTasks(tasks):
+                carried.tasks = tasks
+            case SuspendTasks(ids):
+                carried.offsets = self._ask(lambda side: side.begin_suspension(ids), {})
+            case CloseLostTasks(ids):
+                self._ask(lambda side: side.close_lost(ids), None)
+            case CompleteRebalance():
+                carried.completes = True
+            case RequestRejoin(reason):
+                carried.rejoins.append(reason)
+            case FailThread(error):
+                carried.failure = error
+            case StopApplication():
+                carried.stops = True
+            case Log(level, text):
+                _log.log(level, "%s", text)
+            case _:
+                assert_never(effect)
 
     def _ask(self, action: Callable[[TaskSide], T], otherwise: T) -> T:
         """Have the stream thread do something; ``otherwise`` when it is ending and will not.

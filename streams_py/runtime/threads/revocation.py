@@ -7,9 +7,9 @@ touched go on in the meantime; if there is anything to commit at all, their prog
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from streams_protocol.types import TopicPartition
+from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, TaskMigratedError
 from streams_py.events.observers import TaskObserver
 from streams_py.ports import OffsetAndMetadata
@@ -38,9 +38,9 @@ class Revocation:
         self._others: Sequence[ActiveTask] = ()
         self._failed = False
 
-    def prepare(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Stop the tasks concerned, flush what they made; the offsets to commit."""
-        revoked = self._table.affected_by(partitions)
+    def prepare(self, tasks: Collection[TaskId]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Stop these tasks, flush what they made; the offsets to commit."""
+        revoked = self._table.revoked(tasks)
         for task in revoked:
             self._events.changed("revoked", task.id, is_active=True)
         others: list[ActiveTask] = []

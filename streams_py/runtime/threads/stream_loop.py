@@ -84,7 +84,7 @@ class StreamLoop:
                 self.moves.revive(error)
         except TaskMigratedError as error:
             _log.warning("%s: tasks migrated to another member: %s; joining again", self._name, error)
-            self.moves.lose_actives()
+            self.moves.lose_everything()
             self.parts.membership.rejoin_as_new_member()
 
     def _run_once(self) -> None:

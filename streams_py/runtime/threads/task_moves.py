@@ -7,13 +7,14 @@ for the loop: the membership must not see them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from streams_protocol.types import TopicPartition
+from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import TaskCorruptedError
 from streams_py.member.assignment import Tasks
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.states import ThreadState
+from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.deferred_errors import DeferredErrors
 from streams_py.runtime.threads.committing import Committer
 from streams_py.runtime.threads.revocation import Revocation
@@ -71,24 +72,20 @@ class TaskMoves:
 
     # -- rebalance: called through the inbox -----------------------------------------------------------------
 
-    def prepare_revocation(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Stop the tasks concerned, flush what they made; the offsets to commit."""
-        if partitions:
-            self._starter.forget()
-            self._control.go(ThreadState.PARTITIONS_REVOKED)
-        return self._revocation.prepare(partitions)
+    def begin_suspension(self, tasks: Collection[TaskId]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Stop these tasks, flush what they made; the offsets to commit."""
+        self._starter.forget()
+        self._control.go(ThreadState.PARTITIONS_REVOKED)
+        return self._revocation.prepare(tasks)
 
-    def finish_revocation(self, error: Exception | None) -> None:
+    def finish_suspension(self, error: Exception | None) -> None:
         """The offsets are committed (or not): checkpoint, suspend, stop reading."""
         self._revocation.finish(error)
         self.deferred.attempt(self._read)
 
-    def lose_actives(self) -> None:
-        """Membership was lost: drop every active without committing."""
-        self._starter.forget()
-        self._table.lose_actives()
-        self._parts.producer.reset()
-        self._read()
+    def close_lost(self, tasks: Collection[TaskId]) -> None:
+        """Drop these actives without committing."""
+        self._drop(self._table.actives(tasks))
 
     def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
         """End of a rebalance: make ``tasks`` the tasks of this thread (None: keep them), or fail."""
@@ -101,6 +98,16 @@ class TaskMoves:
         self._control.go(ThreadState.PARTITIONS_ASSIGNED)
 
     # -- trouble ---------------------------------------------------------------------------------------------
+
+    def lose_everything(self) -> None:
+        """Other members own the tasks, whatever the group has told this one: drop every active without committing."""
+        self._drop(self._table.actives())
+
+    def _drop(self, tasks: Collection[ActiveTask]) -> None:
+        self._starter.forget()
+        self._table.give_up(tasks)
+        self._parts.producer.reset()
+        self._read()
 
     def revive(self, error: TaskCorruptedError) -> None:
         """Start corrupted tasks over; commit the healthy ones first."""

@@ -275,21 +275,19 @@ class TaskTable:
 
     # -- revocation, loss, corruption ----------------------------------------
 
-    def affected_by(self, revoked: Collection[TopicPartition]) -> list[ActiveTask]:
-        """Actives all of whose input partitions are revoked, running ones; those in the updater come here suspended."""
-        gone = frozenset(revoked)
+    def revoked(self, tasks: Collection[TaskId]) -> list[ActiveTask]:
+        """The running ones of these actives, to be committed and suspended; restoring ones come here suspended."""
         with self._lock:
             for held in [*self._updater.tasks(), *self._restored.values()]:
-                if isinstance(held, ActiveTask) and held.input_partitions <= gone:
+                if isinstance(held, ActiveTask) and held.id in tasks:
                     self._take_out(held)
                     held.suspend()
                     self._hold(held)
-        return [task for task in self.running() if task.input_partitions <= gone]
+        return [task for task in self.running() if task.id in tasks]
 
-    def lose_actives(self) -> None:
-        """Membership is gone: close every active without committing; standbys stay."""
-        with self._lock:
-            self.give_up([task for task in self.all() if isinstance(task, ActiveTask)])
+    def actives(self, tasks: Collection[TaskId] | None = None) -> list[ActiveTask]:
+        """Every active, wherever it is, or those of ``tasks``. Thread-safe."""
+        return [task for task in self.all() if isinstance(task, ActiveTask) and (tasks is None or task.id in tasks)]
 
     def give_up(self, tasks: Collection[ActiveTask]) -> None:
         """Close these without committing; they are made anew if they are assigned again."""

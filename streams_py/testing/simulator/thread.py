@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.member import MemberSettings
@@ -20,8 +20,10 @@ from streams_py.member.effects import (
     CompleteRebalance,
     Effect,
     FailThread,
+    Log,
     RequestRejoin,
     SendUserData,
+    ShowHosts,
     StopApplication,
     SuspendTasks,
 )
@@ -271,8 +273,10 @@ class SimulatedThread:
                 case StopApplication():
                     self.stopped = True
                     self.later(0, self.process.stop)
+                case SendUserData() | ShowHosts() | Log():
+                    pass  # the first is sent by whoever asked; nothing of the others shows in the protocol
                 case _:
-                    pass
+                    assert_never(effect)
         return effects
 
     def turn_loop(self) -> None:

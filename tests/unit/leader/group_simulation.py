@@ -70,7 +70,7 @@ class SimulatedMember:
                     self.active, self.standby = dict(tasks.active), set(tasks.standby)
                 case SuspendTasks(tasks) | CloseLostTasks(tasks):
                     for task in tasks:
-                        del self.active[task]
+                        self.active.pop(task, None)  # one that is lost may be suspended already
                 case RequestRejoinEffect():
                     self.wants_rejoin = True
                 case FailThread(error):

@@ -40,7 +40,6 @@ from streams_py.member.events import (
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
-    RejoinWanted,
     ShutdownRequested,
     SubscriptionRequested,
 )
@@ -377,10 +376,6 @@ def test_rejoin_never_comes_when_nothing_is_scheduled() -> None:
     assert stable().handle(LoopTurned(2**63 - 1)) == ()
 
 
-def test_rejoin_is_requested_for_a_local_reason() -> None:
-    assert stable().handle(RejoinWanted("task 0_0 is corrupted")) == (RequestRejoin("task 0_0 is corrupted"),)
-
-
 # -- versions ----------------------------------------------------------------------------------------------------
 
 
@@ -428,12 +423,26 @@ def test_task_is_suspended_when_all_of_its_partitions_are_revoked() -> None:
 def test_task_goes_on_when_only_a_part_of_it_is_revoked() -> None:
     member = stable("x-0 x-1 y-0 y-1", **TWO)
     effects = member.handle(PartitionsRevoked(tps("x-0 gone-7")))
-    assert not any(isinstance(effect, SuspendTasks) for effect in effects)
+    assert [effect for effect in effects if isinstance(effect, SuspendTasks)] == [SuspendTasks(())]
     assert set(member.tasks.active) == {TaskId(0, 0), TaskId(0, 1)}
 
 
 def test_nothing_is_suspended_when_nothing_is_revoked() -> None:
     assert stable("x-0", active_tasks=(TaskId(0, 0),)).handle(PartitionsRevoked(())) == ()
+
+
+def test_task_that_was_suspended_is_closed_with_the_others_when_membership_is_lost() -> None:
+    member = stable("x-0 x-1 y-0 y-1", **TWO)
+    member.handle(PartitionsRevoked(tps("x-0 y-0")))
+    assert member.handle(PartitionsLost(tps("x-1 y-1"))) == (CloseLostTasks((TaskId(0, 0), TaskId(0, 1))),)
+    assert member.handle(PartitionsLost(())) == (CloseLostTasks(()),)
+
+
+def test_task_that_came_back_is_not_lost_twice() -> None:
+    member = stable("x-0 x-1 y-0 y-1", **TWO)
+    member.handle(PartitionsRevoked(tps("x-0 y-0")))
+    member.handle(received("x-1 y-1", active_tasks=(TaskId(0, 1), TaskId(0, 1))))
+    assert member.handle(PartitionsLost(tps("x-1 y-1"))) == (CloseLostTasks((TaskId(0, 1),)),)
 
 
 def test_all_actives_are_closed_without_commit_and_standbys_stay_when_membership_is_lost() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -34,15 +34,15 @@ class Thread:
         self.calls.append(("sums",))
         return self.sums
 
-    def prepare_revocation(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        self.calls.append(("prepare", partitions))
-        return {partition: OffsetAndMetadata(3) for partition in partitions}
+    def begin_suspension(self, tasks: Collection[TaskId]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        self.calls.append(("suspend", tasks))
+        return {IN1: OffsetAndMetadata(3)}
 
-    def finish_revocation(self, error: Exception | None) -> None:
+    def finish_suspension(self, error: Exception | None) -> None:
         self.calls.append(("finish", error))
 
-    def lose_actives(self) -> None:
-        self.calls.append(("lose",))
+    def close_lost(self, tasks: Collection[TaskId]) -> None:
+        self.calls.append(("lose", tasks))
 
     def complete_rebalance(self, tasks: Tasks | None, failure: Exception | None) -> None:
         self.calls.append(("complete", tasks, failure))
@@ -93,6 +93,13 @@ class Seam:
         info = {"next_rebalance_ms": NO_FOLLOW_UP, "active_tasks": tasks, **info}
         self.rebalance.on_assignment(partitions, encode_assignment_info(AssignmentInfo(**info)), 1)
 
+    def has(self, *partitions: TopicPartition, **info: Any) -> None:
+        """A rebalance that gave the thread these."""
+        self.rebalance.subscription_user_data(frozenset())
+        self.assignment(*partitions, **info)
+        self.rebalance.on_assigned(partitions)
+        self.thread.calls.clear()
+
     @property
     def completed(self) -> tuple[Tasks | None, Exception | None]:
         return next(call[1:] for call in reversed(self.thread.calls) if call[0] == "complete")  # type: ignore[return-value]  # of that shape
@@ -106,6 +113,7 @@ def seam() -> Seam:
 def test_round_asks_the_thread_in_order_and_forbids_commits_until_its_end(seam: Seam) -> None:
     rebalance = seam.rebalance
     assert not rebalance.in_progress
+    seam.has(IN0, IN1)
     sent = decode_subscription_info(rebalance.subscription_user_data(frozenset({"in"})))
     assert sent.task_offset_sums == {A: 7}
     assert rebalance.in_progress
@@ -117,7 +125,7 @@ def test_round_asks_the_thread_in_order_and_forbids_commits_until_its_end(seam: 
     assert not rebalance.in_progress
     assert seam.thread.calls == [
         ("sums",),
-        ("prepare", (IN1,)),
+        ("suspend", (B,)),
         ("finish", None),
         ("complete", Tasks({A: frozenset({IN0})}, {}), None),
     ]
@@ -192,8 +200,18 @@ def test_follow_up_is_asked_for_once_when_its_time_has_passed(seam: Seam, due_ms
 
 
 def test_lost_partitions_end_nothing_but_the_tasks(seam: Seam) -> None:
-    seam.rebalance.on_lost((IN0,))
-    assert seam.thread.calls == [("lose",)]
+    seam.has(IN0, IN1)
+    seam.rebalance.on_lost((IN0, IN1))
+    assert seam.thread.calls == [("lose", (A, B))]
+
+
+def test_tasks_end_as_the_member_says_and_others_are_left_alone(seam: Seam) -> None:
+    both = {"active_tasks": (A, A)}
+    seam.has(IN0, IN1, **both)
+    seam.rebalance.on_revoked((IN1,))
+    assert seam.thread.calls == [("suspend", ())]
+    seam.rebalance.on_revoked((IN0, IN1))
+    assert seam.thread.calls[1:] == [("suspend", (A,))]
 
 
 def test_leader_forgets_an_old_failure_when_a_new_round_begins(seam: Seam) -> None:

@@ -319,19 +319,12 @@ def test_tasks_are_closed_even_when_one_of_them_fails(steps: Steps) -> None:
 
 
 @pytest.mark.parametrize("place", ["restoring", "restored", "running"])
-def test_revocation_finds_a_task_wherever_it_is(steps: Steps, place: str) -> None:
+def test_revoked_task_is_found_wherever_it_is(steps: Steps, place: str) -> None:
     PLACES[place](steps)
-    affected = steps.parts.table.affected_by([INPUT, tp("in-1")])
-    assert [one.id for one in affected] == ([ONE] if place == "running" else [])
+    revoked = steps.parts.table.revoked([ONE, task("0_1")])
+    assert [one.id for one in revoked] == ([ONE] if place == "running" else [])
     assert only(steps.parts.table).state.value == ("RUNNING" if place == "running" else "SUSPENDED")
     assert not steps.updater.tasks()
-
-
-def test_partly_revoked_task_is_not_revoked(steps: Steps) -> None:
-    steps.parts.table.assign({ONE: PARTS | {tp("in-1")}}, {})
-    steps.turn(3)
-    assert steps.parts.table.affected_by([INPUT]) == []
-    assert steps.tasks == {"0_0": "RUNNING"}
 
 
 def test_running_task_that_gets_a_partition_goes_on_and_reads_it_once_it_is_known_from_where(steps: Steps) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from streams_py.cli.backtest import app as backtest_app
+from streams_py.cli.connect import app as connect_app
 from streams_py.cli.telemetry import app as telemetry_app
 from streams_py.cli.usage import refuse
 from streams_py.config_files import read_config_file
@@ -29,6 +30,7 @@ app = typer.Typer(
 )
 topology_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 app.add_typer(topology_app, name="topology", help="Look at a topology.")
+app.add_typer(connect_app, name="connect", help="A group of workers that run connectors.")
 # Neither imports Spark before it is needed: without the extra, they say so when they are used.
 app.add_typer(telemetry_app, name="telemetry")
 app.add_typer(backtest_app(), name="backtest")

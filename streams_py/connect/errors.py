@@ -13,6 +13,7 @@ __all__ = [
     "NotFoundError",
     "NotLeaderError",
     "RebalanceExpectedError",
+    "StartingError",
 ]
 
 
@@ -38,6 +39,13 @@ class AlreadyExistsError(ConnectError):
     """There is a connector with that name."""
 
     status = 409
+
+
+class StartingError(ConnectError):
+    """The worker still reads its topics."""
+
+    status = 503
+    retriable = True
 
 
 class RebalanceExpectedError(ConnectError):

@@ -29,6 +29,8 @@ __all__ = ["ConfluentConnectClients"]
 
 _ADMIN_S: Final = 30.0
 _FULL_POLL_S: Final = 0.1
+_TOPICS_MS: Final = 10_000
+"""A sink's topics may come after it, and a pattern's at any time."""
 _SINK_FORCED: Final[Settings] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -79,18 +81,32 @@ class ConfluentConnectClients:
         given = _without_own({**self._consumer, **overrides})
         settings = bulk_consumer_settings(given, client_id=client_id, read_committed=False)
         isolation = {**self._consumer, **overrides}.get("isolation.level", "read_uncommitted")
+        if "metadata.max.age.ms" not in {**self._consumer, **overrides}:
+            settings = {**settings, "topic.metadata.refresh.interval.ms": _TOPICS_MS}
         settings = {**settings, **_SINK_FORCED, "group.id": group, "isolation.level": isolation}
         names = [f"^(?:{pattern})$"] if pattern is not None else sorted(topics)
         return ConnectSinkConsumer(settings, names, listener)
 
     def topic_cleanup_policy(self, topic: str) -> str:
-        client = AdminClient(bulk_admin_settings(self._admin, client_id=f"{self._client_id}-topics"))
+        client = self._native_admin()
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
             found = client.describe_configs([resource], request_timeout=_ADMIN_S)[resource].result(_ADMIN_S)
         except (KafkaException, TimeoutError) as error:
             raise BrokerUnavailableError(f"the settings of topic {topic} cannot be read: {error}") from None
         return str(found["cleanup.policy"].value)
+
+    def cluster_id(self) -> str:
+        client = self._native_admin()  # must outlive the answer
+        try:
+            found = client.describe_cluster(request_timeout=_ADMIN_S).result(_ADMIN_S)
+        except (KafkaException, TimeoutError) as error:
+            raise BrokerUnavailableError(f"the cluster does not tell its id: {error}") from None
+        return str(found.cluster_id)
+
+    def _native_admin(self) -> AdminClient:
+        settings = bulk_admin_settings(self._admin, client_id=f"{self._client_id}-topics")
+        return AdminClient(settings, logger=BrokerLog(str(settings["client.id"]), str(settings["bootstrap.servers"])))
 
 
 def _without_own(given: Mapping[str, str]) -> dict[str, str]:

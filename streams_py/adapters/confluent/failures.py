@@ -117,6 +117,8 @@ def send_error(error: KafkaError, topic: str, partition: int | None) -> StreamsE
         result = TaskMigratedError(f"{text} (the producer cannot go on; a new one starts from the last commit)")
     else:
         retriable = error.code() in _RETRIABLE_SENDS
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            text = f"{text} (create the topic first)"
         result = ProductionError(text, topic=topic, partition=partition, retriable=retriable)
     result.__cause__ = KafkaException(error)
     return result

@@ -47,11 +47,15 @@ class ConfigSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Led:
-    """What a leader knows of its group after a round: who owns what, and the URL of each member."""
+    """What a leader knows of its group after a round, by member: what it owns, its URL, and what it lists (None
+    without lists, and while the group's protocol knows none)."""
 
     owned: Mapping[str, Jobs]
     urls: Mapping[str, str]
+    listed: Mapping[str, Jobs | None]
+    configured: Jobs = NOTHING
     unassignable: Jobs = NOTHING
+    delay_ms: int = 0
 
     def owner_url(self, job: str | TaskId) -> str | None:
         """URL of the worker that has a connector (by name) or a task; None when nobody has it."""
@@ -116,7 +120,16 @@ class GroupLeader:
             for member in states
         }
         _warn_of_unassignable(unassignable)
-        return answers, Led(owned, {member: state.url for member, state in states.items()}, unassignable)
+        led = Led(
+            owned,
+            {member: state.url for member, state in states.items()},
+            {member: listed_jobs(state.static_connectors, state.static_tasks) for member, state in states.items()},
+            snapshot.jobs,
+            unassignable,
+            delay_ms,
+        )
+        _log_round(mode, generation, led, revoked, given)
+        return answers, led
 
     def _decide(
         self,
@@ -145,6 +158,29 @@ def member_of(state: WorkerState) -> Member:
     held = state.allocation
     reported = NOTHING if held is None else Jobs.of(held.connectors, held.tasks)
     return Member(reported, listed_jobs(state.static_connectors, state.static_tasks))
+
+
+def _log_round(mode: Mode, generation: int, led: Led, revoked: Mapping[str, Jobs], given: Mapping[str, Jobs]) -> None:
+    def count(parts: Mapping[str, Jobs]) -> int:
+        return sum(len(jobs.connectors) + len(jobs.tasks) for jobs in parts.values())
+
+    _log.info(
+        "generation %d, %s: %d jobs on %d workers, %d to stop, %d to start%s",
+        generation,
+        mode.name.lower(),
+        count(led.owned),
+        len(led.urls),
+        count(revoked),
+        count(given),
+        f"; the next round is in {led.delay_ms} ms" if led.delay_ms else "",
+    )
+    shared = sorted({url for url in led.urls.values() if list(led.urls.values()).count(url) > 1})
+    if shared:
+        _log.warning(
+            "more than one worker says that it is reached at %s, so requests go astray; give each its own listeners, "
+            "rest.advertised.host.name or rest.advertised.port",
+            ", ".join(shared),
+        )
 
 
 def _warn_of_unassignable(jobs: Jobs) -> None:

@@ -178,6 +178,11 @@ class GroupMember(GroupHandler):
         return None if led is None or self.needs_rejoin() else led.owner_url(job)
 
     @property
+    def led(self) -> Led | None:
+        """The newest round that this member led; None for others, and while it rejoins."""
+        return None if self.needs_rejoin() else self._led
+
+    @property
     def unassignable(self) -> Jobs:
         """Configured jobs that no worker of the group may run; known to the leader."""
         led = self._led

@@ -19,12 +19,15 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from streams_protocol.connect import TaskId
+from streams_py.connect.assignment.jobs import Jobs
 from streams_py.connect.errors import ConnectError, NotFoundError, NotLeaderError, RebalanceExpectedError
 from streams_py.connect.rest.forwarding import forward
 from streams_py.connect.rest.herder import JobStatusView, RestHerder
 from streams_py.connect.rest.openapi import ENDPOINTS, document, page
 from streams_py.connect.rest.requests import NewConnector, config_of, flag, json_of, patch_of, task_configs_of
 from streams_py.connect.rest.signing import verify
+from streams_py.connect.worker.group_view import GroupView
+from streams_py.errors import StreamsError
 
 __all__ = ["RestApi", "rest_app"]
 
@@ -32,6 +35,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 REQUEST_S: Final = 90.0
+REBALANCE_S: Final = 10.0
 HEALTH_S: Final = 10.0
 _RETRY_S: Final = 0.25
 
@@ -40,11 +44,13 @@ def rest_app(
     herder: RestHerder,
     *,
     request_s: float = REQUEST_S,
+    rebalance_s: float = REBALANCE_S,
     health_s: float = HEALTH_S,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Starlette:
-    """The ASGI application of a worker. ``transport`` is for tests: how other workers are reached."""
-    api = RestApi(herder, request_s, health_s, transport)
+    """The ASGI application of a worker. A request is given up after ``request_s``, and after ``rebalance_s`` while the
+    group rebalances; ``transport`` is for tests: how other workers are reached."""
+    api = RestApi(herder, request_s, rebalance_s, health_s, transport)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -60,10 +66,16 @@ class RestApi:
     """A method per operation of :data:`~streams_py.connect.rest.openapi.ENDPOINTS`."""
 
     def __init__(
-        self, herder: RestHerder, request_s: float, health_s: float, transport: httpx.AsyncBaseTransport | None
+        self,
+        herder: RestHerder,
+        request_s: float,
+        rebalance_s: float,
+        health_s: float,
+        transport: httpx.AsyncBaseTransport | None,
     ) -> None:
         self._herder = herder
         self._request_s = request_s
+        self._rebalance_s = rebalance_s
         self._health_s = health_s
         # No proxies from the environment: workers reach each other.
         self.client = httpx.AsyncClient(transport=transport, trust_env=False)
@@ -72,20 +84,24 @@ class RestApi:
         """The operation, again while the group rebalances, passed on when another worker has to do it."""
 
         async def handle(request: Request) -> Response:
-            deadline_s = time.monotonic() + self._request_s
+            began_s = time.monotonic()
+            deadline_s = began_s + self._request_s
             try:
                 while True:
                     left_s = deadline_s - time.monotonic()
                     try:
                         return await self._once(operation, request, left_s)
                     except RebalanceExpectedError:
-                        if left_s <= _RETRY_S or request.query_params.get("forward") == "false":
+                        waited_s = time.monotonic() - began_s
+                        if waited_s > self._rebalance_s or request.query_params.get("forward") == "false":
                             raise
                     await asyncio.sleep(_RETRY_S)
             except TimeoutError:
                 return _error(500, f"the worker did not do it within {self._request_s:g} s; is a broker down?")
             except ConnectError as error:
                 return _error(error.status, str(error))
+            except StreamsError as error:  # a broker that is away, a topic that could not be written
+                return _error(500, str(error))
 
         return handle
 
@@ -124,6 +140,9 @@ class RestApi:
 
     async def docs(self, request: Request) -> Response:
         return HTMLResponse(page())
+
+    async def workers(self, request: Request) -> Response:
+        return JSONResponse(_group(await self._do(self._herder.group)))
 
     # -- connectors ----------------------------------------------------------------------------------------------------
 
@@ -251,6 +270,32 @@ class RestApi:
             raise NotFoundError(f"there is no status of connector {name} yet")
         tasks = [{"id": task.task, **_job(status.tasks[task])} for task in sorted(status.tasks)]
         return {"name": name, "connector": _job(status.connector), "tasks": tasks, "type": self._herder.kind(name)}
+
+
+def _group(view: GroupView) -> dict[str, Any]:
+    workers = [
+        {
+            "worker_id": worker.worker_id,
+            "leader": worker.is_leader,
+            "static": None if worker.listed is None else _jobs(worker.listed),
+            "jobs": _jobs(worker.owned),
+        }
+        for worker in view.workers
+    ]
+    unassigned = [
+        {
+            "kind": "task" if isinstance(job, TaskId) else "connector",
+            "job": str(job),
+            "could_run": list(said.could_run),
+            "reason": said.reason,
+        }
+        for job, said in view.unassigned.items()
+    ]
+    return {"protocol": view.protocol, "delay_ms": view.delay_ms, "workers": workers, "unassigned": unassigned}
+
+
+def _jobs(jobs: Jobs) -> dict[str, list[str]]:
+    return {"connectors": sorted(jobs.connectors), "tasks": [str(task) for task in sorted(jobs.tasks)]}
 
 
 def _job(status: JobStatusView) -> dict[str, Any]:

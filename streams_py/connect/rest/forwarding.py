@@ -4,7 +4,7 @@ do not pass one round for ever."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import ClassVar, Final
 
 import httpx
 from starlette.requests import Request
@@ -18,6 +18,12 @@ __all__ = ["forward"]
 _NEXT_HOP: Final[Mapping[str | None, str | None]] = {None: "true", "true": "false"}
 _SENT: Final = ("Content-Type", "Accept", SIGNATURE_HEADER, ALGORITHM_HEADER)
 _RETURNED: Final = ("Content-Type", "Location")
+
+
+class UnreachableError(RebalanceExpectedError):
+    """Nothing was sent: that worker has ended, and the group will soon know."""
+
+    status: ClassVar[int] = 500
 
 
 async def forward(client: httpx.AsyncClient, request: Request, error: NotLeaderError, timeout_s: float) -> Response:
@@ -38,6 +44,8 @@ async def forward(client: httpx.AsyncClient, request: Request, error: NotLeaderE
             headers={name: request.headers[name] for name in _SENT if name in request.headers},
             timeout=timeout_s,
         )
+    except httpx.ConnectError as failed:
+        raise UnreachableError(f"the worker at {error.url}, which does this, does not answer: {failed}") from None
     except (httpx.HTTPError, httpx.InvalidURL) as failed:
         reason = str(failed) or type(failed).__name__
         raise ConnectError(f"the worker at {error.url}, which does this, does not answer: {reason}") from None

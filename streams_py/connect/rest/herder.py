@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from streams_protocol.connect import TaskId
+from streams_py.connect.stores.configs import TargetState
+from streams_py.connect.worker.group_view import GroupView
 
-__all__ = ["ConnectorStatusView", "JobStatusView", "RestHerder", "SessionKeyView", "TargetStateName"]
-
-TargetStateName = Literal["STARTED", "PAUSED", "STOPPED"]
+__all__ = ["ConnectorStatusView", "JobStatusView", "RestHerder", "SessionKeyView"]
 
 
 class JobStatusView(Protocol):
@@ -95,7 +95,7 @@ class RestHerder(Protocol):
 
     # -- the leader ----------------------------------------------------------------------------------------------------
 
-    def create_connector(self, name: str, config: Mapping[str, str], state: TargetStateName | None) -> None:
+    def create_connector(self, name: str, config: Mapping[str, str], state: TargetState | None) -> None:
         """Raises AlreadyExistsError, BadRequestError."""
         ...
 
@@ -106,6 +106,10 @@ class RestHerder(Protocol):
     def delete_connector(self, name: str) -> None: ...
     def stop_connector(self, name: str) -> None: ...
     def restart_connector(self, name: str, *, include_tasks: bool, only_failed: bool) -> None: ...
+    def group(self) -> GroupView:
+        """All workers and what they run."""
+        ...
+
     def put_tasks(self, name: str, configs: list[dict[str, str]]) -> None:
         """Task configurations from the worker that runs the connector."""
         ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from streams_py.connect.errors import BadRequestError, ConnectError
-from streams_py.connect.rest.herder import TargetStateName
+from streams_py.connect.stores.configs import TargetState
 
 __all__ = [
     "NewConnector",
@@ -21,7 +21,11 @@ __all__ = [
     "task_configs_of",
 ]
 
-_INITIAL_STATES: dict[str, TargetStateName] = {"RUNNING": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
+_INITIAL_STATES: dict[str, TargetState] = {
+    "RUNNING": TargetState.STARTED,
+    "PAUSED": TargetState.PAUSED,
+    "STOPPED": TargetState.STOPPED,
+}
 
 
 class UnsupportedMediaTypeError(ConnectError):
@@ -75,7 +79,7 @@ class NewConnector:
 
     name: str
     config: Mapping[str, str]
-    state: TargetStateName | None
+    state: TargetState | None
 
     @classmethod
     def of(cls, content: Any) -> NewConnector:

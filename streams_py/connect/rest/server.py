@@ -24,7 +24,7 @@ class RestServer:
     unless another host is given. Port 0 is any free one.
     """
 
-    def __init__(self, app: Starlette, port: int, host: str = LOOPBACK) -> None:
+    def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             self._socket = socket.create_server((host, port), family=family)
@@ -34,6 +34,11 @@ class RestServer:
                 key="listeners",
             ) from None
         self.port: int = self._socket.getsockname()[1]
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self, app: Starlette) -> None:
+        """Connections are accepted already; they are answered from now on."""
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="on", ws="none", timeout_graceful_shutdown=_STOP_S
         )
@@ -41,14 +46,11 @@ class RestServer:
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="connect-rest", daemon=True
         )
-
-    def start(self) -> None:
-        """Connections are accepted already; they are answered from now on."""
         self._thread.start()
 
     def stop(self) -> None:
         """End running requests, or cut them off after a while."""
-        self._server.should_exit = True
-        if self._thread.ident is not None:
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
             self._thread.join(2 * _STOP_S)
         self._socket.close()

@@ -6,9 +6,10 @@ import logging
 import threading
 import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+from streams_py.connect.api import SinkTask, SourceTask
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.statuses import Job, JobState
 
@@ -53,7 +54,10 @@ class JobThread(ABC):
         with self._changed:
             self._stopping.set()
             self._changed.notify_all()
-        self.interrupt()
+        try:
+            self.interrupt()
+        except Exception:
+            _log.exception("%s: its stop() has failed", self.job)
 
     def wait_stopped(self, timeout_s: float) -> bool:
         """False when it still runs after ``timeout_s``."""
@@ -91,6 +95,17 @@ class JobThread(ABC):
         finally:
             self.report(JobState.UNASSIGNED)
             self._ended.set()
+
+    def start_task(self, task: SourceTask | SinkTask, props: Mapping[str, str]) -> None:
+        """Start a plug-in's task. One that fails is stopped, too, so that it can free what it already has."""
+        try:
+            task.start(props)
+        except BaseException:
+            try:
+                task.stop()
+            except Exception as error:  # it may not know what start did not come to
+                _log.debug("%s: stop() after a start that failed: %r", self.job, error)
+            raise
 
     def _close_quietly(self) -> None:
         try:

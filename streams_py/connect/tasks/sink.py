@@ -116,7 +116,7 @@ class SinkTaskThread(JobThread):
         self._task.initialize(self)
         started = False
         try:
-            self._task.start(self._props)
+            self.start_task(self._task, self._props)
             started = True
             self._consumer = self._subscribe(self)
             self._next_flush_s = time.monotonic() + self._settings.flush_interval_s

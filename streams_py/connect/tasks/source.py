@@ -114,19 +114,24 @@ class SourceTaskThread(JobThread):
 
     def run(self) -> None:
         self._task.initialize(self)
+        self.start_task(self._task, self._props)
+        with self._stop_once:
+            self._started = True  # from now on it may be stopped from outside: start has made what stop needs
         try:
-            with self._stop_once:
-                self._started = True
-            self._task.start(self._props)
             self._next_flush_s = time.monotonic() + self._settings.flush_interval_s
             self._loop()
         finally:
-            self._stop_task()
             try:
-                if self._producer.flush(int(self._settings.flush_timeout_s * 1000)):
-                    _log.warning("%s: not every record has arrived in time; some will be sent again", self.job)
+                self._stop_task()
             finally:
-                self._commit()
+                self._finish()
+
+    def _finish(self) -> None:
+        try:
+            if self._producer.flush(int(self._settings.flush_timeout_s * 1000)):
+                _log.warning("%s: not every record has arrived in time; some will be sent again", self.job)
+        finally:
+            self._commit()
 
     def _loop(self) -> None:
         state: JobState | None = None

@@ -16,13 +16,22 @@ from typing import TypeVar
 from streams_protocol.connect import TaskId
 from streams_py.connect.api import SinkConnector, SourceConnector
 from streams_py.connect.assignment.jobs import Jobs
-from streams_py.connect.errors import AlreadyExistsError, BadRequestError, ConnectError, NotFoundError, NotLeaderError
+from streams_py.connect.errors import (
+    AlreadyExistsError,
+    BadRequestError,
+    ConnectError,
+    NotFoundError,
+    NotLeaderError,
+    RebalanceExpectedError,
+    StartingError,
+)
 from streams_py.connect.group.member import GroupMember
 from streams_py.connect.ports import ConnectClients
 from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.stores.configs import Configs, RestartRequest, SessionKey, TargetState
 from streams_py.connect.stores.statuses import JobStatus
 from streams_py.connect.tasks.plugins import new_connector
+from streams_py.connect.worker.group_view import GroupView, group_view
 from streams_py.connect.worker.herder import Forward, Herder, TaskConfigs
 from streams_py.connect.worker.stores import Stores
 from streams_py.errors import ConfigError
@@ -51,6 +60,9 @@ class Worker:
 
     def __init__(self, settings: WorkerSettings, clients: ConnectClients, forward: Forward) -> None:
         self.settings = settings
+        self._clients = clients
+        self._has_read = False
+        self._cluster_id: str | None = None
         self._stores = Stores(settings, clients)
         self._herder = Herder(settings, clients, self._stores, forward)
         self._thread = threading.Thread(target=self._run, name="connect-herder", daemon=True)
@@ -65,7 +77,13 @@ class Worker:
             self._herder.member.stop()
             self._stores.stop()
             raise
+        self._has_read = True
         self._thread.start()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Until the worker ends; False when it still works then."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def stop(self) -> None:
         """Stop all jobs, leave the group, close everything."""
@@ -90,13 +108,33 @@ class Worker:
 
     @property
     def configs(self) -> Configs:
-        """This worker's view of the config topic."""
+        """This worker's view of the config topic. Raises StartingError before it is read."""
+        if not self._has_read:
+            raise StartingError("the worker is starting: it still reads its topics; try again in a moment")
         return self._stores.configs.snapshot()
 
     @property
     def session_key(self) -> SessionKey | None:
         """What requests between workers are signed with; None while there is none."""
         return self.configs.session_key
+
+    def is_ready(self) -> bool:
+        """Whether the topics are read and the worker has been in its group. Does not wait."""
+        return self._has_read and self.is_alive and self.member.held is not None
+
+    def ping(self) -> None:
+        """Return once the herder's thread has answered."""
+        self._ask(lambda: None)
+
+    def signs_requests(self) -> bool:
+        """Whether the group's protocol wants requests between workers signed."""
+        return self.member.mode.signs_requests
+
+    def cluster_id(self) -> str:
+        """Of the Kafka cluster. Raises BrokerUnavailableError."""
+        if self._cluster_id is None:
+            self._cluster_id = self._clients.cluster_id()
+        return self._cluster_id
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -198,6 +236,18 @@ class Worker:
 
     # -- for any worker, or the owner ----------------------------------------------------------------------------------
 
+    def group(self) -> GroupView:
+        """All workers and what they run; the leader knows."""
+
+        def look() -> GroupView:
+            self._herder.require_leader()
+            led = self.member.led
+            if led is None:
+                raise RebalanceExpectedError("the group is changing; try again in a moment")
+            return group_view(led, self.member.member_id(), self.member.mode)
+
+        return self._ask(look)
+
     def pause_connector(self, name: str) -> None:
         self._set_target(name, TargetState.PAUSED)
 
@@ -236,9 +286,13 @@ class Worker:
         return found
 
     def _ask(self, request: Callable[[], _Answer]) -> _Answer:
+        if not self._has_read:
+            raise StartingError("the worker is starting: it still reads its topics; try again in a moment")
+        answer = self._herder.requests.add(request)
         try:
-            return self._herder.requests.add(request).result(_REQUEST_S)
+            return answer.result(_REQUEST_S)
         except FutureTimeoutError:
+            answer.cancel()  # what nobody waits for any more is not done later
             raise ConnectError(f"the worker did not get to it in {_REQUEST_S:.0f} s; is a broker down?") from None
 
     def _run(self) -> None:

@@ -287,6 +287,47 @@ def test_a_paused_source_task_polls_nothing_until_it_is_resumed(bench: Bench) ->
     until(lambda: len(producer.values) > so_far, "it goes on")
 
 
+def test_a_task_that_is_told_to_stop_while_it_starts_is_stopped_once_it_has_started(bench: Bench) -> None:
+    starting, go_on = threading.Event(), threading.Event()
+    calls: list[str] = []
+
+    class SlowToStart(CountingTask):
+        def start(self, props: Mapping[str, str]) -> None:
+            starting.set()
+            go_on.wait()
+            super().start(props)
+            calls.append("started")
+
+        def stop(self) -> None:
+            super().stop()  # uses what start makes
+            calls.append("stopped")
+
+    thread = bench.source(Sent(), task=SlowToStart)
+    assert starting.wait(60)
+    thread.signal_stop()
+    go_on.set()
+    assert thread.wait_stopped(60)
+    assert calls == ["started", "stopped"]
+    assert JobState.FAILED not in bench.states
+
+
+def test_a_task_whose_start_fails_is_stopped_and_its_own_error_is_told(bench: Bench) -> None:
+    stopped = threading.Event()
+
+    class Broken(CountingTask):
+        def start(self, props: Mapping[str, str]) -> None:
+            raise RuntimeError("no such file")
+
+        def stop(self) -> None:
+            stopped.set()
+            raise RuntimeError("stop does not know what start did not make")
+
+    bench.source(Sent(), task=Broken)
+    until(lambda: JobState.FAILED in bench.states, "it has failed")
+    assert stopped.is_set()
+    assert "no such file" in bench.traces[0]
+
+
 def test_an_abandoned_task_writes_nothing_more(bench: Bench) -> None:
     producer = Sent()
     thread = bench.source(producer, task=HangingTask)

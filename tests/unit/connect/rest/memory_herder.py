@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from streams_protocol.connect import TaskId
+from streams_py.connect.assignment.jobs import Jobs
 from streams_py.connect.errors import (
     AlreadyExistsError,
     BadRequestError,
@@ -18,6 +19,8 @@ from streams_py.connect.errors import (
     RebalanceExpectedError,
 )
 from streams_py.connect.rest.app import rest_app
+from streams_py.connect.stores.configs import TargetState
+from streams_py.connect.worker.group_view import GroupView, Unassigned, WorkerView
 
 
 class State(Enum):
@@ -131,12 +134,12 @@ class MemoryHerder:
     def resume_connector(self, name: str) -> None:
         self._of(name).target = "STARTED"
 
-    def create_connector(self, name: str, config: dict[str, str], state: str | None) -> None:
+    def create_connector(self, name: str, config: dict[str, str], state: TargetState | None) -> None:
         self._lead("create")
         if name in self._group.connectors:
             raise AlreadyExistsError(f"there is a connector {name} already")
         self.put_connector(name, config)
-        self._of(name).target = state or "STARTED"
+        self._of(name).target = (state or TargetState.STARTED).value
 
     def put_connector(self, name: str, config: dict[str, str]) -> bool:
         self._lead("put")
@@ -158,6 +161,15 @@ class MemoryHerder:
     def restart_connector(self, name: str, *, include_tasks: bool, only_failed: bool) -> None:
         self._lead(f"restart {include_tasks} {only_failed}")
         self._of(name)
+
+    def group(self) -> GroupView:
+        self._lead("group")
+        running = Jobs.of(["c"], [TaskId("c", 0)])
+        workers = (
+            WorkerView("w1:1", is_leader=True, owned=running, listed=None),
+            WorkerView("w2:1", is_leader=False, owned=Jobs(), listed=Jobs.of((), [TaskId("c", 7)])),
+        )
+        return GroupView("static", 0, workers, {TaskId("c", 1): Unassigned(("w1:1",), "it is moving")})
 
     def put_tasks(self, name: str, configs: list[dict[str, str]]) -> None:
         self._lead("tasks")

@@ -113,6 +113,26 @@ def test_statuses_tasks_and_offsets_have_the_shapes_of_kafka_connect(client: Tes
     message_of(client.put("/connectors"), 405)
 
 
+def test_the_leader_tells_who_runs_and_lists_what(group: Group) -> None:
+    network = Network()
+    network.add(MemoryHerder(group), "w1")
+    other = TestClient(network.add(MemoryHerder(group, "http://w2/"), "w2"))
+    assert body_of(other.get("/workers")) == {
+        "protocol": "static",
+        "delay_ms": 0,
+        "workers": [
+            {"worker_id": "w1:1", "leader": True, "static": None, "jobs": {"connectors": ["c"], "tasks": ["c-0"]}},
+            {
+                "worker_id": "w2:1",
+                "leader": False,
+                "static": {"connectors": [], "tasks": ["c-7"]},
+                "jobs": {"connectors": [], "tasks": []},
+            },
+        ],
+        "unassigned": [{"kind": "task", "job": "c-1", "could_run": ["w1:1"], "reason": "it is moving"}],
+    }
+
+
 def test_target_states_and_restarts(client: TestClient, group: Group) -> None:
     for verb, status, target in (("pause", 202, "PAUSED"), ("resume", 202, "STARTED"), ("stop", 204, "STOPPED")):
         assert client.put(f"/connectors/c/{verb}").status_code == status
@@ -164,7 +184,7 @@ def test_a_request_waits_for_a_rebalance_but_not_for_ever(group: Group) -> None:
     group.rebalances_left = 1
     assert TestClient(Network().add(MemoryHerder(group))).put("/connectors/c/stop").status_code == 204
     group.rebalances_left = 1_000_000
-    client = TestClient(Network().add(MemoryHerder(group), request_s=0.3))
+    client = TestClient(Network().add(MemoryHerder(group), rebalance_s=0.3))
     assert "changing" in message_of(client.put("/connectors/c/stop"), 409)
 
 
@@ -209,14 +229,14 @@ def test_a_task_is_restarted_by_its_owner_over_the_leader(group: Group) -> None:
 
 def test_workers_that_disagree_pass_a_request_on_twice_at_most(group: Group) -> None:
     network = Network()
-    network.add(MemoryHerder(group, "http://w1/", leader="http://w2/"), "w1", request_s=0.1)
-    network.add(MemoryHerder(group, "http://w2/", leader="http://w1/"), "w2", request_s=0.1)
+    network.add(MemoryHerder(group, "http://w1/", leader="http://w2/"), "w1", rebalance_s=0.1)
+    network.add(MemoryHerder(group, "http://w2/", leader="http://w1/"), "w2", rebalance_s=0.1)
     assert "do not agree" in message_of(TestClient(network.apps["w1"]).put("/connectors/c/stop"), 409)
     assert [asked.partition("?")[2] for asked in network.asked] == ["forward=true", "forward=false"]
 
 
 def test_without_a_leader_or_without_an_answer_from_it_the_client_is_told(group: Group) -> None:
-    client = TestClient(Network().add(MemoryHerder(group, "http://w2/"), "w2", request_s=0.1))
+    client = TestClient(Network().add(MemoryHerder(group, "http://w2/"), "w2", rebalance_s=0.1))
     assert "http://w1/, which does this, does not answer" in message_of(client.put("/connectors/c/stop"), 500)
     group.leader = None
     assert "nobody is known to ask" in message_of(client.put("/connectors/c/stop"), 409)
@@ -301,12 +321,12 @@ def test_the_openapi_document_has_every_operation(client: TestClient) -> None:
 
 def test_the_server_is_reached_over_loopback_and_names_a_port_in_use(group: Group) -> None:
     app = Network().add(MemoryHerder(group))
-    server = RestServer(app, 0)
-    server.start()
+    server = RestServer()
+    server.start(app)
     try:
         assert httpx.get(f"http://127.0.0.1:{server.port}/connectors", timeout=60, trust_env=False).json() == ["c"]
         with pytest.raises(ConfigError, match=f"listeners: 127.0.0.1:{server.port} cannot be served"):
-            RestServer(app, server.port)
+            RestServer(port=server.port)
     finally:
         server.stop()
     with pytest.raises(httpx.ConnectError):

@@ -1,0 +1,71 @@
+"""The commands ``streams-py connect worker | status``."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from streams_py.cli.usage import refuse
+from streams_py.config_files import read_config_file
+from streams_py.errors import ConfigError, StreamsError
+from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+_EXTRA: Final = ("starlette", "uvicorn", "httpx")
+_FAILED: Final = 1
+
+
+@app.command()
+def worker(
+    config: Annotated[
+        Path, typer.Option("--config", "-c", help="A .properties or .toml file with Kafka Connect's keys.")
+    ],
+    debug: Annotated[bool, typer.Option("--debug", help="Log details, too.")] = False,
+) -> None:
+    """Run a worker until Ctrl-C or SIGTERM.
+
+    It joins its group, runs the connectors and tasks that it is given, and answers Kafka Connect's REST requests. The
+    first signal stops its jobs, commits what is done and leaves the group; a second one ends it at once.
+
+    Exit status: 0 stopped; 1 it failed; 2 the settings are wrong.
+
+    Example: streams-py connect worker --config worker.properties
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s", level=logging.WARNING)
+    logging.getLogger("streams_py").setLevel(logging.DEBUG if debug else logging.INFO)
+    log = logging.getLogger("streams_py.connect")
+    with _explained():
+        from streams_py.connect.process import WorkerProcess
+        from streams_py.connect.settings import WorkerSettings
+
+        settings = WorkerSettings.of(read_config_file(config))
+        with stop_signals() as asked, WorkerProcess(settings) as process:
+            if not wait_or_stop(asked, process.worker.wait, None):
+                log.info("stopping; a second signal ends the process at once")
+        if process.worker.failure is not None:
+            raise process.worker.failure
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """What goes wrong ends the command with one sentence."""
+    try:
+        yield
+    except ConfigError as error:
+        raise typer.Exit(refuse(str(error))) from None
+    except StreamsError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(_FAILED) from None
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRA:
+            raise
+        sentence = f"this needs {error.name}; install it with: pip install 'kafka-streams-py[connect]'"
+        raise typer.Exit(refuse(sentence)) from None

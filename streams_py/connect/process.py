@@ -1,0 +1,69 @@
+"""A worker process: the worker, and its REST interface beside it."""
+
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import Self
+
+from streams_py.connect.rest.app import rest_app
+from streams_py.connect.rest.server import RestServer
+from streams_py.connect.rest.tasks import TaskConfigSender
+from streams_py.connect.settings import WorkerSettings
+from streams_py.connect.stores.configs import SessionKey
+from streams_py.connect.worker.clients import connect_clients
+from streams_py.connect.worker.herder import TaskConfigs
+from streams_py.connect.worker.worker import Worker
+
+__all__ = ["WorkerProcess"]
+
+_log = logging.getLogger("streams_py.connect")
+
+
+class WorkerProcess:
+    """Starts inside ``with``, and ends with it. Raises ConfigError when the address is in use or a setting does not
+    fit the cluster, BrokerUnavailableError without a cluster.
+
+    Port 0 of ``listeners`` is any free one; it is the advertised one too, unless that is set.
+    """
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        host, port = settings.listener
+        self._server = RestServer(host, port)  # before anything joins: two workers at one address would be a mess
+        try:
+            if not port and settings.rest_advertised_port is None:
+                settings = settings.model_copy(update={"rest_advertised_port": self._server.port})
+            self._sender = TaskConfigSender()
+            self.worker = Worker(settings, connect_clients(settings), self._forward)
+        except BaseException:
+            self._server.stop()
+            raise
+
+    @property
+    def url(self) -> str:
+        """Where other workers, and users, reach this one."""
+        return self.worker.settings.url
+
+    def __enter__(self) -> Self:
+        self._server.start(rest_app(self.worker))
+        try:
+            self.worker.start()
+        except BaseException:
+            self._close()
+            raise
+        host, port = self.worker.settings.listener[0], self._server.port
+        _log.info("the worker %s answers at %s port %d", self.worker.settings.worker_id, host, port)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.worker.stop()
+        self._close()
+
+    def _close(self) -> None:
+        self._server.stop()
+        self._sender.close()
+
+    def _forward(self, url: str, name: str, configs: TaskConfigs, key: SessionKey | None) -> None:
+        self._sender.send(url, name, configs, None if key is None else key.key)

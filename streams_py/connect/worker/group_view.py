@@ -1,0 +1,75 @@
+"""The whole group as its leader sees it: who runs what, what runs nowhere, who could run it, and why nobody does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from streams_protocol.connect import TaskId
+from streams_py.connect.assignment.jobs import Jobs, union
+from streams_py.connect.assignment.leading import Led
+from streams_py.connect.assignment.modes import Mode
+
+__all__ = ["GroupView", "Unassigned", "WorkerView", "group_view"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """``listed`` is None for a worker without lists, and while the group's protocol knows none."""
+
+    worker_id: str
+    is_leader: bool
+    owned: Jobs
+    listed: Jobs | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unassigned:
+    """A job without a worker. ``could_run`` are ids of workers."""
+
+    could_run: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """After the newest round. ``delay_ms`` is what was left until the next one, 0 for none."""
+
+    protocol: str
+    delay_ms: int
+    workers: tuple[WorkerView, ...]
+    unassigned: Mapping[str | TaskId, Unassigned]
+
+
+def group_view(led: Led, leader: str, mode: Mode) -> GroupView:
+    """``leader`` is its member id."""
+    ids = {member: urlsplit(url).netloc for member, url in led.urls.items()}
+    views = [
+        WorkerView(ids[member], member == leader, owned, led.listed[member]) for member, owned in led.owned.items()
+    ]
+    nowhere = led.configured - union(led.owned.values())
+    jobs: list[str | TaskId] = [*sorted(nowhere.connectors), *sorted(nowhere.tasks)]
+    return GroupView(
+        mode.name.lower(),
+        led.delay_ms,
+        tuple(sorted(views, key=lambda view: view.worker_id)),
+        {job: _explained(job, led, ids) for job in jobs},
+    )
+
+
+def _explained(job: str | TaskId, led: Led, ids: Mapping[str, str]) -> Unassigned:
+    def lists(jobs: Jobs) -> bool:
+        return job in (jobs.tasks if isinstance(job, TaskId) else jobs.connectors)
+
+    listers = [ids[member] for member, jobs in led.listed.items() if jobs is not None and lists(jobs)]
+    free = [ids[member] for member, jobs in led.listed.items() if jobs is None]
+    could_run = tuple(sorted(listers or free))
+    if not could_run:
+        key = "static.tasks" if isinstance(job, TaskId) else "static.connectors"
+        reason = f"every worker has lists, and none lists it: add it to {key} of a worker, or start one without lists"
+    elif led.delay_ms and not listers:
+        reason = f"it may come back to a worker that left; it is placed elsewhere {led.delay_ms / 1000:g} s after that"
+    else:
+        reason = "its worker is stopping it; it is placed in the next round"
+    return Unassigned(could_run, reason)

@@ -1,0 +1,178 @@
+"""The steps of the system tests: what an operator does, and what must hold after it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tests.broker.connect.system.processes import Flow, Workers
+from tests.waiting import until
+
+_PLUGINS = "tests.broker.connect.system.plugins"
+_A, _B, _SINK = "source-a", "source-b", "sink"
+_TASKS = {_A: 3, _B: 3, _SINK: 2}
+
+
+class Operations:
+    """One group, step after step. Each ends with the group at rest and records flowing."""
+
+    def __init__(self, workers: Workers, flow: Flow) -> None:
+        self.workers = workers
+        self._flow = flow
+        self.mode = "static"
+        self._tasks = dict(_TASKS)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def st_1(self) -> None:
+        """Three workers in the initial mode, and the connectors."""
+        for name in ("w1", "w2", "w3"):
+            self.workers.start(name, self.mode)
+        for name in (_A, _B):
+            self._create(name, f"{_PLUGINS}:SequenceSource", topic=self._flow.topic)
+        self._create(_SINK, f"{_PLUGINS}:NotingSink", topics=self._flow.topic)
+        self._settle()
+
+    def st_2(self) -> None:
+        """One after the other becomes static, without lists."""
+        for name in ("w1", "w2", "w3"):
+            assert self._group()["protocol"] == self.mode
+            self.workers.restart(name, "static")
+            self._settle()
+        assert self._group()["protocol"] == "static"
+
+    def st_3(self) -> None:
+        """A worker with a connector in its list: that one moves, and nothing else."""
+        with self._only_moves(_A):
+            self.workers.start("w4", connectors=_A)
+            self._settle({_A: "w4"})
+
+    def st_4(self) -> None:
+        """A worker with a task in its list."""
+        with self._only_moves(f"{_A}-0", balancing=True):
+            self.workers.start("w5", tasks=f"{_A}-0")
+            self._settle({_A: "w4", f"{_A}-0": "w5"})
+
+    def st_5(self) -> None:
+        """A second lister gets nothing until the first one leaves; then at once, and it keeps it."""
+        with self._only_moves():
+            self.workers.start("w6", connectors=_A, tasks=f"{_A}-0")
+            self._settle({_A: "w4", f"{_A}-0": "w5"})
+        with self._only_moves(_A), self._no_delay():
+            self.workers.stop("w4")
+            self._settle({_A: "w6", f"{_A}-0": "w5"})
+        with self._only_moves():
+            self.workers.restart("w4")
+            self._settle({_A: "w6", f"{_A}-0": "w5"})
+
+    def st_7(self) -> None:
+        """Every job is listed: workers without lists run nothing."""
+        self.workers.start("w7", connectors=f"{_B},{_SINK}", tasks=f"{_A}-1,{_A}-2,{_SINK}-0")
+        self.workers.start("w8", tasks=f"{_B}-0,{_B}-1,{_B}-2,{_SINK}-1")
+        self._settle(self._all_static())
+
+    def st_8(self) -> None:
+        """Workers without lists leave: no job moves, nothing waits."""
+        for name in ("w1", "w2", "w3"):
+            with self._only_moves(), self._no_delay():
+                self.workers.stop(name)
+                self._settle(self._all_static())
+
+    def st_9(self) -> None:
+        """The only lister of jobs is killed and comes back: it gets them as it joins."""
+        with self._no_delay(), self._only_moves(_B, _SINK, f"{_A}-1", f"{_A}-2", f"{_SINK}-0"):
+            self.workers.kill("w7")
+            self.workers.restart("w7")
+            self._settle(self._all_static())
+
+    # -- what must hold ------------------------------------------------------------------------------------------------
+
+    def _settle(self, static: dict[str, str] | None = None) -> None:
+        """The group comes to rest: everything runs, listed jobs where they are expected, the rest evenly; and then
+        records flow, and nothing has run twice."""
+        wanted = {job: self.workers.id_of(name) for job, name in (static or {}).items()}
+
+        def at_rest() -> bool:
+            group = self._group()
+            return not group["unassigned"] and len(group["workers"]) == len(self.workers.alive) and self._runs(group)
+
+        until(at_rest, "the group comes to rest")
+        placement = self.workers.placement()
+        assert {job: placement[job] for job in wanted} == wanted
+        self._check_lists()
+        self._check_balance()
+        self._flow.check({name: self._tasks[name] for name in (_A, _B) if name in self._tasks})
+        self.workers.check_nothing_ran_twice()
+
+    def _runs(self, group: Any) -> bool:
+        """Statuses say what the leader says."""
+        led = {job: worker["worker_id"] for worker in group["workers"] for job in _all(worker["jobs"])}
+        return group["delay_ms"] == 0 and led.keys() == set(self._jobs()) and self.workers.placement() == led
+
+    def _check_lists(self) -> None:
+        group = self._group()
+        if group["protocol"] != "static":
+            return
+        listed: set[str] = set()
+        for worker in group["workers"]:
+            if worker["static"] is not None:
+                listed |= _all(worker["static"])
+        for worker in group["workers"]:
+            runs = _all(worker["jobs"])
+            if worker["static"] is None:
+                assert not runs & listed, f"{worker['worker_id']} has no lists and runs {runs & listed}"
+            else:
+                assert runs <= _all(worker["static"]), worker
+
+    def _check_balance(self) -> None:
+        group = self._group()
+        in_force = group["protocol"] == "static"
+        free = [w for w in group["workers"] if not in_force or w["static"] is None]
+        for kind in ("connectors", "tasks"):
+            counts = [len(worker["jobs"][kind]) for worker in free]
+            assert not counts or max(counts) - min(counts) <= 1, (kind, group)
+
+    @contextmanager
+    def _only_moves(self, *jobs: str, balancing: bool = False) -> Iterator[None]:
+        """Only these start anew inside; with ``balancing`` as many others as even loads ask for (one here)."""
+        before = len(self.workers.events())
+        yield
+        started = Counter(job for event, _, job in self.workers.events()[before:] if event == "start")
+        others = started.keys() - set(jobs)
+        assert started.keys() >= set(jobs), f"{set(jobs) - started.keys()} did not start"
+        assert len(others) <= (1 if balancing else 0), f"{sorted(others)} were started, too"
+        assert all(count == 1 for count in started.values()), started
+
+    @contextmanager
+    def _no_delay(self) -> Iterator[None]:
+        before = self.workers.delays()
+        yield
+        assert self.workers.delays() == before, self.workers.said()
+
+    # -- small things --------------------------------------------------------------------------------------------------
+
+    def _group(self) -> Any:
+        return self.workers.ask("GET", "/workers")
+
+    def _jobs(self) -> list[str]:
+        return [*self._tasks, *(f"{name}-{n}" for name, tasks in self._tasks.items() for n in range(tasks))]
+
+    def _all_static(self) -> dict[str, str]:
+        tasks_of_w8 = {f"{_B}-0", f"{_B}-1", f"{_B}-2", f"{_SINK}-1"}
+        return {
+            job: "w8" if job in tasks_of_w8 else "w5" if job == f"{_A}-0" else "w6" if job == _A else "w7"
+            for job in self._jobs()
+        }
+
+    def _create(self, name: str, connector: str, **config: str) -> None:
+        config = {
+            "connector.class": connector, "tasks.max": str(self._tasks[name]), "folder": str(self.workers.folder),
+            **config,
+        }  # fmt: skip
+        self.workers.ask("POST", "/connectors", {"name": name, "config": config})
+
+
+def _all(jobs: dict[str, list[str]]) -> set[str]:
+    return {*jobs["connectors"], *jobs["tasks"]}

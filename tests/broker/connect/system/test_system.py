@@ -1,0 +1,48 @@
+"""Worker processes on a real broker, through the changes that an operator makes: the system tests ST-1 to ST-15."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from streams_py.testing.broker import Broker
+from tests.broker.connect.system.operations import Operations
+from tests.broker.connect.system.processes import Flow, Workers
+
+pytestmark = pytest.mark.broker
+
+_ALWAYS = ("1", "2", "3", "4", "5", "7", "8", "9")
+"""7 is what 8 begins with."""
+
+
+@pytest.fixture
+def workers(kafka_broker: Broker, tmp_path: Path) -> Iterator[Workers]:
+    workers = Workers(kafka_broker, tmp_path, f"connect-{uuid.uuid4().hex[:8]}")
+    yield workers
+    workers.close()
+
+
+@pytest.fixture
+def operations(workers: Workers) -> Iterator[Operations]:
+    flow = Flow(workers, workers.make_topic())
+    yield Operations(workers, flow)
+    flow.close()
+
+
+def _play(operations: Operations, steps: tuple[str, ...], mode: str) -> None:
+    operations.mode = mode
+    for number in steps:
+        step: Callable[[], None] = getattr(operations, f"st_{number}")
+        try:
+            step()
+        except BaseException as error:
+            error.add_note(f"in ST-{number}, having started as {mode}; {operations.workers.said()}")
+            raise
+
+
+@pytest.mark.timeout(900)
+def test_static_workers_take_what_they_list_and_nothing_else_moves(operations: Operations) -> None:
+    _play(operations, _ALWAYS, "sessioned")

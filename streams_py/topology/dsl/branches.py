@@ -10,6 +10,8 @@ from streams_py.topology.checked import checked
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.graph import ProcessorStep
 from streams_py.topology.names import Prefix, check_name, name_or_generate
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.operators.in_context import one_function
 from streams_py.topology.operators.stateless import Branch, PassThrough
 
 if TYPE_CHECKING:
@@ -39,18 +41,21 @@ class BranchedKStream(Generic[K, V]):
 
     def branch(
         self,
-        predicate: Callable[[K, V], object],
+        predicate: Callable[[K, V], object] | None = None,
         *,
+        with_context: Callable[[K, V, RecordContext], object] | None = None,
         name: str | None = None,
         chain: Callable[[KStream[K, V]], KStream[K, V] | None] | None = None,
     ) -> BranchedKStream[K, V]:
-        """Records for which ``predicate(key, value)`` is true and no earlier one was.
+        """Records for which ``predicate(key, value)`` is true and no earlier one was; ``with_context=f`` for an
+        ``f(key, value, record)``.
 
         ``chain`` gets the branch; what it returns takes the branch's place in the result, None leaves it out.
         """
+        checked_predicate = one_function(predicate, with_context, "branch needs one function: f(key, value)")
         self._count += 1
         child = self._add(self._count, name, chain)
-        self._operator.predicates.append(predicate)
+        self._operator.predicates.append(checked_predicate)
         self._operator.children.append(child)
         return self
 

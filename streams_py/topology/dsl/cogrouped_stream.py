@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, overload
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde, Windowed
 from streams_py.topology.checked import checked
-from streams_py.topology.dsl.grouped_stream import KGroupedStream
+from streams_py.topology.dsl.grouped_stream import COGROUP_NEEDS, KGroupedStream
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
@@ -16,8 +16,10 @@ from streams_py.topology.dsl.window_options import AnyWindows, close_after_ms, w
 from streams_py.topology.dsl.windowed_stream import window_aggregate
 from streams_py.topology.graph import ProcessorStep
 from streams_py.topology.names import Prefix, suffixed_or_generate
+from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.aggregates import StreamAggregate
 from streams_py.topology.operators.cogroup import CogroupMerge
+from streams_py.topology.operators.in_context import one_function
 from streams_py.topology.operators.sessions import SessionAggregate
 from streams_py.topology.operators.tables import TableOperator
 from streams_py.topology.stores import StoreBuilder
@@ -29,7 +31,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 A = TypeVar("A")
 
-_Aggregator: TypeAlias = Callable[[Any, Any, Any], Any]
+_Aggregator: TypeAlias = Any
 _Inputs: TypeAlias = "Sequence[tuple[KGroupedStream[Any, Any], _Aggregator]]"
 
 
@@ -41,12 +43,18 @@ class CogroupedKStream(Generic[K, A]):
         self._inputs = tuple(inputs)
 
     def cogroup(
-        self, grouped: KGroupedStream[K, V], aggregator: Callable[[K, V, A], A | None]
+        self,
+        grouped: KGroupedStream[K, V],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
     ) -> CogroupedKStream[K, A]:
-        """Add a stream; ``aggregator(key, value, result so far)`` is for its records."""
+        """Add a stream; ``aggregator(key, value, result so far)`` is for its records; ``with_context=f`` for an
+        ``f(key, value, result so far, record)``."""
+        function = one_function(aggregator, with_context, COGROUP_NEEDS)
         if grouped.place.graph is not self._inputs[0][0].place.graph:
             raise TopologyError("only streams of one builder can be cogrouped")
-        return CogroupedKStream([*self._inputs, (grouped, aggregator)])
+        return CogroupedKStream([*self._inputs, (grouped, function)])
 
     def aggregate(
         self,

@@ -14,7 +14,9 @@ from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.graph import ProcessorStep, RepartitionStep
 from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
+from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.aggregates import StreamAggregate, StreamReduce
+from streams_py.topology.operators.in_context import one_function
 from streams_py.topology.operators.tables import TableOperator
 from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
@@ -23,7 +25,10 @@ if TYPE_CHECKING:
     from streams_py.topology.dsl.cogrouped_stream import CogroupedKStream
     from streams_py.topology.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
 
-__all__ = ["KGroupedStream", "plus_one", "zero"]
+__all__ = ["AGGREGATE_NEEDS", "COGROUP_NEEDS", "KGroupedStream", "plus_one", "zero"]
+
+AGGREGATE_NEEDS = "aggregate needs one function: f(key, value, result)"
+COGROUP_NEEDS = "cogroup needs one function: f(key, value, result)"
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -58,23 +63,26 @@ class KGroupedStream(Generic[K, V]):
 
     def reduce(
         self,
-        reducer: Callable[[V, V], V | None],
+        reducer: Callable[[V, V], V | None] | None = None,
         *,
+        with_context: Callable[[V, V, RecordContext], V | None] | None = None,
         store: str | None = None,
         name: str | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
         """``reducer(result so far, value)`` gives the new result; the first value of a key is its first result.
-        A result of None deletes the key."""
+        A result of None deletes the key. ``with_context=f`` for an ``f(result so far, value, record)``."""
+        function = one_function(reducer, with_context, "reduce needs one function: f(result, value)")
         options = materialized_or_none(materialized, store) or Materialized()
         value_serde = self._place.value_serde
-        return self._aggregate(lambda store: StreamReduce(store, reducer), options, name, Prefix.REDUCE, value_serde)
+        return self._aggregate(lambda store: StreamReduce(store, function), options, name, Prefix.REDUCE, value_serde)
 
     def aggregate(
         self,
         initializer: Callable[[], A],
-        aggregator: Callable[[K, V, A], A | None],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
         *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
         store: str | None = None,
         value: Serde[A] | None = None,
         name: str | None = None,
@@ -82,11 +90,13 @@ class KGroupedStream(Generic[K, V]):
     ) -> KTable[K, A]:
         """``aggregator(key, value, result so far)`` gives the new result, starting from ``initializer()``.
 
-        ``value`` is the serde of results. A result of None deletes the key.
+        ``value`` is the serde of results. A result of None deletes the key. ``with_context=f`` for an
+        ``f(key, value, result so far, record)``.
         """
+        function = one_function(aggregator, with_context, AGGREGATE_NEEDS)
         options = materialized_or_none(materialized, store, None, value) or Materialized()
         return self._aggregate(
-            lambda store: StreamAggregate(store, initializer, aggregator), options, name, Prefix.AGGREGATE, None
+            lambda store: StreamAggregate(store, initializer, function), options, name, Prefix.AGGREGATE, None
         )
 
     @overload
@@ -115,14 +125,20 @@ class KGroupedStream(Generic[K, V]):
             return SessionWindowedKStream(self, windows, emit)
         return TimeWindowedKStream(self, windows, emit)
 
-    def cogroup(self, aggregator: Callable[[K, V, A], A | None]) -> CogroupedKStream[K, A]:
+    def cogroup(
+        self,
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
+    ) -> CogroupedKStream[K, A]:
         """Aggregate several grouped streams into one table (KIP-150): add others with ``cogroup``, then ``aggregate``.
 
-        ``aggregator(key, value, result so far)`` is for the records of this stream.
+        ``aggregator(key, value, result so far)`` is for the records of this stream; ``with_context=f`` for an
+        ``f(key, value, result so far, record)``.
         """
         from streams_py.topology.dsl.cogrouped_stream import CogroupedKStream
 
-        return CogroupedKStream([(self, aggregator)])
+        return CogroupedKStream([(self, one_function(aggregator, with_context, COGROUP_NEEDS))])
 
     @property
     def place(self) -> Place:

@@ -6,16 +6,27 @@ from collections.abc import Callable
 from typing import Any
 
 from streams_py.errors import TopologyError
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.operators.in_context import WithContext
 
 __all__ = ["joiner_with_key"]
 
 
 def joiner_with_key(
-    joiner: Callable[[Any, Any], Any] | None, with_key: Callable[[Any, Any, Any], Any] | None, method: str
-) -> Callable[[Any, Any, Any], Any]:
-    """A function of key, left and right value; TopologyError unless exactly one form was given."""
-    if with_key is not None and joiner is None:
-        return with_key
-    if joiner is None or with_key is not None:
-        raise TopologyError(f"{method} needs one function: f(left, right), or with_key=f for an f(key, left, right)")
+    joiner: Callable[[Any, Any], Any] | None,
+    with_key: Callable[[Any, Any, Any], Any] | None,
+    with_context: Callable[[Any, Any, Any, RecordContext], Any] | None,
+    method: str,
+) -> Any:
+    """A function of key, left and right value, for an operator; TopologyError unless exactly one form was given."""
+    if sum(function is not None for function in (joiner, with_key, with_context)) == 1:
+        if with_context is not None:
+            return WithContext(with_context)
+        if with_key is not None:
+            return with_key
+    if joiner is None or with_key is not None or with_context is not None:
+        raise TopologyError(
+            f"{method} needs one function: f(left, right), or with_key=f for an f(key, left, right), or with_context=f "
+            "for an f(key, left, right, record)"
+        )
     return lambda key, left, right: joiner(left, right)

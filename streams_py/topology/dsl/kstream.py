@@ -327,8 +327,9 @@ class KStream(StreamJoins[K, V]):
 
     def group_by(
         self,
-        selector: Callable[[K, V], K2 | None],
+        selector: Callable[[K, V], K2 | None] | None = None,
         *,
+        with_context: Callable[[K, V, RecordContext], K2 | None] | None = None,
         key: Serde[K2] | None = None,
         value: Serde[V] | None = None,
         name: str | None = None,
@@ -336,7 +337,8 @@ class KStream(StreamJoins[K, V]):
         """Group by ``selector(key, value)``; None leaves a record out. Always repartitions. ``name`` also names the
         selecting node."""
         place = self._place
-        selected = place.process(name, Prefix.SELECT_KEY, stateless.SelectKey(selector), changes_key=True)
+        operator = _operator(stateless.SelectKey, selector, with_context, "group_by")
+        selected = place.process(name, Prefix.SELECT_KEY, operator, changes_key=True)
         return KGroupedStream(selected.with_serdes(key, value or place.value_serde), name)
 
     # -- processors ------------------------------------------------------------------------------------------

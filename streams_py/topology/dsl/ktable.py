@@ -15,7 +15,8 @@ from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.dsl.table_joins import TableJoins
 from streams_py.topology.graph import ProcessorStep
 from streams_py.topology.names import Prefix, check_name, name_or_generate, names_of
-from streams_py.topology.operators.stateless import SelectKey
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.operators.in_context import one_function
 from streams_py.topology.operators.suppress import Suppress
 from streams_py.topology.operators.table_transforms import TableTransformValues
 from streams_py.topology.operators.tables import TableFilter, TableGroupBy, TableMapValues, TableOperator, TableToStream
@@ -39,7 +40,9 @@ class KTable(TableJoins[K, V]):
     """A table with keys of type K and values of type V (Kafka Streams' ``KTable``).
 
     Its updates flow on like records; a deleted key is an update to None. Results are stored only where a store is
-    named (``store=``, or a :class:`Materialized` that names one) or where an operation below needs it.
+    named (``store=``, or a :class:`Materialized` that names one) or where an operation below needs it. Write
+    ``with_context=f`` for a function that takes, as its last argument, the record in process as well: its topic,
+    partition, offset, timestamp and headers. Where nothing is stored a row may be computed again, for another record.
     """
 
     def __init__(self, place: Place, operator: TableOperator, queryable_store_name: str | None) -> None:
@@ -54,25 +57,29 @@ class KTable(TableJoins[K, V]):
 
     def filter(
         self,
-        predicate: Callable[[K, V], object],
+        predicate: Callable[[K, V], object] | None = None,
         *,
+        with_context: Callable[[K, V, RecordContext], object] | None = None,
         store: str | None = None,
         name: str | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
         """Keep the rows for which ``predicate(key, value)`` is true; others become deletions."""
-        return self._filter(predicate, materialized_or_none(materialized, store), name, negate=False)
+        function = one_function(predicate, with_context, "filter needs one function: f(key, value)")
+        return self._filter(function, materialized_or_none(materialized, store), name, negate=False)
 
     def filter_not(
         self,
-        predicate: Callable[[K, V], object],
+        predicate: Callable[[K, V], object] | None = None,
         *,
+        with_context: Callable[[K, V, RecordContext], object] | None = None,
         store: str | None = None,
         name: str | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> KTable[K, V]:
         """Drop the rows for which ``predicate(key, value)`` is true: they become deletions."""
-        return self._filter(predicate, materialized_or_none(materialized, store), name, negate=True)
+        function = one_function(predicate, with_context, "filter_not needs one function: f(key, value)")
+        return self._filter(function, materialized_or_none(materialized, store), name, negate=True)
 
     @overload
     def map_values(
@@ -96,12 +103,24 @@ class KTable(TableJoins[K, V]):
         name: str | None = None,
         materialized: Materialized[K, V2] | None = None,
     ) -> KTable[K, V2]: ...
+    @overload
+    def map_values(
+        self,
+        /,
+        *,
+        with_context: Callable[[K, V, RecordContext], V2],
+        store: str | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+        materialized: Materialized[K, V2] | None = None,
+    ) -> KTable[K, V2]: ...
     def map_values(
         self,
         mapper: Callable[[V], V2] | None = None,
         /,
         *,
         with_key: Callable[[K, V], V2] | None = None,
+        with_context: Callable[[K, V, RecordContext], V2] | None = None,
         store: str | None = None,
         value: Serde[V2] | None = None,
         name: str | None = None,
@@ -109,34 +128,44 @@ class KTable(TableJoins[K, V]):
     ) -> KTable[K, V2]:
         """``mapper(value)`` gives the new value; write ``with_key=f`` for ``f(key, value)``. Deletions stay
         deletions; the function is not called for them. ``value`` is the serde of new values."""
-        if with_key is None:
-            if mapper is None:
-                raise TopologyError("map_values needs a function: f(value), or with_key=f for an f(key, value)")
+        if with_key is None and mapper is not None:
             by_value = mapper
 
             def with_key(key: K, value: V) -> V2:
                 return by_value(value)
 
+        function = one_function(
+            with_key, with_context, "map_values needs one function: f(value), or with_key=f for an f(key, value)"
+        )
         options = materialized_or_none(materialized, store, None, value)
         if options is not None and options.store is None:
             self._place.index.store_name(Prefix.TABLE_MAP_VALUES)  # taken and thrown away, as in Kafka Streams
-        operator = TableMapValues(self._operator, with_key, _store_of(options))
+        operator = TableMapValues(self._operator, function, _store_of(options))
         return self._transform(operator, options, None, name, Prefix.TABLE_MAP_VALUES)
 
     @overload
     def to_stream(self, *, name: str | None = None) -> KStream[K, V]: ...
     @overload
     def to_stream(self, selector: Callable[[K, V], K2], *, name: str | None = None) -> KStream[K2, V]: ...
+    @overload
     def to_stream(
-        self, selector: Callable[[K, V], K2] | None = None, *, name: str | None = None
+        self, *, with_context: Callable[[K, V, RecordContext], K2], name: str | None = None
+    ) -> KStream[K2, V]: ...
+    def to_stream(
+        self,
+        selector: Callable[[K, V], K2] | None = None,
+        *,
+        with_context: Callable[[K, V, RecordContext], K2] | None = None,
+        name: str | None = None,
     ) -> KStream[K, V] | KStream[K2, V]:
         """The table's updates as records; deletions have the value None. ``selector(key, value)`` gives new keys."""
         from streams_py.topology.dsl.kstream import KStream  # tables become streams, and streams tables
 
         place = self._place.process(name, Prefix.TABLE_TO_STREAM, TableToStream())
-        if selector is None:
-            return KStream(place)
-        return KStream(place.process(None, Prefix.SELECT_KEY, SelectKey(selector), changes_key=True))
+        stream: KStream[K, V] = KStream(place)
+        if selector is None and with_context is None:
+            return stream
+        return stream.select_key(selector, with_context=with_context)
 
     def transform_values(
         self,
@@ -198,8 +227,9 @@ class KTable(TableJoins[K, V]):
 
     def group_by(
         self,
-        selector: Callable[[K, V], tuple[K2 | None, V2 | None]],
+        selector: Callable[[K, V], tuple[K2 | None, V2 | None]] | None = None,
         *,
+        with_context: Callable[[K, V, RecordContext], tuple[K2 | None, V2 | None]] | None = None,
         key: Serde[K2] | None = None,
         value: Serde[V2] | None = None,
         name: str | None = None,
@@ -211,12 +241,13 @@ class KTable(TableJoins[K, V]):
         """
         from streams_py.topology.dsl.grouped_table import KGroupedTable  # grouped tables become tables again
 
-        place = self._place.process(name, Prefix.TABLE_SELECT, TableGroupBy(self._operator, selector))
+        function = one_function(selector, with_context, "group_by needs one function: f(key, value)")
+        place = self._place.process(name, Prefix.TABLE_SELECT, TableGroupBy(self._operator, function))
         self._operator.enable_old_values(force=True)
         return KGroupedTable(place.with_serdes(key, value), name)
 
     def _filter(
-        self, predicate: Callable[[K, V], object], options: Materialized[K, V] | None, name: str | None, *, negate: bool
+        self, predicate: Any, options: Materialized[K, V] | None, name: str | None, *, negate: bool
     ) -> KTable[K, V]:
         if options is not None and options.store is None:
             self._place.index.store_name(Prefix.TABLE_FILTER)  # taken and thrown away, as in Kafka Streams

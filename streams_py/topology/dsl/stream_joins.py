@@ -16,6 +16,7 @@ from streams_py.topology.dsl.windowed_joins import StreamJoinOptions, join_strea
 from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.graph import ProcessorStep, RepartitionStep
 from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
+from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.stream_joins import GlobalTableJoin, StreamTableJoin
 from streams_py.topology.stores import StoreBuilder, StoreKind
 from streams_py.topology.windows import JoinWindows
@@ -53,6 +54,7 @@ class StreamJoins(Generic[K, V]):
         windows: JoinWindows | None = None,
         *,
         with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
         other_value: Serde[VO] | None = None,
@@ -68,6 +70,7 @@ class StreamJoins(Generic[K, V]):
         joiner: Callable[[V, VO], VR] | None = None,
         *,
         with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
         grace: Duration | None = None,
@@ -81,6 +84,7 @@ class StreamJoins(Generic[K, V]):
         *,
         on: Callable[[K, V], KG | None],
         with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]: ...
     def join(
@@ -91,9 +95,11 @@ class StreamJoins(Generic[K, V]):
         *,
         on: Callable[[Any, Any], Any] | None = None,
         with_key: Callable[[Any, Any, Any], Any] | None = None,
+        with_context: Callable[[Any, Any, Any, RecordContext], Any] | None = None,
         **options: Any,
     ) -> KStream[K, Any]:
-        """Join by key: ``joiner(value, other value)``, or ``with_key=f`` for ``f(key, value, other value)``.
+        """Join by key: ``joiner(value, other value)``, or ``with_key=f`` for ``f(key, value, other value)``,
+        or ``with_context=f`` for ``f(key, value, other value, record)``: the record that led to the result.
 
         With a stream: each pair of records that ``windows`` lets belong together, with the larger timestamp. Both sides
         are kept in stores (named after ``store``) for as long as the windows say. With a table: the row as it is now
@@ -102,7 +108,7 @@ class StreamJoins(Generic[K, V]):
         of a table with a history are seen. What finds no partner is dropped. ``key``, ``value`` and
         ``other_value`` are serdes of what is stored or repartitioned, if they are not those of the streams.
         """
-        function = joiner_with_key(joiner, with_key, "join")
+        function = joiner_with_key(joiner, with_key, with_context, "join")
         return self._join(other, function, windows, on, options)
 
     @overload
@@ -113,6 +119,7 @@ class StreamJoins(Generic[K, V]):
         windows: JoinWindows | None = None,
         *,
         with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
         other_value: Serde[VO] | None = None,
@@ -128,6 +135,7 @@ class StreamJoins(Generic[K, V]):
         joiner: Callable[[V, VO | None], VR] | None = None,
         *,
         with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
         grace: Duration | None = None,
@@ -141,6 +149,7 @@ class StreamJoins(Generic[K, V]):
         *,
         on: Callable[[K, V], KG | None],
         with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]: ...
     def left_join(
@@ -151,11 +160,12 @@ class StreamJoins(Generic[K, V]):
         *,
         on: Callable[[Any, Any], Any] | None = None,
         with_key: Callable[[Any, Any, Any], Any] | None = None,
+        with_context: Callable[[Any, Any, Any, RecordContext], Any] | None = None,
         **options: Any,
     ) -> KStream[K, Any]:
         """As :meth:`join`; a record of this stream that finds no partner is joined with None: with a table at once,
         with a stream when the window is closed."""
-        function = joiner_with_key(joiner, with_key, "left_join")
+        function = joiner_with_key(joiner, with_key, with_context, "left_join")
         return self._join(other, function, windows, on, options, keeps_left=True)
 
     def outer_join(
@@ -165,6 +175,7 @@ class StreamJoins(Generic[K, V]):
         windows: JoinWindows | None = None,
         *,
         with_key: Callable[[K, V | None, VO | None], VR] | None = None,
+        with_context: Callable[[K, V | None, VO | None, RecordContext], VR] | None = None,
         key: Serde[K] | None = None,
         value: Serde[V] | None = None,
         other_value: Serde[VO] | None = None,
@@ -175,7 +186,7 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[K, VR]:
         """As :meth:`join` with a stream; a record of either stream that finds no partner is joined with None when the
         window is closed."""
-        function = joiner_with_key(joiner, with_key, "outer_join")
+        function = joiner_with_key(joiner, with_key, with_context, "outer_join")
         options = {
             "key": key,
             "value": value,
@@ -190,7 +201,7 @@ class StreamJoins(Generic[K, V]):
     def _join(
         self,
         other: Joinable,
-        joiner: Callable[[Any, Any, Any], Any],
+        joiner: Any,
         windows: JoinWindows | None,
         on: Callable[[Any, Any], Any] | None,
         options: Mapping[str, Any],
@@ -223,7 +234,7 @@ class StreamJoins(Generic[K, V]):
     def _join_stream(
         self,
         other: KStream[Any, Any],
-        joiner: Callable[[Any, Any, Any], Any],
+        joiner: Any,
         windows: JoinWindows,
         options: StreamJoinOptions,
         *,
@@ -247,7 +258,7 @@ class StreamJoins(Generic[K, V]):
     def _join_table(
         self,
         table: KTable[Any, Any],
-        joiner: Callable[[Any, Any, Any], Any],
+        joiner: Any,
         *,
         keeps_stream: bool,
         key: Serde[Any] | None = None,
@@ -282,7 +293,7 @@ class StreamJoins(Generic[K, V]):
     def _join_global_table(
         self,
         table: GlobalKTable[Any, Any],
-        joiner: Callable[[Any, Any, Any], Any],
+        joiner: Any,
         on: Callable[[Any, Any], Any],
         *,
         keeps_stream: bool,

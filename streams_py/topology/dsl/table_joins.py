@@ -15,6 +15,8 @@ from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.graph import TableJoinStep
 from streams_py.topology.names import Prefix, name_or_generate, suffixed_or_generate
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.operators.in_context import rearranged
 from streams_py.topology.operators.table_joins import TableJoin, TableJoinMerge
 from streams_py.topology.operators.tables import TableOperator
 
@@ -48,6 +50,7 @@ class TableJoins(Generic[K, V]):
         joiner: Callable[[V, VO], VR] | None = None,
         *,
         with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
         store: str | None = None,
         value: Serde[VR] | None = None,
         name: str | None = None,
@@ -61,6 +64,7 @@ class TableJoins(Generic[K, V]):
         *,
         on: Callable[[K, V], KO | None],
         with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
         store: str | None = None,
         value: Serde[VR] | None = None,
         name: str | None = None,
@@ -73,18 +77,20 @@ class TableJoins(Generic[K, V]):
         *,
         on: Callable[[K, V], Any] | None = None,
         with_key: Callable[[K, V, VO], VR] | None = None,
+        with_context: Callable[[K, V, VO, RecordContext], VR] | None = None,
         store: str | None = None,
         value: Serde[VR] | None = None,
         name: str | None = None,
         materialized: Materialized[K, VR] | None = None,
     ) -> KTable[K, VR]:
         """Rows of keys that both tables have: ``joiner(value, other value)``, or ``with_key=f`` for
-        ``f(key, value, other value)``. ``value`` is the serde of results.
+        ``f(key, value, other value)``, or ``with_context=f`` for ``f(key, value, other value, record)``: the record in
+        process when the result is made. ``value`` is the serde of results.
 
         ``on=f`` joins by a foreign key: ``f(key, value)`` gives the key of the other table's row (KIP-213). Changes of
         either side go through internal topics; the tables need not have equal numbers of partitions.
         """
-        function = joiner_with_key(joiner, with_key, "join")
+        function = joiner_with_key(joiner, with_key, with_context, "join")
         options = materialized_or_none(materialized, store, None, value)
         if on is not None:
             return self._join_on(other, on, function, options, name, keeps_left=False)
@@ -97,6 +103,7 @@ class TableJoins(Generic[K, V]):
         joiner: Callable[[V, VO | None], VR] | None = None,
         *,
         with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
         store: str | None = None,
         value: Serde[VR] | None = None,
         name: str | None = None,
@@ -110,6 +117,7 @@ class TableJoins(Generic[K, V]):
         *,
         on: Callable[[K, V], KO | None],
         with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
         store: str | None = None,
         value: Serde[VR] | None = None,
         name: str | None = None,
@@ -122,13 +130,14 @@ class TableJoins(Generic[K, V]):
         *,
         on: Callable[[K, V], Any] | None = None,
         with_key: Callable[[K, V, VO | None], VR] | None = None,
+        with_context: Callable[[K, V, VO | None, RecordContext], VR] | None = None,
         store: str | None = None,
         value: Serde[VR] | None = None,
         name: str | None = None,
         materialized: Materialized[K, VR] | None = None,
     ) -> KTable[K, VR]:
         """As :meth:`join`, and rows for which there is no row in the other table, with None for its value."""
-        function = joiner_with_key(joiner, with_key, "left_join")
+        function = joiner_with_key(joiner, with_key, with_context, "left_join")
         options = materialized_or_none(materialized, store, None, value)
         if on is not None:
             return self._join_on(other, on, function, options, name, keeps_left=True)
@@ -140,13 +149,14 @@ class TableJoins(Generic[K, V]):
         joiner: Callable[[V | None, VO | None], VR] | None = None,
         *,
         with_key: Callable[[K, V | None, VO | None], VR] | None = None,
+        with_context: Callable[[K, V | None, VO | None, RecordContext], VR] | None = None,
         store: str | None = None,
         value: Serde[VR] | None = None,
         name: str | None = None,
         materialized: Materialized[K, VR] | None = None,
     ) -> KTable[K, VR]:
         """As :meth:`join`, and rows of keys that only one table has, with None for the missing value."""
-        function = joiner_with_key(joiner, with_key, "outer_join")
+        function = joiner_with_key(joiner, with_key, with_context, "outer_join")
         options = materialized_or_none(materialized, store, None, value)
         return self._join(other, function, options, name, keeps_left=True, keeps_right=True)
 
@@ -154,7 +164,7 @@ class TableJoins(Generic[K, V]):
         self,
         other: KTable[Any, VO],
         extractor: Callable[[K, V], Any],
-        joiner: Callable[[Any, Any, Any], Any],
+        joiner: Any,
         options: Materialized[K, VR] | None,
         name: str | None,
         *,
@@ -178,7 +188,7 @@ class TableJoins(Generic[K, V]):
     def _join(
         self,
         other: KTable[K, VO],
-        joiner: Callable[[Any, Any, Any], Any],
+        joiner: Any,
         options: Materialized[K, VR] | None,
         name: str | None,
         *,
@@ -201,12 +211,12 @@ class TableJoins(Generic[K, V]):
         if keeps_right:
             other._operator.enable_old_values(force=True)
 
-        def reversed_joiner(key: Any, right: Any, left: Any) -> Any:
-            return joiner(key, left, right)
+        def reverse(joiner: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda key, right, left, *record: joiner(key, left, right, *record)
 
         left = TableJoin(self._operator, other._operator, joiner, keeps_this=keeps_left, keeps_other=keeps_right)
         right = TableJoin(
-            other._operator, self._operator, reversed_joiner, keeps_this=keeps_right, keeps_other=keeps_left
+            other._operator, self._operator, rearranged(joiner, reverse), keeps_this=keeps_right, keeps_other=keeps_left
         )
         left_name = suffixed_or_generate(name, "-join-this", index, Prefix.TABLE_JOIN_THIS)
         right_name = suffixed_or_generate(name, "-join-other", index, Prefix.TABLE_JOIN_OTHER)

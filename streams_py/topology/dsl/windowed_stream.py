@@ -6,13 +6,16 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
+from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, Serde, Windowed
 from streams_py.topology.checked import checked
-from streams_py.topology.dsl.grouped_stream import KGroupedStream, plus_one, zero
+from streams_py.topology.dsl.grouped_stream import AGGREGATE_NEEDS, KGroupedStream, plus_one, zero
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.window_options import AnyWindows, close_after_ms, window_store_of, windowed_key_serde
 from streams_py.topology.names import Prefix
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.operators.in_context import one_function, rearranged
 from streams_py.topology.operators.sessions import SessionAggregate
 from streams_py.topology.operators.sliding import SlidingWindowAggregate
 from streams_py.topology.operators.tables import TableOperator
@@ -21,6 +24,8 @@ from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
 
 __all__ = ["SessionWindowedKStream", "TimeWindowedKStream", "window_aggregate"]
+
+_REDUCE_NEEDS = "reduce needs one function: f(result, value)"
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -32,7 +37,7 @@ def window_aggregate(
     emit: EmitStrategy,
     store: str,
     initializer: Callable[[], Any],
-    aggregator: Callable[[Any, Any, Any], Any],
+    aggregator: Any,
 ) -> TableOperator:
     """The operator for windows of that kind."""
     if isinstance(windows, TimeWindows):
@@ -91,22 +96,26 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
 
     def reduce(
         self,
-        reducer: Callable[[V, V], V | None],
+        reducer: Callable[[V, V], V | None] | None = None,
         *,
+        with_context: Callable[[V, V, RecordContext], V | None] | None = None,
         store: str | None = None,
         name: str | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> KTable[Windowed[K], V]:
-        """``reducer(result so far, value)`` gives the new result; the first value of a key is its first result."""
+        """``reducer(result so far, value)`` gives the new result; the first value of a key is its first result.
+        ``with_context=f`` for an ``f(result so far, value, record)``."""
+        function = one_function(reducer, with_context, _REDUCE_NEEDS)
         options = materialized_or_none(materialized, store) or Materialized()
-        make = self._make(_nothing, _reduced(reducer))
+        make = self._make(_nothing, rearranged(function, _reduced))
         return self._aggregate(make, options, name, Prefix.REDUCE, self._grouped.place.value_serde)
 
     def aggregate(
         self,
         initializer: Callable[[], A],
-        aggregator: Callable[[K, V, A], A | None],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
         *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
         store: str | None = None,
         value: Serde[A] | None = None,
         name: str | None = None,
@@ -114,14 +123,14 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
     ) -> KTable[Windowed[K], A]:
         """``aggregator(key, value, result so far)`` gives the new result, starting from ``initializer()``.
 
-        ``value`` is the serde of results. A result of None deletes the window.
+        ``value`` is the serde of results. A result of None deletes the window. ``with_context=f`` for an
+        ``f(key, value, result so far, record)``.
         """
+        function = one_function(aggregator, with_context, AGGREGATE_NEEDS)
         options = materialized_or_none(materialized, store, None, value) or Materialized()
-        return self._aggregate(self._make(initializer, aggregator), options, name, Prefix.AGGREGATE, None)
+        return self._aggregate(self._make(initializer, function), options, name, Prefix.AGGREGATE, None)
 
-    def _make(
-        self, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
-    ) -> Callable[[str], TableOperator]:
+    def _make(self, initializer: Callable[[], Any], aggregator: Any) -> Callable[[str], TableOperator]:
         windows = cast("TimeWindows | SlidingWindows", self._windows)
         return lambda store: window_aggregate(windows, self._emit, store, initializer, aggregator)
 
@@ -143,25 +152,27 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
 
     def reduce(
         self,
-        reducer: Callable[[V, V], V | None],
+        reducer: Callable[[V, V], V | None] | None = None,
         *,
+        with_context: Callable[[V, V, RecordContext], V | None] | None = None,
         store: str | None = None,
         name: str | None = None,
         materialized: Materialized[K, V] | None = None,
     ) -> KTable[Windowed[K], V]:
         """``reducer(result so far, value)`` gives the new result, also of two sessions that merge; the first value of a
-        key is its first result."""
+        key is its first result. ``with_context=f`` for an ``f(result so far, value, record)``."""
+        function = one_function(reducer, with_context, _REDUCE_NEEDS)
         options = materialized_or_none(materialized, store) or Materialized()
-        reduced = _reduced(reducer)
-        make = self._make(_nothing, reduced, lambda key, one, other: reduced(key, other, one))
+        make = self._make(_nothing, rearranged(function, _reduced), rearranged(function, _merged))
         return self._aggregate(make, options, name, Prefix.REDUCE, self._grouped.place.value_serde)
 
     def aggregate(
         self,
         initializer: Callable[[], A],
-        aggregator: Callable[[K, V, A], A | None],
-        merger: Callable[[K, A, A], A | None],
+        aggregator: Callable[[K, V, A], A | None] | None = None,
+        merger: Callable[[K, A, A], A | None] | None = None,
         *,
+        with_context: Callable[[K, V, A, RecordContext], A | None] | None = None,
         store: str | None = None,
         value: Serde[A] | None = None,
         name: str | None = None,
@@ -170,17 +181,16 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         """``aggregator(key, value, result so far)`` gives the new result, starting from ``initializer()``, and
         ``merger(key, one result, another)`` that of two sessions that merge.
 
-        ``value`` is the serde of results. A result of None deletes the session.
+        ``value`` is the serde of results. A result of None deletes the session. ``with_context=f`` for an
+        ``f(key, value, result so far, record)``; then give the merger as ``merger=``.
         """
+        function = one_function(aggregator, with_context, AGGREGATE_NEEDS)
+        if merger is None:
+            raise TopologyError("aggregate of sessions needs a merger: f(key, one result, another)")
         options = materialized_or_none(materialized, store, None, value) or Materialized()
-        return self._aggregate(self._make(initializer, aggregator, merger), options, name, Prefix.AGGREGATE, None)
+        return self._aggregate(self._make(initializer, function, merger), options, name, Prefix.AGGREGATE, None)
 
-    def _make(
-        self,
-        initializer: Callable[[], Any],
-        aggregator: Callable[[Any, Any, Any], Any],
-        merger: Callable[[Any, Any, Any], Any],
-    ) -> Callable[[str], TableOperator]:
+    def _make(self, initializer: Callable[[], Any], aggregator: Any, merger: Any) -> Callable[[str], TableOperator]:
         windows = cast("SessionWindows", self._windows)
         return lambda store: SessionAggregate(store, windows, self._emit, initializer, aggregator, merger)
 
@@ -193,5 +203,9 @@ def _both(key: object, one: int, other: int) -> int:
     return one + other
 
 
-def _reduced(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    return lambda key, value, result: value if result is None else reducer(result, value)
+def _reduced(reducer: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda key, value, result, *record: value if result is None else reducer(result, value, *record)
+
+
+def _merged(reducer: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda key, one, other, *record: other if one is None else reducer(one, other, *record)

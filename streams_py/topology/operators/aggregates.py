@@ -12,6 +12,7 @@ from typing import Any
 
 from streams_py.errors import ProcessingError
 from streams_py.topology.nodes import Change, NodeContext, Process
+from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import fresh_initializer, on_copies
 from streams_py.topology.operators.tables import TableOperator, forward_flushed, make_change
 
@@ -40,7 +41,7 @@ class StreamReduce(TableOperator):
         self._reducer = reducer
 
     def bind(self, node: NodeContext) -> Process:
-        reducer = self._reducer
+        reducer = within(node, self._reducer)
         return _bind_grouped_stream(self, node, None, lambda key, value, old: reducer(old, value))
 
 
@@ -55,6 +56,7 @@ def _bind_grouped_stream(
     forwards = forward_flushed(node, store, send_old_values=old_values)
     if initializer is not None:
         initializer = fresh_initializer(initializer, store)
+    aggregator = within(node, aggregator)
     if old_values and forwards:
         aggregator = on_copies(aggregator, store)
     update = store.updater(initializer, aggregator)

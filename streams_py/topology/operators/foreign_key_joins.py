@@ -22,6 +22,7 @@ from streams_py.topology.foreign_keys import (
 )
 from streams_py.topology.names import full_topic_name
 from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.operators.in_context import at_its_time, within
 from streams_py.topology.operators.tables import TableOperator, latest_only
 
 __all__ = [
@@ -256,7 +257,7 @@ class ResponseJoin:
         self._keeps_left = keeps_left
 
     def bind(self, node: NodeContext) -> Process:
-        read, joiner, keeps_left = self._left.reader(node), self._joiner, self._keeps_left
+        read, joiner, keeps_left = self._left.reader(node), within(node, self._joiner), self._keeps_left
         hash_of, forward, failed = self._serdes.hasher(node), node.forward, node.failed
 
         def process(key: Any, response: Any, timestamp_ms: int) -> None:
@@ -276,4 +277,4 @@ class ResponseJoin:
                 return
             forward(key, joined, timestamp_ms)
 
-        return process
+        return at_its_time(node, process, self._joiner)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TextIO
 
 from streams_py.topology.nodes import NodeContext, Operator, Process, RecordContext
+from streams_py.topology.operators.in_context import at_its_time, within
 
 __all__ = [
     "Branch",
@@ -349,7 +350,8 @@ class Branch:
     def bind(self, node: NodeContext) -> Process:
         failed, children = node.failed, node.children
         choices: Sequence[tuple[Predicate, Process]] = [
-            (predicate, children[name]) for predicate, name in zip(self.predicates, self.children, strict=True)
+            (within(node, predicate), children[name])
+            for predicate, name in zip(self.predicates, self.children, strict=True)
         ]
         default = None if self.default is None else children[self.default]
 
@@ -366,4 +368,4 @@ class Branch:
             if target is not None:
                 target(key, value, timestamp_ms)
 
-        return process
+        return at_its_time(node, process, *self.predicates)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.operators.in_context import at_its_time, within
 from streams_py.topology.operators.tables import TableOperator
 
 __all__ = ["GlobalTableJoin", "StreamTableJoin"]
@@ -42,7 +43,7 @@ class StreamTableJoin:
         self._keeps_stream = keeps_stream
 
     def bind(self, node: NodeContext) -> Process:
-        joiner, keeps_stream = self._joiner, self._keeps_stream
+        joiner, keeps_stream = within(node, self._joiner), self._keeps_stream
         by_time = self._table.history_ms() is not None
         read: Any = self._table.past_reader(node) if by_time else self._table.reader(node)
         forward, failed = node.forward, node.failed
@@ -64,7 +65,8 @@ class StreamTableJoin:
                 return
             forward(key, joined, timestamp_ms)
 
-        return self._later(node, process) if self._buffer else process
+        join = at_its_time(node, process, self._joiner)
+        return self._later(node, join) if self._buffer else join
 
     def _later(self, node: NodeContext, join: Process) -> Process:
         buffer, grace_ms, failed, context = node.store(self._buffer), self._grace_ms, node.failed, node.record
@@ -114,7 +116,7 @@ class GlobalTableJoin:
         get, selector, joiner, keeps_stream = (
             node.store(self._store).get,
             self._selector,
-            self._joiner,
+            within(node, self._joiner),
             self._keeps_stream,
         )
         forward, failed = node.forward, node.failed
@@ -137,4 +139,4 @@ class GlobalTableJoin:
                 return
             forward(key, joined, timestamp_ms)
 
-        return process
+        return at_its_time(node, process, self._joiner)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, latest_only, make_change
 
 __all__ = ["TableJoin", "TableJoinMerge"]
@@ -50,7 +51,7 @@ class TableJoin(TableOperator):
         return tuple(dict.fromkeys((*self._this.readable_stores(), *self._other.readable_stores())))
 
     def reader(self, node: NodeContext) -> RowReader:
-        read_this, read_other, joiner = self._this.reader(node), self._other.reader(node), self._joiner
+        read_this, read_other, joiner = self._this.reader(node), self._other.reader(node), within(node, self._joiner)
         keeps_this, keeps_other = self._keeps_this, self._keeps_other
 
         def read(key: Any) -> tuple[Any, int] | None:
@@ -68,7 +69,7 @@ class TableJoin(TableOperator):
         return read
 
     def bind(self, node: NodeContext) -> Process:
-        read_other, joiner = self._other.reader(node), self._joiner
+        read_other, joiner = self._other.reader(node), within(node, self._joiner)
         keeps_this, keeps_other, old_values = self._keeps_this, self._keeps_other, self.sends_old_values
         forward, failed, context = node.forward, node.failed, node.record
 

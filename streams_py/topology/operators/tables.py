@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from streams_py.errors import ProcessingError
 from streams_py.topology.nodes import Change, LateChange, NodeContext, Process
+from streams_py.topology.operators.in_context import at_its_time, within
 from streams_py.topology.operators.stateless import named_if_no_pair
 from streams_py.topology.operators.versioned import VersionedTable
 
@@ -258,7 +259,7 @@ class TableFilter(TableTransformation):
         self.sends_old_values = parent.enable_old_values(force=False)
 
     def _row_function(self, node: NodeContext) -> Callable[[Any, Any], Any]:
-        predicate, negate = self._predicate, self._negate
+        predicate, negate = within(node, self._predicate), self._negate
 
         def compute(key: Any, value: Any) -> Any:
             return None if value is None or bool(predicate(key, value)) is negate else value
@@ -277,7 +278,7 @@ class TableMapValues(TableTransformation):
         self._mapper = mapper
 
     def _row_function(self, node: NodeContext) -> Callable[[Any, Any], Any]:
-        mapper = self._mapper
+        mapper = within(node, self._mapper)
 
         def compute(key: Any, value: Any) -> Any:
             return None if value is None else mapper(key, value)
@@ -312,7 +313,7 @@ class TableGroupBy:
         self._selector = selector
 
     def bind(self, node: NodeContext) -> Process:
-        selector, forward, failed = self._selector, node.forward, node.failed
+        selector, forward, failed = within(node, self._selector), node.forward, node.failed
         one_record = not _upgrades_from_old_release(node.app_configs)
 
         def select(key: Any, value: Any) -> tuple[Any, Any] | None:
@@ -337,7 +338,7 @@ class TableGroupBy:
             if new is not None:
                 forward(new[0], Change(new[1], None), timestamp_ms)
 
-        return latest_only(self._table, process)
+        return latest_only(self._table, at_its_time(node, process, self._selector))
 
 
 def forward_flushed(node: NodeContext, store: Any, *, send_old_values: bool) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from streams_py.serdes.windowed import Windowed
 from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults
+from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import fresh_initializer, on_copies
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
 from streams_py.topology.windows import EmitStrategy, TimeWindows, UnlimitedWindows
@@ -81,7 +82,9 @@ class TimeWindowAggregate(WindowedOperator):
         old_values = self.sends_old_values
         forwards = self._forwards(node, store)
         emit_final = self._final_results(node, self._closed_since)
-        aggregator = on_copies(self._aggregator, store) if old_values and forwards else self._aggregator
+        aggregator = within(node, self._aggregator)
+        if old_values and forwards:
+            aggregator = on_copies(aggregator, store)
         update = store.updater(fresh_initializer(self._initializer, store), aggregator)
         observed_ms = UNKNOWN_TIME
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from streams_py.topology.join_serdes import JoinSideKey, JoinSideValue
 from streams_py.topology.nodes import NodeContext, Process, RecordContext
+from streams_py.topology.operators.in_context import at_its_time, within
 from streams_py.topology.windows import JoinWindows
 
 __all__ = ["JoinWindowKeeper", "SelfJoin", "SharedJoinTime", "StreamJoin"]
@@ -100,7 +101,8 @@ class StreamJoin:
         self._pending = pending
 
     def bind(self, node: NodeContext) -> Process:
-        windows, is_left, keeps_this, joiner = self._windows, self._is_left, self._keeps_this, self._joiner
+        windows, is_left, keeps_this = self._windows, self._is_left, self._keeps_this
+        joiner = within(node, self._joiner)
         before_ms, after_ms = windows.before_ms, windows.after_ms
         if not is_left:
             before_ms, after_ms = after_ms, before_ms
@@ -214,7 +216,7 @@ class SelfJoin:
         self._joiner = joiner
 
     def bind(self, node: NodeContext) -> Process:
-        windows, joiner, fetch = self._windows, self._joiner, node.store(self._store).fetch_between
+        windows, joiner, fetch = self._windows, within(node, self._joiner), node.store(self._store).fetch_between
         before_ms, after_ms, retention_ms = windows.before_ms, windows.after_ms, windows.retention_ms
         forward, failed = node.forward, node.failed
         stream_time_ms = -1
@@ -239,4 +241,4 @@ class SelfJoin:
             except Exception as error:
                 failed(error, key, value, timestamp_ms)
 
-        return process
+        return at_its_time(node, process, self._joiner)

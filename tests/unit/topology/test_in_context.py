@@ -1,0 +1,125 @@
+"""``with_context=``: functions that want to know about the record in process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from streams_py import (
+    JoinWindows,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    TimeWindows,
+    TopologyError,
+    UnlimitedWindows,
+    serdes,
+)
+from streams_py.testing import TopologyTestDriver
+
+S = serdes.STRING
+Make = Callable[[StreamsBuilder[Any, Any], Callable[..., Any]], Any]
+
+
+def stream(builder: StreamsBuilder[Any, Any]) -> Any:
+    return builder.stream("in")
+
+
+def windowed(windows: Any) -> Make:
+    def make(builder: StreamsBuilder[Any, Any], ask: Callable[..., Any]) -> Any:
+        return stream(builder).group_by_key().windowed_by(windows).aggregate(lambda: "", with_context=ask)
+
+    return make
+
+
+MAKERS: dict[str, Make] = {
+    "select_key": lambda b, ask: stream(b).select_key(with_context=ask),
+    "group_by": lambda b, ask: stream(b).group_by(with_context=ask).count(),
+    "branch": lambda b, ask: stream(b).split().branch(with_context=ask).default_branch(),
+    "aggregate": lambda b, ask: stream(b).group_by_key().aggregate(lambda: "", with_context=ask),
+    "reduce": lambda b, ask: stream(b).group_by_key().reduce(with_context=ask),
+    "time windows": windowed(TimeWindows.of(10)),
+    "unlimited windows": windowed(UnlimitedWindows.of()),
+    "sliding windows": windowed(SlidingWindows.of(10)),
+    "sessions": lambda b, ask: (
+        stream(b)
+        .group_by_key()
+        .windowed_by(SessionWindows.of(10))
+        .aggregate(lambda: "", merger=lambda k, x, y: x + y, with_context=ask)
+    ),
+    "reduce in windows": lambda b, ask: (
+        stream(b).group_by_key().windowed_by(TimeWindows.of(10)).reduce(with_context=ask)
+    ),
+    "reduce in sessions": lambda b, ask: (
+        stream(b).group_by_key().windowed_by(SessionWindows.of(10)).reduce(with_context=ask)
+    ),
+    "cogroup": lambda b, ask: stream(b).group_by_key().cogroup(with_context=ask).aggregate(lambda: ""),
+    "cogroup, second": lambda b, ask: (
+        b.stream("other")
+        .group_by_key()
+        .cogroup(lambda k, v, a: a)
+        .cogroup(stream(b).group_by_key(), with_context=ask)
+        .aggregate(lambda: "")
+    ),
+    "stream-table join": lambda b, ask: stream(b).join(b.table("other"), with_context=ask),
+    "stream-global-table join": lambda b, ask: stream(b).left_join(
+        b.global_table("other"), on=lambda k, v: k, with_context=ask
+    ),
+    "stream-stream join": lambda b, ask: stream(b).join(b.stream("other"), windows=JoinWindows.of(9), with_context=ask),
+    "table-table join": lambda b, ask: b.table("other").join(b.table("in"), with_context=ask),
+    "table-table left join": lambda b, ask: b.table("in").left_join(b.table("other"), with_context=ask),
+    "table filter": lambda b, ask: b.table("in").filter(with_context=ask),
+    "table map_values": lambda b, ask: b.table("in").map_values(with_context=ask, store="s"),
+    "table group_by": lambda b, ask: (
+        b.table("in").group_by(with_context=lambda *given: (ask(*given), "x"), key=S, value=S).count()
+    ),
+    "to_stream": lambda b, ask: b.table("in").to_stream(with_context=ask),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_function_gets_the_context_of_the_record_in_process(maker: str) -> None:
+    seen: list[Any] = []
+
+    def ask(*given: Any) -> str:
+        *_, record = given
+        seen.append((record.topic, record.offset, record.timestamp, list(record.headers)))
+        return "result"
+
+    builder = StreamsBuilder(key=S, value=S)
+    MAKERS[maker](builder, ask)
+    with TopologyTestDriver(builder.build()) as driver:
+        if "other" in maker or "join" in maker or "second" in maker:
+            driver.input_topic("other", key=S, value=S).send("a", "o", timestamp_ms=3)
+        given = driver.input_topic("in", key=S, value=S)
+        given.send("a", "1", timestamp_ms=4)
+        given.send("a", "2", timestamp_ms=5, headers=[("h", b"2")])
+    assert seen[-1] == ("in", 1, 5, [("h", b"2")])
+
+
+def test_context_of_a_repartitioned_record_is_that_of_the_internal_topic_with_the_same_headers() -> None:
+    seen: list[Any] = []
+    builder = StreamsBuilder(key=S, value=S)
+    grouped = builder.stream("in").group_by(lambda k, v: v, name="g")
+    grouped.aggregate(lambda: "", with_context=lambda k, v, a, record: seen.append((record.topic, record.headers)) or v)
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.input_topic("in", key=S, value=S).send("a", "1", headers=[("h", b"2")])
+    assert [(topic, list(headers)) for topic, headers in seen] == [("test-g-repartition", [("h", b"2")])]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: s.group_by_key().reduce(), r"reduce needs one function: f\(result, value\), or with_context=f"),
+        (lambda s: s.group_by_key().reduce(max, with_context=lambda a, b, c: a), "reduce needs one function"),
+        (lambda s: s.split().branch(), "branch needs one function"),
+        (lambda s: s.join(s.to_table(), with_key=print, with_context=print), "join needs one function"),
+        (lambda s: s.to_table().filter(with_context=lambda k, v: v), r"with_context is called with 3 arguments"),
+        (lambda s: s.group_by_key().windowed_by(SessionWindows.of(1)).aggregate(str, print), "needs a merger"),
+    ],
+)
+def test_too_few_too_many_or_wrong_functions_are_refused_by_the_call(call: Callable[[Any], Any], message: str) -> None:
+    with pytest.raises(TopologyError, match=message):
+        call(StreamsBuilder().stream("in"))

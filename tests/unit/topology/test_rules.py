@@ -200,7 +200,7 @@ def test_option_object_and_keyword_together_are_refused() -> None:
 def test_map_values_needs_a_function() -> None:
     stream, table = StreamsBuilder().stream("x"), StreamsBuilder().table("x")
     for call in (stream.map_values, stream.flat_map_values, table.map_values):
-        with pytest.raises(TopologyError, match="needs (a|one) function"):
+        with pytest.raises(TopologyError, match=r"needs (a|one) function"):
             call()
 
 

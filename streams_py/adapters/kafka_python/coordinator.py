@@ -1,8 +1,9 @@
 """A member of a Streams group, built on kafka-python's consumer coordinator.
 
 kafka-python 3.0.12 can host a custom assignor with binary user data, which librdkafka cannot; but its coordinator
-makes four choices that a Streams member cannot live with. This subclass replaces them. It touches private methods, so
-it works with the tested versions only (pinned in pyproject.toml); tests state each fact it leans on.
+makes four choices that a Streams member cannot live with. This subclass replaces them, on top of :mod:`.group_requests`
+and :mod:`.subscribed_topics`. It touches private methods, so it works with the tested versions only (pinned in
+pyproject.toml); tests state each fact it leans on.
 
 1. *A finished join is kept.* JoinGroup and SyncGroup run in the background, and only a later poll that still sees a
    reason to rejoin looks at the result. If the attempt has ended by then, that poll sends a new JoinGroup; if the
@@ -25,16 +26,13 @@ Threads: every method runs on the network thread unless it says otherwise.
 from __future__ import annotations
 
 import logging
-import re
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kafka import errors as kafka_errors
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
-from kafka.coordinator.consumer import ConsumerCoordinator
-from kafka.future import Future
 from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, JoinGroupRequest, SyncGroupRequest
 from kafka.structs import MemberState
 from kafka.util import Timer
@@ -42,7 +40,6 @@ from kafka.util import Timer
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
-from streams_py.adapters.kafka_python.metadata_watch import MetadataSnapshot, metadata_snapshot
 from streams_py.adapters.kafka_python.offsets import (
     answered_offsets,
     check_all_committed,
@@ -57,7 +54,7 @@ from streams_py.adapters.kafka_python.payloads import (
     readable_members,
     subscription_to_send,
 )
-from streams_py.adapters.kafka_python.session import Session
+from streams_py.adapters.kafka_python.subscribed_topics import SubscribedTopics
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskAssignmentError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
 
@@ -85,10 +82,8 @@ class _FinishedJoin:
     assignment: bytes
 
 
-class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
+class StreamsCoordinator(SubscribedTopics):
     """kafka-python's coordinator with a Streams member's rules; see the module's text."""
-
-    _assignment_snapshot: MetadataSnapshot | None
 
     def __init__(
         self,
@@ -100,10 +95,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         **settings: Any,
     ) -> None:
         self._listener = listener
-        self._inbox = inbox
         self._options = options
-        self.failure: BaseException | None = None
-        """What ended this membership for good; read by the polling thread."""
         self.owned: frozenset[TopicPartition] = frozenset()
         """The member's own record of what it owns: the only valid one."""
         self._joined: GroupMetadata | None = None
@@ -111,9 +103,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         self._finished_join: _FinishedJoin | None = None
         self._rejoin_reason: str | None = None
         self._completing = False
-        self._waits_for_group = False  # JoinGroup or SyncGroup is under way
-        super().__init__(client, subscription, **settings)
-        self._session = Session(self.config["session_timeout_ms"])
+        super().__init__(client, subscription, inbox, with_racks=bool(options.rack), **settings)
 
     # -- asked by other threads ------------------------------------------------------------------------------------
 
@@ -176,54 +166,6 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
     def request_rejoin(self) -> None:
         super().request_rejoin()
         self._inbox.wake()
-
-    def fail(self, error: BaseException) -> None:
-        """End this membership: the polling thread stops, and whoever asks is told."""
-        if self.failure is None:
-            self.failure = error
-        self._inbox.wake()
-
-    # -- subscription and metadata -----------------------------------------------------------------------------------
-
-    def set_subscription(self, topics: Collection[str], pattern: str | None) -> None:
-        """Replace the subscription; a difference is a reason to rejoin. ``pattern`` must match a topic's whole name."""
-        whole = rf"(?:{pattern})\Z" if pattern is not None else None
-        current = self._subscription.subscribed_pattern
-        if self._subscription.subscription is not None:
-            if whole == (current.pattern if current else None) and (
-                whole is not None or self._subscription.subscription == set(topics)
-            ):
-                return
-            self._subscription.unsubscribe()
-        self._subscription.subscribe(topics=() if whole else sorted(topics), pattern=whole)
-        self._cluster.need_all_topic_metadata = whole is not None
-        self._cluster.set_topics([] if whole else sorted(topics))
-        self._cluster.request_update()
-        self._inbox.wake()
-
-    def _handle_metadata_update(self, cluster: Any) -> None:
-        if cluster.unauthorized_topics:
-            self.fail(kafka_errors.TopicAuthorizationFailedError(sorted(cluster.unauthorized_topics)))
-        pattern = self._subscription.subscribed_pattern
-        if pattern is not None:
-            matching = {
-                topic for topic in cluster.topics(self.config["exclude_internal_topics"]) if pattern.match(topic)
-            }
-            if matching != self._subscription.subscription:
-                self._subscription.change_subscription(sorted(matching))
-        if self._subscription.partitions_auto_assigned():
-            self._metadata_snapshot = self._build_metadata_snapshot(self._subscription, cluster)
-            if self.need_rejoin():
-                self._inbox.wake()
-
-    def _build_metadata_snapshot(self, subscription: Any, cluster: Any) -> MetadataSnapshot:
-        return metadata_snapshot(subscription.group_subscription(), cluster, with_racks=bool(self._options.rack))
-
-    async def _refresh_metadata(self, timeout_ms: int) -> None:
-        try:
-            await self._manager.wait_for(self._cluster.request_update(), timeout_ms)
-        except kafka_errors.KafkaError as error:
-            _log.debug("metadata not refreshed: %s", error)
 
     # -- joining -----------------------------------------------------------------------------------------------------
 
@@ -333,11 +275,6 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         self._session.confirm(sent_at)
         return assignment
 
-    def _rebalance_timeout_ms(self) -> int:
-        """The broker answers JoinGroup when all members have joined and SyncGroup when the leader has assigned, or
-        when max.poll.interval.ms is over."""
-        return int(max(self.config["request_timeout_ms"], self.config["max_poll_interval_ms"] + 5_000))
-
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:
         user_data = await self._inbox.call(self._listener.subscription_user_data, topics)
         return subscription_to_send(
@@ -348,36 +285,6 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
             rack=self._options.rack,
             check=self._options.check_subscription,
         )
-
-    async def _send_and_stay(self, request: Any, timeout_ms: int | None = None) -> Any:
-        """Send a request that keeps this a member until it is answered."""
-
-        async def send() -> Any:
-            return await self._send_to_coordinator(request, timeout_ms)
-
-        answer = self._manager.call_soon(send)
-        while not answer.is_done:
-            try:
-                await self._manager.wait_for(_outcome(answer), self._session.tick_interval_ms)
-            except kafka_errors.KafkaTimeoutError:
-                self._session.tick()
-        if answer.exception is not None:
-            raise answer.exception
-        return answer.value
-
-    async def _send_to_coordinator(self, request: Any, timeout_ms: int | None = None) -> Any:
-        node_id = self.coordinator_id
-        if node_id is None:
-            raise kafka_errors.CoordinatorNotAvailableError
-        self._waits_for_group = True
-        try:
-            return await self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
-        except kafka_errors.KafkaError as error:
-            if not isinstance(error, kafka_errors.Cancelled):  # that is our own closing
-                self._failed_request(node_id, request, error)
-            raise
-        finally:
-            self._waits_for_group = False
 
     # -- leading -----------------------------------------------------------------------------------------------------
 
@@ -411,40 +318,6 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         return assignments_to_send(
             assignments, [member.member_id for member in members], self._options.check_assignment
         )
-
-    async def _with_heartbeats(self, step: Awaitable[Any]) -> Any:
-        """Await ``step`` while heartbeats keep the session of a leader that has not answered yet."""
-
-        async def run() -> Any:
-            return await step
-
-        result = self._manager.call_soon(run)
-        while not result.is_done:
-            try:
-                await self._manager.wait_for(_outcome(result), self.config["heartbeat_interval_ms"])
-            except kafka_errors.KafkaTimeoutError:
-                await self._heartbeat_once()
-        if result.exception is not None:
-            raise result.exception
-        return result.value
-
-    async def _heartbeat_once(self) -> None:
-        try:
-            await self._send_heartbeat_request()
-        except kafka_errors.KafkaError as error:
-            _log.debug("heartbeat of the assigning leader: %s", error)
-
-    def _handle_heartbeat_response(self, response: Any, send_time: float) -> Any:
-        try:
-            super()._handle_heartbeat_response(response, send_time)
-            self._session.confirm(send_time)
-        except kafka_errors.RebalanceInProgressError:  # said to members only
-            self._session.confirm(send_time)
-            raise
-        except (kafka_errors.FencedInstanceIdError, kafka_errors.AuthorizationError) as error:
-            # kafka-python only stops its heartbeats, or repeats them for ever: no poll would ever raise this.
-            self.fail(error)
-            raise
 
     async def maybe_leave_group_async(self, reason: str | None = None, timeout_ms: int | None = None) -> None:
         self._joined = None  # from now on, not only when the broker has answered
@@ -504,17 +377,6 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
             f"the group's leader assigned {', '.join(sorted(assigned))} to it. Give one of the two applications "
             "another application.id, or run the same code everywhere"
         )
-
-    def _is_subscribed_to(self, topics: Collection[str]) -> bool:
-        pattern: re.Pattern[str] | None = self._subscription.subscribed_pattern
-        subscribed: set[str] = self._subscription.subscription
-        if pattern is None:
-            return subscribed.issuperset(topics)
-        if not all(topic in subscribed or pattern.match(topic) for topic in topics):
-            return False
-        if not subscribed.issuperset(topics):  # the leader knew a matching topic earlier than we did
-            self._subscription.change_subscription(sorted(subscribed.union(topics)))
-        return True
 
     async def _revoke(self, partitions: frozenset[TopicPartition]) -> None:
         """Let the listener stop and flush, then commit what it returns, before anybody else can own these."""
@@ -578,7 +440,7 @@ class StreamsCoordinator(ConsumerCoordinator):  # type: ignore[misc]  # kafka-py
         others have joined: so that connection is given up first."""
         connection = self._manager._conns.get(self.coordinator_id)
         if self._waits_for_group and connection is not None:
-            connection.close(kafka_errors.Cancelled("leaving the group"))
+            connection.close()  # without an error, which the library would log as one
         await self.maybe_leave_group_async(reason, timeout_ms)
 
     @property
@@ -593,13 +455,3 @@ async def _collect(problems: list[Exception], step: Awaitable[object]) -> None:
         await step
     except Exception as error:
         problems.append(error)
-
-
-def _outcome(result: Any) -> Any:
-    """A future that is done when ``result`` is, and never fails: so that a time-out of waiting is only that."""
-    done = Future()
-    result.add_both(lambda _: done.success(None))
-    return done
-
-
-Step = Callable[[], object]

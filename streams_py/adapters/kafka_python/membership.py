@@ -234,6 +234,8 @@ class KafkaPythonMembership:
         if self._thread is not threading.current_thread():
             self._thread.join(max(0.0, limit - time.monotonic()))
         coordinator, self._coordinator = self._coordinator, None
+        if coordinator is not None:
+            coordinator.is_closing = True
         with contextlib.suppress(Exception):  # a network thread that is dead has nothing to send
             if coordinator is not None:
                 coordinator._close_heartbeat()

@@ -6,10 +6,10 @@ A difference between the snapshot that an assignment was made with and the newes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-__all__ = ["MetadataSnapshot", "metadata_snapshot"]
+__all__ = ["Disappearances", "MetadataSnapshot", "metadata_snapshot"]
 
 MetadataSnapshot = dict[str, frozenset[object]]
 """Topic -> its partitions; empty for a topic that does not exist."""
@@ -29,3 +29,17 @@ def metadata_snapshot(topics: Iterable[str], cluster: Any, *, with_racks: bool) 
         )
         for topic in topics
     }
+
+
+class Disappearances:
+    """Topics that an answer about the cluster leaves out, whole or in part, though they were there before: believed
+    when the next one leaves them out as well."""
+
+    def __init__(self) -> None:
+        self._missing: frozenset[str] = frozenset()
+
+    def doubted(self, known: Mapping[str, int], seen: Mapping[str, int]) -> frozenset[str]:
+        """Topics with fewer partitions ``seen`` than ``known``, and not so the last time. Both: topic -> partitions."""
+        missing = frozenset(topic for topic, partitions in known.items() if seen.get(topic, 0) < partitions)
+        doubted, self._missing = missing - self._missing, missing
+        return doubted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 
@@ -313,3 +314,20 @@ def test_membership_survives_when_python_code_computes_for_longer_than_a_session
     assert number
     assert member.group_metadata().generation == 1
     assert thread.rounds == 1
+
+
+@pytest.mark.parametrize("leave_group", [False, True])
+def test_orderly_close_warns_of_nothing_though_it_cuts_requests_off(group, until, gate, caplog, leave_group):
+    _, first = group.join(name="a", session_timeout_ms=30_000)
+    group.wait_settled(first)
+    entered = threading.Event()
+    first.before_revoked = lambda: (entered.set(), gate.wait(60))
+    member, thread = group.join(name="b", session_timeout_ms=30_000, heartbeat_interval_ms=1)
+    until(lambda: thread.rounds == 1, "the empty first round")
+    assert entered.wait(60)
+    member.request_rejoin("to have a request with the broker that it does not answer")
+    until(lambda: member._coordinator._waits_for_group, "the join is with the broker")
+    caplog.clear()
+    member.leave_and_close(leave_group=leave_group, timeout_ms=10_000)
+    gate.set()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -547,9 +547,27 @@ def test_sync_group_may_take_as_long_as_join_group(make):
 def test_leaving_does_not_wait_behind_an_own_join(make, waits):
     member = make().joined(T0)
     closed = []
-    member.client._manager._conns[member.coordinator.coordinator_id] = SimpleNamespace(close=closed.append)
+    member.client._manager._conns[member.coordinator.coordinator_id] = SimpleNamespace(
+        close=lambda: closed.append(True)
+    )
     member.coordinator._waits_for_group = waits
     member.coordinator.maybe_leave_group_async = lambda reason, timeout_ms: Future().success(None)
     member.run(member.coordinator.leave_async, "closing", 100)
     del member.client._manager._conns[member.coordinator.coordinator_id]
     assert len(closed) == waits
+
+
+@pytest.mark.parametrize("closing", [True, False])
+def test_request_that_our_own_closing_cuts_off_is_no_news(make, caplog, closing):
+    member = make().joined(T0)
+
+    def cut_off(request, node_id=None, request_timeout_ms=None):
+        return Future().failure(kafka_errors.Cancelled("closed"))
+
+    member.client._manager.send = cut_off
+    member.coordinator.is_closing = closing
+    with pytest.raises(kafka_errors.Cancelled):
+        member.run(member.coordinator._send_heartbeat_request)
+    warned = [record.message for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    assert any("Marking the coordinator dead" in message for message in warned) is not closing
+    assert bool(warned) is not closing

@@ -1,0 +1,135 @@
+"""Requests of a member to its group's coordinator, and what their answers say about the session.
+
+A broker keeps JoinGroup and SyncGroup until the whole group has come that far: they outlast ``request.timeout.ms``, and
+the member stays one without heartbeats. A leader that still assigns has no request with the broker, so it heartbeats.
+Whatever the broker answers as to a member confirms the session (:mod:`.session`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from typing import Any
+
+from kafka import errors as kafka_errors
+from kafka.coordinator.consumer import ConsumerCoordinator
+from kafka.future import Future
+
+from streams_py.adapters.kafka_python.callbacks import CallbackInbox
+from streams_py.adapters.kafka_python.session import Session
+
+__all__ = ["GroupRequests"]
+
+_log = logging.getLogger(__name__)
+
+
+class GroupRequests(ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
+    """kafka-python's coordinator with a Streams member's way of asking; on the network thread."""
+
+    coordinator_id: Any
+
+    def __init__(self, client: Any, subscription: Any, inbox: CallbackInbox, **settings: Any) -> None:
+        self._inbox = inbox
+        self.failure: BaseException | None = None
+        """What ended this membership for good; read by the polling thread."""
+        self.is_closing = False
+        """Set before the connections are closed: what that cuts off is no news, and no coordinator is dead."""
+        self._waits_for_group = False  # JoinGroup or SyncGroup is under way
+        super().__init__(client, subscription, **settings)
+        self._session = Session(self.config["session_timeout_ms"])
+
+    def fail(self, error: BaseException) -> None:
+        """End this membership: the polling thread stops, and whoever asks is told."""
+        if self.failure is None:
+            self.failure = error
+        self._inbox.wake()
+
+    def coordinator_dead(self, error: Any) -> None:
+        if self.is_closing:
+            self.coordinator_id = None
+        else:
+            super().coordinator_dead(error)
+
+    def _failed_request(self, node_id: Any, request: Any, error: Any) -> None:
+        if not self.is_closing:
+            super()._failed_request(node_id, request, error)
+
+    # -- requests that take as long as the group takes -----------------------------------------------------------------
+
+    def _rebalance_timeout_ms(self) -> int:
+        """The broker answers JoinGroup when all members have joined and SyncGroup when the leader has assigned, or
+        when max.poll.interval.ms is over."""
+        return int(max(self.config["request_timeout_ms"], self.config["max_poll_interval_ms"] + 5_000))
+
+    async def _send_and_stay(self, request: Any, timeout_ms: int | None = None) -> Any:
+        """Send a request that keeps this a member until it is answered."""
+
+        async def send() -> Any:
+            return await self._send_to_coordinator(request, timeout_ms)
+
+        answer = self._manager.call_soon(send)
+        while not answer.is_done:
+            try:
+                await self._manager.wait_for(_outcome(answer), self._session.tick_interval_ms)
+            except kafka_errors.KafkaTimeoutError:
+                self._session.tick()
+        if answer.exception is not None:
+            raise answer.exception
+        return answer.value
+
+    async def _send_to_coordinator(self, request: Any, timeout_ms: int | None = None) -> Any:
+        node_id = self.coordinator_id
+        if node_id is None:
+            raise kafka_errors.CoordinatorNotAvailableError
+        self._waits_for_group = True
+        try:
+            return await self._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
+        except kafka_errors.KafkaError as error:
+            if not isinstance(error, kafka_errors.Cancelled):  # that is our own closing
+                self._failed_request(node_id, request, error)
+            raise
+        finally:
+            self._waits_for_group = False
+
+    # -- heartbeats ----------------------------------------------------------------------------------------------------
+
+    async def _with_heartbeats(self, step: Awaitable[Any]) -> Any:
+        """Await ``step`` while heartbeats keep the session of a leader that has not answered yet."""
+
+        async def run() -> Any:
+            return await step
+
+        result = self._manager.call_soon(run)
+        while not result.is_done:
+            try:
+                await self._manager.wait_for(_outcome(result), self.config["heartbeat_interval_ms"])
+            except kafka_errors.KafkaTimeoutError:
+                await self._heartbeat_once()
+        if result.exception is not None:
+            raise result.exception
+        return result.value
+
+    async def _heartbeat_once(self) -> None:
+        try:
+            await self._send_heartbeat_request()
+        except kafka_errors.KafkaError as error:
+            _log.debug("heartbeat of the assigning leader: %s", error)
+
+    def _handle_heartbeat_response(self, response: Any, send_time: float) -> Any:
+        try:
+            super()._handle_heartbeat_response(response, send_time)
+            self._session.confirm(send_time)
+        except kafka_errors.RebalanceInProgressError:  # said to members only
+            self._session.confirm(send_time)
+            raise
+        except (kafka_errors.FencedInstanceIdError, kafka_errors.AuthorizationError) as error:
+            # kafka-python only stops its heartbeats, or repeats them for ever: no poll would ever raise this.
+            self.fail(error)
+            raise
+
+
+def _outcome(result: Any) -> Any:
+    """A future that is done when ``result`` is, and never fails: so that a time-out of waiting is only that."""
+    done = Future()
+    result.add_both(lambda _: done.success(None))
+    return done

@@ -21,6 +21,8 @@ from streams_py.errors import LockError as LockError
 from streams_py.errors import MissingSourceTopicError as MissingSourceTopicError
 from streams_py.errors import ProcessingError as ProcessingError
 from streams_py.errors import ProductionError as ProductionError
+from streams_py.errors import RegistryError as RegistryError
+from streams_py.errors import RegistryUnavailableError as RegistryUnavailableError
 from streams_py.errors import SerializationError as SerializationError
 from streams_py.errors import StateError as StateError
 from streams_py.errors import StreamsError as StreamsError
@@ -35,6 +37,7 @@ from streams_py.ports import AdminError as AdminError
 from streams_py.ports import AdminErrorKind as AdminErrorKind
 from streams_py.ports import RawRecord as RawRecord
 from streams_py.ports import TopicSpec as TopicSpec
+from streams_py.registry.schema_registry import SchemaRegistry as SchemaRegistry
 from streams_py.runtime.kafka_streams import KafkaStreams as KafkaStreams
 from streams_py.runtime.kafka_streams import StreamThreadExceptionResponse as StreamThreadExceptionResponse
 from streams_py.runtime.restore.listener import RestoreListener as RestoreListener

@@ -35,6 +35,8 @@ __all__ = [
     "OffsetOutOfRangeError",
     "ProcessingError",
     "ProductionError",
+    "RegistryError",
+    "RegistryUnavailableError",
     "SerializationError",
     "StateError",
     "StreamsError",
@@ -117,6 +119,10 @@ class DeserializationError(StreamsError):
     """
 
 
+class RegistryError(StreamsError):
+    """A schema registry refused credentials, or is none. Says nothing about a record, so no handler is asked."""
+
+
 class UnsupportedOperationError(StreamsError):
     """Something was asked for that this object cannot give, e.g. lags that were not requested (KIP-924)."""
 
@@ -143,6 +149,11 @@ class BrokerUnavailableError(StreamsError):
     """The cluster did not answer in time; the message names the address and the time waited."""
 
     retriable: ClassVar[bool] = True
+
+
+class RegistryUnavailableError(BrokerUnavailableError):
+    """A schema registry did not answer, or not usefully; the message names its address. The record that needed it is
+    tried again, for ``task.timeout.ms`` at most: no handler is asked about it."""
 
 
 class TimeoutExceededError(StreamsError):

@@ -1,8 +1,9 @@
 """Serdes: how keys and values become bytes. Byte for byte those of Kafka's own ``Serdes``.
 
 Ready-made serdes are constants (``STRING``, ``INT64``, ...), serdes that need an argument are functions
-(:func:`string`, :func:`json`, :func:`list_of`, :func:`time_windowed`, :func:`session_windowed`). Yours: :func:`serde`
-from two functions, or a subclass of :class:`Serde`. There is no serde that executes what it reads (no pickle).
+(:func:`string`, :func:`json`, :func:`msgpack`, :func:`list_of`, :func:`time_windowed`, :func:`session_windowed`). With
+a schema registry: :class:`streams_py.SchemaRegistry`. Yours: :func:`serde` from two functions, or a subclass of
+:class:`Serde`. There is no serde that executes what it reads (no pickle).
 
 ==============  ==========================  =================
 constant        Kafka's ``Serdes.``         Python type
@@ -27,6 +28,7 @@ from streams_py.serdes.basic import BOOL, BYTES, FLOAT32, FLOAT64, INT16, INT32,
 from streams_py.serdes.failures import cannot_decode, cannot_encode
 from streams_py.serdes.json import JSON, json
 from streams_py.serdes.lists import list_of
+from streams_py.serdes.msgpack import msgpack
 from streams_py.serdes.named import resolve_serde
 from streams_py.serdes.serde import Serde, SerdeDefaults, serde, serde_or_default
 from streams_py.serdes.windowed import Windowed, session_windowed, time_windowed
@@ -50,6 +52,7 @@ __all__ = [
     "cannot_encode",
     "json",
     "list_of",
+    "msgpack",
     "resolve_serde",
     "serde",
     "serde_or_default",

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import json as _json
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar, overload
 
+from streams_py.serdes.msgpack import MsgspecSerde, is_struct
 from streams_py.serdes.serde import Serde
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
     from pydantic import TypeAdapter, ValidationError
 
-__all__ = ["JSON", "json"]
+__all__ = ["JSON", "json", "without_values", "wrong_members"]
 
 T = TypeVar("T")
 
@@ -70,7 +72,7 @@ class _JsonModel(Serde[T]):
 
     def __init__(self, cls: type[T], inner: _Json) -> None:
         if not dataclasses.is_dataclass(cls) and not hasattr(cls, "model_validate_json"):
-            raise TypeError(f"json() takes a pydantic model or a dataclass, got {cls!r}")
+            raise TypeError(f"json() takes a pydantic model or a dataclass (or a msgspec.Struct), got {cls!r}")
         self._cls = cls
         self._inner = inner
 
@@ -79,13 +81,19 @@ class _JsonModel(Serde[T]):
         return f"json ({self._cls.__qualname__})"
 
     def serializer(self, topic: str, *, is_key: bool) -> Callable[[T], bytes]:
+        from pydantic_core import PydanticSerializationError
+
         encode, cls = self._inner.serializer(topic, is_key=is_key), self._cls
         plain = self._adapter().dump_python
 
         def serialize(value: T) -> bytes:
             if not isinstance(value, cls):
                 raise TypeError(f"expected {cls.__qualname__}, got {type(value).__name__}")
-            return encode(plain(value, mode="json", by_alias=True, warnings="error"))
+            try:
+                members = plain(value, mode="json", by_alias=True, warnings="error")
+            except PydanticSerializationError as error:
+                raise ValueError(wrong_members(error)) from None
+            return encode(members)
 
         return serialize
 
@@ -101,7 +109,7 @@ class _JsonModel(Serde[T]):
             try:
                 value: T = validate(data, strict=True)
             except ValidationError as error:
-                raise ValueError(_without_values(error)) from None
+                raise ValueError(without_values(error)) from None
             if expected is not None:
                 unknown = inner(data).keys() - expected
                 if unknown:
@@ -122,12 +130,18 @@ def _is_plain(cls: type[Any]) -> TypeGuard[type[DataclassInstance]]:
     return dataclasses.is_dataclass(cls) and not hasattr(cls, "__pydantic_validator__")
 
 
-def _without_values(error: ValidationError) -> str:
+def without_values(error: ValidationError) -> str:
     """What is wrong and where. Values are left out: they may be secret."""
     return "; ".join(
         f"{'.'.join(map(str, each['loc'])) or 'the whole'}: {each['msg']}"
         for each in error.errors(include_url=False, include_input=False, include_context=False)
     )
+
+
+def wrong_members(error: Exception) -> str:
+    """What pydantic could not write, and where. Its own text shows the values."""
+    found = re.findall(r"Expected `([^`]*)`[^\[]*\[(?:field_name='(\w+)')?", str(error))
+    return "; ".join(f"{field or 'the whole'}: expected {kind}" for kind, field in found) or "it cannot be written"
 
 
 @overload
@@ -137,8 +151,13 @@ def json(cls: type[T], *, sort_keys: bool = ...) -> Serde[T]: ...
 
 
 def json(cls: type[Any] | None = None, *, sort_keys: bool = False) -> Serde[Any]:
-    """JSON text. With a pydantic model or a dataclass: its members as a JSON object, and back. What is nested in it
-    comes back as what it was; a member of the wrong type is an error, when it is written and when it is read."""
+    """JSON text. With a pydantic model, a dataclass or a ``msgspec.Struct``: its members as a JSON object, and back.
+
+    What is nested in it comes back as what it was; a member of the wrong type is an error, when it is written and when
+    it is read.
+    """
+    if cls is not None and is_struct(cls):
+        return MsgspecSerde(cls, "json", sort_keys=sort_keys)  # which checks types when it reads
     inner = _Json(sort_keys=sort_keys)
     return inner if cls is None else _JsonModel(cls, inner)
 

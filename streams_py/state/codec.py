@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from streams_py.errors import SerializationError, StreamsError
+from streams_py.errors import StreamsError
 from streams_py.serdes import Serde, cannot_decode, cannot_encode
 from streams_py.topology.stores import ValueAndTimestamp
 
@@ -127,10 +127,10 @@ class StoreCodec(Generic[K, V]):
         """The error to raise for a value that could not be encoded."""
         return _kept(error) or cannot_encode(error, self.value_serde, value, topic=self.topic, is_key=False)
 
-    def stored_error(self, error: Exception, data: bytes, *, is_key: bool) -> SerializationError:
+    def stored_error(self, error: Exception, data: bytes, *, is_key: bool) -> StreamsError:
         """The error to raise for stored bytes that cannot be decoded."""
         serde: Serde[Any] = self.key_serde if is_key else self.value_serde
-        return cannot_decode(error, serde, data, topic=self.topic, is_key=is_key)
+        return _kept(error) or cannot_decode(error, serde, data, topic=self.topic, is_key=is_key)
 
 
 def _kept(error: Exception) -> StreamsError | None:

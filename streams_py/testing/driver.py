@@ -137,7 +137,8 @@ class TopologyTestDriver:
         self._written: dict[str, list[MemoryRecord]] = {}
         self._tasks = InProcessTasks(
             topology.subtopologies(),
-            replace(TaskSettings.from_config(checked), emit_interval_ms=0),
+            # Waiting for somebody (a schema registry) is an error: a test wants to know.
+            replace(TaskSettings.from_config(checked), emit_interval_ms=0, task_timeout_ms=0),
             clock=ManualClock(wall_clock_ms),
             partitions=partitions,
             cache_max_bytes=checked.statestore_cache_max_bytes,

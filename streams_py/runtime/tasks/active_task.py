@@ -85,6 +85,7 @@ class ActiveTask(Task):
         self._punctuated = False
         self._commit_requested = False
         self._retrying_since_ms: int | None = None
+        self._tries = 0
         self._committed: dict[TopicPartition, int] = {}
         self._processor_metadata: dict[str, int] = {}
 
@@ -212,7 +213,8 @@ class ActiveTask(Task):
             raise TaskCorruptedError(f"task {self.id}: {error}", {self.id: ()}) from error
         now_ms = self._clock.monotonic_ms()
         if self._retrying_since_ms is None:
-            self._retrying_since_ms = now_ms
+            self._retrying_since_ms, self._tries = now_ms, 0
+        self._tries = tries = self._tries + 1
         silent_ms = now_ms - self._retrying_since_ms
         if silent_ms >= self.settings.task_timeout_ms:
             raise TimeoutExceededError(
@@ -220,7 +222,8 @@ class ActiveTask(Task):
                 f"(task.timeout.ms is {self.settings.task_timeout_ms}): {error}",
                 task_id=self.id,
             ) from error
-        _log.warning("task %s: %s; trying again", self.id, error)
+        if tries & (tries - 1) == 0:  # ever fewer: there may be many tries per second
+            _log.warning("task %s: %s; trying again", self.id, error)
 
     def partitions_to_pause(self) -> frozenset[TopicPartition]:
         """Partitions to pause in the consumer: their buffers are full. Each is named once."""

@@ -14,6 +14,7 @@ from streams_py.errors import (
     BrokerUnavailableError,
     DeserializationError,
     ProductionError,
+    RegistryError,
     StateError,
     StreamsError,
     TaskCorruptedError,
@@ -45,7 +46,10 @@ _FINAL = (
     BrokerUnavailableError,
     TimeoutExceededError,
     StateError,
+    RegistryError,
 )
+
+_NOT_THE_RECORD = (BrokerUnavailableError, RegistryError)
 
 
 class Failures:
@@ -120,12 +124,17 @@ class Failures:
         self.dropped(context.node, f"{type(error).__name__}: {error}")
 
     def undecodable(self, reader: SourceReader, raw: RawRecord, error: Exception) -> None:
-        """A record's bytes do not fit its serdes: returns when it is to be dropped."""
+        """A record's bytes do not fit its serdes: returns when it is to be dropped. When it was not the record, but
+        what the serde needs (a schema registry), the error is raised."""
+        if isinstance(error, _NOT_THE_RECORD):
+            raise error
         key = raw.key()
         is_key = False
         if key is not None:
             try:
                 reader.decode_key(key)
+            except _NOT_THE_RECORD:
+                raise
             except Exception:
                 is_key = True
         context = self._context_of_raw(reader, raw)

@@ -12,7 +12,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from streams_py.errors import ConfigError, ProductionError, SerializationError, StreamsError, TopologyError
+from streams_py.errors import (
+    BrokerUnavailableError,
+    ConfigError,
+    ProductionError,
+    RegistryError,
+    SerializationError,
+    StreamsError,
+    TopologyError,
+)
 from streams_py.runtime.tasks.collector import NO_DIRECT_SEND, RecordCollector, as_list
 from streams_py.runtime.tasks.handlers import Answer, ErrorContext, Origin, OutgoingRecord, ask
 from streams_py.runtime.tasks.task_settings import TaskSettings
@@ -239,6 +247,8 @@ class _Sink:
     def _not_serializable(
         self, topic: str, encode_key: _Encode, key: Any, value: Any, timestamp_ms: int, error: Exception
     ) -> None:
+        if isinstance(error, BrokerUnavailableError | RegistryError):  # it was not the record
+            raise error
         origin, serde, content = Origin.VALUE, self._value_serde, value
         if key is not None:
             try:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from streams_py.serdes import FLOAT64, INT16, INT32, INT64, JSON, STRING, UUID, Serde, json, list_of
+from streams_py.serdes import FLOAT64, INT16, INT32, INT64, JSON, STRING, UUID, Serde, json, list_of, msgpack
 from streams_py.serdes.json import _Json
 
 
@@ -191,8 +192,15 @@ def test_json_checks_types_of_members_when_it_reads_and_shows_no_values(cls: Any
 
 def test_json_checks_types_of_members_when_it_writes() -> None:
     wrong: Any = "1"
-    with pytest.raises(Exception, match="Expected `int`"):
+    with pytest.raises(ValueError, match="id: expected int"):
         encode(json(Order), Order(wrong, "x"))
+
+
+def test_json_shows_no_values_of_members_that_it_cannot_write() -> None:
+    wrong: Any = "far"
+    with pytest.raises(ValueError) as caught:
+        encode(json(Path), Path(points=[Point.model_construct(x=wrong, at=wrong)], order=Order(1, "x")))
+    assert "far" not in str(caught.value)
 
 
 def test_json_of_a_model_writes_keys_sorted() -> None:
@@ -202,3 +210,33 @@ def test_json_of_a_model_writes_keys_sorted() -> None:
 
 def test_json_promises_no_plain_type_because_its_values_can_change() -> None:
     assert JSON.plain_type is None
+
+
+class Item(msgspec.Struct):
+    name: str
+    id: int = 0
+
+
+@pytest.mark.parametrize(
+    ("serde", "data"),
+    [(json(Item), b'{"name":"x","id":1}'), (msgpack(Item), b"\x82\xa4name\xa1x\xa2id\x01")],
+    ids=["json", "msgpack"],
+)
+def test_structs_of_msgspec_come_back(serde: Serde[Item], data: bytes) -> None:
+    assert encode(serde, Item("x", 1)) == data
+    assert decode(serde, data) == Item("x", 1)
+    with pytest.raises(TypeError, match="expected Item, got Order"):
+        encode(serde, Order(1, "x"))  # type: ignore[arg-type]
+    with pytest.raises(ValueError):
+        decode(serde, data[:-1])
+
+
+def test_structs_of_another_type_are_refused_when_read_and_shown_nowhere() -> None:
+    with pytest.raises(ValueError, match=r"Expected `int`, got `str` - at `\$.id`") as caught:
+        decode(json(Item), b'{"name":"x","id":"far"}')
+    assert "far" not in str(caught.value)
+
+
+def test_msgpack_takes_plain_values_and_writes_keys_sorted() -> None:
+    assert decode(msgpack(), encode(msgpack(), {"b": [1, None, b"x"]})) == {"b": [1, None, b"x"]}
+    assert msgpack().serializer("t", is_key=True)({"b": 1, "a": 2}) == b"\x82\xa1a\x02\xa1b\x01"

@@ -1,0 +1,118 @@
+"""Requests to a schema registry: which failures pass, and which do not.
+
+A registry that is away says nothing about the record that needed it, so no handler is asked about the record: a
+:class:`RegistryUnavailableError` makes its task try the same record again. Between two requests of a registry that is
+away lies a pause, in which the next one fails at once: a stream thread has other tasks.
+
+What the registry refuses for good is told from what it says about a schema. Texts name the registry's address without
+user and password, and repeat nothing of what was sent.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from streams_py.errors import RegistryError, RegistryUnavailableError
+
+__all__ = ["GuardedRequests"]
+
+_PAUSE_S = 0.5
+_PAUSE_MAX_S = 5.0
+_REFUSED = {401: "it does not know these credentials", 403: "these credentials do not allow it"}
+_PASSING = {408, 425, 429}
+
+
+class GuardedRequests:
+    """Stands in for the HTTP part of confluent-kafka's registry client. ``address``: shown in errors."""
+
+    def __init__(self, inner: Any, address: str, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._inner = inner
+        self._address = address
+        self._clock_s = clock_s
+        self._lock = threading.Lock()
+        self._pause_s = 0.0
+        self._next_s = 0.0
+        self._last = ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def get(self, *args: Any, **kwargs: Any) -> Any:
+        """GET."""
+        return self._guard(self._inner.get, *args, **kwargs)
+
+    def post(self, *args: Any, **kwargs: Any) -> Any:
+        """POST."""
+        return self._guard(self._inner.post, *args, **kwargs)
+
+    def put(self, *args: Any, **kwargs: Any) -> Any:
+        """PUT."""
+        return self._guard(self._inner.put, *args, **kwargs)
+
+    def delete(self, *args: Any, **kwargs: Any) -> Any:
+        """DELETE."""
+        return self._guard(self._inner.delete, *args, **kwargs)
+
+    def _guard(self, request: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
+
+        with self._lock:
+            if self._clock_s() < self._next_s:
+                raise RegistryUnavailableError(self._last)
+        try:
+            answer = request(*args, **kwargs)
+        except SchemaRegistryError as error:
+            status = error.http_status_code
+            if status in _PASSING or status >= 500:
+                raise self._away(f"it answered with HTTP status {status}") from None
+            if status in _REFUSED:
+                raise RegistryError(
+                    f"the schema registry at {self._address} refused a request (HTTP status {status}): "
+                    f"{_REFUSED[status]}. Give SchemaRegistry the right basic.auth.user.info (or bearer settings)"
+                ) from None
+            # A GUID comes from the bytes of a record, any bytes may be one, and older registries have no such path.
+            unknown_guid = status == 404 and args[0].startswith("schemas/guids/")
+            if not unknown_guid and not _is_registrys_own(error):
+                # a proxy, while the registry behind it is away; or a wrong address
+                raise self._away(f"what answers there is no schema registry (HTTP status {status})") from None
+            self._note_answer()
+            raise
+        except OAuthTokenError:  # its text has the token service's answer in it
+            raise self._away("the token service gave no token") from None
+        except (UnicodeDecodeError, json.JSONDecodeError):
+            raise self._away("what answers there is no schema registry (no JSON)") from None
+        except Exception as error:
+            if not _is_transport_error(error):
+                raise
+            raise self._away(f"{type(error).__name__}: {error}") from None
+        self._note_answer()
+        return answer
+
+    def _note_answer(self) -> None:
+        with self._lock:
+            self._pause_s = 0.0
+
+    def _away(self, reason: str) -> RegistryUnavailableError:
+        with self._lock:
+            self._pause_s = min(self._pause_s * 2 or _PAUSE_S, _PAUSE_MAX_S)
+            self._next_s = self._clock_s() + self._pause_s
+            self._last = f"the schema registry at {self._address} cannot be used now: {reason}"
+            return RegistryUnavailableError(self._last)
+
+
+def _is_registrys_own(error: Any) -> bool:
+    """True for answers with an error code of the registry: five digits that begin with the HTTP status, or the status
+    itself of a request that it understood but refused."""
+    code, status = error.error_code, error.http_status_code
+    return isinstance(code, int) and (code // 100 == status or (code == status and status in (409, 422)))
+
+
+def _is_transport_error(error: Exception) -> bool:
+    """No connection, no answer in time, a broken one. The client uses httpx2, or httpx where that is not installed."""
+    return any(
+        kind.__name__ == "TransportError" and kind.__module__.startswith("httpx") for kind in type(error).__mro__
+    )

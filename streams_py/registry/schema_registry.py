@@ -1,0 +1,225 @@
+"""A schema registry, and the serdes that use it.
+
+The work is done by confluent-kafka's own serializers. The bytes are a zero, the schema's id (u32), and the data; with
+Protobuf the indexes of the message within its file come in between. A subject is named after the topic,
+``<topic>-key`` or ``<topic>-value``; for stores that is the full name of the changelog topic, as in Kafka Streams.
+
+Serializers are made once per topic, when a task starts. They ask the registry when the first record needs it, and
+keep the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar, overload
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from streams_py.errors import ConfigError, StreamsError
+from streams_py.registry.formats import Format, avro_format, json_schema_format, protobuf_format
+from streams_py.registry.requests import GuardedRequests
+from streams_py.serdes import Serde
+
+__all__ = ["SchemaRegistry"]
+
+T = TypeVar("T")
+
+_SHOWN_TEXT = 300
+
+
+class SchemaRegistry:
+    """A schema registry at ``url`` (several: with commas in between), and serdes that use it.
+
+    ``config``: settings of confluent-kafka's ``SchemaRegistryClient`` by their names, such as
+    ``basic.auth.user.info`` (``user:password``), ``ssl.ca.location``, ``bearer.auth...``. ``serializer`` and
+    ``deserializer``: settings of its serializers and deserializers, such as ``{"auto.register.schemas": False}``.
+    ``timeout_ms``: how long one request may take; the stream thread waits for it.
+
+    Nothing is asked of the registry here. ConfigError when a setting is wrong, or the extra ``registry`` is missing.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        config: Mapping[str, Any] | None = None,
+        *,
+        serializer: Mapping[str, Any] | None = None,
+        deserializer: Mapping[str, Any] | None = None,
+        timeout_ms: int = 5000,
+    ) -> None:
+        if timeout_ms <= 0:
+            raise ConfigError(f"timeout_ms of a SchemaRegistry must be positive, got {timeout_ms}", key="timeout_ms")
+        addresses, user_info = _split_credentials(url)
+        settings = {**(config or {}), "url": addresses}
+        if user_info is not None:
+            if "basic.auth.user.info" in settings:
+                raise ConfigError(
+                    f"the schema registry at {addresses} has credentials in its url and in basic.auth.user.info: "
+                    "give them once",
+                    key="basic.auth.user.info",
+                )
+            settings["basic.auth.user.info"] = user_info
+        self.address = addresses
+        self._client = _client(settings, timeout_ms)
+        self._serializer = dict(serializer or {})
+        self._deserializer = dict(deserializer or {})
+
+    def __repr__(self) -> str:
+        return f"SchemaRegistry({self.address!r})"
+
+    @overload
+    def avro(self, schema: str) -> Serde[Any]: ...
+    @overload
+    def avro(self, schema: str, cls: type[T]) -> Serde[T]: ...
+
+    def avro(self, schema: str, cls: type[Any] | None = None) -> Serde[Any]:
+        """Avro. ``schema``: its JSON text; what was written with an older or newer one is read into this one.
+
+        Records are dicts, or objects of ``cls``: a pydantic model or a dataclass with the fields of the schema.
+        """
+        return self._serde(avro_format(schema, cls))
+
+    def protobuf(self, message: type[T]) -> Serde[T]:
+        """Protobuf. ``message``: a class that ``protoc`` made."""
+        return self._serde(protobuf_format(message))
+
+    @overload
+    def json_schema(self, schema: str) -> Serde[Any]: ...
+    @overload
+    def json_schema(self, schema: type[T]) -> Serde[T]: ...
+    @overload
+    def json_schema(self, schema: str, cls: type[T]) -> Serde[T]: ...
+
+    def json_schema(self, schema: str | type[Any], cls: type[Any] | None = None) -> Serde[Any]:
+        """JSON with a JSON Schema, which is checked both ways.
+
+        ``schema``: its text, for dicts; or a pydantic model or dataclass, which has a schema of its own. With both,
+        objects of ``cls`` are written and read with the schema given.
+        """
+        return self._serde(json_schema_format(schema, cls))
+
+    def _serde(self, format: Format) -> Serde[Any]:
+        serde: Serde[Any] = _RegistrySerde(format, self._client, self._serializer, self._deserializer)
+        for is_key in (False, True):  # wrong settings and schemas are told now, not when a task starts
+            serde.serializer("any", is_key=is_key)
+            serde.deserializer("any", is_key=is_key)
+        return serde
+
+
+class _RegistrySerde(Serde[T], Generic[T]):
+    def __init__(
+        self, format: Format, client: Any, serializer: Mapping[str, Any], deserializer: Mapping[str, Any]
+    ) -> None:
+        self._format = format
+        self._client = client
+        self._serializer = serializer
+        self._deserializer = deserializer
+
+    @property
+    def name(self) -> str:
+        return self._format.name
+
+    def serializer(self, topic: str, *, is_key: bool) -> Callable[[T], bytes]:
+        encode, context = self._made(self._format.serializer, self._serializer), _context(topic, is_key=is_key)
+        reason = self._format.encoding_reason
+
+        def serialize(value: T) -> bytes:
+            try:
+                data: bytes = encode(value, context)
+            except StreamsError:
+                raise
+            except Exception as error:
+                raise _unfit(error, reason(error, value)) from None
+            return data
+
+        return serialize
+
+    def deserializer(self, topic: str, *, is_key: bool) -> Callable[[bytes], T]:
+        decode, context = self._made(self._format.deserializer, self._deserializer), _context(topic, is_key=is_key)
+        reason = self._format.decoding_reason
+
+        def deserialize(data: bytes) -> T:
+            try:
+                value: T = decode(data, context)
+            except StreamsError:
+                raise
+            except Exception as error:
+                raise ValueError(_registry_said(error) or reason(error)) from None
+            return value
+
+        return deserialize
+
+    def _made(self, make: Callable[[Any, dict[str, Any]], Any], settings: Mapping[str, Any]) -> Any:
+        from confluent_kafka.schema_registry import topic_subject_name_strategy
+
+        # The default of confluent-kafka asks the registry for "associations" first, which Java's serializers of
+        # today's registries do not.
+        naming = {} if _names_subjects(settings) else {"subject.name.strategy": topic_subject_name_strategy}
+        try:
+            return make(self._client, {**naming, **settings})
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{self.name}: {error}") from None
+
+
+def _names_subjects(settings: Mapping[str, Any]) -> bool:
+    return "subject.name.strategy" in settings or "subject.name.strategy.type" in settings
+
+
+def _unfit(error: Exception, reason: str) -> Exception:
+    """Another class is a mistake in the program; anything else may be about this one record."""
+    if reason.startswith("expected "):
+        return TypeError(reason)
+    return ValueError(_registry_said(error) or reason)
+
+
+def _registry_said(error: Exception) -> str | None:
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+    if not isinstance(error, SchemaRegistryError):
+        return None
+    text = " ".join(str(error.error_message).split())
+    if len(text) > _SHOWN_TEXT:
+        text = f"{text[:_SHOWN_TEXT]}..."
+    return f"the schema registry said: {text} (error code {error.error_code})"
+
+
+def _context(topic: str, *, is_key: bool) -> Any:
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    return SerializationContext(topic, MessageField.KEY if is_key else MessageField.VALUE)
+
+
+def _client(settings: dict[str, Any], timeout_ms: int) -> Any:
+    try:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+    except ImportError as error:
+        raise ConfigError(
+            f"a schema registry needs more packages ({error.name} is missing); install them with: "
+            "pip install 'kafka-streams-py[registry]'"
+        ) from None
+    # Its own retries would keep the stream thread: the task tries again, with a pause in between.
+    ours = {"timeout": timeout_ms / 1000, "max.retries": 0}
+    try:
+        client: Any = SchemaRegistryClient({**ours, **settings})
+    except (ValueError, TypeError, OSError) as error:
+        raise ConfigError(f"the schema registry at {settings['url']}: {error}") from None
+    client._rest_client = GuardedRequests(client._rest_client, settings["url"])
+    return client
+
+
+def _split_credentials(url: str) -> tuple[str, str | None]:
+    """The addresses without user and password, which the client's logs would show, and ``user:password``."""
+    addresses: list[str] = []
+    user_info: str | None = None
+    for each in url.split(","):
+        parts = urlsplit(each.strip())
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                "the url of a schema registry must look like http://host:8081 (several: with commas in between)",
+                key="url",
+            )
+        user, at, host = parts.netloc.rpartition("@")
+        if at and user_info is None:
+            name, _, password = user.partition(":")
+            user_info = f"{unquote(name)}:{unquote(password)}"
+        addresses.append(urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", "")))
+    return ",".join(addresses), user_info

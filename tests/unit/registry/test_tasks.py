@@ -1,0 +1,135 @@
+"""A task whose serdes need a registry: records wait for it, and no handler hears of that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streams_py import StreamsBuilder, serdes
+from streams_py.errors import RegistryError, TimeoutExceededError
+from streams_py.registry import SchemaRegistry
+from streams_py.runtime.tasks.handlers import Answer, Response
+from streams_py.testing import TopologyTestDriver
+
+pytest.importorskip("fastavro")
+
+from streams_py import Topology
+from tests.unit.registry.stub import RegistryStub, running
+from tests.unit.runtime.tasks.task_kit import Kit, record
+
+SCHEMA = '"string"'
+DATA = b"\x00\x00\x00\x00\x01\x02a"
+
+
+class Never:
+    """A handler that must not be asked."""
+
+    def __call__(self, *_: Any) -> Response:
+        raise AssertionError("asked about a record")
+
+
+class Counting:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, *_: Any) -> Response:
+        self.calls += 1
+        return Response(Answer.CONTINUE)
+
+
+def kit(source: Any, sink: Any, handler: Any, topics: tuple[str, ...] = ("in",), **settings: Any) -> Kit:
+    topology = (
+        Topology()
+        .add_source("source", topics, key=serdes.BYTES, value=source)
+        .add_sink("sink", "out", "source", key=serdes.BYTES, value=sink)
+    )
+    handlers = {f"{which}_handler": handler for which in ("deserialization", "processing", "production")}
+    return Kit(topology, inputs=topics, max_task_idle_ms=-1, **handlers, **settings)
+
+
+@pytest.mark.parametrize("topics", [("in",), ("in", "b")])
+def test_record_waits_for_the_registry_that_decoding_needs(topics: tuple[str, ...]) -> None:
+    stub = RegistryStub()
+    with running(stub):
+        stub.add({"schemaType": "AVRO", "schema": SCHEMA}, "in-value")
+        task = kit(SchemaRegistry(stub.url).avro(SCHEMA), serdes.STRING, Never(), topics)
+        task.add(record(None, raw_value=DATA))
+        stub.answer = (503, b"")
+        assert task.task.process(1) == 0
+        assert task.task.committable_offsets() == {}
+        stub.answer = None
+        processed = 0
+        while not processed:  # a pause lies between two requests
+            processed = task.task.process(1)
+        assert task.sent("out") == [(b"k", b"a", 0)]
+        assert task.task.dropped_records == 0
+
+
+def test_record_waits_for_the_registry_that_encoding_needs() -> None:
+    stub = RegistryStub()
+    with running(stub):
+        task = kit(serdes.STRING, SchemaRegistry(stub.url).avro(SCHEMA), Never())
+        task.add(record("a"))
+        stub.answer = (503, b"")
+        assert task.task.process(1) == 0
+        stub.answer = None
+        while not task.task.process(1):
+            pass
+        assert task.sent("out") == [(b"k", DATA, 0)]
+        assert list(stub.subjects) == ["out-value"]
+
+
+def test_registry_that_stays_away_ends_the_task_after_its_time_out() -> None:
+    with running(RegistryStub()) as stub:
+        stub.answer = (503, b"")
+        task = kit(SchemaRegistry(stub.url).avro(SCHEMA), serdes.STRING, Never(), task_timeout_ms=1_000)
+        task.add(record(None, raw_value=DATA))
+        assert task.task.process(1) == 0
+        task.clock.advance(1_000)
+        with pytest.raises(TimeoutExceededError, match=r"task 0_0 .* 1000 ms .*: the schema registry at http"):
+            task.task.process(1)
+
+
+@pytest.mark.parametrize("which", ["source", "sink"])
+def test_refused_credentials_end_the_task_and_are_no_matter_of_handlers(which: str) -> None:
+    with running(RegistryStub(user_info="me:right")) as stub:
+        avro = SchemaRegistry(stub.url, {"basic.auth.user.info": "me:wrong"}).avro(SCHEMA)
+        task = kit(*((avro, serdes.STRING) if which == "source" else (serdes.STRING, avro)), Never())
+        task.add(record("a", raw_value=DATA if which == "source" else None))
+        with pytest.raises(RegistryError, match="HTTP status 401"):
+            task.task.process(1)
+
+
+@pytest.mark.parametrize("data", [b"a", b"\x00\x00\x00\x00\x63\x02a", b"\x01" + bytes(16) + b"\x02a"])
+def test_poison_record_is_the_deserialization_handlers(data: bytes) -> None:
+    with running(RegistryStub()) as stub:
+        handler = Counting()
+        task = kit(SchemaRegistry(stub.url).avro(SCHEMA), serdes.STRING, handler)
+        task.add(record(None, raw_value=data))
+        assert task.task.process(1) == 1
+        assert handler.calls == 1
+
+
+def test_stores_name_their_subjects_after_the_changelog_topic() -> None:
+    stub = RegistryStub()
+    with running(stub):
+        avro = SchemaRegistry(stub.url).avro('"long"')
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        stream = builder.stream("in").group_by_key()
+        stream.aggregate(lambda: 0, lambda key, value, old: old + 1, store="counts", value=avro).to_stream().to("out")
+        with TopologyTestDriver(builder.build(), {"application.id": "app", "statestore.cache.max.bytes": 0}) as driver:
+            driver.input_topic("in", key=serdes.STRING, value=serdes.STRING).send("a", "x")
+            assert driver.output_topic("out", key=serdes.STRING, value=avro).read_to_dict() == {"a": 1}
+    assert sorted(stub.subjects) == ["app-counts-changelog-value", "out-value"]
+
+
+def test_test_driver_says_that_the_registry_is_away() -> None:
+    with running(RegistryStub()) as stub:
+        stub.answer = (503, b"")
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.stream("in").to("out", value=SchemaRegistry(stub.url).avro(SCHEMA))
+        with TopologyTestDriver(builder.build(), {"application.id": "app"}) as driver:
+            topic = driver.input_topic("in", key=serdes.STRING, value=serdes.STRING)
+            with pytest.raises(TimeoutExceededError, match="the schema registry at"):
+                topic.send("a", "x")

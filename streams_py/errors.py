@@ -24,6 +24,7 @@ __all__ = [
     "AssignorError",
     "BatchRefusedError",
     "BrokerUnavailableError",
+    "CallTimeoutError",
     "ConfigError",
     "ConnectorError",
     "DeserializationError",
@@ -109,6 +110,13 @@ class ProcessingError(StreamsError):
     """Your processor, function or punctuator raised; ``__cause__`` is the original error.
 
     The message names node, task, topic, partition and offset.
+    """
+
+
+class CallTimeoutError(ProcessingError):
+    """An asynchronous function did not answer within its ``timeout``; the processing handler is asked about its record.
+
+    The message names function, node, task, key, topic, partition and offset.
     """
 
 

@@ -24,6 +24,7 @@ from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
 from streams_py.ports import Admin, AdminError, AdminErrorKind, Clients, Clock, GroupMetadata, Membership, TopicSpec
+from streams_py.runtime.event_loop import Background, EventLoop
 from streams_py.runtime.missing_sinks import warn_of_missing_sinks
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.restore_events import RestoreEventsListener
@@ -103,6 +104,7 @@ class ClientResources:
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
         self._global_thread: GlobalThread | None = None
+        self._event_loop = EventLoop(f"{config.client_id or config.application_id}-AsyncCalls")
         self._leader_executors: weakref.WeakKeyDictionary[StreamThread, LeaderExecutor] = weakref.WeakKeyDictionary()
 
     # -- life ------------------------------------------------------------------------------------------------
@@ -172,6 +174,7 @@ class ClientResources:
             closing.callback(self._events.close)
             if self._cleaner is not None:
                 closing.callback(self._cleaner.stop)
+            closing.callback(self._event_loop.close)
             if self._global_thread is not None:
                 closing.callback(self._global_thread.producer.close)
                 closing.callback(self._global_thread.stop)  # the last one here is the first to be called
@@ -300,6 +303,7 @@ class ClientResources:
         producer = self._clients.producer(thread.name)
         opened.callback(producer.close)
         cache = self._caches[thread] = RecordCache(self._cache_bytes)
+        background = Background(self._event_loop)
         factory = ThreadTasks(
             subtopologies=self._subtopologies,
             settings=self._task_settings,
@@ -312,6 +316,7 @@ class ClientResources:
             clock=clock,
             sharing=lambda: [task.id for task in table.running()],
             global_stores={name: WriteProtectedStore(store) for name, store in self.global_stores.items()},
+            background=background,
         )
         events = self._events.tasks(lambda: _who(thread))
         table = TaskTable(factory, updater, clock, events=events)
@@ -343,6 +348,7 @@ class ClientResources:
             admin=admin,
             events=events,
             clock=clock,
+            background=background,
             release_locks=lambda: self.directory.unlock_except(thread.name, {task.id for task in table.all()}),
         )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import UnknownStateStoreError
+from streams_py.runtime.event_loop import Background, EventLoop
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.collector import RecordCollector
@@ -104,6 +105,7 @@ class InProcessTasks:
                 if store.logging
             }
         )
+        self._background = Background(EventLoop("test-AsyncCalls"))
         # Not persistent: no file is touched, and all stores are in memory.
         self._directory = StateDirectory("unused", settings.application_id, persistent=False)
         cache = RecordCache(cache_max_bytes)
@@ -157,6 +159,7 @@ class InProcessTasks:
             inputs=self._inputs,
             settings=self.settings,
             global_stores=global_stores,
+            background=self._background,
         )
 
     def _task_ids(self) -> list[TaskId]:
@@ -247,7 +250,9 @@ class InProcessTasks:
         self.ties += task.next_record_is_tied
         if not task.process(1):
             return 0
+        task.await_answers()
         task.punctuate_stream_time()
+        task.await_answers()
         if commit:
             self._commit_task(task)
         self._deliver_looped()
@@ -265,6 +270,8 @@ class InProcessTasks:
     def _commit_task(self, task: ActiveTask) -> None:
         if task.commit_needed:
             task.flush_caches()
+            while task.await_answers():
+                task.flush_caches()
             self.producer.check()
             task.post_commit(enforce_checkpoint=False, acked=self.producer.acked_offsets())
 
@@ -273,6 +280,7 @@ class InProcessTasks:
         self.clock.advance(duration_ms)
         for task in self.tasks.values():
             task.punctuate_wall_clock()
+            task.await_answers()
 
     def store(self, name: str, partition: int) -> Store:
         """A store of the task with that partition number."""
@@ -293,6 +301,7 @@ class InProcessTasks:
             except Exception as error:
                 first = first or error
             task.close_clean()
+        self._background.loop.close()
         if first is not None:
             raise first
 

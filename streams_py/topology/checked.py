@@ -83,11 +83,14 @@ def _checks_of(name: str, annotation: str) -> Iterable[Callable[[Any, str], None
         yield _check_not_async
     elif arguments is not None:
         may_be_text = annotation.startswith("str |")
-        yield (
-            lambda given, what: (
-                None if may_be_text and isinstance(given, str) else check_function(given, what, arguments)
-            )
+        check = (
+            _check_any_function
+            if "Awaitable[" in annotation
+            else _check_async_function
+            if "Coroutine[" in annotation
+            else check_function
         )
+        yield (lambda given, what: None if may_be_text and isinstance(given, str) else check(given, what, arguments))
     if name in ("topic", "topics"):
         yield _check_topics
     if name == "stores":
@@ -123,9 +126,33 @@ def _arguments_of(annotation: str) -> tuple[str, ...] | None:
 
 def check_function(given: object, what: str, arguments: tuple[str, ...]) -> None:
     """TopologyError unless ``given`` is a plain function that can be called with so many arguments."""
+    _check_callable(given, what, arguments)
+    _check_not_async(given, what)
+    _check_any_function(given, what, arguments)
+
+
+def _check_async_function(given: object, what: str, arguments: tuple[str, ...]) -> None:
+    """TopologyError unless ``given`` is an ``async def`` that can be called with so many arguments."""
+    _check_callable(given, what, arguments)
+    if not any(map(inspect.iscoroutinefunction, (given, getattr(given, "__call__", None)))):  # noqa: B004
+        code = getattr(given, "__code__", None)
+        place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+        raise TopologyError(
+            f"{what}: {_title(given)}{place} is no `async def`: called on the event loop it would hold up all other "
+            f"calls; write `async def` and `await` inside, or use map_values for a function that does not wait"
+        )
+    _check_any_function(given, what, arguments)
+
+
+def _check_callable(given: object, what: str, arguments: tuple[str, ...]) -> None:
     if not callable(given):
         raise TopologyError(f"{what} is {_kind(given)}, and no function of ({', '.join(arguments)})")
-    _check_not_async(given, what)
+
+
+def _check_any_function(given: object, what: str, arguments: tuple[str, ...]) -> None:
+    """TopologyError unless ``given`` can be called with so many arguments."""
+    _check_callable(given, what, arguments)
+    assert callable(given)
     try:
         signature = inspect.signature(given)
     except (TypeError, ValueError):  # some functions in C do not say
@@ -147,7 +174,7 @@ def _check_not_async(given: object, what: str) -> None:
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
             raise TopologyError(
                 f"{what}: {_title(given)} is an `async def`; records are processed by plain functions, one after the "
-                "other, so that their order and their offsets hold: write `def`, and wait inside"
+                "other, so that their order and their offsets hold: write `def` and wait inside, or map_values_async"
             )
 
 

@@ -13,7 +13,7 @@ Between table operators the value is a :class:`Change`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -23,6 +23,8 @@ from streams_py.ports import Headers
 from streams_py.serdes import Serde, SerdeDefaults
 
 __all__ = [
+    "AsyncCalls",
+    "BatchCalls",
     "Change",
     "LateChange",
     "NodeContext",
@@ -82,6 +84,37 @@ class RecordContext:
         self.stream_time_ms = -1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncCalls:
+    """Calls of a coroutine function, one for each record, outside of the task's thread; see ``map_values_async``.
+
+    ``function`` gets key, value and a context of its own. ``pair`` makes of the old key and the answer the new key and
+    value, on the task's thread. ``what`` is the function's name and line, for messages. At most ``concurrency`` calls
+    of a task run at a time. ``ordered``: answers are sent on in the order of the records, not only in that of each key.
+    """
+
+    function: Callable[[Any, Any, RecordContext], Coroutine[Any, Any, Any]]
+    pair: Callable[[Any, Any], tuple[Any, Any]]
+    what: str
+    concurrency: int
+    timeout_ms: int
+    ordered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCalls:
+    """Calls of a function with a list of values (or, ``with_key``, of pairs), outside of the task's thread; see
+    ``map_batch``. It gives one answer for each, in their order; ``is_async``: as a coroutine."""
+
+    function: Callable[[list[Any]], Any]
+    is_async: bool
+    with_key: bool
+    what: str
+    max_records: int
+    max_ms: int
+    timeout_ms: int
+
+
 class Punctuation(Enum):
     """Which clock drives a punctuator."""
 
@@ -129,6 +162,13 @@ class NodeContext(Protocol):
         """Count the current record as dropped and warn."""
 
     def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Cancellable: ...
+
+    def call_async(self, calls: AsyncCalls) -> Process:
+        """A function that lets a coroutine work on each record, and forwards the answer some time later."""
+
+    def call_in_batches(self, calls: BatchCalls) -> Process:
+        """A function that collects records, and forwards the answers some time later."""
+
     def request_commit(self) -> None: ...
 
     def on_init(self, callback: Callable[[], None]) -> None:

@@ -16,11 +16,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailableError, StreamsError, TaskCorruptedError, TimeoutExceededError
+from streams_py.errors import (
+    BrokerUnavailableError,
+    IllegalStateError,
+    StreamsError,
+    TaskCorruptedError,
+    TimeoutExceededError,
+)
 from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
+from streams_py.runtime.event_loop import Background
+from streams_py.runtime.tasks.async_calls import AsyncNode
+from streams_py.runtime.tasks.batch_calls import BatchNode
 from streams_py.runtime.tasks.binding import BoundTopology, bind_nodes
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.failures import Failures
+from streams_py.runtime.tasks.in_flight import InFlight
 from streams_py.runtime.tasks.offset_metadata import (
     UNKNOWN_TIME,
     OffsetMetadata,
@@ -33,7 +43,16 @@ from streams_py.runtime.tasks.sinks import bind_sink
 from streams_py.runtime.tasks.sources import source_readers
 from streams_py.runtime.tasks.task import RUNNING_OFFSET_SUM, Task, TaskNodes, TaskPhase, TaskStores
 from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.topology.nodes import Process, ProcessorNode, Punctuation, RecordContext, SinkNode
+from streams_py.topology.nodes import (
+    AsyncCalls,
+    BatchCalls,
+    NodeContext,
+    Process,
+    ProcessorNode,
+    Punctuation,
+    RecordContext,
+    SinkNode,
+)
 
 __all__ = ["ActiveTask"]
 
@@ -44,7 +63,8 @@ class ActiveTask(Task):
     """One active task. Belongs to one stream thread, which makes all calls.
 
     ``inputs`` is the consumer that delivers the input partitions (only ``position`` and ``lag`` are asked of it).
-    ``global_stores`` are readable by every processor.
+    ``global_stores`` are readable by every processor. ``background`` is where asynchronous calls run; a task whose
+    nodes make none needs none.
     """
 
     is_active: ClassVar[bool] = True
@@ -61,6 +81,7 @@ class ActiveTask(Task):
         inputs: InputPositions,
         settings: TaskSettings,
         global_stores: Mapping[str, Any] | None = None,
+        background: Background | None = None,
     ) -> None:
         super().__init__(id, nodes, input_partitions, stores)
         self.settings = settings
@@ -69,7 +90,11 @@ class ActiveTask(Task):
         self._clock = clock
         self._inputs = inputs
         self._global_stores = dict(global_stores or {})
-        self._failures = Failures(id, self.record, collector, lambda: self._loop.current_raw())  # noqa: PLW0108  # _loop is made next
+        self._background = background
+        self._calls: InFlight | None = None
+        """Records under way outside of this thread; None without nodes that let them."""
+        self._draining = False
+        self._failures = Failures(id, self.record, collector, self._current_raw)
         self._loop = RecordLoop(
             self.record,
             self._failures,
@@ -106,6 +131,7 @@ class ActiveTask(Task):
         begins with new processors."""
         self._check(TaskPhase.RESTORING)
         self.stores.attach(self.record, self._collector.changelog_writer)
+        self._calls, self._draining = None, False
         self._bound = bound = bind_nodes(self.nodes.nodes, self)
         self._set_readers(bound)
         self._read_metadata(committed)
@@ -153,6 +179,8 @@ class ActiveTask(Task):
         self._loop.clear()
         self._stream_punctuation.clear()
         self._wall_punctuation.clear()
+        if self._calls is not None:
+            self._calls.cancel()
         bound, self._bound = self._bound, None
         error = bound.close()
         if error is not None:
@@ -171,6 +199,7 @@ class ActiveTask(Task):
 
     def _forget_consumed(self) -> None:
         self._loop.queues.clear()
+        self._calls, self._draining = None, False
         self._loop.progressed = self._punctuated = self._commit_requested = False
         self._retrying_since_ms = None
         self._committed.clear()
@@ -185,7 +214,8 @@ class ActiveTask(Task):
     def process(self, max_records: int) -> int:
         """Process up to ``max_records`` records; how many were taken.
 
-        0 when there are none, or when the task waits for a partition without records. A broker that does not answer
+        0 when there are none, when the task waits for a partition without records, or when as many as may be are under
+        way in asynchronous calls, whose answers are sent on first and count as well. A broker that does not answer
         makes the same record be tried again by the next call; TimeoutExceededError after ``task.timeout.ms`` of that.
         """
         if self._phase is not TaskPhase.RUNNING:
@@ -193,7 +223,7 @@ class ActiveTask(Task):
         loop = self._loop
         progressed, loop.progressed = loop.progressed, False
         try:
-            taken = loop.run(max_records)
+            taken = loop.run(max_records) if self._calls is None else self._process_async(self._calls, max_records)
         except BrokerUnavailableError as error:
             if loop.progressed:  # records before this one
                 self._retrying_since_ms = None
@@ -207,6 +237,63 @@ class ActiveTask(Task):
         if taken:
             self._retrying_since_ms = None
         return taken
+
+    def _process_async(self, calls: InFlight, max_records: int) -> int:
+        count = self._send_on(calls)
+        room = 0 if self._draining else min(calls.room(), max_records)
+        if room:
+            started = calls.started
+            taken = self._loop.run(room)
+            calls.note_taken(taken, started)
+            count += taken
+        calls.hand_over()
+        return count
+
+    def _send_on(self, calls: InFlight) -> int:
+        try:
+            return calls.send_on()
+        except StreamsError:
+            raise
+        except Exception as error:
+            raise self._failures.unexpected(error, "below an asynchronous call") from error
+
+    def await_answers(self, within_ms: int | None = None) -> int:
+        """Wait for asynchronous calls, send their answers on, and so on until nothing is under way; how many answers.
+
+        Only where nothing else can go on meanwhile: in tests, and when the task is taken away. ``within_ms``: what has
+        not ended by then is left as it is. Caches are flushed too if it is given.
+        """
+        calls = self._calls
+        if calls is None or self._phase is not TaskPhase.RUNNING:
+            return 0
+        if within_ms is None:
+            return calls.await_answers(None)
+        deadline_ms = self._clock.monotonic_ms() + within_ms
+        count = calls.await_answers(deadline_ms)
+        while not calls.live:
+            self.flush_caches()
+            if not calls.live:
+                break
+            count += calls.await_answers(deadline_ms)
+        return count
+
+    def cancel_calls(self) -> None:
+        """Cancel asynchronous calls. Their records stay under way: no commit of this task passes them."""
+        if self._calls is not None:
+            self._calls.cancel()
+
+    @property
+    def has_calls(self) -> bool:
+        """True while records are under way in asynchronous calls."""
+        return self._calls is not None and bool(self._calls.live)
+
+    @property
+    def is_drained(self) -> bool:
+        """True when the task took no more records, so that a commit becomes possible, and now it is."""
+        return self._draining and not self.has_calls
+
+    def _current_raw(self) -> RawRecord | None:
+        return (self._calls and self._calls.current_raw()) or self._loop.current_raw()
 
     def _note_silence(self, error: BrokerUnavailableError) -> None:
         if self.settings.exactly_once:  # the record may be half processed, in a transaction
@@ -307,7 +394,7 @@ class ActiveTask(Task):
     def commit_needed(self) -> bool:
         """True when something happened since the last commit; also when the consumer has passed over something that is
         no record (transaction markers)."""
-        if self._loop.progressed or self._punctuated:
+        if self._loop.progressed or self._punctuated or self.has_calls:
             return True
         for partition, queue in self._loop.queues.items():
             if queue.consumed_offset >= 0 and not queue.buffer:
@@ -335,13 +422,27 @@ class ActiveTask(Task):
         """What to commit: for each partition that was read from so far the offset of the next record to process, with
         the partition time as metadata. Valid after a flush."""
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        for partition, queue in self._loop.queues.items():
-            if queue.consumed_offset < 0:
-                continue
-            metadata = OffsetMetadata(queue.partition_time_ms, self._processor_metadata)
-            offset = self._next_offset(partition)
+        for partition, offset in self._positions().items():
+            time_ms = self._loop.queues[partition].partition_time_ms
+            if self._calls is not None:
+                time_ms = self._calls.oldest_ms(time_ms)
+            metadata = OffsetMetadata(time_ms, self._processor_metadata)
             offsets[partition] = OffsetAndMetadata(offset, encode_offset_metadata(metadata))
         return offsets
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        """Offset of the first record of each partition that is not known to be done; nothing when that is unknown."""
+        calls = self._calls
+        if calls is not None and calls.holds_everything:
+            return {}
+        positions = {
+            partition: self._next_offset(partition)
+            for partition, queue in self._loop.queues.items()
+            if queue.consumed_offset >= 0
+        }
+        if calls is None:
+            return positions
+        return {partition: calls.lowest_offset(partition, offset) for partition, offset in positions.items()}
 
     def _next_offset(self, partition: TopicPartition) -> int:
         queue = self._loop.queues[partition]
@@ -353,10 +454,9 @@ class ActiveTask(Task):
 
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
         """The offsets are committed. ``acked``: highest acknowledged offset per changelog partition (of all tasks)."""
-        for partition, queue in self._loop.queues.items():
-            if queue.consumed_offset >= 0:
-                self._committed[partition] = self._next_offset(partition)
+        self._committed.update(self._positions())
         self._loop.progressed = self._punctuated = self._commit_requested = False
+        self._draining = self._calls is not None and self._calls.holds_everything
         if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:
             return
         self.stores.update_offsets(self._changelog_progress(acked))
@@ -368,8 +468,12 @@ class ActiveTask(Task):
         progress = {partition: acked[partition] for partition in own if partition in acked}
         for partition in self.stores.source_changelogs:
             queue = self._loop.queues.get(partition)
-            if queue is not None and queue.consumed_offset >= 0:
+            if queue is None or queue.consumed_offset < 0:
+                continue
+            if not self.has_calls:
                 progress[partition] = queue.consumed_offset
+            elif partition in self._committed:  # what is under way is read again, and must not meet its own future
+                progress[partition] = self._committed[partition] - 1
         return progress
 
     def committed_positions(self) -> Mapping[TopicPartition, int]:
@@ -413,6 +517,27 @@ class ActiveTask(Task):
         if clock is Punctuation.STREAM_TIME:
             return self._stream_punctuation.schedule(0, interval_ms, callback)
         return self._wall_punctuation.schedule(self._clock.now_ms() + interval_ms, interval_ms, callback)
+
+    def call_async(self, calls: AsyncCalls, node: NodeContext) -> Process:
+        """The function of a node that lets coroutines work on its records."""
+        books = self._books()
+        bound = AsyncNode(calls, node, books)
+        books.nodes.append(bound)
+        return bound.bind()
+
+    def call_in_batches(self, calls: BatchCalls, node: NodeContext) -> Process:
+        """The function of a node that lets another function work on lists of its records."""
+        books = self._books()
+        bound = BatchNode(calls, node, books)
+        books.nodes.append(bound)
+        return bound.bind()
+
+    def _books(self) -> InFlight:
+        if self._calls is None:
+            if self._background is None:
+                raise IllegalStateError(f"task {self.id} has nowhere to run asynchronous calls", task_id=self.id)
+            self._calls = InFlight(self.record, self._background, self._clock, self._loop.current_raw)
+        return self._calls
 
     def request_commit(self) -> None:
         """Commit as soon as possible."""

@@ -21,7 +21,17 @@ from streams_py.errors import BrokerUnavailableError, IllegalStateError, Process
 from streams_py.runtime.tasks.punctuation import Schedule
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import SerdeDefaults
-from streams_py.topology.nodes import Process, ProcessorNode, Punctuation, RecordContext, SinkNode, SourceNode
+from streams_py.topology.nodes import (
+    AsyncCalls,
+    BatchCalls,
+    NodeContext,
+    Process,
+    ProcessorNode,
+    Punctuation,
+    RecordContext,
+    SinkNode,
+    SourceNode,
+)
 
 __all__ = ["BoundNode", "BoundTopology", "Node", "ReportedFailureError", "TaskServices", "bind_nodes"]
 
@@ -51,6 +61,8 @@ class TaskServices(Protocol):
     def punctuator_failed(self, node: str, error: Exception) -> None: ...
     def node_dropped(self, node: str, reason: str) -> None: ...
     def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Schedule: ...
+    def call_async(self, calls: AsyncCalls, node: NodeContext) -> Process: ...
+    def call_in_batches(self, calls: BatchCalls, node: NodeContext) -> Process: ...
     def request_commit(self) -> None: ...
     def now_ms(self) -> int: ...
     def bind_sink(self, node: SinkNode) -> Process: ...
@@ -143,6 +155,14 @@ class BoundNode:
                 task.punctuator_failed(name, error)
 
         return task.schedule(interval_ms, clock, guarded)
+
+    def call_async(self, calls: AsyncCalls) -> Process:
+        """Let coroutines work on the records of this node."""
+        return self._task.call_async(calls, self)
+
+    def call_in_batches(self, calls: BatchCalls) -> Process:
+        """Let a function work on lists of the records of this node."""
+        return self._task.call_in_batches(calls, self)
 
     def request_commit(self) -> None:
         """Commit as soon as possible."""

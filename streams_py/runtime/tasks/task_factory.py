@@ -9,6 +9,7 @@ from typing import Any
 from streams_protocol.types import TaskId
 from streams_py.errors import IllegalStateError
 from streams_py.ports import Clock, RecordConsumer, RecordProducer
+from streams_py.runtime.event_loop import Background
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.standby_task import StandbyTask
@@ -42,6 +43,8 @@ class ThreadTasks:
     """All tasks that write with the thread's producer."""
     global_stores: Mapping[str, Any] = field(default_factory=dict)
     """What every processor may read."""
+    background: Background | None = None
+    """Where asynchronous calls of the thread's tasks run."""
 
     def active(self, task_id: TaskId, partitions: Partitions) -> ActiveTask:
         """A new active task."""
@@ -72,6 +75,7 @@ class ThreadTasks:
             inputs=self.consumer,
             settings=self.settings,
             global_stores=self.global_stores,
+            background=self.background,
         )
 
     def _new_stores(self, task_id: TaskId) -> TaskState:

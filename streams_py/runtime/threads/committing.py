@@ -33,6 +33,10 @@ class Committable(Protocol):
     def id(self) -> TaskId: ...
     @property
     def commit_needed(self) -> bool: ...
+    @property
+    def has_calls(self) -> bool: ...
+    def await_answers(self, within_ms: int | None = None) -> int: ...
+    def cancel_calls(self) -> None: ...
     def flush_caches(self) -> None: ...
     def committable_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None: ...
@@ -80,6 +84,17 @@ class Committer:
         for task in needing:
             offsets.update(task.committable_offsets())
         return offsets
+
+    def end_calls(self, tasks: Collection[Committable], *, within_ms: int) -> None:
+        """Before tasks are taken away: let their asynchronous calls end, for so long at most, and cancel the others.
+        What was cancelled is processed again by the next owner: no commit passes it. Raises as :meth:`prepare`."""
+        deadline_ms = self._clock.monotonic_ms() + within_ms
+        for task in tasks:
+            if task.has_calls:
+                self._check_member()
+                task.await_answers(max(0, deadline_ms - self._clock.monotonic_ms()))
+        for task in tasks:
+            task.cancel_calls()
 
     def _check_member(self) -> None:
         if not self._membership.is_member():

@@ -22,6 +22,10 @@ __all__ = ["Revocation"]
 
 _log = logging.getLogger(__name__)
 
+_CALLS_MS = 500
+"""How long a revocation waits for asynchronous calls to end before it cancels them. The rebalance waits meanwhile, and
+so do the thread's other tasks."""
+
 
 class Revocation:
     """The revocations of one stream thread, one at a time; on that thread only. Errors are deferred."""
@@ -47,6 +51,7 @@ class Revocation:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._failed = False
         try:
+            self._committer.end_calls(revoked, within_ms=_CALLS_MS)
             offsets = self._committer.prepare(revoked)
             if offsets:  # one commit request for the thread: take the others along
                 others = [task for task in self._table.running() if task not in revoked and task.commit_needed]

@@ -37,6 +37,8 @@ _BUSY_POLL_MS = 10
 _REBALANCE_GRACE_MS = 10_000
 """How long a shutdown waits for a rebalance to end: offsets cannot be committed meanwhile."""
 _LAST_COMMIT_TIMEOUT_MS = 10_000
+_LAST_CALLS_MS = 2_000
+"""How long a shutdown waits for asynchronous calls to end before it cancels them."""
 _UPDATER_CLOSE_MS = 5_000
 _COMMIT_BACKOFF_MS = 100
 """Pause after a commit that was not taken: each try flushes the caches and the producer."""
@@ -68,6 +70,7 @@ class StreamLoop:
         self._summary = Summary(name, interval_ms=settings.log_summary_interval_ms, now_ms=clock.monotonic_ms())
         self._last_commit_ms = self._last_purge_ms = clock.monotonic_ms()
         self._next_commit_try_ms = 0
+        self._idle = True  # nothing was processed in the last turn
 
     def run(self) -> None:
         """Join the group, and work until a shutdown is asked for or something fails."""
@@ -103,6 +106,7 @@ class StreamLoop:
         while True:
             self.moves.advance()
             processed, punctuated = (0, 0) if control.paused else self._work()
+            self._idle = processed == 0
             committed = self._commit_if_due()
             now_ms = self._clock.monotonic_ms()
             since_poll_ms = now_ms - polled_ms
@@ -119,7 +123,11 @@ class StreamLoop:
 
     def _poll(self) -> list[RawRecord]:
         parts = self.parts
-        if self._control.is_shutting_down:
+        if any(task.has_calls for task in parts.table.running()):
+            if self._idle:  # until an answer comes, which is more urgent than new records
+                parts.background.wait(min(_BUSY_POLL_MS, self._settings.poll_ms))
+            timeout_ms = 0
+        elif self._control.is_shutting_down:
             timeout_ms = 0
         elif parts.rebalance.in_progress or not parts.table.all_ready():
             timeout_ms = min(_BUSY_POLL_MS, self._settings.poll_ms)
@@ -195,8 +203,12 @@ class StreamLoop:
         now = self._clock.monotonic_ms()
         running = self.parts.table.running()
         due = now - self._last_commit_ms > self._settings.commit_interval_ms
-        if now < self._next_commit_try_ms or not (due or any(task.commit_requested for task in running)):
+        if now < self._next_commit_try_ms:
             return 0
+        if not (due or any(task.commit_requested for task in running)):
+            running = [task for task in running if task.is_drained]
+            if not running:
+                return 0
         committed = self._committer.commit(running)
         if committed < 0:
             self._next_commit_try_ms = self._clock.monotonic_ms() + _COMMIT_BACKOFF_MS
@@ -264,6 +276,7 @@ class StreamLoop:
         running = self.parts.table.running()
         try:
             needing = [task for task in running if task.commit_needed]
+            self._committer.end_calls(needing, within_ms=min(_LAST_CALLS_MS, self._time_left_ms()))
             offsets = self._committer.prepare(needing)
             if offsets:
                 self.parts.membership.commit(offsets, timeout_ms=self._time_left_ms())

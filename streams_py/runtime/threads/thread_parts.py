@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from streams_py.events.observers import TaskObserver
 from streams_py.ports import Admin, Clock, Membership, RecordConsumer, RecordProducer
+from streams_py.runtime.event_loop import Background
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.threads.rebalance import Rebalance
@@ -47,3 +48,5 @@ class ThreadParts:
     events: TaskObserver
     """Hears what happens to the tasks."""
     clock: Clock
+    background: Background
+    """Where asynchronous calls of this thread's tasks run."""

@@ -9,12 +9,12 @@ from typing import Any, TextIO, TypeVar, overload
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.checked import checked
+from streams_py.topology.dsl.async_stream import AsyncStream
 from streams_py.topology.dsl.branches import BranchedKStream
 from streams_py.topology.dsl.grouped_stream import KGroupedStream
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
-from streams_py.topology.dsl.stream_joins import StreamJoins
 from streams_py.topology.graph import ProcessorStep, RepartitionStep, SinkStep, TableStep
 from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate, names_of
 from streams_py.topology.nodes import Operator, Partitioner, RecordContext, SinkNode
@@ -37,7 +37,7 @@ V2 = TypeVar("V2")
 
 
 @checked
-class KStream(StreamJoins[K, V]):
+class KStream(AsyncStream[K, V]):
     """A stream of records with keys of type K and values of type V (Kafka Streams' ``KStream``).
 
     Operations return a new stream; the old one can be used again. Functions get what is in the record: null keys and

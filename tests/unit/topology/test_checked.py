@@ -24,6 +24,10 @@ async def later(*arguments: object) -> Any:
     return arguments
 
 
+async def later_pair(key: object, value: object) -> Any:
+    return value
+
+
 class AsyncProcessor:
     async def process(self, record: object) -> None: ...
 
@@ -44,6 +48,16 @@ SLIPS: list[tuple[Callable[[], object], str]] = [
     (lambda: stream().join(stream().to_table(), lambda v: v), r"KStream.join: joiner is called with 2 arguments"),
     (lambda: stream().to(lambda k, v: "out"), r"KStream.to: topic is called with 3 arguments, \(key, value, record context\)"),
     (lambda: stream().foreach(later), r"KStream.foreach: action: later is an `async def`"),
+    (lambda: stream().map_values_async(str.upper), r"map_values_async: function: upper is no `async def`"),
+    (
+        lambda: stream().map_async(lambda key, value: (key, value)),
+        rf"map_async: function: the lambda \({re.escape(__file__)}:\d+\) is no `async def`.*{re.escape(__file__)}:\d+\)",
+    ),
+    (lambda: stream().map_values_async(later_pair), r"is called with 1 argument, \(value\), but later_pair takes"),
+    (lambda: stream().map_values_async(later, concurrency=0), r"concurrency=0"),
+    (lambda: stream().map_values_async(later, timeout=0), r"timeout is 0 ms"),
+    (lambda: stream().map_batch(later, max_records=0, max_ms=1), r"max_records=0"),
+    (lambda: stream().map_batch(max_records=1, max_ms=1), r"map_batch needs one function"),
     (lambda: stream().process(later), r"KStream.process: processor: later is an `async def`"),
     (lambda: stream().process(AsyncProcessor), r"KStream.process: processor: AsyncProcessor is an `async def`"),
     (lambda: StreamsBuilder().stream("in", key=str), r"StreamsBuilder.stream: key is the type str, not a serde; give serdes.STRING"),

@@ -8,6 +8,7 @@ from typing import Any
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.ports import BEGINNING, RawRecord
+from streams_py.runtime.event_loop import Background, EventLoop
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.collector import ChangelogWriter, RecordCollector
 from streams_py.runtime.tasks.task_settings import TaskSettings
@@ -148,6 +149,7 @@ class Kit:
             inputs=self.positions,
             settings=self.settings,
             global_stores=global_stores,
+            background=Background(EventLoop("test")),
         )
         if start:
             self.task.initialize()

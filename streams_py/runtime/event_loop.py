@@ -1,0 +1,97 @@
+"""The asyncio event loop on which users' coroutines run: one thread for each client, started when it is first needed.
+
+One loop for all stream threads, so that an HTTP session, which belongs to the loop it was made in, can be shared by
+all tasks of a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Background", "EventLoop"]
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_S = 5.0
+
+
+class EventLoop:
+    """A thread that runs an event loop. All methods may be called from any thread."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._closing = False
+
+    def post(self, call: Callable[..., object], *args: Any) -> None:
+        """Call back on the loop's thread, soon. Nothing happens any more after :meth:`close`."""
+        with self._lock:
+            if self._closing:
+                return
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)
+                self._thread.start()
+            self._loop.call_soon_threadsafe(call, *args)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        while True:
+            try:
+                loop.run_forever()
+                break
+            except BaseException as error:  # SystemExit and the like leave run_forever; their call has ended with them
+                _log.warning("%s: a coroutine raised %s; going on", self._name, type(error).__name__)
+        try:
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+    def close(self, timeout_s: float = _CLOSE_S) -> None:
+        """Cancel what still runs and end the thread. One that does not end, because a coroutine blocks it, is left
+        behind with a warning; it does not keep the process alive."""
+        with self._lock:
+            self._closing = True
+            loop, thread = self._loop, self._thread
+        if loop is None or thread is None or not thread.is_alive():
+            return
+        asyncio.run_coroutine_threadsafe(_cancel_all(), loop).add_done_callback(
+            lambda _: loop.call_soon_threadsafe(loop.stop)
+        )
+        thread.join(timeout_s)
+        if thread.is_alive():
+            _log.warning(
+                "%s did not end within %g s: a coroutine blocks it (time.sleep, a lock, a synchronous client) or does "
+                "not let itself be cancelled",
+                self._name,
+                timeout_s,
+            )
+
+
+class Background:
+    """What the tasks of one stream thread need for calls that run elsewhere: the client's loop, and the event that
+    wakes this thread when one of them has ended."""
+
+    __slots__ = ("loop", "wakeup")
+
+    def __init__(self, loop: EventLoop) -> None:
+        self.loop = loop
+        self.wakeup = threading.Event()
+
+    def wait(self, timeout_ms: int) -> None:
+        """Until some call has ended since the last wait, or the time is over."""
+        if self.wakeup.wait(timeout_ms / 1000):
+            self.wakeup.clear()
+
+
+async def _cancel_all() -> None:
+    others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -1,0 +1,270 @@
+"""Operations of streams whose functions may wait: for a service, a database, a model."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from streams_py.errors import TopologyError
+from streams_py.serdes import Serde
+from streams_py.topology.checked import checked
+from streams_py.topology.dsl.stream_joins import StreamJoins
+from streams_py.topology.durations import Duration, duration_ms
+from streams_py.topology.names import Prefix
+from streams_py.topology.nodes import AsyncCalls, BatchCalls, RecordContext
+from streams_py.topology.operators.asynchronous import CallAsync, CallInBatches, answered_pair
+
+if TYPE_CHECKING:
+    from streams_py.topology.dsl.kstream import KStream
+
+__all__ = ["AsyncStream"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+K2 = TypeVar("K2")
+V2 = TypeVar("V2")
+
+_TIMEOUT_MS = 30_000
+_BATCH_TIMEOUT_MS = 300_000
+
+
+@checked
+class AsyncStream(StreamJoins[K, V]):
+    """The asynchronous operations of a :class:`~streams_py.topology.dsl.kstream.KStream`.
+
+    Functions run outside of the stream thread, which goes on with other records and tasks; answers come back to it, so
+    everything below, stores included, runs there as always. A record keeps timestamp and headers. Offsets are committed
+    when answers have been sent on: whatever was under way when a process died is called for again.
+
+    Records of one key keep their order, and so do those of different keys with ``ordered=True``; records without a key
+    have none to keep. Windows below may need ``ordered=True``, or grace: a slow answer can be late.
+    """
+
+    @overload
+    def map_values_async(
+        self,
+        function: Callable[[V], Coroutine[Any, Any, V2]],
+        /,
+        *,
+        concurrency: int = 64,
+        timeout: Duration = _TIMEOUT_MS,
+        ordered: bool = False,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def map_values_async(
+        self,
+        /,
+        *,
+        with_key: Callable[[K, V], Coroutine[Any, Any, V2]],
+        concurrency: int = 64,
+        timeout: Duration = _TIMEOUT_MS,
+        ordered: bool = False,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def map_values_async(
+        self,
+        /,
+        *,
+        with_context: Callable[[K, V, RecordContext], Coroutine[Any, Any, V2]],
+        concurrency: int = 64,
+        timeout: Duration = _TIMEOUT_MS,
+        ordered: bool = False,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def map_values_async(
+        self,
+        function: Callable[[V], Coroutine[Any, Any, V2]] | None = None,
+        /,
+        *,
+        with_key: Callable[[K, V], Coroutine[Any, Any, V2]] | None = None,
+        with_context: Callable[[K, V, RecordContext], Coroutine[Any, Any, V2]] | None = None,
+        concurrency: int = 64,
+        timeout: Duration = _TIMEOUT_MS,
+        ordered: bool = False,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]:
+        """``await function(value)`` gives the new value; the key stays.
+
+            async def locate(value: str) -> Place:
+                return await client.get(value)
+
+            clicks.map_values_async(locate, concurrency=64, timeout=5_000)
+
+        Each task (partition) runs up to ``concurrency`` calls at a time, for records of different keys, and takes no
+        more records from its partitions while twice as many wait. A call that takes longer than ``timeout`` (ms, or a
+        timedelta) is cancelled and is a :class:`~streams_py.errors.CallTimeoutError`. Errors go to the processing
+        handler, like those of ``map_values``. All coroutines of a client run on one event loop.
+        """
+        call = _call(function, with_key, with_context, "map_values_async")
+        calls = _calls(call, _keep_key, function or with_key or with_context, concurrency, timeout, ordered=ordered)
+        place = self._place.process(name, Prefix.MAP_VALUES_ASYNC, CallAsync(calls), changes_value=True)
+        return _stream(place.with_serdes(place.key_serde, value))
+
+    def map_async(
+        self,
+        function: Callable[[K, V], Coroutine[Any, Any, tuple[K2, V2]]] | None = None,
+        *,
+        with_context: Callable[[K, V, RecordContext], Coroutine[Any, Any, tuple[K2, V2]]] | None = None,
+        concurrency: int = 64,
+        timeout: Duration = _TIMEOUT_MS,
+        ordered: bool = False,
+        key: Serde[K2] | None = None,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K2, V2]:
+        """``await function(key, value)`` gives the new key and value; else as :meth:`map_values_async`. Order is kept
+        for the old keys. Operations by key will repartition first."""
+        call = _call(None, function, with_context, "map_async")
+        given = function or with_context
+        calls = _calls(call, answered_pair(given), given, concurrency, timeout, ordered=ordered)
+        place = self._place.process(name, Prefix.MAP_ASYNC, CallAsync(calls), changes_key=True, changes_value=True)
+        return _stream(place.with_serdes(key, value))
+
+    @overload
+    def map_batch(
+        self,
+        function: Callable[[list[V]], Iterable[V2]],
+        /,
+        *,
+        max_records: int,
+        max_ms: Duration,
+        timeout: Duration = _BATCH_TIMEOUT_MS,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def map_batch(
+        self,
+        function: Callable[[list[V]], Coroutine[Any, Any, Iterable[V2]]],
+        /,
+        *,
+        max_records: int,
+        max_ms: Duration,
+        timeout: Duration = _BATCH_TIMEOUT_MS,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    @overload
+    def map_batch(
+        self,
+        /,
+        *,
+        with_key: Callable[[list[tuple[K, V]]], Iterable[V2]],
+        max_records: int,
+        max_ms: Duration,
+        timeout: Duration = _BATCH_TIMEOUT_MS,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]: ...
+    def map_batch(
+        self,
+        function: Callable[[list[V]], Iterable[V2]] | Callable[[list[V]], Awaitable[Iterable[V2]]] | None = None,
+        /,
+        *,
+        with_key: Callable[[list[tuple[K, V]]], Iterable[V2]]
+        | Callable[[list[tuple[K, V]]], Awaitable[Iterable[V2]]]
+        | None = None,
+        max_records: int,
+        max_ms: Duration,
+        timeout: Duration = _BATCH_TIMEOUT_MS,
+        value: Serde[V2] | None = None,
+        name: str | None = None,
+    ) -> KStream[K, V2]:
+        """``function(values)`` gives a new value for each value of a list, in their order; the keys stay. For models
+        and services that like batches.
+
+        A batch has up to ``max_records`` records of one task (partition), and starts when it is full or ``max_ms`` have
+        passed since its first record came; one batch of a task runs at a time. ``function`` may be ``async def``; a
+        plain one runs on a thread of its own. Write ``with_key=f`` for a function of (key, value) pairs. When it
+        raises, gives another number of values, or takes longer than ``timeout``, the processing handler is asked about
+        each record of the batch.
+        """
+        given: Any = with_key if function is None else function
+        if given is None or (function is not None and with_key is not None):
+            raise TopologyError("map_batch needs one function: f(values), or with_key=f for f(pairs)")
+        if max_records < 1:
+            raise TopologyError(f"a batch has at least one record; max_records={max_records}")
+        calls = BatchCalls(
+            function=given,
+            is_async=_is_async(given),
+            with_key=with_key is not None,
+            what=_title(given),
+            max_records=max_records,
+            max_ms=duration_ms(max_ms, "max_ms"),
+            timeout_ms=duration_ms(timeout, "timeout", least_ms=1),
+        )
+        place = self._place.process(name, Prefix.MAP_BATCH, CallInBatches(calls), changes_value=True)
+        return _stream(place.with_serdes(place.key_serde, value))
+
+
+def _stream(place: Any) -> KStream[Any, Any]:
+    from streams_py.topology.dsl.kstream import KStream  # which is made of this class
+
+    return KStream(place)
+
+
+def _call(
+    of_value: Callable[..., Any] | None,
+    of_pair: Callable[..., Any] | None,
+    of_context: Callable[..., Any] | None,
+    method: str,
+) -> Callable[[Any, Any, RecordContext], Coroutine[Any, Any, Any]]:
+    given = [function for function in (of_value, of_pair, of_context) if function is not None]
+    if len(given) != 1:
+        raise TopologyError(
+            f"{method} needs one async function: f(value), with_key=f for f(key, value), or with_context=f for "
+            "f(key, value, record)"
+            if method == "map_values_async"
+            else f"{method} needs one async function: f(key, value), or with_context=f for f(key, value, record)"
+        )
+    if of_value is not None:
+        return lambda key, value, context: of_value(value)
+    if of_pair is not None:
+        return lambda key, value, context: of_pair(key, value)
+    return given[0]
+
+
+def _calls(
+    call: Callable[[Any, Any, RecordContext], Coroutine[Any, Any, Any]],
+    pair: Callable[[Any, Any], tuple[Any, Any]],
+    function: Any,
+    concurrency: int,
+    timeout: Duration,
+    *,
+    ordered: bool,
+) -> AsyncCalls:
+    if concurrency < 1:
+        raise TopologyError(f"at least one call runs at a time; concurrency={concurrency}")
+    return AsyncCalls(
+        function=call,
+        pair=pair,
+        what=_title(function),
+        concurrency=concurrency,
+        timeout_ms=duration_ms(timeout, "timeout", least_ms=1),
+        ordered=ordered,
+    )
+
+
+def _keep_key(key: Any, answer: Any) -> tuple[Any, Any]:
+    return key, answer
+
+
+def _is_async(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _title(function: Any) -> str:
+    """Name and line of a function, for messages."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    place = "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+    return f"{getattr(function, '__name__', type(function).__name__)}{place}"

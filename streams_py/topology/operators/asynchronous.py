@@ -1,0 +1,45 @@
+"""Operators whose user functions run outside of the task's thread: calls of coroutine functions, and of functions of a
+whole batch. The runtime does the work (``runtime/tasks/async_calls.py``, ``batch_calls.py``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from streams_py.topology.nodes import AsyncCalls, BatchCalls, NodeContext, Process
+from streams_py.topology.operators.stateless import named_if_no_pair
+
+__all__ = ["CallAsync", "CallInBatches", "answered_pair"]
+
+
+def answered_pair(function: Any) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """Takes what the coroutine of ``function`` gave apart; an error of that names the function."""
+
+    def pair(key: Any, answer: Any) -> tuple[Any, Any]:
+        try:
+            new_key, new_value = answer
+        except (TypeError, ValueError) as error:
+            raise named_if_no_pair(error, function, "map_async") from error
+        return new_key, new_value
+
+    return pair
+
+
+class CallAsync:
+    """A coroutine for each record; the answer goes on as the pair that ``calls.pair`` makes of it."""
+
+    def __init__(self, calls: AsyncCalls) -> None:
+        self._calls = calls
+
+    def bind(self, node: NodeContext) -> Process:
+        return node.call_async(self._calls)
+
+
+class CallInBatches:
+    """A call for each batch of records; each answer goes on with the key of its record."""
+
+    def __init__(self, calls: BatchCalls) -> None:
+        self._calls = calls
+
+    def bind(self, node: NodeContext) -> Process:
+        return node.call_in_batches(self._calls)

@@ -67,6 +67,7 @@ from streams_py.serdes.serde import Serde as Serde
 from streams_py.serdes.windowed import Windowed as Windowed
 from streams_py.state.queries import QueryableStoreType as QueryableStoreType
 from streams_py.state.queries import ReadOnlyKeyValueStore as ReadOnlyKeyValueStore
+from streams_py.state.queries import ReadOnlyVersionedStore as ReadOnlyVersionedStore
 from streams_py.state.windowed.queries import ReadOnlySessionStore as ReadOnlySessionStore
 from streams_py.state.windowed.queries import ReadOnlyWindowStore as ReadOnlyWindowStore
 from streams_py.topology.dsl.branches import BranchedKStream as BranchedKStream

@@ -34,7 +34,7 @@ from streams_py.runtime.store_view import store_view
 from streams_py.runtime.tasks.configured import imported
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.thread_metadata import ThreadMetadata, thread_metadata
-from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore, ReadOnlyStore
+from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore, ReadOnlyStore, ReadOnlyVersionedStore
 from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
 from streams_py.topology.topology import Topology
 
@@ -293,6 +293,15 @@ class KafkaStreams:
         self,
         name: str,
         *,
+        kind: Literal[QueryableStoreType.VERSIONED],
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyVersionedStore[Any, Any]: ...
+    @overload
+    def store(
+        self,
+        name: str,
+        *,
         kind: Literal[
             QueryableStoreType.KEY_VALUE, QueryableStoreType.TIMESTAMPED_KEY_VALUE
         ] = QueryableStoreType.KEY_VALUE,
@@ -309,9 +318,8 @@ class KafkaStreams:
     ) -> ReadOnlyStore:
         """A read-only view of a store over all local instances (KIP-535): ``get``, ``range``, ``all`` and so on.
 
-        ``kind`` says what the store is: key-value, window or session, and whether values of a timestamped store come
-        with their timestamps. ``partition`` limits it to one
-        task; ``stale`` also reads standbys and restoring tasks. Raises StreamsNotStartedError, UnknownStateStoreError,
+        ``kind`` says what the store is: key-value, window, session or versioned, and whether values of a timestamped
+        store come with their timestamps. ``partition`` limits it to one task; ``stale`` also reads standbys and restoring tasks. Raises StreamsNotStartedError, UnknownStateStoreError,
         InvalidStateStorePartitionError or InvalidStateStoreError. After a rebalance an old view raises
         InvalidStateStoreError: ask for a new one.
         """

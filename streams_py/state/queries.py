@@ -20,11 +20,13 @@ from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.versioned import VersionedStore
 from streams_py.state.windowed.entries import WindowedEntries
 from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
+from streams_py.topology.versioned_stores import VersionedRecord
 
-__all__ = ["QueryableStoreType", "ReadOnlyKeyValueStore", "ReadOnlyStore", "read_only"]
+__all__ = ["QueryableStoreType", "ReadOnlyKeyValueStore", "ReadOnlyStore", "ReadOnlyVersionedStore", "read_only"]
 
 K = TypeVar("K")
 S = TypeVar("S")
+V = TypeVar("V")
 
 
 class QueryableStoreType(Enum):
@@ -40,10 +42,13 @@ class QueryableStoreType(Enum):
     """``ValueAndTimestamp`` pairs by key and window; only timestamped stores."""
     SESSION = "session"
     """Aggregates by key and session."""
+    VERSIONED = "versioned"
+    """Versions by key and time."""
 
 
 ReadOnlyStore: TypeAlias = (
     "ReadOnlyKeyValueStore[Any, Any] | ReadOnlyWindowStore[Any, Any] | ReadOnlySessionStore[Any, Any]"
+    " | ReadOnlyVersionedStore[Any, Any]"
 )
 """The face of a store of any kind."""
 
@@ -53,6 +58,8 @@ def read_only(name: str, kind: QueryableStoreType, find: Callable[[], Sequence[S
     match kind:
         case QueryableStoreType.SESSION:
             return ReadOnlySessionStore(name, find)
+        case QueryableStoreType.VERSIONED:
+            return ReadOnlyVersionedStore(name, find)
         case QueryableStoreType.WINDOW | QueryableStoreType.TIMESTAMPED_WINDOW:
             with_timestamps = kind is QueryableStoreType.TIMESTAMPED_WINDOW
             return ReadOnlyWindowStore(name, find, with_timestamps=with_timestamps)
@@ -110,10 +117,7 @@ class ReadOnlyKeyValueStore(Generic[K, S]):
     def _instances(self) -> Sequence[AnyKeyValueStore]:
         stores = self._find()
         if not stores:
-            raise InvalidStateStoreError(
-                f"store {self._name!r} is not on this instance now: its tasks have moved, or are being restored; "
-                f"ask again later, or another instance"
-            )
+            raise InvalidStateStoreError(_not_here(self._name))
         other = (WindowedEntries, SuppressionBuffer, JoinBuffer, VersionedStore)
         windowed = next((store for store in stores if isinstance(store, other)), None)
         if windowed is not None:
@@ -133,6 +137,48 @@ class ReadOnlyKeyValueStore(Generic[K, S]):
         if self._kind is QueryableStoreType.TIMESTAMPED_KEY_VALUE or _is_plain(store):
             return _as_it_is
         return _value_only
+
+
+class ReadOnlyVersionedStore(Generic[K, V]):
+    """All local instances of a versioned store as one (KIP-960, KIP-968); ``find`` is that of
+    :class:`ReadOnlyKeyValueStore`.
+
+    A table is kept in such a store when it has a ``history``.
+    """
+
+    def __init__(self, name: str, find: Callable[[], Sequence[Store]]) -> None:
+        self._name = name
+        self._find = find
+        self._instances()  # a wrong type is said now, not at the first read
+
+    def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
+        """The version of ``key`` that is valid now, or that was at the time ``as_of`` (ms); None when there is none, or
+        when that time is before the history."""
+        found = (store.get(key, as_of) for store in self._instances())
+        return next((version for version in found if version is not None), None)
+
+    def history(
+        self, key: K, first: int | None = None, last: int | None = None, *, reverse: bool = False
+    ) -> Iterator[VersionedRecord[V]]:
+        """The versions of ``key`` that were valid at some time from ``first`` to ``last`` (ms, both included; None:
+        open end), oldest first. Only those that the store still has."""
+        return chain.from_iterable([store.history(key, first, last, reverse=reverse) for store in self._instances()])
+
+    def _instances(self) -> list[VersionedStore[K, V]]:
+        stores = self._find()
+        found: list[VersionedStore[K, V]] = [store for store in stores if isinstance(store, VersionedStore)]
+        if not stores:
+            raise InvalidStateStoreError(_not_here(self._name))
+        if len(found) < len(stores):
+            raise InvalidStateStoreError(f"store {self._name!r} is no versioned store: {stores[0]!r}")
+        return found
+
+
+def _not_here(name: str) -> str:
+    return (
+        f"store {name!r} is not on this instance now: its tasks have moved, or are being restored; ask again later, or "
+        "another instance"
+    )
 
 
 def _faced(entries: Iterator[tuple[Any, Any]], face: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:

@@ -62,6 +62,21 @@ class VersionedStore(UncachedStore[K, V]):
         self.check_open()
         return self._find(self.codec.key_bytes(key), as_of)
 
+    def history(
+        self, key: K, first: int | None = None, last: int | None = None, *, reverse: bool = False
+    ) -> list[VersionedRecord[V]]:
+        """The versions that were valid at some time from ``first`` to ``last`` (None: open end), by time."""
+        self.check_open()
+        start, end = (0 if first is None else first), (_LATEST if last is None else last)
+        versions = list(self._versions(self.codec.key_bytes(key), 0, _LATEST))
+        until = [*(timestamp for timestamp, _ in versions[1:]), None]
+        found = [
+            VersionedRecord(self._decoded(data), timestamp, valid_to)
+            for (timestamp, data), valid_to in zip(versions, until, strict=False)
+            if data[:1] == _PRESENT and timestamp <= end and (valid_to is None or valid_to > start)
+        ]
+        return found[::-1] if reverse else found
+
     def delete(self, key: K, timestamp: int) -> VersionedRecord[V] | None:
         """Delete from ``timestamp`` on; see ``VersionedKeyValueStore``."""
         self.check_open()
@@ -89,11 +104,13 @@ class VersionedStore(UncachedStore[K, V]):
         following = None if as_of is None else next(self._versions(key, timestamp + 1, _LATEST), None)
         if following is not None and as_of is not None and as_of < self._stream_time_ms - self._history_ms:
             return None  # only the latest version outlives the history
+        return VersionedRecord(self._decoded(data), timestamp, None if following is None else following[0])
+
+    def _decoded(self, data: bytes) -> V:
         try:
-            value = self.codec.decode_value(data[1:])
+            return self.codec.decode_value(data[1:])
         except Exception as error:
             raise self.codec.stored_error(error, data[1:], is_key=False) from error
-        return VersionedRecord(value, timestamp, None if following is None else following[0])
 
     def _versions(self, key: bytes, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, bytes]]:
         """(timestamp, content) of a key's versions, deletions included."""

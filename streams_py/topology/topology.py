@@ -8,6 +8,7 @@ topology.add_sink("out", "out", "upper", key=serdes.string, value=serdes.string)
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -127,6 +128,35 @@ class Topology:
         node = SourceNode(source, (topic,), None, key, value, timestamp_extractor)
         operator = ProcessorOperator(supplier)
         self._assembly.add_global_store(node, ProcessorNode(processor, (source,), operator), builder, is_table=False)
+        return self
+
+    def add_read_only_state_store(
+        self,
+        builder: StoreBuilder,
+        source: str,
+        topic: str,
+        processor: str,
+        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        *,
+        key: Serde[Any] | None = None,
+        value: Serde[Any] | None = None,
+        timestamp_extractor: TimestampExtractor | None = None,
+    ) -> Topology:
+        """Keep a topic in a store that has no changelog of its own: the topic is it (KIP-813).
+
+        ``source`` and ``processor`` are names for the two nodes; ``supplier`` makes the processor that writes the store,
+        which must store the records as they are, because a restoration does; the topic is read from its beginning. Connect
+        the processors that read the store with :meth:`connect_processor_and_state_stores`. ``builder`` must have
+        ``logging=False``, and no record cache.
+        """
+        if builder.logging:
+            raise TopologyError(f"read-only store {builder.name!r} must not be logged: give it logging=False")
+        if builder.windows is not None:
+            raise TopologyError(f"read-only store {builder.name!r} cannot be a {builder.kind.value} store")
+        node = SourceNode(source, (topic,), None, key, value, timestamp_extractor, ResetPolicy.EARLIEST)
+        self._assembly.add_source(node)
+        self._assembly.add_processor(ProcessorNode(processor, (source,), ProcessorOperator(supplier)))
+        self._assembly.add_store(dataclasses.replace(builder, source_topic=topic), [processor])
         return self
 
     def add_state_store(self, builder: StoreBuilder, processors: str | Iterable[str] = ()) -> Topology:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from streams_py import Materialized, StreamsBuilder, VersionedRecord
 from streams_py.errors import (
     InvalidStateStoreError,
     InvalidStateStorePartitionError,
@@ -15,6 +16,7 @@ from streams_py.errors import (
 )
 from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.store_view import store_view
+from streams_py.serdes import STRING
 from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
 
@@ -185,3 +187,28 @@ def test_closed_store_says_that_it_cannot_be_read(reader: Reader) -> None:
     reader.steps.membership.lose()
     with pytest.raises(InvalidStateStoreError):
         view.get("old-0")
+
+
+def test_versioned_table_is_read_as_it_is_and_as_it_was(tmp_path: Path) -> None:
+    world = World(**{"in": 2, "app-versions-changelog": 2})
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.table("in", materialized=Materialized("versions", history=100))
+    reader = Reader(world, tmp_path, builder.build())
+    reader.steps.run(BOTH)
+    for value, timestamp_ms in ((b"x", 10), (b"z", 30), (b"y", 20), (None, 40)):
+        world.log.produce("in", value, b"k", 1, None, timestamp_ms, None)
+    reader.steps.turn()
+    view: Any = reader.view("versions", kind=QueryableStoreType.VERSIONED)
+    assert view.get("k") is None
+    assert (view.get("k", 40), view.get("k", 9), view.get("none", 9)) == (None, None, None)
+    assert view.get("k", 25) == VersionedRecord("y", 20, 30)
+    assert list(view.history("k", 20, 35)) == [VersionedRecord("y", 20, 30), VersionedRecord("z", 30, 40)]
+    assert [version.value for version in view.history("k", reverse=True)] == ["z", "y", "x"]
+    with pytest.raises(InvalidStateStoreError, match="no key-value store"):
+        reader.view("versions")
+
+
+def test_other_stores_have_no_versions(reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    with pytest.raises(InvalidStateStoreError, match="'counts' is no versioned store"):
+        reader.view("counts", kind=QueryableStoreType.VERSIONED)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TaskId
-from streams_py.errors import ProcessingError
+from streams_py.errors import ProcessingError, TopologyError
 from streams_py.ports import Headers
 from streams_py.serdes import STRING
 from streams_py.testing.driver import TopologyTestDriver
@@ -358,3 +358,41 @@ def test_failure_in_a_generator_function_is_that_of_its_node() -> None:
     task.feed("in", "k", "v")
     assert [failure[0] for failure in task.failures] == ["broken"]
     assert len(task.out()) == 1
+
+
+class Keeping(Processor[Any, Any, Any, Any]):
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.get_state_store("kept").put(record.key, record.value)
+
+
+class Finding(Processor[Any, Any, Any, Any]):
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record.with_value(self.context.get_state_store("kept").get(record.key)))
+
+
+def read_only(**options: Any) -> Topology:
+    topology = Topology()
+    store = key_value_store("kept", key=STRING, value=STRING, **{"logging": False, **options})
+    topology.add_read_only_state_store(store, "rows", "t", "keep", Keeping, key=STRING, value=STRING)
+    topology.add_source("asked", "in", key=STRING, value=STRING).add_processor("find", Finding, "asked")
+    return topology.connect_processor_and_state_stores("find", "kept").add_sink(
+        "o", "out", "find", key=STRING, value=STRING
+    )
+
+
+def test_read_only_store_has_its_topic_as_changelog_and_is_read_by_others() -> None:
+    topology = read_only()
+    metadata = topology.metadata("app").subtopologies[0]
+    assert metadata.source_changelogs == {"t"}
+    assert metadata.changelogs == {}
+    assert topology.changelog_topic("kept", "app") == "t"
+    with TopologyTestDriver(topology) as driver:
+        driver.input_topic("t", key=STRING, value=STRING).send("k", "row")
+        driver.input_topic("in", key=STRING, value=STRING).send("k", "?")
+        assert driver.output_topic("out", key=STRING, value=STRING).read_pairs() == [("k", "row")]
+        assert driver.produced_topics == {"out"}
+
+
+def test_read_only_store_is_not_logged() -> None:
+    with pytest.raises(TopologyError, match="'kept' must not be logged"):
+        read_only(logging=True)

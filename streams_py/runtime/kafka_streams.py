@@ -319,9 +319,9 @@ class KafkaStreams:
         """A read-only view of a store over all local instances (KIP-535): ``get``, ``range``, ``all`` and so on.
 
         ``kind`` says what the store is: key-value, window, session or versioned, and whether values of a timestamped
-        store come with their timestamps. ``partition`` limits it to one task; ``stale`` also reads standbys and restoring tasks. Raises StreamsNotStartedError, UnknownStateStoreError,
-        InvalidStateStorePartitionError or InvalidStateStoreError. After a rebalance an old view raises
-        InvalidStateStoreError: ask for a new one.
+        store come with their timestamps. ``partition`` limits it to one task; ``stale`` also reads standbys and
+        restoring tasks. Raises StreamsNotStartedError, UnknownStateStoreError, InvalidStateStorePartitionError or
+        InvalidStateStoreError. After a rebalance an old view raises InvalidStateStoreError: ask for a new one.
         """
         return store_view(
             name,

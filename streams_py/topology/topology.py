@@ -144,10 +144,10 @@ class Topology:
     ) -> Topology:
         """Keep a topic in a store that has no changelog of its own: the topic is it (KIP-813).
 
-        ``source`` and ``processor`` are names for the two nodes; ``supplier`` makes the processor that writes the store,
-        which must store the records as they are, because a restoration does; the topic is read from its beginning. Connect
-        the processors that read the store with :meth:`connect_processor_and_state_stores`. ``builder`` must have
-        ``logging=False``, and no record cache.
+        ``source`` and ``processor`` are names for the two nodes; ``supplier`` makes the processor that writes the
+        store, which must store the records as they are, because a restoration does; the topic is read from its
+        beginning. Connect the processors that read the store with :meth:`connect_processor_and_state_stores`.
+        ``builder`` must have ``logging=False``, and no record cache.
         """
         if builder.logging:
             raise TopologyError(f"read-only store {builder.name!r} must not be logged: give it logging=False")

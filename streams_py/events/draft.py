@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Protocol
 
 from streams_py.events.codec import EventRecord, encode_event
 from streams_py.events.model import ClientEvent, Envelope, Event, Sample, TaskEvent
@@ -21,26 +21,41 @@ class Importance(IntEnum):
     REBALANCE = 3
 
 
-class Draft(Protocol):
-    """Offered to the emitter, turned into records on the emitter's thread. Everything it refers to must stay as it is
-    from then on."""
+class Draft(abc.ABC):
+    """Offered to the emitter once, turned into records on the emitter's thread. Everything it refers to must stay as it
+    is from then on. The emitter notes here what becomes of it: number and times when it is offered, and how many of its
+    records have no delivery report yet, or were written, while it is under way."""
+
+    __slots__ = ("at_ms", "bytes", "mono_us", "reports_missing", "seq", "written")
+
+    seq: int
+    at_ms: int
+    mono_us: int
+    bytes: int
+    reports_missing: int
+    written: int
 
     @property
+    @abc.abstractmethod
     def kind(self) -> str:
         """For counters, e.g. ``rebalance``."""
 
     @property
-    def importance(self) -> Importance: ...
+    @abc.abstractmethod
+    def importance(self) -> Importance:
+        """What it is dropped for, and what is dropped for it."""
 
     @property
+    @abc.abstractmethod
     def bytes_estimate(self) -> int:
         """About how much memory it holds; must not cost more than a few operations."""
 
+    @abc.abstractmethod
     def records(self, envelope: Envelope) -> Sequence[EventRecord]:
         """The records to send. May take its time, may raise: both concern the emitter's thread only."""
 
 
-class BodyDraft:
+class BodyDraft(Draft):
     """An event of one record whose body is ready."""
 
     __slots__ = ("_body", "_importance")
@@ -67,7 +82,7 @@ class BodyDraft:
 
     @property
     def importance(self) -> Importance:
-        """By kind."""
+        """Samples go first, then the progress of restorations."""
         return self._importance
 
     @property

@@ -67,27 +67,6 @@ class Limits:
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """An event in the queue, numbered and stamped when it was offered."""
-
-    seq: int
-    at_ms: int
-    mono_us: int
-    draft: Draft
-    bytes: int
-
-
-@dataclass(slots=True)
-class _UnderWay:
-    """The records of one event between sending and their reports."""
-
-    kind: str
-    left: int
-    written: int = 0
-    sending: bool = True
-
-
-@dataclass(slots=True)
 class _Counters:
     offered: int = 0
     sent: Counter[str] = field(default_factory=Counter)
@@ -125,7 +104,7 @@ class Emitter:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._ready = threading.Condition(self._lock)
-        self._queues: tuple[deque[_Waiting], ...] = tuple(deque() for _ in Importance)
+        self._queues: tuple[deque[Draft], ...] = tuple(deque() for _ in Importance)
         self._events = 0
         self._queued_bytes = 0
         self._in_flight_bytes = 0
@@ -192,7 +171,8 @@ class Emitter:
         if self._dead or self._stopping or os.getpid() != self._pid or not self._make_room(importance, size):
             self._drop(draft.kind)
             return
-        self._queues[importance].append(_Waiting(seq, self._clock_ms(), self._monotonic_us(), draft, size))
+        draft.seq, draft.at_ms, draft.mono_us, draft.bytes = seq, self._clock_ms(), self._monotonic_us(), size
+        self._queues[importance].append(draft)
         self._events += 1
         self._queued_bytes += size
 
@@ -205,14 +185,14 @@ class Emitter:
             victim = next((queue for queue in self._queues[: importance + 1] if queue), None)
             if victim is None:
                 return False
-            self._drop(self._remove_from(victim).draft.kind)
+            self._drop(self._remove_from(victim).kind)
         return True
 
-    def _remove_from(self, queue: deque[_Waiting]) -> _Waiting:
-        waiting = queue.popleft()
+    def _remove_from(self, queue: deque[Draft]) -> Draft:
+        draft = queue.popleft()
         self._events -= 1
-        self._queued_bytes -= waiting.bytes
-        return waiting
+        self._queued_bytes -= draft.bytes
+        return draft
 
     def _drop(self, kind: str) -> None:
         self._counters.dropped[kind] += 1
@@ -221,7 +201,7 @@ class Emitter:
     def _drop_everything(self) -> None:
         for queue in self._queues:
             while queue:
-                self._drop(self._remove_from(queue).draft.kind)
+                self._drop(self._remove_from(queue).kind)
 
     def _wait_for_event(self) -> bool:
         """True when an event is there; waits for one, but not long: delivery reports want to be served."""
@@ -230,7 +210,7 @@ class Emitter:
                 self._ready.wait(_IDLE_S)
             return self._events > 0
 
-    def _next(self) -> tuple[_Waiting, int] | None:
+    def _next(self) -> tuple[Draft, int] | None:
         """The oldest event and the number of lost ones; None when it was dropped meanwhile."""
         with self._lock:
             queue = min((queue for queue in self._queues if queue), key=lambda queue: queue[0].seq, default=None)
@@ -267,47 +247,45 @@ class Emitter:
             if not self._stopping:
                 self._ready.wait(_IDLE_S)
 
-    def _send(self, waiting: _Waiting, lost: int) -> None:
-        kind = waiting.draft.kind
+    def _send(self, draft: Draft, lost: int) -> None:
+        kind = draft.kind
         try:
             if self._producer is None:
                 self._producer = self._make_producer()
-            records = waiting.draft.records(
+            records = draft.records(
                 Envelope(
                     group=self._group,
                     process=self._process,
                     run=self._run,
-                    seq=waiting.seq,
-                    at_ms=waiting.at_ms,
-                    mono_us=waiting.mono_us,
+                    seq=draft.seq,
+                    at_ms=draft.at_ms,
+                    mono_us=draft.mono_us,
                     dropped=lost,
                 )
             )
         except Exception as error:
             self._failed(kind, f"an event of kind {kind} cannot be written: {type(error).__name__}: {error}")
             return
-        event = _UnderWay(kind, left=len(records))
+        draft.reports_missing, draft.written = len(records) + 1, 0  # the last report is ours, that all are sent
         self._under_way[kind] += 1
         for record in records:
-            self._send_record(self._producer, record, event)
-        event.sending = False
-        self._settle(event)
+            self._send_record(self._producer, record, draft)
+        self._reported(draft)
 
-    def _send_record(self, producer: EventProducer, record: EventRecord, event: _UnderWay) -> None:
+    def _send_record(self, producer: EventProducer, record: EventRecord, draft: Draft) -> None:
         size = len(record.key) + len(record.value)
         while self._in_flight_bytes and self._in_flight_bytes + size > _IN_FLIGHT_BYTES_MAX and not self._is_time_up():
             producer.poll(_POLL_MS)
 
         def delivered(error: str | None) -> None:
             self._in_flight_bytes -= size
-            event.left -= 1
             if error is None:
-                event.written += 1
+                draft.written += 1
                 self._topic.confirm()
             else:
                 self._topic.doubt()
                 self._warn(f"an assignment event was not written: {error}")
-            self._settle(event)
+            self._reported(draft)
 
         self._in_flight_bytes += size
         try:
@@ -315,18 +293,18 @@ class Emitter:
         except Exception as error:
             delivered(f"{type(error).__name__}: {error}")
 
-    def _settle(self, event: _UnderWay) -> None:
+    def _reported(self, draft: Draft) -> None:
         """Count an event when all of its records have been heard of. One that arrived in part leaves no gap in the
         numbers, so it is a failure but not lost."""
-        if event.left or event.sending:
+        draft.reports_missing -= 1
+        if draft.reports_missing:
             return
-        event.sending = True  # only once
-        self._under_way[event.kind] -= 1
+        self._under_way[draft.kind] -= 1
         with self._lock:
-            if event.written:
-                self._counters.sent[event.kind] += 1
+            if draft.written:
+                self._counters.sent[draft.kind] += 1
             else:
-                self._counters.failed[event.kind] += 1
+                self._counters.failed[draft.kind] += 1
                 self._lost += 1
 
     def _failed(self, kind: str, what: str) -> None:

@@ -20,7 +20,7 @@ from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.events.codec import EventRecord, encode_event
 from streams_py.events.contents import Described, clients_of, slices_of
-from streams_py.events.draft import Importance
+from streams_py.events.draft import Draft, Importance
 from streams_py.events.model import (
     Assignor,
     ClientPart,
@@ -80,8 +80,8 @@ class PreviousRound:
     followup_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebalanceDraft:
+@dataclass(slots=True, kw_only=True, eq=False)
+class RebalanceDraft(Draft):
     """An assign step by reference."""
 
     group: str

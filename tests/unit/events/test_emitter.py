@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from streams_protocol.types import TaskId
 from streams_py.errors import BrokerUnavailableError
 from streams_py.events.codec import EventRecord
-from streams_py.events.draft import BodyDraft, Importance
+from streams_py.events.draft import BodyDraft, Draft, Importance
 from streams_py.events.emitter import Limits
 from streams_py.events.model import Envelope, Sample, TaskEvent
 from streams_py.ports import AdminError, AdminErrorKind
@@ -46,7 +46,7 @@ def task_event(event: str = "running") -> BodyDraft:
 
 
 @dataclass
-class Draft:
+class FakeDraft(Draft):
     """A draft of a given size; ``error`` is what writing it raises."""
 
     bytes_estimate: int = 100
@@ -125,7 +125,9 @@ def test_samples_go_first_when_the_queue_is_full() -> None:
 def test_gaps_in_the_numbers_are_what_was_dropped(kinds: list[str], room: int) -> None:
     background = Background(Limits(events=room))
     for kind in kinds:
-        background.emitter.emit(sample() if kind == "sample" else Draft() if kind == "rebalance" else task_event(kind))
+        background.emitter.emit(
+            sample() if kind == "sample" else FakeDraft() if kind == "rebalance" else task_event(kind)
+        )
     counters = background.run()
     values = [record.value for _, record in background.producer.sent]
     numbers = {int(value) if value.isdigit() else json.loads(value)["seq"] for value in values}
@@ -136,12 +138,12 @@ def test_gaps_in_the_numbers_are_what_was_dropped(kinds: list[str], room: int) -
 
 def test_importance_decides_who_goes() -> None:
     background = Background(Limits(events=4))
-    for draft in (sample(), task_event("restore_progress"), task_event(), Draft()):
+    for draft in (sample(), task_event("restore_progress"), task_event(), FakeDraft()):
         background.emitter.emit(draft)
     for _ in range(3):
-        background.emitter.emit(Draft())
+        background.emitter.emit(FakeDraft())
     background.emitter.emit(task_event())  # nothing that waits is less important: it goes itself
-    background.emitter.emit(Draft())  # the oldest of its own kind
+    background.emitter.emit(FakeDraft())  # the oldest of its own kind
     counters = background.run()
     assert counters["events-dropped-total{kind=sample}"] == 1
     assert counters["events-dropped-total{kind=task}"] == 3
@@ -152,8 +154,8 @@ def test_importance_decides_who_goes() -> None:
 def test_bytes_are_bounded_too() -> None:
     background = Background(Limits(bytes=1_000))
     for _ in range(20):
-        background.emitter.emit(Draft(bytes_estimate=300))
-    background.emitter.emit(Draft(bytes_estimate=1_001))  # never fits, and costs the others nothing
+        background.emitter.emit(FakeDraft(bytes_estimate=300))
+    background.emitter.emit(FakeDraft(bytes_estimate=1_001))  # never fits, and costs the others nothing
     counters = background.run()
     assert counters["events-sent-total"] == 3
     assert counters["events-dropped-total"] == 18
@@ -163,7 +165,7 @@ def test_bytes_are_bounded_too() -> None:
 def test_everything_is_counted_when_the_queue_has_no_room_at_all(limits: Limits) -> None:
     background = Background(limits)
     for _ in range(5):
-        background.emitter.emit(Draft())
+        background.emitter.emit(FakeDraft())
     counters = background.run()
     assert counters["events-dropped-total"] == counters["events-offered-total"] == 5
     assert background.producer.sent == []
@@ -189,7 +191,7 @@ def test_one_warning_when_the_topic_may_not_be_written(caplog: pytest.LogCapture
     producer = FakeProducer(error="Broker: Topic authorization failed")
     background = Background(admin=FakeAdmin(describing=denied, creating=denied), producer=producer)
     for _ in range(50):
-        background.emitter.emit(Draft())
+        background.emitter.emit(FakeDraft())
     with caplog.at_level(logging.WARNING, "streams_py.events"):
         background.emitter.start()
         give_up_s = time.monotonic() + 30
@@ -222,8 +224,8 @@ def test_creation_is_tried_again_later_and_later() -> None:
 
 def test_event_that_cannot_be_written_is_counted() -> None:
     background = Background()
-    background.emitter.emit(Draft(error=RuntimeError("no JSON")))
-    background.emitter.emit(Draft())
+    background.emitter.emit(FakeDraft(error=RuntimeError("no JSON")))
+    background.emitter.emit(FakeDraft())
     counters = background.run()
     assert counters["events-failed-total"] == 1
     assert counters["events-sent-total"] == 1
@@ -242,11 +244,11 @@ def test_thread_that_dies_is_logged_once_and_leaves_a_counter(caplog: pytest.Log
 
     background = Background(producer=Broken())
     for _ in range(3):
-        background.emitter.emit(Draft())
+        background.emitter.emit(FakeDraft())
     background.emitter.start()
     background.emitter._thread.join(60)
     assert not background.emitter._thread.is_alive()
-    background.emitter.emit(Draft())
+    background.emitter.emit(FakeDraft())
     background.emitter.close()
     counters = background.emitter.counters()
     assert counters["events-dropped-total"] + counters["events-failed-total"] == 4
@@ -256,7 +258,7 @@ def test_thread_that_dies_is_logged_once_and_leaves_a_counter(caplog: pytest.Log
 def test_close_gives_up_when_nothing_is_acknowledged() -> None:
     background = Background(producer=FakeProducer(is_silent=True))
     for _ in range(3):
-        background.emitter.emit(Draft(parts=2))
+        background.emitter.emit(FakeDraft(parts=2))
     counters = background.run(timeout_s=0.2)
     assert counters["events-failed-total"] == 3
     assert background.producer.is_closed
@@ -265,7 +267,7 @@ def test_close_gives_up_when_nothing_is_acknowledged() -> None:
 def test_event_after_close_is_counted() -> None:
     background = Background()
     background.run()
-    background.emitter.emit(Draft())
+    background.emitter.emit(FakeDraft())
     background.emitter.close()
     assert background.emitter.counters()["events-dropped-total"] == 1
 
@@ -273,7 +275,7 @@ def test_event_after_close_is_counted() -> None:
 def test_event_of_a_forked_process_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     background = Background()
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    background.emitter.emit(Draft())
+    background.emitter.emit(FakeDraft())
     assert background.emitter.counters()["events-dropped-total"] == 1
 
 
@@ -285,7 +287,7 @@ def test_rebalance_that_arrives_in_part_is_sent_and_leaves_no_gap() -> None:
                 report("lost" if number % 2 else None)
 
     background = Background(producer=EverySecond())
-    background.emitter.emit(Draft(parts=4))
+    background.emitter.emit(FakeDraft(parts=4))
     counters = background.run()
     assert counters["events-sent-total"] == 1
     assert counters["events-failed-total"] == 0
@@ -298,7 +300,7 @@ def test_sending_pauses_when_too_much_is_unacknowledged() -> None:
             assert len(self.waiting) <= 21
 
     @dataclass
-    class Large(Draft):
+    class Large(FakeDraft):
         def records(self, envelope: Envelope) -> Sequence[EventRecord]:
             return [EventRecord(b"k", b"x" * 100_000, ()) for _ in range(100)]
 

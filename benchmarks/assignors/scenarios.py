@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.assignment.api import TaskAssignment, TaskType
 from streams_py.assignment.application_state import ProblemState, TaskDescription
@@ -51,7 +52,6 @@ TRAFFIC_COST: Final = 10
 NON_OVERLAP_COST: Final = 1
 
 _SUBTOPOLOGIES: Final = 4
-_RUNNING: Final = -2
 _SEED: Final = 441
 _RACKS: Final = ("eu-1a", "eu-1b", "eu-1c")
 _REPLICAS: Final = 2
@@ -118,7 +118,7 @@ def problem_of(scenario: Scenario, sizing: HashSizing) -> AssignmentProblem:
 
 
 def _after(process_id: ProcessId, active: Sequence[TaskId], standby: Sequence[TaskId]) -> ClientInput:
-    lags = dict.fromkeys(active, _RUNNING) | dict.fromkeys(standby, 0)
+    lags = dict.fromkeys(active, LATEST_OFFSET) | dict.fromkeys(standby, 0)
     return ClientInput(process_id, previous_active=sorted(active), previous_standby=sorted(standby), lags=lags)
 
 

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streams_protocol.types import ProcessId, TaskId
 
 __all__ = ["Host", "Limits", "Rule", "TaskExplanation"]
 
-_RUNNING = -2
-_UNKNOWN = -3
 _LAGS_SHOWN: Final = 10
 
 
@@ -120,9 +119,9 @@ class TaskExplanation:
 def _host(host: Host) -> str:
     facts = f"{host.load:.2f} tasks per thread"
     if host.lag is not None:
-        facts += "; running it" if host.lag == _RUNNING else f"; lag {_lag(host.lag)}"
+        facts += "; running it" if host.lag == LATEST_OFFSET else f"; lag {_lag(host.lag)}"
     return f"{host.process_id} ({facts}), because {host.rule.value}"
 
 
 def _lag(lag: int | None) -> str:
-    return {_RUNNING: "running it", _UNKNOWN: "unknown", None: "unknown"}.get(lag, str(lag))
+    return {LATEST_OFFSET: "running it", UNKNOWN_OFFSET_SUM: "unknown", None: "unknown"}.get(lag, str(lag))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
+from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streams_protocol.types import HostInfo, ProcessId, TaskId
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.java_order import HashSizing
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from streams_py.assignment.explanation import TaskExplanation
 
 __all__ = [
-    "LATEST_OFFSET",
-    "UNKNOWN_OFFSET_SUM",
     "AssignmentProblem",
     "BuiltInAssignor",
     "ClientInput",
@@ -42,11 +41,6 @@ __all__ = [
 ]
 
 _NAMED_MAX: Final = 5  # tasks named in one warning
-
-LATEST_OFFSET: Final = -2
-"""In place of an offset sum or a lag: the task is running as active here."""
-UNKNOWN_OFFSET_SUM: Final = -3
-"""In place of an offset sum or a lag: not known."""
 
 
 def lag_from_offsets(offset_sum: int, end_offset_sum: int) -> int:

@@ -38,8 +38,6 @@ from streams_py.events.model import Assignor, Consumer, OffsetSums, SubtopologyS
 
 __all__ = [
     "FUTURE_CLIENT",
-    "RUNNING",
-    "UNKNOWN",
     "ClientDecision",
     "RecordedDecision",
     "ReplayClient",
@@ -48,10 +46,6 @@ __all__ = [
     "tasks_of",
 ]
 
-RUNNING: Final = -2
-"""In place of an offset sum: the task is running here."""
-UNKNOWN: Final = -3
-"""In place of an offset sum or an end: not known."""
 FUTURE_CLIENT: Final = "future"
 """Name of the client that stands for all members of a newer protocol."""
 

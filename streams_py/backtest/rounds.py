@@ -26,10 +26,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streams_protocol.types import TaskId
 from streams_py.backtest.candidates import Chosen
 from streams_py.backtest.deciding import Answer, Followup, Placed, ask
-from streams_py.backtest.inputs import RUNNING, UNKNOWN, ReplayClient, ReplayInput
+from streams_py.backtest.inputs import ReplayClient, ReplayInput
 from streams_py.backtest.situation import Situation
 from streams_py.events.model import Consumer, OffsetSums, SubtopologySlice
 from streams_py.leader.decode import consumer_order
@@ -193,14 +194,14 @@ def _rejoined(
     sums: dict[TaskId, int] = {}
     reported = dict(zip(before.sums.tasks, before.sums.v, strict=True))
     for task, value in reported.items():
-        if value == RUNNING:  # given up, or about to be: what is on the disk
-            reported[task] = ends.get(task, UNKNOWN)
+        if value == LATEST_OFFSET:  # given up, or about to be: what is on the disk
+            reported[task] = ends.get(task, UNKNOWN_OFFSET_SUM)
     for task in running:
         if task in ends:
             done = _restored(reported.get(task, 0), ends[task], pace, interval_ms)
-            sums[task] = RUNNING if done >= ends[task] else done
+            sums[task] = LATEST_OFFSET if done >= ends[task] else done
         elif task in reported:
-            sums[task] = RUNNING
+            sums[task] = LATEST_OFFSET
     for task in sorted(copies & ends.keys()):
         if task in reported or task not in withheld:  # a withheld task is not opened before it is handed over
             sums[task] = _restored(reported.get(task, 0), ends[task], pace, interval_ms)
@@ -224,13 +225,13 @@ def _rejoined(
 
 
 def _restored(done: int, end: int, pace: Pace, interval_ms: int) -> int:
-    if UNKNOWN in (done, end):
-        return UNKNOWN
+    if UNKNOWN_OFFSET_SUM in (done, end):
+        return UNKNOWN_OFFSET_SUM
     return min(end, (0 if done > end else done) + pace.restore_rate * interval_ms // 1000)
 
 
 def _grown(end: int, pace: Pace, interval_ms: int) -> int:
-    return end if end == UNKNOWN else end + pace.produce_rate * interval_ms // 1000
+    return end if end == UNKNOWN_OFFSET_SUM else end + pace.produce_rate * interval_ms // 1000
 
 
 def _grown_slice(piece: SubtopologySlice, pace: Pace, interval_ms: int) -> SubtopologySlice:

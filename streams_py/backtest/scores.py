@@ -35,9 +35,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.backtest.deciding import Placed
-from streams_py.backtest.inputs import RUNNING
 from streams_py.backtest.situation import Situation, configs_of
 
 __all__ = ["Scores", "score"]
@@ -122,7 +122,7 @@ class _Movement:
                     self._restore(task, situation.lag(name, task), is_active=False)
 
     def _is_cold(self, task: TaskId, lag: int | None, *, has_copy: bool) -> bool:
-        if task not in self._situation.ends or lag in (RUNNING, 0):
+        if task not in self._situation.ends or lag in (LATEST_OFFSET, 0):
             return False
         return lag is None or lag > self._acceptable or not has_copy
 

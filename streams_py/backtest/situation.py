@@ -12,12 +12,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
+from streams_protocol import UNKNOWN_OFFSET_SUM
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import ApplicationState
 from streams_py.assignment.configs import STRATEGY_NONE, AssignmentConfigs
 from streams_py.assignment.java_order import HashSizing, in_hash_order, process_hash
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, RackOptimiser, lag_from_offsets
-from streams_py.backtest.inputs import FUTURE_CLIENT, UNKNOWN, ReplayClient, ReplayInput
+from streams_py.backtest.inputs import FUTURE_CLIENT, ReplayClient, ReplayInput
 from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 from streams_py.events.model import SubtopologySlice
@@ -59,7 +60,7 @@ class Plan:
 def ends_of(subs: Sequence[SubtopologySlice]) -> dict[TaskId, int]:
     """End-offset sum of each task with a changelog; -3 where it is not known."""
     return {
-        TaskId(int(piece.sub), piece.first + n): piece.end[n] if piece.end is not None else UNKNOWN
+        TaskId(int(piece.sub), piece.first + n): piece.end[n] if piece.end is not None else UNKNOWN_OFFSET_SUM
         for piece in subs
         if piece.logged
         for n in range(piece.count)
@@ -126,7 +127,7 @@ class Situation:
         if end is None:
             return None
         lag = self.lags[client].get(task, end)
-        return None if lag == UNKNOWN else lag
+        return None if lag == UNKNOWN_OFFSET_SUM else lag
 
     def _in_java_order(self) -> list[ProcessId]:
         """Order of the leader's hash map, which is filled in the order of the members' ids."""

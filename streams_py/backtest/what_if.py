@@ -29,8 +29,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streams_protocol.types import TaskId
-from streams_py.backtest.inputs import RUNNING, UNKNOWN, ReplayClient, ReplayInput
+from streams_py.backtest.inputs import ReplayClient, ReplayInput
 from streams_py.backtest.situation import ends_of
 from streams_py.errors import ConfigError
 from streams_py.events.model import Consumer, OffsetSums, Racks, SubtopologySlice
@@ -237,7 +238,7 @@ def _restarted(replay: ReplayInput, names: Collection[str], *, keep_state: bool)
         if keep_state:
             for task, value in zip(client.sums.tasks, client.sums.v, strict=True):
                 if task in ends:
-                    sums[task] = ends[task] if value == RUNNING else value
+                    sums[task] = ends[task] if value == LATEST_OFFSET else value
         clients.append(_holding(replace(client, consumers=_owning_nothing(client), prev_active=()), sums))
     return replace(replay, clients=clients)
 
@@ -272,7 +273,9 @@ def _lag_storm(replay: ReplayInput, call: _Call, source: random.Random) -> Repla
     rate = -math.log(0.01) / p99
 
     def behind(value: int, end: int) -> int:
-        return value if UNKNOWN in (value, end) else max(0, min(value, end) - round(source.expovariate(rate)))
+        return (
+            value if UNKNOWN_OFFSET_SUM in (value, end) else max(0, min(value, end) - round(source.expovariate(rate)))
+        )
 
     return _each_copy(replay, behind)
 
@@ -284,7 +287,7 @@ def _each_copy(replay: ReplayInput, change: Callable[[int, int], int | None]) ->
     for client in sorted(replay.clients, key=lambda client: client.client):
         sums: dict[TaskId, int] = {}
         for task, value in sorted(zip(client.sums.tasks, client.sums.v, strict=True)):
-            changed = value if value == RUNNING or task not in ends else change(value, ends[task])
+            changed = value if value == LATEST_OFFSET or task not in ends else change(value, ends[task])
             if changed is not None:
                 sums[task] = changed
         clients.append(_holding(client, sums))

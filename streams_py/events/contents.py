@@ -9,6 +9,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from streams_protocol import UNKNOWN_OFFSET_SUM
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.problem import Placement
 from streams_py.events.model import ClientPart, Consumer, OffsetSums, Racks, SubtopologySlice, ThreadTasks
@@ -46,7 +47,7 @@ def _slice(
     changelogs = sorted({*topics.changelogs, *topics.source_changelogs})
     end = None
     if topics.is_logged:
-        end = [facts.ends.sums.get(TaskId(sub, p, name or None), -3) for p in range(count)]
+        end = [facts.ends.sums.get(TaskId(sub, p, name or None), UNKNOWN_OFFSET_SUM) for p in range(count)]
     return SubtopologySlice(
         sub=f"{name}__{sub}" if name else str(sub),
         first=0,

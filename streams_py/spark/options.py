@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from streams_py.errors import ConfigError
+from streams_py.ports import BEGINNING
 
 __all__ = [
     "Position",
@@ -93,7 +94,7 @@ def _offsets(text: str, option: str) -> str:
     found = _json_object(text, option)
     for topic, of_topic in found.items():
         if not isinstance(of_topic, dict) or not all(
-            partition.isdigit() and type(offset) is int and -2 <= offset <= _INT64_MAX
+            partition.isdigit() and type(offset) is int and BEGINNING <= offset <= _INT64_MAX
             for partition, offset in of_topic.items()
         ):
             raise ConfigError(

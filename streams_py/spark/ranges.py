@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.ports import BEGINNING, END
 from streams_py.spark.options import Position, PositionKind, ReaderOptions
 
 __all__ = [
@@ -107,10 +108,10 @@ def _given(
             raise ConfigError(
                 f"{option} has no offset for partition {tp}; name every one (-2 = from the beginning)", key=option
             )
-        if offset == -2:
+        if offset == BEGINNING:
             starts = starts or log.log_starts(partitions)
             offset = starts[tp]
-        found[tp] = ends[tp] if offset == -1 else offset
+        found[tp] = ends[tp] if offset == END else offset
     return found
 
 

@@ -21,13 +21,13 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
 
 __all__ = [
     "CHECKPOINT_FILE",
     "DATABASE_DIRECTORY",
-    "UNKNOWN_OFFSET",
     "delete_checkpoint",
     "has_database",
     "read_checkpoint",
@@ -40,8 +40,6 @@ CHECKPOINT_FILE: Final = ".checkpoint"
 DATABASE_DIRECTORY: Final = "rocksdb"
 """Where the stores that a checkpoint speaks of are, beside it."""
 
-UNKNOWN_OFFSET: Final = -4
-"""Stands in a file for "nothing known" (Kafka Streams' ``OFFSET_UNKNOWN``); counts 0 in offset sums."""
 
 _VERSION: Final = 0
 _SIZE_MAX: Final = 16 << 20
@@ -104,7 +102,7 @@ def _parse(content: bytes, path: str) -> dict[TopicPartition, int]:
             raise ValueError(f"{path}: line {number} is not 'topic partition offset'")
         partition = TopicPartition(match[1], int(match[2]))
         offset = int(match[3])
-        if offset < 0 and offset != UNKNOWN_OFFSET:
+        if offset < 0 and offset != OFFSET_UNKNOWN:
             _logger.warning("%s: offset %d of %s makes no sense and is left out", path, offset, partition)
             continue
         offsets[partition] = offset
@@ -118,7 +116,7 @@ def write_checkpoint(task_directory: str, offsets: Mapping[TopicPartition, int])
         return
     lines = [str(_VERSION), str(len(offsets))]
     for partition, offset in sorted(offsets.items()):
-        if offset < 0 and offset != UNKNOWN_OFFSET:
+        if offset < 0 and offset != OFFSET_UNKNOWN:
             raise ValueError(f"offset {offset} of {partition} cannot stand in a checkpoint")
         lines.append(f"{partition.topic} {partition.partition} {offset}")
     path = os.path.join(task_directory, CHECKPOINT_FILE)

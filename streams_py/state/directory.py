@@ -36,10 +36,11 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import IO, Final
 
+from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.errors import BrokerUnavailableError, LockError, StateError
 from streams_py.ports import EMBEDDED_CLUSTER_ID
-from streams_py.state.checkpoint import CHECKPOINT_FILE, UNKNOWN_OFFSET, has_database, stored_offsets
+from streams_py.state.checkpoint import CHECKPOINT_FILE, has_database, stored_offsets
 from streams_py.state.instances import (
     LOCK_FILE,
     InstanceMetadata,
@@ -355,7 +356,7 @@ class StateDirectory:
             return None
         if not offsets and not (has_database(path) and os.path.exists(os.path.join(path, CHECKPOINT_FILE))):
             return None
-        return sum(0 if offset == UNKNOWN_OFFSET else offset for offset in offsets.values())
+        return sum(0 if offset == OFFSET_UNKNOWN else offset for offset in offsets.values())
 
     def _task_directories(self) -> list[TaskId]:
         if not self._persistent:

@@ -15,17 +15,12 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import InvalidStateStoreError, LockError, StateError, TaskCorruptedError, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.cache import RecordCache, flush_until_clean
-from streams_py.state.checkpoint import (
-    DATABASE_DIRECTORY,
-    UNKNOWN_OFFSET,
-    delete_checkpoint,
-    stored_offsets,
-    write_checkpoint,
-)
+from streams_py.state.checkpoint import DATABASE_DIRECTORY, delete_checkpoint, stored_offsets, write_checkpoint
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
@@ -207,11 +202,11 @@ class TaskState:
     def _start_from(self, known: Mapping[TopicPartition, int]) -> None:
         self._offsets = {}
         for changelog, name in self._store_by_changelog.items():
-            offset = known.get(changelog, UNKNOWN_OFFSET)
+            offset = known.get(changelog, OFFSET_UNKNOWN)
             store = self._stores[name]
             if not store.persistent:
                 continue
-            if offset == UNKNOWN_OFFSET:
+            if offset == OFFSET_UNKNOWN:
                 store.clear()
             else:
                 self._offsets[changelog] = offset
@@ -311,7 +306,7 @@ class TaskState:
             return
         # The offsets first: what is written to the stores after this is not claimed.
         offsets = {
-            changelog: self._offsets.get(changelog, UNKNOWN_OFFSET)
+            changelog: self._offsets.get(changelog, OFFSET_UNKNOWN)
             for changelog in self._persistent_changelogs()
             if changelog not in without
         }

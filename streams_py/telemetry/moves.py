@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.telemetry.facts import Facts
-from streams_py.telemetry.ownership import RUNNING, Ownership
+from streams_py.telemetry.ownership import Ownership
 
 __all__ = ["moves", "unknown_base"]
 
@@ -58,7 +59,7 @@ def facts_kind(task: TaskId, client: str, facts: Facts) -> str:
     if facts.end_of(task) is None:
         return "move_free"
     lag = facts.lag(client, task)
-    if lag == RUNNING or lag == 0:
+    if lag == LATEST_OFFSET or lag == 0:
         return "move_free"
     warm = lag is not None and lag <= facts.acceptable_lag and facts.had_copy(client, task)
     return "move_warm" if warm else "move_cold"
@@ -68,7 +69,7 @@ def _with_state(row: Row, task: TaskId, client: str, facts: Facts) -> Row:
     lag = facts.lag(client, task)
     row["lag_to"] = lag
     if facts.end_of(task) is not None:
-        row["restore_records"] = 0 if lag == RUNNING else lag
+        row["restore_records"] = 0 if lag == LATEST_OFFSET else lag
         per_record = facts.bytes_per_offset(task)
         if per_record is not None and row["restore_records"] is not None:
             row["restore_bytes"] = round(row["restore_records"] * per_record)

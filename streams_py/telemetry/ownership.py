@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
 from streams_protocol.types import TaskId
 from streams_py.events.model import ClientPart
 from streams_py.events.parts import WholeRebalance
 from streams_py.events.taskset import format_task_set, parse_task_set
 
 __all__ = ["Ownership", "lag_of", "ownership_of"]
-
-UNKNOWN, RUNNING = -3, -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +86,10 @@ def lag_of(part: ClientPart | None, sums: Mapping[TaskId, int], task: TaskId, en
     if end is None:
         return None
     if part is None or task not in sums:
-        return None if end == UNKNOWN else end
+        return None if end == UNKNOWN_OFFSET_SUM else end
     reported = sums[task]
-    if reported == RUNNING:
-        return RUNNING
-    if reported == UNKNOWN or end == UNKNOWN:
+    if reported == LATEST_OFFSET:
+        return LATEST_OFFSET
+    if reported == UNKNOWN_OFFSET_SUM or end == UNKNOWN_OFFSET_SUM:
         return None
     return end if end < reported else end - reported

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.telemetry.facts import Facts
-from streams_py.telemetry.ownership import RUNNING, Ownership
+from streams_py.telemetry.ownership import Ownership
 
 __all__ = ["Warmups"]
 
@@ -36,7 +37,7 @@ class Warmups:
             entry["rebalances"] += 1
             client, task = key.partition(" ")[0], TaskId.parse(key.partition(" ")[2])
             lag = facts.lag(client, task)
-            caught_up = lag is not None and (lag == RUNNING or lag <= facts.acceptable_lag)
+            caught_up = lag is not None and (lag == LATEST_OFFSET or lag <= facts.acceptable_lag)
             if entry["warm_ms"] is None and caught_up and client in facts.parts:
                 entry["warm_ms"] = at_ms
             promoted = client in facts.parts and task in facts.parts[client].active

@@ -16,11 +16,11 @@ from collections.abc import Callable, Container, Iterable
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
+from streams_protocol import LATEST_OFFSET
 from streams_py.assignment.assignors.cluster import Cluster
 from streams_py.assignment.assignors.movement_queue import MovementQueue
 from streams_py.assignment.configs import ACCEPTABLE_RECOVERY_LAG_MAX
 from streams_py.assignment.heap import remove_at, rise
-from streams_py.assignment.problem import LATEST_OFFSET
 from streams_py.errors import IllegalStateError
 
 __all__ = ["LagTable", "Movement", "MovementPlan"]

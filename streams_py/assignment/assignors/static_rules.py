@@ -20,12 +20,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 
+from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.assignment.explanation import Rule
 
 __all__ = ["StaticClient", "StaticPlacement", "WarmUps", "place_static"]
-
-_RUNNING = -2  # in place of a lag
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +172,7 @@ class _Placing:
 
     def _caught_up(self, client: int, task: TaskId, warmups: WarmUps) -> bool:
         lag = self._clients[client].lag(task)
-        return lag == _RUNNING or 0 <= lag <= warmups.acceptable_lag
+        return lag == LATEST_OFFSET or 0 <= lag <= warmups.acceptable_lag
 
     # -- wildcard tasks --------------------------------------------------------------------------------------
 

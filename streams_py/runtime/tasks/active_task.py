@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
+from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import (
     BrokerUnavailableError,
@@ -41,7 +42,7 @@ from streams_py.runtime.tasks.punctuation import PunctuationQueue, Schedule
 from streams_py.runtime.tasks.record_loop import InputPositions, RecordLoop
 from streams_py.runtime.tasks.sinks import bind_sink
 from streams_py.runtime.tasks.sources import source_readers
-from streams_py.runtime.tasks.task import RUNNING_OFFSET_SUM, Task, TaskNodes, TaskPhase, TaskStores
+from streams_py.runtime.tasks.task import Task, TaskNodes, TaskPhase, TaskStores
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.topology.nodes import (
     AsyncCalls,
@@ -482,7 +483,7 @@ class ActiveTask(Task):
 
     def offset_sum(self) -> int | None:
         """As for every task, but -2 while running: nobody is further ahead."""
-        return RUNNING_OFFSET_SUM if self._phase is TaskPhase.RUNNING else super().offset_sum()
+        return LATEST_OFFSET if self._phase is TaskPhase.RUNNING else super().offset_sum()
 
     # -- what nodes ask for (TaskServices) --------------------------------------------------------------
 

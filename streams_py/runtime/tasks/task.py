@@ -21,12 +21,9 @@ from streams_py.runtime.tasks.collector import ChangelogWriter
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder
 
-__all__ = ["RUNNING_OFFSET_SUM", "Task", "TaskNodes", "TaskPhase", "TaskStores"]
+__all__ = ["Task", "TaskNodes", "TaskPhase", "TaskStores"]
 
 _log = logging.getLogger(__name__)
-
-RUNNING_OFFSET_SUM: Final = -2
-"""Reported instead of an offset sum by a running active task (Kafka Streams' ``Task.LATEST_OFFSET``)."""
 
 
 class TaskPhase(Enum):

@@ -16,7 +16,7 @@ from itertools import groupby
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import OffsetOutOfRangeError, TaskCorruptedError, TaskMigratedError
-from streams_py.ports import RawRecord
+from streams_py.ports import BEGINNING, RawRecord
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.threads.batch_size import BatchSize, Slice
@@ -297,4 +297,4 @@ class StreamLoop:
 
 
 def _words(position: int) -> str:
-    return "the beginning" if position == -2 else "the end"
+    return "the beginning" if position == BEGINNING else "the end"

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
+from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.member import MemberSettings
 from streams_py.member.effects import (
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedThread", "ThreadEnded"]
 
-_RUNNING = -2
 _NEVER = 2**63 - 1
 
 
@@ -330,7 +330,7 @@ class SimulatedThread:
         for task in self.active:
             if self._known(task):
                 if state.runs(task, self):
-                    sums[task] = _RUNNING
+                    sums[task] = LATEST_OFFSET
                 elif (position := state.position(task)) is not None:
                     sums[task] = position
         for task in self.standby:

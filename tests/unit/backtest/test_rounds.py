@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.assignment import ApplicationState, TaskAssignor
 from streams_py.backtest.candidates import Candidate
 from streams_py.backtest.generate import History, generate
-from streams_py.backtest.inputs import RUNNING, read_input
+from streams_py.backtest.inputs import read_input
 from streams_py.backtest.kernel import Row
 from streams_py.backtest.rounds import Pace, advance
 from streams_py.backtest.situation import Situation
@@ -87,7 +88,7 @@ def test_task_is_taken_over_when_nobody_owns_it_any_more() -> None:
     assert list(b.prev_active) == [TaskId(0, 2), TaskId(0, 3)]
     assert list(b.sums.v) == [600, 600]  # still restoring after ten minutes of one record a second
     done = advance(situation, answer(placed(A="0:0-1", B="0:2-3")), Pace()).replay.clients[1]
-    assert list(done.sums.v) == [RUNNING, RUNNING]
+    assert list(done.sums.v) == [LATEST_OFFSET, LATEST_OFFSET]
 
 
 def test_dropped_copy_is_gone_when_the_cleanup_delay_is_over() -> None:

@@ -12,22 +12,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
-from streams_py.state.checkpoint import (
-    CHECKPOINT_FILE,
-    UNKNOWN_OFFSET,
-    delete_checkpoint,
-    read_checkpoint,
-    write_checkpoint,
-)
+from streams_py.state.checkpoint import CHECKPOINT_FILE, delete_checkpoint, read_checkpoint, write_checkpoint
 
 A = TopicPartition("app-store-a-changelog", 3)
 B = TopicPartition("app-store-b-changelog", 3)
 
 
 def test_checkpoint_file_is_kafkas(tmp_path: Path) -> None:
-    write_checkpoint(str(tmp_path), {B: UNKNOWN_OFFSET, A: 1207})
+    write_checkpoint(str(tmp_path), {B: OFFSET_UNKNOWN, A: 1207})
     text = (tmp_path / CHECKPOINT_FILE).read_text()
     assert text == "0\n2\napp-store-a-changelog 3 1207\napp-store-b-changelog 3 -4\n"
     assert read_checkpoint(str(tmp_path)) == {A: 1207, B: -4}
@@ -114,7 +109,7 @@ def test_reading_says_what_to_do_when_the_file_cannot_be_read(tmp_path: Path) ->
 @given(
     st.dictionaries(
         st.builds(TopicPartition, st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True), st.integers(0, 2**31 - 1)),
-        st.integers(0, 2**63 - 1) | st.just(UNKNOWN_OFFSET),
+        st.integers(0, 2**63 - 1) | st.just(OFFSET_UNKNOWN),
         max_size=8,
     )
 )
@@ -134,7 +129,7 @@ def test_reading_gives_offsets_or_refuses_whatever_is_in_the_file(
         offsets = read_checkpoint(str(directory))
     except ValueError:
         return
-    assert all(offset >= 0 or offset == UNKNOWN_OFFSET for offset in offsets.values())
+    assert all(offset >= 0 or offset == OFFSET_UNKNOWN for offset in offsets.values())
 
 
 KILLED_BETWEEN_WRITING_AND_RENAMING = """

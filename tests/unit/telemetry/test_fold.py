@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streams_protocol import LATEST_OFFSET
 from streams_py.events.codec import encode_value
 from streams_py.events.model import RebalanceHeader
 from streams_py.telemetry.fold import GroupFold, Output, day_of
@@ -28,13 +29,12 @@ from tests.unit.telemetry.history import (
     shuffled,
 )
 
-RUNNING = -2
 ALL = "in-0 in-1 in-2 in-3"
 P1, P2 = str(pid(1)), str(pid(2))
 
 
 def running(*numbers: int) -> dict[str, int]:
-    return {f"0_{n}": RUNNING for n in numbers}
+    return {f"0_{n}": LATEST_OFFSET for n in numbers}
 
 
 def grown() -> History:

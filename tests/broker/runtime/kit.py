@@ -206,7 +206,7 @@ class Application:
 
     def all_tasks(self) -> set[str]:
         """Ids of all tasks."""
-        return {f"{sub}_{p}" for sub in ((0,) if self.app == "trace" else (0, 1)) for p in range(self.partitions)}
+        return {f"{sub}_{p}" for sub in ((0, 1) if self.app == "count" else (0,)) for p in range(self.partitions)}
 
     def shared(self, *instances: Instance) -> bool:
         """Every task runs on exactly one of these, and each has some."""
@@ -240,7 +240,7 @@ class Application:
 
     def caught_up(self) -> bool:
         """Everything in the input, and in the topic between, is processed and committed."""
-        topics = [self.input] if self.app == "trace" else [self.input, f"{self.id}-counts-repartition"]
+        topics = [self.input, f"{self.id}-counts-repartition"] if self.app == "count" else [self.input]
         if any(topic not in self.admin.describe_topics(None) for topic in topics):
             return False
         for topic in topics:

@@ -7,9 +7,11 @@ process closes the application and ends when standard input ends; a signal ends 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import os
+import random
 import signal
 import sys
 import threading
@@ -112,6 +114,20 @@ def trace(order: dict[str, Any], streams: list[KafkaStreams]) -> Topology:
     return builder.build()
 
 
+def ask(order: dict[str, Any]) -> Topology:
+    """Values ``key:number`` -> the same by key, after calls that take their time."""
+
+    async def look_up(value: bytes) -> bytes:
+        await asyncio.sleep(random.random() * order.get("delay_s", 0.01))
+        return value
+
+    builder = StreamsBuilder()
+    stream = builder.stream(order["input"], key=serdes.BYTES, value=serdes.BYTES)
+    keyed = stream.select_key(lambda _, value: value.partition(b":")[0], key=serdes.BYTES)
+    keyed.map_values_async(look_up).to(order["output"], key=serdes.BYTES, value=serdes.BYTES)
+    return builder.build()
+
+
 class Restorations(RestoreListener):
     """What was restored: changelog -> [start, end, records], each time."""
 
@@ -205,7 +221,9 @@ def serve(streams: KafkaStreams, ended: threading.Event) -> None:
 def make(order: dict[str, Any]) -> KafkaStreams:
     """The application of the order."""
     held: list[KafkaStreams] = []
-    topology = trace(order, held) if order["app"] == "trace" else count_words(order)
+    topology = (
+        trace(order, held) if order["app"] == "trace" else ask(order) if order["app"] == "ask" else count_words(order)
+    )
     answer, close_in = order.get("uncaught"), order.get("close_in")
     streams = KafkaStreams(
         topology,

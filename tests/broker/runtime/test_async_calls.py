@@ -1,0 +1,60 @@
+"""Look-ups under way in two processes while tasks move, and while one of the processes dies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from .kit import Application, Instance
+
+pytestmark = pytest.mark.broker
+
+_KEYS = 40
+
+
+def values(count: int) -> list[str]:
+    return [f"{number % _KEYS}:{number:05d}" for number in range(count)]
+
+
+def written(app: Application) -> Counter[str]:
+    return Counter((record.value() or b"").decode() for record in app.read())
+
+
+def started(app: Application, name: str) -> Instance:
+    """It answers slowly enough for many look-ups to be under way."""
+    return app.start(name, delay_s=0.02)
+
+
+def test_no_record_under_way_is_lost_or_made_twice_when_tasks_move_and_processes_close(
+    application: Callable[..., Application],
+) -> None:
+    app = application(app="ask", commit_interval_ms=60_000)
+    lines = values(12_000)
+    a = started(app, "a")
+    app.await_shared(a)
+    app.feed(lines)
+    app.until(lambda: written(app).total() > 500, "look-ups to be under way")
+    b = started(app, "b")
+    app.await_shared(a, b)
+    assert a.close() == 0
+    app.await_shared(b)
+    app.until(lambda: written(app).total() >= len(lines), "all look-ups")
+    assert b.close() == 0
+    assert written(app) == Counter(lines)
+    assert app.caught_up()
+
+
+def test_no_record_under_way_is_lost_when_a_process_is_killed(application: Callable[..., Application]) -> None:
+    app = application(app="ask")
+    lines = values(12_000)
+    a, b = started(app, "a"), started(app, "b")
+    app.await_shared(a, b)
+    app.feed(lines)
+    app.until(lambda: written(app).total() > 500, "look-ups to be under way")
+    a.kill()
+    a = started(app, "a")
+    app.await_caught_up()
+    assert a.close() == b.close() == 0
+    assert written(app).keys() == set(lines)

@@ -1,9 +1,9 @@
 """Making one function out of a task's nodes.
 
 Kafka Streams dispatches a record from node to node through a context object. Here every node is bound once, children
-before parents, and a node's function holds its children's functions: a record then travels through nested plain calls.
-Binding children first is what makes that possible; processors are nevertheless initialised parents first, as in Kafka
-Streams, and closed in the same order.
+before parents, and a node's function holds its children's functions: a record then travels through nested plain calls,
+and a chain of stateless nodes is one function (``fusing.py``). Binding children first is what makes that possible;
+processors are nevertheless initialised parents first, as in Kafka Streams, and closed in the same order.
 
 What a node may ask of its task is :class:`TaskServices`; what an operator sees is :class:`BoundNode`, the runtime's
 ``NodeContext``.
@@ -14,10 +14,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from streams_protocol.types import TaskId
 from streams_py.errors import BrokerUnavailableError, IllegalStateError, ProcessingError, TopologyError
+from streams_py.runtime.tasks.fusing import Link, fused
 from streams_py.runtime.tasks.punctuation import Schedule
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import SerdeDefaults
@@ -32,6 +33,7 @@ from streams_py.topology.nodes import (
     SinkNode,
     SourceNode,
 )
+from streams_py.topology.operators.stateless import Statement
 
 __all__ = ["BoundNode", "BoundTopology", "Node", "ReportedFailureError", "TaskServices", "bind_nodes"]
 
@@ -177,6 +179,13 @@ class BoundNode:
         self._close.append(callback)
 
 
+class _Chain(NamedTuple):
+    """Nodes in a row that are statements, and what comes after them."""
+
+    links: tuple[Link, ...]
+    tail: Process
+
+
 @dataclass(frozen=True, slots=True)
 class BoundTopology:
     """The nodes of one task, ready to run. ``sources``: what a record read by each source node goes into."""
@@ -219,6 +228,7 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
                     raise IllegalStateError(f"node {node.name} has a parent {parent} outside of its sub-topology")
                 children[parent].append(node.name)
     functions: dict[str, Process] = {}
+    chains: dict[str, _Chain] = {}
     bound: list[BoundNode] = []
     for node in reversed(nodes):
         if isinstance(node, SinkNode):
@@ -227,10 +237,18 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
         below = {name: functions[name] for name in children[node.name]}
         if isinstance(node, SourceNode):
             functions[node.name] = _forward_to(tuple(below.values()))
-        else:
-            context = BoundNode(node, task, below)
-            functions[node.name] = node.operator.bind(context)
-            bound.append(context)
+            continue
+        context = BoundNode(node, task, below)
+        bound.append(context)
+        operator = node.operator
+        if not isinstance(operator, Statement):
+            functions[node.name] = operator.bind(context)
+            continue
+        chain = chains.get(next(iter(below))) if len(below) == 1 else None
+        links = ((operator, context.failed), *(() if chain is None else chain.links))
+        tail = context.forward if chain is None else chain.tail
+        chains[node.name] = _Chain(links, tail)
+        functions[node.name] = operator.bind(context) if chain is None else fused(links, tail)
     sources = {node.name: functions[node.name] for node in nodes if isinstance(node, SourceNode)}
     return BoundTopology(sources, tuple(reversed(bound)))
 

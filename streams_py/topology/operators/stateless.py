@@ -29,6 +29,7 @@ __all__ = [
     "Peek",
     "Print",
     "SelectKey",
+    "Statement",
     "named_if_no_pair",
 ]
 
@@ -37,15 +38,31 @@ _HERE: Final = __name__.rpartition(".")[0]
 Predicate = Callable[[Any, Any], object]
 
 
-class Filter:
+class Statement:
+    """An operator that is no more than one statement around the user's function, so that a chain of them can be one
+    function (see ``runtime/tasks/fusing.py``). ``statement`` works on ``key`` and ``value``, with ``{f}`` for
+    ``function``; when that raises, it leaves both as they were."""
+
+    statement: str
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def explained(self, error: Exception) -> Exception:
+        """What the processing handler hears of an error."""
+        return error
+
+
+class Filter(Statement):
     """Keeps records for which the predicate holds, or, with ``negate``, does not hold."""
 
     def __init__(self, predicate: Predicate, *, negate: bool = False) -> None:
-        self._predicate = predicate
+        super().__init__(predicate)
+        self.statement = f"if {'' if negate else 'not '}{{f}}(key, value): return"
         self._negate = negate
 
     def bind(self, node: NodeContext) -> Process:
-        predicate, forward, failed = self._predicate, node.forward, node.failed
+        predicate, forward, failed = self.function, node.forward, node.failed
         negate = self._negate
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
@@ -129,14 +146,16 @@ def named_if_no_pair(error: Exception, function: Callable[..., Any], operation: 
     return named
 
 
-class Map:
+class Map(Statement):
     """New key and value."""
 
-    def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any]]) -> None:
-        self._mapper = mapper
+    statement = "key, value = {f}(key, value)"
+
+    def explained(self, error: Exception) -> Exception:
+        return named_if_no_pair(error, self.function, "map")
 
     def bind(self, node: NodeContext) -> Process:
-        mapper, forward, failed = self._mapper, node.forward, node.failed
+        mapper, forward, failed = self.function, node.forward, node.failed
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             try:
@@ -149,14 +168,13 @@ class Map:
         return process
 
 
-class MapValues:
+class MapValues(Statement):
     """New value, from the value."""
 
-    def __init__(self, mapper: Callable[[Any], Any]) -> None:
-        self._mapper = mapper
+    statement = "value = {f}(value)"
 
     def bind(self, node: NodeContext) -> Process:
-        mapper, forward, failed = self._mapper, node.forward, node.failed
+        mapper, forward, failed = self.function, node.forward, node.failed
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             try:
@@ -169,14 +187,13 @@ class MapValues:
         return process
 
 
-class MapValuesWithKey:
+class MapValuesWithKey(Statement):
     """New value, from key and value."""
 
-    def __init__(self, mapper: Callable[[Any, Any], Any]) -> None:
-        self._mapper = mapper
+    statement = "value = {f}(key, value)"
 
     def bind(self, node: NodeContext) -> Process:
-        mapper, forward, failed = self._mapper, node.forward, node.failed
+        mapper, forward, failed = self.function, node.forward, node.failed
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             try:
@@ -189,14 +206,13 @@ class MapValuesWithKey:
         return process
 
 
-class SelectKey:
+class SelectKey(Statement):
     """New key, same value."""
 
-    def __init__(self, selector: Callable[[Any, Any], Any]) -> None:
-        self._selector = selector
+    statement = "key = {f}(key, value)"
 
     def bind(self, node: NodeContext) -> Process:
-        selector, forward, failed = self._selector, node.forward, node.failed
+        selector, forward, failed = self.function, node.forward, node.failed
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             try:
@@ -277,14 +293,13 @@ class FlatMapValuesWithKey:
         return process
 
 
-class Peek:
+class Peek(Statement):
     """Calls the user's function, then sends the record on."""
 
-    def __init__(self, action: Callable[[Any, Any], object]) -> None:
-        self._action = action
+    statement = "{f}(key, value)"
 
     def bind(self, node: NodeContext) -> Process:
-        action, forward, failed = self._action, node.forward, node.failed
+        action, forward, failed = self.function, node.forward, node.failed
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             try:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from benchmarks.assignors.leader_step import LeaderStep, leader_step
+from benchmarks.assignors.leader_step import LeaderStep, StepExecutor, leader_step
 from benchmarks.assignors.scenarios import Scenario
 from benchmarks.cluster import BenchmarkError
 from benchmarks.table import Goal, Row
@@ -23,6 +23,7 @@ from streams_py.adapters.kafka_python.payloads import assignments_to_send, reada
 from streams_py.events.assignment_events import monotonic_us
 from streams_py.events.codec import EventRecord
 from streams_py.events.emitter import Emitter, Limits
+from streams_py.events.observers import RoundObserver
 from streams_py.events.watch import AssignWatch
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import PublishAssignments
@@ -96,17 +97,15 @@ class _Events:
             time.sleep(0.01)
 
 
-def _lead(step: LeaderStep, watch: AssignWatch | None) -> tuple[float, Mapping[str, bytes]]:
+def _lead(step: LeaderStep, watch: RoundObserver) -> tuple[float, Mapping[str, bytes]]:
     """Milliseconds of this thread, and what goes to the members."""
     began = time.thread_time()
     members = readable_members(step.members)
     inputs = {name: infos for name, infos in step.topics.items() if name in step.topology.source_topics}
-    leader = GroupLeader(step.settings) if watch is None else GroupLeader(step.settings, watch)
-    if watch is not None:
-        watch.began(members)
-    result = run_assign(leader, AssignRequested(1_700_000_000_000, members, inputs, step.topology), step._answer)
-    if watch is not None:
-        watch.ended(result)
+    request = AssignRequested(1_700_000_000_000, members, inputs, step.topology)
+    watch.began(members)
+    result = run_assign(GroupLeader(step.settings), request, StepExecutor(step, watch).carry_out)
+    watch.ended(result)
     if not isinstance(result, PublishAssignments):
         raise BenchmarkError(f"the step failed: {result.error}")
     sent = assignments_to_send(result.assignments, members, decode_assignment_info)
@@ -126,7 +125,7 @@ def _step_row(tick: Tick) -> Row:
     off: list[float] = []
     for block in range(_BLOCKS):
         tick(f"leader's step with events on and off, {block + 1} of {_BLOCKS}")
-        pairs = [(_lead(step, None), _watched(step, events)) for _ in range(_TURNS)]
+        pairs = [(_lead(step, RoundObserver()), _watched(step, events)) for _ in range(_TURNS)]
         if any(without[1] != watched[1] for without, watched in pairs):
             raise BenchmarkError("the members' bytes differ when events are on")
         off.append(min(without[0] for without, _ in pairs))

@@ -11,7 +11,7 @@ There, nothing is read back and no more than one member's bytes exist twice.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from benchmarks.assignors.scenarios import Scenario, problem_of
@@ -26,15 +26,19 @@ from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members, subscription_to_send
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import ClientInput
+from streams_py.events.observers import RoundObserver
 from streams_py.leader.drive import run_assign
-from streams_py.leader.effects import DescribeTopics, Effect, FetchCommittedOffsets, ListEndOffsets, PublishAssignments
-from streams_py.leader.events import AssignRequested, CommittedOffsetsFetched, EndOffsetsListed, Event, TopicsDescribed
+from streams_py.leader.effects import PublishAssignments
+from streams_py.leader.events import AssignRequested
+from streams_py.leader.executor import Executor
 from streams_py.leader.leader import GroupLeader
+from streams_py.leader.observation import Fact
 from streams_py.leader.settings import LeaderSettings
-from streams_py.ports import MemberAssignment, PartitionInfo
+from streams_py.ports import AdminError, MemberAssignment, PartitionInfo, TopicSpec
+from streams_py.runtime.threads.assignor_runner import AssignorRunner
 from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
-__all__ = ["LeaderStep", "leader_step"]
+__all__ = ["LeaderStep", "StepExecutor", "leader_step"]
 
 _NOW_MS = 1_700_000_000_000
 
@@ -55,22 +59,49 @@ class LeaderStep:
         members = readable_members(self.members)
         inputs = {name: infos for name, infos in self.topics.items() if name in self.topology.source_topics}
         request = AssignRequested(_NOW_MS, members, inputs, self.topology)
-        result = run_assign(GroupLeader(self.settings), request, self._answer)
+        result = run_assign(GroupLeader(self.settings), request, StepExecutor(self, RoundObserver()).carry_out)
         if not isinstance(result, PublishAssignments):
             raise result.error
         if not self.end_points:
             return sum(map(len, assignments_to_send(result.assignments, members, decode_assignment_info).values()))
         return sum(len(encode_assignment(Assignment(*given))) for given in map(_fields, result.assignments.values()))
 
-    def _answer(self, effect: Effect) -> Event | None:
-        match effect:
-            case DescribeTopics(names):
-                return TopicsDescribed(_NOW_MS, {name: self.topics[name] for name in names})
-            case ListEndOffsets():
-                return EndOffsetsListed(_NOW_MS, self.ends)
-            case FetchCommittedOffsets(partitions):
-                return CommittedOffsetsFetched(_NOW_MS, dict.fromkeys(partitions))
-        return None
+    # -- the cluster and the clock of the executor; every answer is there beforehand -----------------------------
+
+    def describe_topics(self, names: Collection[str]) -> Mapping[str, tuple[PartitionInfo, ...]]:
+        """As the port says."""
+        return {name: self.topics[name] for name in names}
+
+    def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
+        """All topics exist."""
+        raise NotImplementedError
+
+    def list_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """As the port says."""
+        return self.ends
+
+    def committed_offsets(self, group: str, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, None]:
+        """Nothing is committed."""
+        return dict.fromkeys(partitions)
+
+    def now_ms(self) -> int:
+        """Time stands still."""
+        return _NOW_MS
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        """It really does."""
+
+
+class StepExecutor(Executor):
+    """Carries out the effects of a step, in front of an observer."""
+
+    def __init__(self, step: LeaderStep, watch: RoundObserver) -> None:
+        super().__init__(step, step, AssignorRunner(timeout_ms=60_000), group="app")
+        self._watch = watch
+
+    def observe(self, fact: Fact) -> None:
+        """As in the base class."""
+        self._watch.observe(fact)
 
 
 def leader_step(scenario: Scenario, *, end_points: bool) -> LeaderStep:

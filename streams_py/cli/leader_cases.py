@@ -6,45 +6,23 @@ One JSON object per line: one whole group per case.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 from streams_protocol import ProcessId, TopicPartition
+from streams_py.assignment.api import ApplicationState, TaskAssignment
 from streams_py.assignment.assignors.sticky import StickyTaskAssignor
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import RackOptimiserFactory
-from streams_py.errors import StreamsError
-from streams_py.leader.effects import (
-    CreateTopics,
-    DescribeTopics,
-    Effect,
-    FailAssign,
-    FetchCommittedOffsets,
-    ListEndOffsets,
-    Log,
-    NotifyAssignor,
-    PublishAssignments,
-    ReportError,
-    RunAssignor,
-    Wait,
-)
-from streams_py.leader.events import (
-    AssignorFailed,
-    AssignorReturned,
-    AssignRequested,
-    CommittedOffsetsFetched,
-    EndOffsetsListed,
-    Event,
-    TopicsCreated,
-    TopicsDescribed,
-    WaitEnded,
-)
+from streams_py.errors import BrokerUnavailableError
+from streams_py.leader.effects import NotifyAssignor
+from streams_py.leader.events import AssignRequested
+from streams_py.leader.executor import Executor
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
 from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
-__all__ = ["Case", "RecordedCluster", "case_request", "case_settings"]
+__all__ = ["Case", "RecordedCluster", "RecordedExecutor", "case_request", "case_settings"]
 
 Case = Mapping[str, Any]
 """One line of the file."""
@@ -142,93 +120,100 @@ def _subtopology(sub: Case, kind: str) -> SubtopologyTopics:
 # -- the cluster of a case ---------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class RecordedCluster:
-    """Carries out effects with the case's values and notes what was asked."""
+    """A cluster, a clock and an assignor made of a case's values; notes what was asked of it."""
 
-    case: Case
-    described: set[str] = field(default_factory=set)
-    created: dict[str, TopicSpec] = field(default_factory=dict)
-    listed: set[TopicPartition] = field(default_factory=set)
-    committed: set[TopicPartition] = field(default_factory=set)
-    now_ms: int = 0
-    leaderless: dict[str, int] = field(default_factory=dict)
+    def __init__(self, case: Case) -> None:
+        self._faults: Case = case["faults"]
+        self._case = case
+        self._now_ms: int = case["now_ms"]
+        self._leaderless: dict[str, int] = dict(self._faults.get("leaderless", {}))
+        self.described: set[str] = set()
+        self.created: dict[str, TopicSpec] = {}
+        self.listed: set[TopicPartition] = set()
+        self.committed: set[TopicPartition] = set()
 
-    def __post_init__(self) -> None:
-        self.now_ms = self.case["now_ms"]
-        self.leaderless = dict(self.case["faults"].get("leaderless", {}))
+    # -- the clock: it moves with every request -----------------------------------------------------------------
 
-    def execute(self, effect: Effect) -> Event | None:
-        match effect:
-            case DescribeTopics():
-                return TopicsDescribed(self._tick(), self.describe(effect.names))
-            case CreateTopics():
-                return TopicsCreated(self._tick(), {spec.name: self._create(spec) for spec in effect.specs})
-            case Wait():
-                return WaitEnded(self._tick())
-            case ListEndOffsets():
-                return EndOffsetsListed(self._tick(), self._end_offsets(effect.partitions))
-            case FetchCommittedOffsets():
-                self.committed |= set(effect.partitions)
-                if "committed" in self.case["faults"]:
-                    return CommittedOffsetsFetched(self._tick(), error=AdminError(AdminErrorKind.TIMED_OUT, "fault"))
-                return CommittedOffsetsFetched(
-                    self._tick(), {tp: self._committed_offset(tp) for tp in effect.partitions}
-                )
-            case RunAssignor():
-                return self._run(effect)
-            case NotifyAssignor() | ReportError() | Log() | PublishAssignments() | FailAssign():
-                return None
-            case _:
-                assert_never(effect)
+    def now_ms(self) -> int:
+        """Time of the case."""
+        return self._now_ms
 
-    def describe(self, names: Collection[str]) -> dict[str, tuple[PartitionInfo, ...] | AdminError]:
+    def sleep_ms(self, duration_ms: int) -> None:
+        """One tick, however long."""
+        self._now_ms += self._faults.get("clock_tick_ms", 0)
+
+    # -- the cluster -----------------------------------------------------------------------------------------------
+
+    def describe_topics(self, names: Collection[str]) -> dict[str, tuple[PartitionInfo, ...] | AdminError]:
+        """Topics of the case, and those created since."""
+        self.sleep_ms(0)
         self.described |= set(names)
         return {name: self._describe(name) for name in names}
 
-    def _tick(self) -> int:
-        self.now_ms += self.case["faults"].get("clock_tick_ms", 0)
-        return self.now_ms
-
     def _describe(self, name: str) -> tuple[PartitionInfo, ...] | AdminError:
-        racks = dict(self.case["brokers"])
-        if self.leaderless.get(name, 0) > 0:
-            self.leaderless[name] -= 1
+        racks = dict(self._case["brokers"])
+        if self._leaderless.get(name, 0) > 0:
+            self._leaderless[name] -= 1
             return AdminError(AdminErrorKind.LEADER_NOT_AVAILABLE, "fault")
         if name in self.created:
-            brokers = [broker for broker, _ in self.case["brokers"]]
+            brokers = [broker for broker, _ in self._case["brokers"]]
             replicas = [
                 [brokers[p % len(brokers)], brokers[(p + 1) % len(brokers)]]
                 for p in range(self.created[name].partitions)
             ]
             return _partitions(name, replicas, racks)
-        known = self.case["topics"] | self.case["internal_topics"]
+        known = self._case["topics"] | self._case["internal_topics"]
         if name not in known:
             return AdminError(AdminErrorKind.UNKNOWN_TOPIC, "unknown")
         return _partitions(name, known[name], racks)
 
-    def _create(self, spec: TopicSpec) -> AdminError | None:
-        if self.case["faults"].get("create_topics") == "exists":
-            return AdminError(AdminErrorKind.ALREADY_EXISTS, "fault")
-        self.created[spec.name] = spec
-        return None
+    def create_topics(self, specs: Collection[TopicSpec]) -> dict[str, AdminError | None]:
+        """As the port says."""
+        self.sleep_ms(0)
+        if self._faults.get("create_topics") == "exists":
+            return {spec.name: AdminError(AdminErrorKind.ALREADY_EXISTS, "fault") for spec in specs}
+        self.created |= {spec.name: spec for spec in specs}
+        return dict.fromkeys([spec.name for spec in specs])
 
-    def _end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | AdminError]:
+    def list_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | AdminError]:
+        """End offsets of the case."""
+        self.sleep_ms(0)
         self.listed |= set(partitions)
-        fault = self.case["faults"].get("list_offsets")
+        fault = self._faults.get("list_offsets")
         if fault == "timeout":
             return {tp: AdminError(AdminErrorKind.TIMED_OUT, "fault") for tp in partitions}
         answered = sorted(partitions)[1:] if fault == "missing" else partitions
-        return {tp: self.case["end_offsets"][tp.topic][tp.partition] for tp in answered}
+        return {tp: self._case["end_offsets"][tp.topic][tp.partition] for tp in answered}
+
+    def committed_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Committed offsets of the case."""
+        self.sleep_ms(0)
+        self.committed |= set(partitions)
+        if "committed" in self._faults:
+            raise BrokerUnavailableError("fault")
+        return {tp: self._committed_offset(tp) for tp in partitions}
 
     def _committed_offset(self, tp: TopicPartition) -> int | None:
-        offsets: Sequence[int | None] = self.case["committed"].get(tp.topic, ())  # absent: nothing committed yet
+        offsets: Sequence[int | None] = self._case["committed"].get(tp.topic, ())  # absent: nothing committed yet
         return offsets[tp.partition] if tp.partition < len(offsets) else None
 
-    def _run(self, effect: RunAssignor) -> Event:
+    # -- the assignor ------------------------------------------------------------------------------------------------
+
+    def ask(self, chosen: object, configs: Mapping[str, object], state: ApplicationState) -> TaskAssignment:
+        """The public sticky assignor, the only one that cases name."""
+        self.sleep_ms(0)
         assignor = StickyTaskAssignor(hash_sizing=_SIZING)
-        assignor.configure(effect.configs)
-        try:
-            return AssignorReturned(self._tick(), assignor.assign(effect.application_state(self.describe)))
-        except StreamsError as error:
-            return AssignorFailed(self._tick(), error)
+        assignor.configure(configs)
+        return assignor.assign(state)
+
+    def notify(self, notice: NotifyAssignor) -> None:
+        """Nobody listens."""
+
+
+class RecordedExecutor(Executor):
+    """Carries out effects with a case's values."""
+
+    def __init__(self, case: Case) -> None:
+        self.cluster = RecordedCluster(case)
+        super().__init__(self.cluster, self.cluster, self.cluster, group="")

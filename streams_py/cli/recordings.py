@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from streams_protocol.types import ProcessId, TaskId
+from streams_protocol.types import ProcessId
 from streams_py.backtest.inputs import read_input
 from streams_py.backtest.situation import Situation
 from streams_py.backtest.sources import Skipped, inputs_in_file
 from streams_py.cli.explanations import Explanations, explainer_named
-from streams_py.cli.leader_cases import RecordedCluster, case_request, case_settings
+from streams_py.cli.leader_cases import RecordedExecutor, case_request, case_settings
 from streams_py.leader import GroupLeader, run_assign
 
 __all__ = ["explanations_of_case", "explanations_of_rebalance", "recorded_explanations"]
@@ -80,14 +80,10 @@ def _case(lines: Sequence[str], case_id: str | None) -> Mapping[str, Any]:
 
 def explanations_of_case(case: Mapping[str, Any]) -> Explanations:
     """The explanation of every task of a recorded assign step, as the leader remembers it afterwards."""
-    leader = GroupLeader(case_settings(case))
-    run_assign(leader, case_request(case), RecordedCluster(case).execute)
+    executor = RecordedExecutor(case)
+    run_assign(GroupLeader(case_settings(case)), case_request(case), executor.carry_out)
     return {
         found[0].explanation.task: found[0].explanation
-        for task in _tasks(leader)
-        if (found := leader.explanations.explanation(task))
+        for task in sorted(executor.explanations.tasks())
+        if (found := executor.explanations.explanation(task))
     }
-
-
-def _tasks(leader: GroupLeader) -> Iterator[TaskId]:
-    yield from sorted(leader.explanations.tasks())

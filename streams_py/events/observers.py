@@ -11,9 +11,9 @@ from typing import Final, Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.leader.effects import FailAssign, PublishAssignments
-from streams_py.leader.observation import AssignStep, Decided, Gathered
+from streams_py.leader.observation import Fact
 from streams_py.leader.settings import LeaderSettings
-from streams_py.ports import AdminError, MemberSubscription, PartitionInfo
+from streams_py.ports import MemberSubscription
 
 __all__ = [
     "UNOBSERVED",
@@ -94,22 +94,13 @@ class RestoreObserver:
 
 
 class RoundObserver:
-    """Hears how far an assign step of one leader is (:class:`streams_py.leader.observation.AssignObserver`)."""
+    """Hears how far an assign step of one leader is."""
 
     def began(self, members: Mapping[str, MemberSubscription]) -> None:
         """The leader is asked to assign."""
 
-    def entered(self, step: AssignStep) -> None:
-        """As in the protocol."""
-
-    def gathered(self, facts: Gathered) -> None:
-        """As in the protocol."""
-
-    def described(self, topics: Mapping[str, tuple[PartitionInfo, ...] | AdminError]) -> None:
-        """As in the protocol."""
-
-    def decided(self, decision: Decided) -> None:
-        """As in the protocol."""
+    def observe(self, fact: Fact) -> None:
+        """What the leader says of it."""
 
     def ended(self, outcome: PublishAssignments | FailAssign | BaseException, assignor: object = None) -> None:
         """The step is over. ``outcome``: the leader's last effect, or what was raised in between. ``assignor`` is the

@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from streams_py.events.contents import Described
 from streams_py.events.draft import Draft
 from streams_py.events.observers import Forming, RoundObserver
 from streams_py.events.rebalance import PreviousRound, RebalanceDraft
 from streams_py.leader.effects import FailAssign, PublishAssignments
-from streams_py.leader.observation import AssignStep, Decided, Gathered
+from streams_py.leader.observation import AssignStep, Decided, Fact, Gathered, RacksDescribed
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import MemberSubscription
 
@@ -42,7 +43,7 @@ class _Round:
 
 
 class AssignWatch(RoundObserver):
-    """Observer of one stream thread's leader. ``monotonic_us`` is a clock that never goes back."""
+    """Records what one stream thread's leader decides. ``monotonic_us`` is a clock that never goes back."""
 
     def __init__(
         self, emit: Emit, settings: LeaderSettings, *, group: str, forming: Forming, monotonic_us: Callable[[], int]
@@ -62,11 +63,22 @@ class AssignWatch(RoundObserver):
         now_us = self._monotonic_us()
         self._round = _Round(members, now_us, entered_us=now_us)
 
-    def entered(self, step: AssignStep) -> None:
-        """As in the protocol."""
+    def observe(self, fact: Fact) -> None:
+        """As in the base class."""
         now = self._round
-        if now is not None:
-            self._measure(now, step)
+        if now is None:
+            return
+        match fact:
+            case AssignStep():
+                self._measure(now, fact)
+            case Gathered():
+                now.facts = fact
+            case RacksDescribed(topics):
+                now.described = topics
+            case Decided():
+                now.decision = fact
+            case _:
+                assert_never(fact)
 
     def _measure(self, now: _Round, step: AssignStep | None) -> None:
         now_us = self._monotonic_us()
@@ -74,21 +86,6 @@ class AssignWatch(RoundObserver):
             name = now.step.value
             now.duration_us[name] = now.duration_us.get(name, 0) + now_us - now.entered_us
         now.step, now.entered_us = step, now_us
-
-    def gathered(self, facts: Gathered) -> None:
-        """As in the protocol."""
-        if self._round is not None:
-            self._round.facts = facts
-
-    def described(self, topics: Described) -> None:
-        """As in the protocol."""
-        if self._round is not None:
-            self._round.described = topics
-
-    def decided(self, decision: Decided) -> None:
-        """As in the protocol."""
-        if self._round is not None:
-            self._round.decision = decision
 
     def ended(self, outcome: Outcome, assignor: object = None) -> None:
         """The step is over; the record is on its way. ``outcome``: the leader's last effect, or what was raised in

@@ -13,7 +13,7 @@ from streams_py.leader.leader import GroupLeader
 __all__ = ["Execute", "run_assign"]
 
 Execute = Callable[[Effect], Event | None]
-"""Carries out one effect and returns its answer; None for effects without one (Log, ReportError, NotifyAssignor)."""
+"""Carries out one effect and returns its answer; None for notices."""
 
 
 def run_assign(leader: GroupLeader, request: AssignRequested, execute: Execute) -> PublishAssignments | FailAssign:

@@ -22,6 +22,7 @@ __all__ = [
     "CommittedOffsetsFetched",
     "EndOffsetsListed",
     "Event",
+    "StepEntered",
     "TopicsCreated",
     "TopicsDescribed",
     "WaitEnded",
@@ -64,6 +65,13 @@ class TopicsCreated:
 @dataclass(frozen=True, slots=True)
 class WaitEnded:
     """The time of a Wait is over."""
+
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepEntered:
+    """Answer to EnterStep."""
 
     now_ms: int
 
@@ -114,4 +122,5 @@ Event: TypeAlias = (
     | CommittedOffsetsFetched
     | AssignorReturned
     | AssignorFailed
+    | StepEntered
 )

@@ -1,9 +1,9 @@
 """Making internal topics ready: describe, create what is missing, wait, again; until a deadline.
 
-Kafka Streams' ``InternalTopicManager.makeReady`` without the waiting: :class:`TopicSetup` says what to do next and is
-told what came of it. A topic that exists with the right count is ready; with another count it is an error that only
-the user can resolve, because deleting it would lose data. A topic whose leader is not known yet is left alone for a
-round, and one that "already exists" although it could not be described is probably being deleted: both are waited for.
+Kafka Streams' ``InternalTopicManager.makeReady`` without the waiting: :class:`TopicSetup` asks for what it needs and is
+sent the answers. A topic that exists with the right count is ready; with another count it is an error that only the
+user can resolve, because deleting it would lose data. A topic whose leader is not known yet is left alone for a round,
+and one that "already exists" although it could not be described is probably being deleted: both are waited for.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.leader.effects import CreateTopics, DescribeTopics, Effect, Log, Wait
-from streams_py.leader.events import TopicsCreated, TopicsDescribed, WaitEnded
+from streams_py.leader.effects import CreateTopics, DescribeTopics, Log, Steps, Wait, ask
+from streams_py.leader.events import TopicsCreated, TopicsDescribed
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 
 __all__ = ["TopicSetup"]
@@ -36,25 +36,23 @@ class TopicSetup:
         """True when every topic is ready."""
         return not self._not_ready
 
-    def start(self) -> tuple[Effect, ...]:
-        """First effects; none when there is nothing to do."""
-        return () if self.done else (DescribeTopics(tuple(self._not_ready)),)
+    def run(self) -> Steps[None]:
+        """Bring them into existence. StreamsError when that cannot be done, BrokerUnavailableError when it takes too
+        long."""
+        while not self.done:
+            described = yield from ask(DescribeTopics(tuple(self._not_ready)))
+            now_ms = described.now_ms
+            missing = self._note_described(described)
+            if missing:
+                created = yield from ask(CreateTopics(missing))
+                now_ms = created.now_ms
+                self._note_created(created)
+            if not self.done:
+                yield from self._wait(now_ms)
 
-    def handle(self, event: TopicsDescribed | TopicsCreated | WaitEnded) -> tuple[Effect, ...]:
-        """Next effects; none when :attr:`done`. StreamsError when it cannot be done, BrokerUnavailableError too
-        late."""
-        match event:
-            case TopicsDescribed():
-                return self._on_described(event)
-            case TopicsCreated():
-                return self._on_created(event)
-            case WaitEnded():
-                return self.start()
-            case _:
-                assert_never(event)
-
-    def _on_described(self, event: TopicsDescribed) -> tuple[Effect, ...]:
-        to_create = []
+    def _note_described(self, event: TopicsDescribed) -> tuple[TopicSpec, ...]:
+        """Those that do not exist."""
+        missing = []
         for name, spec in list(self._not_ready.items()):
             answer = event.topics.get(name) or AdminError(AdminErrorKind.UNKNOWN_TOPIC, "not in the answer")
             if not isinstance(answer, AdminError):
@@ -63,18 +61,16 @@ class TopicSetup:
                 continue
             match answer.kind:
                 case AdminErrorKind.UNKNOWN_TOPIC:
-                    to_create.append(spec)
+                    missing.append(spec)
                 case AdminErrorKind.LEADER_NOT_AVAILABLE | AdminErrorKind.TIMED_OUT:
                     pass
                 case AdminErrorKind.ALREADY_EXISTS | AdminErrorKind.UNSUPPORTED | AdminErrorKind.OTHER:
                     raise StreamsError(f"internal topic {name} cannot be described: {answer.message}")
                 case _:
                     assert_never(answer.kind)
-        if to_create:
-            return (CreateTopics(tuple(to_create)),)
-        return self._wait(event.now_ms)
+        return tuple(missing)
 
-    def _on_created(self, event: TopicsCreated) -> tuple[Effect, ...]:
+    def _note_created(self, event: TopicsCreated) -> None:
         for name, error in event.results.items():
             if name not in self._not_ready:
                 continue
@@ -83,21 +79,20 @@ class TopicSetup:
                 del self._not_ready[name]
                 continue
             self._check_creation(self._not_ready[name], error)
-        return self._wait(event.now_ms)
 
-    def _wait(self, now_ms: int) -> tuple[Effect, ...]:
-        if self.done:
-            return ()
+    def _wait(self, now_ms: int) -> Steps[None]:
         names = ", ".join(self._not_ready)
         if now_ms >= self._deadline_ms:
             raise BrokerUnavailableError(
                 f"internal topics {names} are not ready after {self._timeout_ms} ms (half of max.poll.interval.ms); "
                 "the next rebalance tries again. If they are being deleted, wait until that is done"
             )
-        return (
+        wait = Wait(self._retry_backoff_ms)
+        event = yield (
             Log(_WARNING, f"internal topics {names} are not ready; next try in {self._retry_backoff_ms} ms"),
-            Wait(self._retry_backoff_ms),
+            wait,
         )
+        wait.answered_by(event)
 
     @staticmethod
     def _check_count(spec: TopicSpec, partitions: tuple[PartitionInfo, ...]) -> None:

@@ -19,15 +19,16 @@ What ends how:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from streams_protocol import EARLIEST_PROBEABLE_VERSION, DecodeError, ErrorCode
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import AssignmentError, GroupAssignment, GroupSubscription
 from streams_py.assignment.assignors.registry import assignor_name, public_built_in
+from streams_py.assignment.configs import STRATEGY_NONE
 from streams_py.assignment.problem import Placement, RackOptimiser, sentences
 from streams_py.errors import (
     AssignorError,
@@ -37,38 +38,32 @@ from streams_py.errors import (
     StreamsError,
     TaskAssignmentError,
 )
-from streams_py.leader.application_state import application_state
+from streams_py.leader.application_state import application_state, undescribed_topics
 from streams_py.leader.custom import read_assignment
 from streams_py.leader.decode import Group, decode_group, unread_topics
 from streams_py.leader.effects import (
     DescribeTopics,
     Effect,
+    EnterStep,
     FailAssign,
     FetchCommittedOffsets,
     ListEndOffsets,
     Log,
     NotifyAssignor,
+    Observe,
     PublishAssignments,
+    Remember,
     ReportError,
     RunAssignor,
+    Steps,
+    ask,
 )
 from streams_py.leader.encode import encode_assignments, error_assignments, spread_over_threads
-from streams_py.leader.events import (
-    AssignorFailed,
-    AssignorReturned,
-    AssignRequested,
-    CommittedOffsetsFetched,
-    EndOffsetsListed,
-    Event,
-    TopicsCreated,
-    TopicsDescribed,
-    WaitEnded,
-)
-from streams_py.leader.explanations import Explanations
+from streams_py.leader.events import AssignorFailed, AssignRequested, Event
 from streams_py.leader.internal import ReplayedAssignor, internal_assignor, uses_custom_assignor
 from streams_py.leader.internal_topics import TopicSetup
 from streams_py.leader.keep_current import keep_current
-from streams_py.leader.observation import NOBODY, AssignObserver, AssignStep, Decided, Gathered
+from streams_py.leader.observation import AssignStep, Decided, Gathered, RacksDescribed
 from streams_py.leader.phases import Phase
 from streams_py.leader.probing import probing_deadlines
 from streams_py.leader.racks import rack_question
@@ -89,10 +84,6 @@ __all__ = ["GroupLeader"]
 _INFO, _WARNING, _ERROR = 20, 30, 40  # levels of the standard library's logging
 
 _Effects: TypeAlias = tuple[Effect, ...]
-_E = TypeVar("_E", bound=Event)
-_T = TypeVar("_T")
-_Steps: TypeAlias = Generator[_Effects, Event, _T]
-"""A part of the assign step: yields effects, is sent the events that answer them, returns its result."""
 
 
 class GroupLeader:
@@ -102,12 +93,10 @@ class GroupLeader:
     returns, in order, and hand in their answers.
     """
 
-    def __init__(self, settings: LeaderSettings, observer: AssignObserver = NOBODY) -> None:
+    def __init__(self, settings: LeaderSettings) -> None:
         self._settings = settings
-        self._observer = observer
-        self.explanations = Explanations()
         self._phase = Phase.IDLE
-        self._steps: _Steps[_Effects] | None = None
+        self._steps: Steps[_Effects] | None = None
         self._notices: list[Effect] = []
         self._now_ms = 0
 
@@ -142,9 +131,10 @@ class GroupLeader:
 
     # -- the steps -------------------------------------------------------------------------------------------------
 
-    def _assign(self, request: AssignRequested) -> _Steps[_Effects]:
+    def _assign(self, request: AssignRequested) -> Steps[_Effects]:
         settings = self._settings
-        self._observer.entered(AssignStep.DECODE)
+        self._phase = Phase.DECODE
+        yield from ask(EnterStep(AssignStep.DECODE))
         try:
             group = decode_group(
                 request.members,
@@ -174,9 +164,9 @@ class GroupLeader:
         except StreamsError as error:
             return self._fail(error)
 
-    def _gather(self, request: AssignRequested, group: Group) -> _Steps[Gathered]:
+    def _gather(self, request: AssignRequested, group: Group) -> Steps[Gathered]:
         settings = self._settings
-        self._observer.entered(AssignStep.TOPICS)
+        yield from ask(EnterStep(AssignStep.TOPICS))
         topics = yield from self._prepare_repartition_topics(request)
         table = task_table(request.topology, topics, hash_sizing=settings.hash_sizing)
         self._warn(table.warnings)
@@ -189,9 +179,9 @@ class GroupLeader:
         self._phase = Phase.CHANGELOG_TOPICS
         specs = changelog_specs(request.topology, table, replication_factor=settings.replication_factor)
         created = yield from self._make_ready(specs)
-        self._observer.entered(AssignStep.END_OFFSETS)
+        yield from ask(EnterStep(AssignStep.END_OFFSETS))
         ends = yield from self._fetch_end_offsets(table, created)
-        self._observer.entered(AssignStep.ASSIGN)
+        yield from ask(EnterStep(AssignStep.ASSIGN))
         better = not settings.reference_behaviour
         histories, warnings = client_histories(group, table, ends, tolerate_unknown=better, owned_first=better)
         self._warn(warnings)
@@ -199,10 +189,10 @@ class GroupLeader:
             group, histories, table, ends, configs=settings.assignment, hash_sizing=settings.hash_sizing
         )
         step = Gathered(request, group, table, topics, ends, histories, problem)
-        self._observer.gathered(step)
+        self._notices.append(Observe(step))
         return step
 
-    def _prepare_repartition_topics(self, request: AssignRequested) -> _Steps[Mapping[str, tuple[PartitionInfo, ...]]]:
+    def _prepare_repartition_topics(self, request: AssignRequested) -> Steps[Mapping[str, tuple[PartitionInfo, ...]]]:
         self._phase = Phase.REPARTITION_TOPICS
         counts = partition_counts(request.topics)
         missing = missing_source_topics(request.topology, counts)
@@ -222,7 +212,7 @@ class GroupLeader:
         )
         return with_repartition(request.topics, needed)
 
-    def _make_ready(self, specs: Mapping[str, TopicSpec]) -> _Steps[Collection[str]]:
+    def _make_ready(self, specs: Mapping[str, TopicSpec]) -> Steps[Collection[str]]:
         """Bring the topics into existence; returns the newly created ones."""
         setup = TopicSetup(
             specs,
@@ -230,32 +220,14 @@ class GroupLeader:
             timeout_ms=self._settings.topic_setup_timeout_ms,
             retry_backoff_ms=self._settings.retry_backoff_ms,
         )
-        effects = setup.start()
-        while effects:
-            event = yield effects
-            if not isinstance(event, TopicsDescribed | TopicsCreated | WaitEnded):
-                raise _unexpected(event, TopicsDescribed, TopicsCreated, WaitEnded)
-            effects = setup.handle(event)
+        yield from setup.run()
         return frozenset(setup.newly_created)
 
-    def _fetch_end_offsets(self, table: TaskTable, created: Collection[str]) -> _Steps[EndOffsets]:
+    def _fetch_end_offsets(self, table: TaskTable, created: Collection[str]) -> Steps[EndOffsets]:
         self._phase = Phase.OFFSETS
         ends, committed = asked_partitions(table, created)
-        effects: list[Effect] = []
-        if ends:
-            effects.append(ListEndOffsets(ends))
-        if committed:
-            effects.append(FetchCommittedOffsets(committed))
-        listed: EndOffsetsListed | None = None
-        fetched: CommittedOffsetsFetched | None = None
-        for number in range(len(effects)):
-            event = yield tuple(effects) if number == 0 else ()
-            if isinstance(event, EndOffsetsListed):
-                listed = event
-            elif isinstance(event, CommittedOffsetsFetched):
-                fetched = event
-            else:
-                raise _unexpected(event, EndOffsetsListed, CommittedOffsetsFetched)
+        listed = (yield from ask(ListEndOffsets(ends))) if ends else None
+        fetched = (yield from ask(FetchCommittedOffsets(committed))) if committed else None
         result = end_offset_sums(table, created, listed, fetched)
         if result.failed is not None:
             self._say(_WARNING, f"lags are not known ({result.failed}); tasks stay where they are for now")
@@ -263,13 +235,13 @@ class GroupLeader:
 
     # -- placing and publishing --------------------------------------------------------------------------------------
 
-    def _assign_internal(self, step: Gathered) -> _Steps[_Effects]:
+    def _assign_internal(self, step: Gathered) -> Steps[_Effects]:
         lags_known = step.ends.failed is None
         racks = (yield from self._look_up_racks(step)) if lags_known else None
         assignor = internal_assignor(self._settings, lags_known=lags_known)
         problem = replace(step.problem, racks=racks)
         decision = assignor.decide(problem)
-        self.explanations.keep(self._now_ms, problem, assignor)
+        self._notices.append(Remember(self._now_ms, problem, assignor))
         for text in sentences(decision.notes):
             self._say(_WARNING, text)
         deadlines = {}
@@ -280,67 +252,68 @@ class GroupLeader:
                 now_ms=self._now_ms,
                 interval_ms=self._settings.assignment.probing_rebalance_interval_ms,
             )
-        assignments, stable = self._encode(step, decision.placements, deadlines, custom=False, warmups=decision.warmups)
+        assignments, stable = yield from self._encode(
+            step, decision.placements, deadlines, custom=False, warmups=decision.warmups
+        )
         return self._publish(step, assignments, stable=stable)
 
-    def _look_up_racks(self, step: Gathered) -> _Steps[RackOptimiser | None]:
+    def _look_up_racks(self, step: Gathered) -> Steps[RackOptimiser | None]:
         self._phase = Phase.RACKS
         question, obstacle = rack_question(step.group, step.table, step.topics, self._settings.assignment)
         optimiser: RackOptimiser | None = None
         if question is not None:
             described: Mapping[str, tuple[PartitionInfo, ...] | AdminError] = {}
             if question.topics:
-                event = yield (DescribeTopics(question.topics),)
-                if not isinstance(event, TopicsDescribed):
-                    raise _unexpected(event, TopicsDescribed)
-                described = event.topics
-                self._observer.described(described)
+                described = (yield from ask(DescribeTopics(question.topics))).topics
+                self._notices.append(Observe(RacksDescribed(described)))
             optimiser, obstacle = question.answer(described, self._settings.rack_optimiser)
         if obstacle:
             self._say(_WARNING, f"racks are not taken into account: {obstacle}")
         return optimiser
 
-    def _assign_custom(self, step: Gathered) -> _Steps[_Effects]:
+    def _assign_custom(self, step: Gathered) -> Steps[_Effects]:
         """Ask the application's assignor; carry on without its answer when that cannot be used."""
         settings = self._settings
         name = assignor_name(settings.task_assignor)
         self._phase = Phase.ASSIGNOR
-        event = yield (
-            RunAssignor(
-                settings.task_assignor,
-                settings.original_configs,
-                partial(application_state, step.problem, step.table, step.topics),
-            ),
-        )
+        state = application_state(step.problem, step.table, step.topics, (yield from self._describe_internal(step)))
+        event = yield from ask(RunAssignor(settings.task_assignor, settings.original_configs, state))
         if isinstance(event, AssignorFailed):
-            return self._assignor_failed(step, event.error)
-        if not isinstance(event, AssignorReturned):
-            raise _unexpected(event, AssignorReturned, AssignorFailed)
-        state = application_state(step.problem, step.table, step.topics)
+            return (yield from self._assignor_failed(step, event.error))
         try:
             answer = read_assignment(event.assignment, state, name, reference_behaviour=settings.reference_behaviour)
         except AssignorError as error:
-            return self._assignor_failed(step, error)
+            return (yield from self._assignor_failed(step, error))
         subscription = GroupSubscription(dict(step.request.members))
         if answer.error in (AssignmentError.UNKNOWN_PROCESS_ID, AssignmentError.UNKNOWN_TASK_ID):
             self._notices.append(NotifyAssignor(GroupAssignment(), subscription, answer.error))
-            return self._assignor_failed(step, answer.as_error(name))
+            return (yield from self._assignor_failed(step, answer.as_error(name)))
         deadlines = answer.deadlines if self._is_trusted() else self._with_floor(answer.deadlines, name)
         try:
-            assignments, stable = self._encode(step, answer.placements, deadlines, custom=True)
+            assignments, stable = yield from self._encode(step, answer.placements, deadlines, custom=True)
         except TaskAssignmentError as error:
-            return self._assignor_failed(step, error)
+            return (yield from self._assignor_failed(step, error))
         everybody = self._with_refused(step, assignments)
         self._notices.append(NotifyAssignor(GroupAssignment(everybody), subscription, answer.error))
         if answer.error is not AssignmentError.NONE:
-            return self._assignor_failed(step, answer.as_error(name))
+            return (yield from self._assignor_failed(step, answer.as_error(name)))
         again = ReplayedAssignor.if_ours(
             settings, partial(application_state, table=step.table, topics=step.topics), answer.placements
         )
         if again is not None:
-            self.explanations.keep(self._now_ms, step.problem, again)
+            self._notices.append(Remember(self._now_ms, step.problem, again))
         self._warn_of_idle(step, [task for placed in answer.placements.values() for task in placed.active], name)
         return self._publish(step, assignments, stable=stable)
+
+    def _describe_internal(self, step: Gathered) -> Steps[Mapping[str, tuple[PartitionInfo, ...] | AdminError]]:
+        """For the racks of internal topics, which the application's own assignor may ask for at any time. Ours do
+        with a strategy only."""
+        settings = self._settings
+        ours = public_built_in(settings.task_assignor) is not None
+        wanted = undescribed_topics(step.table, step.topics)
+        if not wanted or (ours and settings.assignment.rack_aware_assignment_strategy == STRATEGY_NONE):
+            return {}
+        return (yield from ask(DescribeTopics(wanted))).topics
 
     def _is_trusted(self) -> bool:
         """Whether follow-ups in the past are meant: by our own assignors, and where we do as Kafka Streams does."""
@@ -370,7 +343,7 @@ class GroupLeader:
                 "places it",
             )
 
-    def _assignor_failed(self, step: Gathered, error: StreamsError) -> _Effects:
+    def _assignor_failed(self, step: Gathered, error: StreamsError) -> Steps[_Effects]:
         """Everybody keeps what they have, and the application hears of the error (unless we do as Kafka does)."""
         if self._settings.reference_behaviour:
             raise error
@@ -390,8 +363,8 @@ class GroupLeader:
         )
         owned = [task for each in threads.values() for mine in each.active.values() for task in mine]
         self._warn_of_idle(step, owned, assignor_name(self._settings.task_assignor))
-        self._observer.decided(Decided(None, threads, deadlines))
-        self._observer.entered(AssignStep.ENCODE)
+        self._notices.append(Observe(Decided(None, threads, deadlines)))
+        yield from ask(EnterStep(AssignStep.ENCODE))
         assignments, stable = encode_assignments(step.group, step.histories, step.table, threads, deadlines)
         return self._publish(step, assignments, stable=stable)
 
@@ -403,11 +376,11 @@ class GroupLeader:
         *,
         custom: bool,
         warmups: tuple[tuple[TaskId, ProcessId], ...] = (),
-    ) -> tuple[dict[str, MemberAssignment], bool]:
-        self._observer.entered(AssignStep.THREADS)
+    ) -> Steps[tuple[dict[str, MemberAssignment], bool]]:
+        yield from ask(EnterStep(AssignStep.THREADS))
         threads = spread_over_threads(step.group, step.histories, step.table, placements, custom=custom)
-        self._observer.decided(Decided(placements, threads, deadlines, warmups))
-        self._observer.entered(AssignStep.ENCODE)
+        self._notices.append(Observe(Decided(placements, threads, deadlines, warmups)))
+        yield from ask(EnterStep(AssignStep.ENCODE))
         return encode_assignments(step.group, step.histories, step.table, threads, deadlines)
 
     def _publish(self, step: Gathered, assignments: dict[str, MemberAssignment], *, stable: bool) -> _Effects:
@@ -446,8 +419,3 @@ class GroupLeader:
             self._say(
                 _INFO, f"a member speaks version {group.future_version}; it is answered in the version of this leader"
             )
-
-
-def _unexpected(event: Event, *wanted: type[Event]) -> IllegalStateError:
-    names = " or ".join(kind.__name__ for kind in wanted)
-    return IllegalStateError(f"the leader waits for {names}, but got {type(event).__name__}")

@@ -1,7 +1,7 @@
-"""For whoever wants to know what an assign step was about and how long its parts took, without being part of it.
+"""What an assign step was about and how far it is, for whoever wants to know without being part of it.
 
-The leader tells its observer; it never asks it anything, and its effects do not depend on it. An observer must not
-raise, must not change what it is given, and must be quick: it runs inside the assign step.
+The leader says it with its effects ``EnterStep`` and ``Observe``. Whoever listens must not raise, must not change what
+it is given, and must be quick: it runs inside the assign step.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TypeAlias
 
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.problem import AssignmentProblem, Placement
@@ -20,7 +20,7 @@ from streams_py.leader.state import ClientHistory, EndOffsets
 from streams_py.leader.tasks import TaskTable
 from streams_py.ports import AdminError, PartitionInfo
 
-__all__ = ["NOBODY", "AssignObserver", "AssignStep", "Decided", "Gathered"]
+__all__ = ["AssignStep", "Decided", "Fact", "Gathered", "RacksDescribed"]
 
 
 class AssignStep(Enum):
@@ -48,6 +48,13 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
+class RacksDescribed:
+    """Topics that were looked up for their racks."""
+
+    topics: Mapping[str, tuple[PartitionInfo, ...] | AdminError]
+
+
+@dataclass(frozen=True, slots=True)
 class Decided:
     """Who is to have which tasks. ``placements`` is None when the application's assignor failed and everybody keeps
     what they have; ``threads`` has the tasks in any case, withheld ones included. ``deadlines`` of follow-ups are in ms
@@ -59,29 +66,5 @@ class Decided:
     warmups: tuple[tuple[TaskId, ProcessId], ...] = ()
 
 
-class AssignObserver(Protocol):
-    """Hears how far an assign step is."""
-
-    def entered(self, step: AssignStep) -> None: ...
-    def gathered(self, facts: Gathered) -> None: ...
-    def described(self, topics: Mapping[str, tuple[PartitionInfo, ...] | AdminError]) -> None:
-        """Topics that were looked up for their racks."""
-
-    def decided(self, decision: Decided) -> None: ...
-
-
-class _Nobody:
-    def entered(self, step: AssignStep) -> None:
-        pass
-
-    def gathered(self, facts: Gathered) -> None:
-        pass
-
-    def described(self, topics: Mapping[str, tuple[PartitionInfo, ...] | AdminError]) -> None:
-        pass
-
-    def decided(self, decision: Decided) -> None:
-        pass
-
-
-NOBODY: AssignObserver = _Nobody()
+Fact: TypeAlias = AssignStep | Gathered | RacksDescribed | Decided
+"""What can be known of an assign step while it goes on."""

@@ -11,6 +11,7 @@ class Phase(Enum):
     """Phases of one assign, in order; after DONE (or FAILED) the leader accepts the next request."""
 
     IDLE = "waiting for the first request"
+    DECODE = "reading the members' subscriptions"
     REPARTITION_TOPICS = "making repartition topics ready"
     CHANGELOG_TOPICS = "making changelog topics ready"
     OFFSETS = "reading end offsets and committed offsets"

@@ -370,7 +370,7 @@ class ClientResources:
             settings = replace(settings, task_assignor=None, internal_assignor=self.config.task_assignor_class)
         watch = self._events.watch(settings, lambda: _forming(thread))
         return LeaderExecutor(
-            GroupLeader(settings, watch),
+            GroupLeader(settings),
             self._topology,
             admin,
             self._clock,

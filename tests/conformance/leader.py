@@ -96,10 +96,9 @@ def run_leader_case(case: Case, *, as_shipped: bool = False) -> str | None:
 def _run(case: Case, settings: LeaderSettings, *, as_good_as: Plan | None = None) -> Plan:
     """Run the case; DifferentError when the result is not the recorded one, nor ``as_good_as`` the plan behind that
     one."""
-    cluster = RecordedCluster(case)
-    plan = Plan()
-    outcome = run_assign(GroupLeader(settings, plan), case_request(case), cluster.execute)
-    _compare(case, cluster, outcome, plan, as_good_as)
+    plan = Plan(case)
+    outcome = run_assign(GroupLeader(settings), case_request(case), plan.carry_out)
+    _compare(case, plan.cluster, outcome, plan, as_good_as)
     return plan
 
 

@@ -23,9 +23,9 @@ from streams_protocol import (
     decode_subscription_info,
 )
 from streams_py.assignment.problem import Placement
-from streams_py.cli.leader_cases import Case, RecordedCluster
-from streams_py.leader.observation import AssignStep, Decided, Gathered
-from streams_py.ports import AdminError, MemberAssignment, PartitionInfo
+from streams_py.cli.leader_cases import Case, RecordedCluster, RecordedExecutor
+from streams_py.leader.observation import Decided, Fact, Gathered
+from streams_py.ports import AdminError, MemberAssignment
 
 __all__ = [
     "DifferentError",
@@ -95,27 +95,21 @@ def compare_loosely(case: Case, stable: bool | None, ours: Mapping[str, Entry], 
         _check_claims(case, side)
 
 
-class Plan:
-    """Listens to an assign step (``AssignObserver``) for where its tasks are *going*. What members are sent is that
-    without the tasks that are withheld, and which those are depends on the plan."""
+class Plan(RecordedExecutor):
+    """Notes where the tasks of a recorded assign step are *going*. What members are sent is that without the tasks that
+    are withheld, and which those are depends on the plan."""
 
-    def __init__(self) -> None:
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
         self.facts: Gathered | None = None
         self.placements: Mapping[ProcessId, Placement] = {}
 
-    def entered(self, step: AssignStep) -> None:
-        """As in the protocol."""
-
-    def described(self, topics: Mapping[str, tuple[PartitionInfo, ...] | AdminError]) -> None:
-        """As in the protocol."""
-
-    def gathered(self, facts: Gathered) -> None:
-        """As in the protocol."""
-        self.facts = facts
-
-    def decided(self, decision: Decided) -> None:
-        """As in the protocol."""
-        self.placements = decision.placements or {}
+    def observe(self, fact: Fact) -> None:
+        """As in the base class."""
+        if isinstance(fact, Gathered):
+            self.facts = fact
+        elif isinstance(fact, Decided):
+            self.placements = fact.placements or {}
 
 
 def compare_costs(case: Case, cluster: RecordedCluster, ours: Plan, recorded: Plan) -> None:
@@ -172,7 +166,7 @@ def _traffic(case: Case, cluster: RecordedCluster, plan: Plan) -> dict[str, obje
         for task in placement.active:
             assert facts is not None, "nothing is placed before the facts are known"
             for tp in facts.table.inputs[task]:
-                answer = cluster.describe([tp.topic])[tp.topic]
+                answer = cluster.describe_topics([tp.topic])[tp.topic]
                 if isinstance(answer, AdminError):
                     raise DifferentError(f"topic {tp.topic} does not exist")
                 partitions[process] += 1

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.adapters.confluent.answers import offset_of
+from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 from streams_py.testing.simulator.faults import Fault, Spells
 from streams_py.testing.simulator.shape import GroupShape
@@ -111,7 +112,7 @@ class SimulatedCluster:
 
     # -- administrative requests -----------------------------------------------------------------------------------
 
-    def describe(self, names: Collection[str]) -> dict[str, tuple[PartitionInfo, ...] | AdminError]:
+    def describe_topics(self, names: Collection[str]) -> dict[str, tuple[PartitionInfo, ...] | AdminError]:
         """Answer to DescribeTopics."""
         if self._spells.strikes(Fault.DESCRIBE_FAILS):
             self.struck += 1
@@ -123,7 +124,7 @@ class SimulatedCluster:
     def _describe_one(self, name: str) -> tuple[PartitionInfo, ...] | AdminError:
         return self._described(name) if name in self.partitions else _UNKNOWN
 
-    def create(self, specs: Collection[TopicSpec]) -> dict[str, AdminError | None]:
+    def create_topics(self, specs: Collection[TopicSpec]) -> dict[str, AdminError | None]:
         """Answer to CreateTopics; a time-out may hide a success."""
         strikes = self._spells.strikes(Fault.CREATE_FAILS)
         some = self._some([spec.name for spec in specs]) if strikes else ()
@@ -146,10 +147,8 @@ class SimulatedCluster:
         self.partitions.setdefault(spec.name, spec.partitions)
         self.created.setdefault(spec.name, self._timeline.now_ms)
 
-    def list_end_offsets(
-        self, partitions: Collection[TopicPartition]
-    ) -> Mapping[TopicPartition, int | AdminError] | None:
-        """Answer to ListEndOffsets; None when the request failed as a whole."""
+    def list_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | AdminError]:
+        """Answer to ListEndOffsets."""
         if self._spells.strikes(Fault.OFFSETS_MADE_UP, self._made_up):
             self.struck += 1
             half = set(self._made_up.sample(sorted(partitions), k=(len(partitions) + 1) // 2))
@@ -161,16 +160,18 @@ class SimulatedCluster:
         if self._spells.strikes(Fault.OFFSETS_FAIL):
             self.struck += 1
             if self._rng.random() < 0.5:
-                return None
+                raise BrokerUnavailableError(_TIMED_OUT.message)
             some = {str(tp) for tp in self._some([str(tp) for tp in partitions])}
             return {tp: _TIMED_OUT if str(tp) in some else self.end_offset(tp) for tp in partitions}
         return {tp: self.end_offset(tp) for tp in partitions}
 
-    def committed(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None] | None:
-        """Answer to FetchCommittedOffsets; None when the request failed."""
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | None]:
+        """Answer to FetchCommittedOffsets."""
         if self._spells.strikes(Fault.COMMITTED_FAIL):
             self.struck += 1
-            return None
+            raise BrokerUnavailableError(_TIMED_OUT.message)
         return {tp: self.end_offset(tp) for tp in partitions}
 
     def _some(self, names: Collection[str]) -> Collection[str]:

@@ -11,40 +11,29 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, assert_never
+from typing import TYPE_CHECKING, TypeAlias
 
 from streams_protocol import decode_assignment_info
 from streams_py.adapters.kafka_python.payloads import assignments_to_send, readable_members
+from streams_py.assignment.api import ApplicationState, TaskAssignment
 from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.assignment.assignors.static import STATIC_TASKS_SPILL
 from streams_py.errors import AssignorError, BrokerUnavailableError, StreamsError
 from streams_py.leader import GroupLeader, LeaderSettings
 from streams_py.leader.effects import (
-    CreateTopics,
-    DescribeTopics,
+    Ask,
     Effect,
+    EnterStep,
     FailAssign,
-    FetchCommittedOffsets,
-    ListEndOffsets,
-    Log,
     NotifyAssignor,
     PublishAssignments,
-    ReportError,
+    Question,
     RunAssignor,
     Wait,
 )
-from streams_py.leader.events import (
-    AssignorFailed,
-    AssignorReturned,
-    AssignRequested,
-    CommittedOffsetsFetched,
-    EndOffsetsListed,
-    Event,
-    TopicsCreated,
-    TopicsDescribed,
-    WaitEnded,
-)
-from streams_py.ports import AdminError, AdminErrorKind, MemberAssignment, MemberSubscription
+from streams_py.leader.events import AssignRequested, Event
+from streams_py.leader.executor import Executor
+from streams_py.ports import MemberAssignment, MemberSubscription
 from streams_py.testing.simulator.assignors import ASSIGNOR_CLASS, ASSIGNOR_MOOD
 from streams_py.testing.simulator.mutants import CRASH_ON_GARBAGE, GIVE_UP_FOR_NOTHING
 from streams_py.testing.simulator.releases import ReleaseLeader
@@ -54,7 +43,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedLeaderExecutor", "Step"]
 
-_TIMED_OUT = AdminError(AdminErrorKind.TIMED_OUT, "the request timed out (simulated)")
 _HANG_MS = 30_000  # how long the runtime lets an assignor run
 
 Done: TypeAlias = Callable[[Mapping[str, bytes]], None]
@@ -110,6 +98,7 @@ class SimulatedLeaderExecutor:
         self._number = 0
         self._effects: deque[Effect] = deque()
         self._step: Step | None = None
+        self._executor = _SimulatedExecutor(self)
         self._done: Done = lambda assignments: None
         self._failed: Failed = lambda error: None
 
@@ -158,12 +147,6 @@ class SimulatedLeaderExecutor:
         while self._effects:
             effect = self._effects.popleft()
             match effect:
-                case Log():
-                    pass
-                case NotifyAssignor():
-                    self._notify(effect)
-                case ReportError(error):
-                    self._step.assignor_error = error
                 case PublishAssignments():
                     self._publish(effect)
                     return
@@ -171,77 +154,68 @@ class SimulatedLeaderExecutor:
                     self._world.published(self._thread, self._step, {}, failure=error)
                     self._failed(error)
                     return
-                case _:
+                case EnterStep():
+                    self._hand_in(effect)
+                    return
+                case Ask():
                     self._thread.later(self._delay_ms(effect), partial(self._answer, self._number, effect))
                     return
+                case _:
+                    self._executor.notice(effect)
 
-    def _delay_ms(self, effect: Effect) -> int:
+    def _delay_ms(self, effect: Question) -> int:
         if isinstance(effect, Wait):
             return effect.duration_ms
         if isinstance(effect, RunAssignor) and self._world.assignor_mood == "hangs":
             return _HANG_MS
         return self._world.latency_ms()
 
-    def _answer(self, number: int, effect: Effect) -> None:
+    def _answer(self, number: int, effect: Question) -> None:
         if number != self._number or self._step is None:
             return
         self._thread.reached("effect")
         if self._thread.frozen:
             self._thread.later(0, lambda: self._answer(number, effect))
             return
-        event = self._carry_out(effect)
-        if event is not None:
-            self._step.answers.append(event)
-            self._handle(event)
+        self._hand_in(effect)
 
-    def _carry_out(self, effect: Effect) -> Event | None:
-        now_ms, cluster = self._thread.process.clock_ms, self._world.cluster
-        match effect:
-            case DescribeTopics(names):
-                return TopicsDescribed(now_ms, cluster.describe(names))
-            case CreateTopics(specs):
-                return TopicsCreated(now_ms, cluster.create(specs))
-            case Wait():
-                return WaitEnded(now_ms)
-            case ListEndOffsets(partitions):
-                ends = cluster.list_end_offsets(partitions)
-                return (
-                    EndOffsetsListed(now_ms, ends) if ends is not None else EndOffsetsListed(now_ms, error=_TIMED_OUT)
-                )
-            case FetchCommittedOffsets(partitions):
-                found = cluster.committed(partitions)
-                if found is None:
-                    return CommittedOffsetsFetched(now_ms, error=_TIMED_OUT)
-                return CommittedOffsetsFetched(now_ms, found)
-            case RunAssignor():
-                return self._run(effect, now_ms)
-            case NotifyAssignor() | ReportError() | Log() | PublishAssignments() | FailAssign():
-                return None
-            case _:
-                assert_never(effect)
+    def _hand_in(self, effect: Question) -> None:
+        assert self._step is not None
+        event: Event = effect.asked_of(self._executor)
+        self._step.answers.append(event)
+        self._handle(event)
 
-    def _run(self, effect: RunAssignor, now_ms: int) -> Event:
+    # -- the clock and the assignor of the executor ---------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The process's clock."""
+        return self._thread.process.clock_ms
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        """That time has passed already when the answer is due."""
+
+    def ask(self, chosen: object, configs: Mapping[str, object], state: ApplicationState) -> TaskAssignment:
         """As the runtime does it; only that a simulated assignor hangs in virtual time."""
-        mood = str(effect.configs.get(ASSIGNOR_MOOD))
+        mood = str(configs.get(ASSIGNOR_MOOD))
         self._world.strike_assignor(mood)
         assert self._step is not None
         self._step.spoiled = mood != "good"
-        try:
-            if mood == "hangs":
-                raise AssignorError(
-                    f"task assignor {assignor_name(effect.assignor)} did not return in time (simulated)"
-                )
-            state = effect.application_state(self._world.cluster.describe)
-            return AssignorReturned(now_ms, self._world.runner.ask(effect.assignor, effect.configs, state))
-        except StreamsError as error:
-            return AssignorFailed(now_ms, error)
+        if mood == "hangs":
+            raise AssignorError(f"task assignor {assignor_name(chosen)} did not return in time (simulated)")
+        return self._world.runner.ask(chosen, configs, state)
 
-    def _notify(self, effect: NotifyAssignor) -> None:
+    def notify(self, notice: NotifyAssignor) -> None:
+        """The callback of the same instance."""
         assert self._step is not None
         try:
-            self._world.runner.notify(effect)
+            self._world.runner.notify(notice)
         except AssignorError as error:
             self._step.callback_error = error
+
+    def note_error(self, error: StreamsError) -> None:
+        """The assignor has failed, and nobody else with it."""
+        assert self._step is not None
+        self._step.assignor_error = error
 
     def _publish(self, effect: PublishAssignments) -> None:
         assert self._step is not None
@@ -260,3 +234,12 @@ class SimulatedLeaderExecutor:
         self._thread.reached("assigned")
         encoded = assignments_to_send(sent, self._raw, lambda data: None)
         self._done(encoded)
+
+
+class _SimulatedExecutor(Executor):
+    def __init__(self, leading: SimulatedLeaderExecutor) -> None:
+        super().__init__(leading._world.cluster, leading, leading, group="")
+        self._leading = leading
+
+    def report(self, error: StreamsError) -> None:
+        self._leading.note_error(error)

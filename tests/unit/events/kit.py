@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from streams_py.errors import BrokerUnavailableError
 from streams_py.events.codec import EventRecord, decode_event
@@ -14,8 +15,9 @@ from streams_py.events.parts import WholeRebalance, join_rebalance
 from streams_py.events.topic import EventTopic, EventTopicSettings
 from streams_py.events.watch import AssignWatch
 from streams_py.leader.drive import run_assign
-from streams_py.leader.effects import FailAssign, PublishAssignments
+from streams_py.leader.effects import Effect, EnterStep, FailAssign, Observe, PublishAssignments
 from streams_py.leader.events import AssignRequested
+from streams_py.leader.events import Event as LeaderEvent
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
@@ -159,11 +161,17 @@ class Recorder:
             forming=lambda: (self.generation, self.member),
             monotonic_us=self._tick,
         )
-        self.leader = GroupLeader(self.settings, self.watch)
+        self.leader = GroupLeader(self.settings)
 
     def _tick(self) -> int:
         self._ticks += 1_000
         return self._ticks
+
+    def _execute(self, cluster: FakeCluster, effect: Effect) -> LeaderEvent | None:
+        match effect:
+            case EnterStep(fact) | Observe(fact):
+                self.watch.observe(fact)
+        return cluster.execute(effect)
 
     def assign(
         self,
@@ -176,7 +184,7 @@ class Recorder:
         request = AssignRequested(cluster.now_ms, members, cluster.metadata(topology.source_topics), topology)
         self.watch.began(members)
         try:
-            result = run_assign(self.leader, request, cluster.execute)
+            result = run_assign(self.leader, request, partial(self._execute, cluster))
         except BaseException as error:
             self.watch.ended(error, assignor)
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from streams_protocol import AssignmentInfo, SubscriptionInfo, decode_assignment_info, encode_subscription_info
@@ -16,29 +16,16 @@ from streams_py.errors import StreamsError
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import (
     CreateTopics,
-    DescribeTopics,
     Effect,
     FailAssign,
-    FetchCommittedOffsets,
     ListEndOffsets,
     Log,
     NotifyAssignor,
     PublishAssignments,
     ReportError,
-    RunAssignor,
-    Wait,
 )
-from streams_py.leader.events import (
-    AssignorFailed,
-    AssignorReturned,
-    AssignRequested,
-    CommittedOffsetsFetched,
-    EndOffsetsListed,
-    Event,
-    TopicsCreated,
-    TopicsDescribed,
-    WaitEnded,
-)
+from streams_py.leader.events import AssignRequested, Event
+from streams_py.leader.executor import Executor
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
@@ -173,43 +160,18 @@ class FakeCluster:
             for p in range(self.topics[name])
         )
 
+    def __post_init__(self) -> None:
+        access = _Access(self)
+        self.executor = Executor(access, access, access, group="app")
+
     def execute(self, effect: Effect) -> Event | None:
         self.seen.append(effect)
-        if type(effect) in self.faults:
-            return self.faults[type(effect)](effect)
-        match effect:
-            case DescribeTopics(names):
-                return TopicsDescribed(self.now_ms, self.describe(names))
-            case CreateTopics(specs):
-                return self._create(specs)
-            case Wait(duration_ms):
-                self.now_ms += duration_ms
-                return WaitEnded(self.now_ms)
-            case ListEndOffsets(partitions):
-                return EndOffsetsListed(self.now_ms, {p: self.end_offsets.get(p, self.end_offset) for p in partitions})
-            case FetchCommittedOffsets(partitions):
-                return CommittedOffsetsFetched(self.now_ms, {p: self.committed.get(p) for p in partitions})
-            case RunAssignor():
-                return self._run(effect)
-            case NotifyAssignor() | ReportError() | Log() | PublishAssignments() | FailAssign():
-                return None
+        fault = self.faults.get(type(effect))
+        return self.executor.carry_out(effect) if fault is None else fault(effect)
 
     def describe(self, names: Iterable[str]) -> dict[str, tuple[PartitionInfo, ...] | AdminError]:
         unknown = AdminError(AdminErrorKind.UNKNOWN_TOPIC, "unknown topic")
         return {name: self._infos(name) if name in self.topics else unknown for name in names}
-
-    def _create(self, specs: Iterable[TopicSpec]) -> TopicsCreated:
-        new = {spec.name: spec.partitions for spec in specs}
-        self.topics |= new
-        return TopicsCreated(self.now_ms, dict.fromkeys(new))
-
-    def _run(self, effect: RunAssignor) -> Event:
-        assert self.assignor is not None
-        try:
-            returned = self.assignor(effect.application_state(self.describe))
-            return AssignorReturned(self.now_ms, trusted_answer(assignor_name(effect.assignor), returned))
-        except StreamsError as error:
-            return AssignorFailed(self.now_ms, error)
 
     def of(self, kind: type[Effect]) -> list[Effect]:
         """Effects of one kind, in order."""
@@ -234,6 +196,41 @@ class FakeCluster:
     @property
     def logged(self) -> str:
         return "\n".join(effect.text for effect in self.seen if isinstance(effect, Log))
+
+
+class _Access:
+    """The cluster, the clock and the assignor of a FakeCluster, as an executor wants them."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._cluster = cluster
+
+    def now_ms(self) -> int:
+        return self._cluster.now_ms
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        self._cluster.now_ms += duration_ms
+
+    def describe_topics(self, names: Collection[str]) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
+        return self._cluster.describe(names)
+
+    def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
+        self._cluster.topics |= {spec.name: spec.partitions for spec in specs}
+        return dict.fromkeys([spec.name for spec in specs])
+
+    def list_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | AdminError]:
+        return {p: self._cluster.end_offsets.get(p, self._cluster.end_offset) for p in partitions}
+
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | None]:
+        return {p: self._cluster.committed.get(p) for p in partitions}
+
+    def ask(self, chosen: object, configs: Mapping[str, object], state: ApplicationState) -> TaskAssignment:
+        assert self._cluster.assignor is not None
+        return trusted_answer(assignor_name(chosen), self._cluster.assignor(state))
+
+    def notify(self, notice: NotifyAssignor) -> None:
+        """What was notified is in ``seen``."""
 
 
 # -- running -----------------------------------------------------------------------------------------------------

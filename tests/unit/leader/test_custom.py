@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,12 +23,11 @@ from streams_py.assignment.assignors.static import StaticTaskAssignor
 from streams_py.assignment.assignors.sticky import StickyTaskAssignor
 from streams_py.assignment.explanation import Rule
 from streams_py.errors import AssignorError, StreamsError, TaskAssignmentError
-from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import DescribeTopics, ListEndOffsets, RunAssignor
-from streams_py.leader.events import AssignRequested, EndOffsetsListed
-from streams_py.leader.leader import GroupLeader
+from streams_py.leader.events import EndOffsetsListed
+from streams_py.leader.explanations import Explanations
 from streams_py.leader.settings import FOLLOW_UP_FLOOR_MS
-from streams_py.ports import MemberSubscription
+from streams_py.ports import AdminError, MemberSubscription, PartitionInfo
 from streams_py.topology.metadata import TopologyMetadata
 from tests.unit.leader.kit import (
     COUNT,
@@ -41,7 +40,6 @@ from tests.unit.leader.kit import (
     assign,
     member,
     pid,
-    settings,
     sub,
     task,
     tasks,
@@ -187,29 +185,49 @@ def test_state_has_clients_tasks_and_lags() -> None:
     assert seen["partitions"] == {("in-1", True, False), ("app-counts-changelog-1", False, True)}
 
 
-def test_racks_are_described_once_and_only_when_asked_for() -> None:
-    described: list[object] = []
-
-    class Watched(FakeCluster):
-        def describe(self, names):  # type: ignore[no-untyped-def]  # same as the overridden one
-            described.append(tuple(names))
-            return super().describe(names)
-
+def test_assignor_knows_the_racks_of_all_partitions_because_internal_topics_are_described_before() -> None:
     def curious(state: ApplicationState) -> TaskAssignment:
-        described.clear()
         racks = {
             str(p.topic_partition): p.rack_ids() for info in state.all_tasks().values() for p in info.topic_partitions
         }
         assert racks["in-0"] == frozenset({"r0"})
         assert racks["app-r-1"] == frozenset({"r1"})
+        assert racks["app-counts-changelog-0"] == frozenset({"r0"})
         return fixed(entry(pid(1), "0_0 0_1 1_0 1_1"))(state)
 
-    cluster = Watched({"in": 2}, racks=("r0", "r1"))
-    outcome = run(curious, {"a": member(1)}, REPARTITIONED, cluster)
-    assert described == [("app-counts-changelog", "app-r")]
-    assert len(outcome.cluster.of(DescribeTopics)) == 2  # making topics ready, before that
-    run(fixed(entry(pid(1), "0_0 0_1 1_0 1_1")), {"a": member(1)}, REPARTITIONED, cluster)
-    assert described == [("app-counts-changelog", "app-r"), ("app-r",), ("app-counts-changelog",)]
+    outcome = run(curious, {"a": member(1)}, REPARTITIONED, FakeCluster({"in": 2}, racks=("r0", "r1")))
+    assert not outcome.cluster.reported
+    described = [effect.names for effect in outcome.cluster.of(DescribeTopics)]  # type: ignore[union-attr]  # by kind
+    assert described == [("app-r",), ("app-counts-changelog",), ("app-counts-changelog", "app-r")]
+
+
+def test_racks_of_topics_that_cannot_be_described_are_not_known() -> None:
+    def curious(state: ApplicationState) -> TaskAssignment:
+        racks = {
+            str(p.topic_partition): p.rack_ids() for info in state.all_tasks().values() for p in info.topic_partitions
+        }
+        assert racks == {"in-0": frozenset({"r0"}), "in-1": frozenset({"r0"})} | dict.fromkeys(
+            ("app-counts-changelog-0", "app-counts-changelog-1")
+        )
+        return fixed(entry(pid(1), "0_0 0_1"))(state)
+
+    class Silent(FakeCluster):
+        def describe(self, names: Iterable[str]) -> dict[str, tuple[PartitionInfo, ...] | AdminError]:
+            ready = any(isinstance(effect, ListEndOffsets) for effect in self.seen)
+            return dict.fromkeys(names, TIMED_OUT) if ready else super().describe(names)
+
+    outcome = run(curious, {"a": member(1)}, COUNT, Silent({"in": 2, "app-counts-changelog": 2}))
+    assert not outcome.cluster.reported
+
+
+@pytest.mark.parametrize(("strategy", "described"), [("none", 1), ("min_traffic", 2)])
+def test_internal_topics_are_described_for_an_assignor_of_ours_only_with_a_rack_strategy(
+    strategy: str, described: int
+) -> None:
+    cluster = FakeCluster({"in": 2})
+    cluster.assignor = StickyTaskAssignor().assign
+    outcome = assign({"a": member(1)}, COUNT, cluster, task_assignor="sticky", rack_aware_assignment_strategy=strategy)
+    assert len(outcome.cluster.of(DescribeTopics)) == described  # one made the topics ready
 
 
 # -- when it fails -------------------------------------------------------------------------------------------------
@@ -374,15 +392,12 @@ def test_error_leaves_the_assign_step_when_it_fails_and_we_do_as_kafka_does(faul
 # -- explanations -----------------------------------------------------------------------------------------------------
 
 
-def leader_with(configured: object, answer: Assign) -> GroupLeader:
-    """A leader that has decided once."""
+def decided_with(configured: object, answer: Assign) -> Explanations:
+    """What is remembered after one decision."""
     cluster = FakeCluster()
     cluster.assignor = answer
-    leader = GroupLeader(settings(task_assignor=configured))
-    members = {"a": member(1), "b": member(2)}
-    request = AssignRequested(cluster.now_ms, members, cluster.metadata(COUNT.source_topics), COUNT)
-    run_assign(leader, request, cluster.execute)
-    return leader
+    assign({"a": member(1), "b": member(2)}, COUNT, cluster, task_assignor=configured)
+    return cluster.executor.explanations
 
 
 @pytest.mark.parametrize(("name", "made"), [("sticky", StickyTaskAssignor), ("static", StaticTaskAssignor)])
@@ -393,7 +408,7 @@ def test_explanation_is_told_when_a_public_assignor_of_ours_decided(name: str, m
         placed.append(made().assign(state))
         return placed[-1]
 
-    explanations = leader_with(name, answer).explanations
+    explanations = decided_with(name, answer)
     for given in placed[0].assignment:
         for task_id in given.tasks:
             [notified] = explanations.explanation(task_id)
@@ -402,7 +417,7 @@ def test_explanation_is_told_when_a_public_assignor_of_ours_decided(name: str, m
 
 
 def test_explanation_names_the_racks_when_the_decision_was_another_one_without_them() -> None:
-    explanations = leader_with("sticky", ALL_TO_B).explanations
+    explanations = decided_with("sticky", ALL_TO_B)
     [notified] = explanations.explanation(task("0_0"))
     assert notified.explanation.active.process_id == pid(2)
     assert notified.explanation.active.rule is Rule.RACKS
@@ -410,4 +425,4 @@ def test_explanation_names_the_racks_when_the_decision_was_another_one_without_t
 
 
 def test_nothing_is_remembered_when_the_applications_own_assignor_decided() -> None:
-    assert len(leader_with(Mine, ALL_TO_B).explanations) == 0
+    assert len(decided_with(Mine, ALL_TO_B)) == 0

@@ -185,7 +185,7 @@ def test_any_answer_leaves_everybody_with_what_they_have_or_with_what_it_says(ac
         mine = Mine()
         mine.act = act  # type: ignore[method-assign]  # one for each example
         try:
-            return AssignorReturned(NOW_MS, call_assignor(mine, effect.application_state(lambda names: {})))
+            return AssignorReturned(NOW_MS, call_assignor(mine, effect.application_state))
         except StreamsError as error:
             return AssignorFailed(NOW_MS, error)
 

@@ -112,10 +112,10 @@ def test_threads_case_is_different_when_two_tasks_trade_places() -> None:
 
 def delivered(case: Case, settings: LeaderSettings) -> tuple[Plan, RecordedCluster, dict[str, int]]:
     """The plan of a leader, the cluster after it, and how many partitions each member is sent right away."""
-    plan, cluster = Plan(), RecordedCluster(case)
-    outcome = run_assign(GroupLeader(settings, plan), case_request(case), cluster.execute)
+    plan = Plan(case)
+    outcome = run_assign(GroupLeader(settings), case_request(case), plan.carry_out)
     assert isinstance(outcome, PublishAssignments)
-    return plan, cluster, {member: len(sent.partitions) for member, sent in outcome.assignments.items()}
+    return plan, plan.cluster, {member: len(sent.partitions) for member, sent in outcome.assignments.items()}
 
 
 def by_rack() -> list[dict[str, Any]]:
@@ -150,7 +150,7 @@ def test_plan_that_reads_more_from_other_racks_is_different() -> None:
     different = 0
     for case in by_rack():
         kafkas, cluster, _ = delivered(case, case_settings(case, kafka_optimiser_for))
-        worse = Plan()
+        worse = Plan(case)
         worse.facts = kafkas.facts
         clients = sorted(kafkas.placements)
         worse.placements = {  # everybody gets what the next one should

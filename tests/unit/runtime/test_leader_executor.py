@@ -367,9 +367,9 @@ def test_request_that_takes_too_long_does_not_hold_the_group(world: World, tmp_p
     world.topics["app-counts-changelog"] = 2
     steps = Steps(world, counting(), tmp_path)
     executor, silent = leader_executor(steps), threading.Event()
-    executor._request_timeout_ms = 50
-    answer = getattr(executor._admin, slow)
-    setattr(executor._admin, slow, lambda *arguments: silent.wait(60) and answer(*arguments))
+    executor._admin.timeout_ms = 50
+    answer = getattr(executor._admin.admin, slow)
+    setattr(executor._admin.admin, slow, lambda *arguments: silent.wait(60) and answer(*arguments))
     try:
         if slow == "list_offsets":  # lags are not known then: as good as it gets
             steps.membership.lead()

@@ -6,9 +6,10 @@ import platform
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from streams_py.cli.backtest import app as backtest_app
 from streams_py.cli.connect import app as connect_app
@@ -19,6 +20,16 @@ from streams_py.errors import ConfigError
 
 __all__ = ["app"]
 
+
+class _DescribeByDefault(typer.core.TyperGroup):
+    """``streams-py topology app.py`` means ``streams-py topology describe app.py``."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["describe", *args]
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
     name="streams-py",
     help="Kafka Streams for Python: topics and records, a look into topologies and assignments, and tests.",
@@ -28,7 +39,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-topology_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+topology_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", cls=_DescribeByDefault)
 app.add_typer(topology_app, name="topology", help="Look at a topology.")
 app.add_typer(connect_app, name="connect", help="A group of workers that run connectors.")
 # Neither imports Spark before it is needed: without the extra, they say so when they are used.
@@ -282,17 +293,30 @@ def consume(
 @topology_app.command()
 def describe(
     what: Annotated[
-        str, typer.Argument(metavar="MODULE:NAME", help="A StreamsBuilder, a Topology, or a function that returns one.")
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME|FILE.PY[:NAME]", help="A StreamsBuilder, a Topology, or a function that returns one."
+        ),
     ],
     optimize: Annotated[bool, typer.Option(help="With topology.optimization=all.")] = False,
+    svg: Annotated[bool, typer.Option("--svg", help="A picture instead.")] = False,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="A Mermaid flowchart instead, for Markdown.")] = False,
+    dot: Annotated[bool, typer.Option("--dot", help="A Graphviz graph instead.")] = False,
 ) -> None:
     """Print a topology as Kafka Streams' Topology.describe() does: sub-topologies, processors, stores, topics.
 
-    Example: streams-py topology describe my_app.main:build_topology
+    Examples:
+
+      streams-py topology describe my_app.main:build_topology
+
+      streams-py topology app.py --svg > topology.svg
     """
     from streams_py.cli.topologies import describe_topology
 
-    raise typer.Exit(describe_topology(what, optimize=optimize))
+    forms = [form for form, wanted in (("svg", svg), ("mermaid", mermaid), ("dot", dot)) if wanted]
+    if len(forms) > 1:
+        raise typer.BadParameter("only one of --svg, --mermaid and --dot")
+    raise typer.Exit(describe_topology(what, optimize=optimize, form=forms[0] if forms else "text"))
 
 
 def _print_version(wanted: bool) -> None:

@@ -31,6 +31,7 @@ from streams_py.topology.nodes import (
     TopicChooser,
 )
 from streams_py.topology.operators.processors import ProcessorOperator, stores_of_supplier
+from streams_py.topology.pictures import to_dot, to_mermaid, to_svg
 from streams_py.topology.processor import Processor
 from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.subtopologies import Subtopology, subtopologies_of
@@ -221,8 +222,24 @@ class Topology:
         """Text form, comparable with that of Kafka Streams: nodes, topics, stores by sub-topology."""
         return describe(self.subtopologies())
 
+    def to_svg(self) -> str:
+        """A picture: sub-topologies with their processors, stores and topics."""
+        return to_svg(self.subtopologies())
+
+    def to_mermaid(self) -> str:
+        """The picture as a Mermaid flowchart, for Markdown."""
+        return to_mermaid(self.subtopologies())
+
+    def to_dot(self) -> str:
+        """The picture as a Graphviz graph."""
+        return to_dot(self.subtopologies())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of a topology."""
+        return f'<div style="overflow:auto">{self.to_svg()}</div>'
+
     def __repr__(self) -> str:
-        """The description: what a notebook shows of a topology."""
+        """The description."""
         return self.describe() if self.nodes else "an empty topology"
 
     def metadata(

@@ -135,9 +135,31 @@ def test_topology_is_described_from_a_function_or_an_object(module: str, name: s
 
 
 @pytest.mark.parametrize(
+    ("form", "start"), [("--svg", "<svg "), ("--mermaid", "flowchart TD"), ("--dot", "digraph topology {")]
+)
+def test_topology_of_a_file_is_drawn(module: str, form: str, start: str) -> None:
+    result = run("topology", f"{module}.py", form)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith(start)
+    assert "KSTREAM-FILTER-0000000001" in result.output
+
+
+def test_two_pictures_at_once_are_refused(module: str) -> None:
+    result = run("topology", f"{module}.py", "--svg", "--dot")
+    assert result.exit_code == 2
+    assert "only one of" in result.stderr
+
+
+def test_file_with_two_topologies_needs_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "two.py"
+    path.write_text("from streams_py import StreamsBuilder\na, b = StreamsBuilder(), StreamsBuilder()\n")
+    assert "has a, b: say which with" in one_sentence(run("topology", str(path)))
+
+
+@pytest.mark.parametrize(
     ("what", "why"),
     [
-        ("nonsense", "is not of the form module:name"),
+        ("nonsense", "neither module:name"),
         ("no_such_module_here:x", "cannot be imported: ModuleNotFoundError"),
         ("{module}:missing", "has no missing"),
         ("{module}:number", "is of type int; give a StreamsBuilder"),

@@ -151,6 +151,10 @@ class RecordProducer(Protocol):
         returns at once: the thread that sends may be in the middle of a record that it took up when it still owned
         it."""
 
+    def hold(self, reason: str | None) -> None:
+        """From now on every send raises BrokerUnavailableError with this reason, until there is none (None) any more.
+        Thread-safe, and returns at once."""
+
     def partitions_for(self, topic: str) -> int:
         """Partition count of a topic; BrokerUnavailableError when it cannot be learnt in time."""
 
@@ -328,6 +332,10 @@ class MembershipListener(Protocol):
         """The member, which owns partitions, is about to leave: its thread was busy for ``max.poll.interval.ms``. What
         that thread still sends would follow the next owner's records. On any thread; must not wait. ``on_lost`` comes
         when the thread shows up again."""
+
+    def on_doubt(self, in_doubt: bool) -> None:
+        """The member, which owns partitions, may be none any more: :meth:`Membership.is_member` has become False. Or,
+        after that, it is one again for certain (False). On any thread; must not wait."""
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Membership is gone: these belong to somebody else already."""

@@ -331,6 +331,7 @@ class ClientResources:
             wait_ms=self._loop_settings.max_poll_interval_ms,
             offset_sums=lambda: offset_sums(table.all(), self.directory, thread.name),
             halt=producer.halt,
+            hold=producer.hold,
             on_stop_application=self.on_stop_application,
             explain=self._explain,
         )

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import ProductionError, TaskMigratedError
+from streams_py.errors import BrokerUnavailableError, ProductionError, TaskMigratedError
 from streams_py.topology.partitioning import partition_for
 
 __all__ = ["ManualClock", "MemoryProducer", "MemoryRecord"]
@@ -129,6 +129,7 @@ class MemoryProducer:
         self._tracked: set[str] = set()
         self._errors: deque[ProductionError] = deque()
         self._halted: str | None = None
+        self._held: str | None = None
         self._keyless = 0
         self.produce: Callable[..., None] = self._produce
 
@@ -145,6 +146,8 @@ class MemoryProducer:
         """Append a record. Raises the error of an earlier one that was refused."""
         if self._halted is not None:
             raise TaskMigratedError(self._halted)
+        if self._held is not None:
+            raise BrokerUnavailableError(self._held)
         self.check()
         count = self.partitions_for(topic)
         if partition < 0:
@@ -207,6 +210,10 @@ class MemoryProducer:
     def halt(self, reason: str) -> None:
         """Take no more records until :meth:`reset`."""
         self._halted = reason
+
+    def hold(self, reason: str | None) -> None:
+        """Take no records while there is a reason."""
+        self._held = reason
 
     def close(self) -> None:
         """Nothing to close."""

@@ -55,6 +55,8 @@ class Listener:
         self.calls.append("revoked committed")
         self.commits.append(error)
 
+    def on_doubt(self, in_doubt: bool) -> None: ...
+
     def on_stuck(self) -> None:
         self.calls.append("stuck")
 

@@ -38,7 +38,7 @@ from streams_py.adapters.confluent.answers import whole_partitions
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import broker_away, error_of, send_error
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import BatchRefusedError, StreamsError, TaskMigratedError
+from streams_py.errors import BatchRefusedError, BrokerUnavailableError, StreamsError, TaskMigratedError
 from streams_py.ports import DirectSend
 
 __all__ = ["ConfluentProducer", "EpochRecordSender"]
@@ -136,7 +136,7 @@ class ConfluentProducer:
         self._failures: deque[_Failure] = deque()  # all that nobody has asked about yet
         self._refused_batches: dict[str, _Failure] = {}  # by topic, perhaps of records that are small enough
         self._obstacles: list[Exception] = []  # a reason not to send directly, or nothing
-        self._halted: list[str] = []  # why nothing may be sent any more, or nothing
+        self._barriers: dict[type[StreamsError], str] = {}  # why nothing may be sent: for good, or for now
         self._partition_counts: dict[str, tuple[int, float]] = {}
         self._is_out_of_step = False
         self._renewed_at_s = -float("inf")
@@ -182,7 +182,7 @@ class ConfluentProducer:
         client_of = self._client_of
         untracked = self._on_report
         tracked = self._tracked
-        failures, refused_batches, halted = self._failures, self._refused_batches, self._halted
+        failures, refused_batches, barriers = self._failures, self._refused_batches, self._barriers
 
         def produce(
             topic: str,
@@ -195,8 +195,8 @@ class ConfluentProducer:
         ) -> None:
             """Queue a record. ``timestamp_ms`` -1 = the producer's clock; ``partition`` -1 = murmur2 of the key, any
             partition for a null key. Raises what an earlier send failed with; this record is then not queued."""
-            if halted:
-                raise TaskMigratedError(halted[0])
+            if barriers:
+                self._check_barriers()
             if refused_batches:
                 self._go_one_by_one()
             if failures:
@@ -230,8 +230,7 @@ class ConfluentProducer:
             # Returns as soon as a report has been served, i.e. when there may be room: no busy loop.
             self.poll(100)
             self.check()
-            if self._halted:
-                raise TaskMigratedError(self._halted[0])
+            self._check_barriers()
             try:
                 self._client_of(topic).produce(topic, *rest)
             except BufferError:
@@ -277,6 +276,8 @@ class ConfluentProducer:
             served += client.poll(timeout_ms / 1000 / len(self._clients))
         if self._refused_batches:
             self._go_one_by_one()
+        if self._obstacles:
+            self._note_obstacles()
         return served
 
     def flush(self, timeout_ms: int) -> int:
@@ -339,8 +340,8 @@ class ConfluentProducer:
         one_by_one = _ONE_BY_ONE in self._clients
         if not (self._failures or self._refused_batches or one_by_one):
             self._obstacles.clear()
-            if self._halted:  # by another thread, perhaps a moment ago
-                self._obstacles.append(StreamsError(self._halted[0]))
+            if self._barriers:  # by another thread, perhaps a moment ago
+                self._obstacles.append(StreamsError("nothing may be sent"))
         elif not self._obstacles:
             self._obstacles.append(StreamsError("records failed, or go one by one"))
 
@@ -395,7 +396,7 @@ class ConfluentProducer:
                 client.close()
         self._failures.clear()
         self._refused_batches.clear()
-        self._halted.clear()
+        self._barriers.pop(TaskMigratedError, None)
         self._acked.clear()
         self._written_at_epoch.clear()
         self._obstacles.clear()
@@ -404,8 +405,22 @@ class ConfluentProducer:
 
     def halt(self, reason: str) -> None:
         """Send nothing more until :meth:`reset`; see the port."""
-        self._halted.append(reason)
+        self._barriers[TaskMigratedError] = reason
         self._obstacles.append(StreamsError(reason))
+
+    def hold(self, reason: str | None) -> None:
+        """Send nothing while there is a reason; see the port."""
+        if reason is None:
+            self._barriers.pop(BrokerUnavailableError, None)  # the obstacle goes with the next poll
+        else:
+            self._barriers[BrokerUnavailableError] = reason
+            self._obstacles.append(StreamsError(reason))
+
+    def _check_barriers(self) -> None:
+        barriers = dict(self._barriers)  # others may change it meanwhile
+        for kind in (TaskMigratedError, BrokerUnavailableError):
+            if kind in barriers:
+                raise kind(barriers[kind])
 
     def partitions_for(self, topic: str) -> int:
         """Partition count, at most 5 minutes old. BrokerUnavailableError after ``max.block.ms`` without an answer."""

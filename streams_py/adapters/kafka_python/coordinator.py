@@ -68,6 +68,7 @@ PROTOCOL_NAME: Final = "stream"
 _JOIN_VERSION_MAX, _SYNC_VERSION_MAX = 9, 5
 _REASON_CHARS_MAX = 255
 _FRESH_METADATA_MS = 5_000
+_WATCH_INTERVAL_MS_MAX = 1_000
 _TO_BE_JOINED_AGAIN = (
     kafka_errors.UnknownMemberIdError,
     kafka_errors.RebalanceInProgressError,
@@ -103,6 +104,7 @@ class StreamsCoordinator(SubscribedTopics):
         self._finished_join: _FinishedJoin | None = None
         self._rejoin_reason: str | None = None
         self._completing = False
+        self._in_doubt = False  # as the listener was told
         super().__init__(client, subscription, inbox, with_racks=bool(options.rack), **settings)
 
     # -- asked by other threads ------------------------------------------------------------------------------------
@@ -133,6 +135,30 @@ class StreamsCoordinator(SubscribedTopics):
             answered = max(self.heartbeat.last_receive, self._joined_at)
             silent_s = time.monotonic() - answered
             return not self._heartbeat_enabled or silent_s > self.config["session_timeout_ms"] / 1000
+
+    # -- doubts ------------------------------------------------------------------------------------------------------
+
+    def watch_session(self) -> None:
+        """Tell the listener when this may be no member any more, now and again and again.
+
+        A process that was frozen goes on with the record that it was at. This is one of the first things that happen
+        then, since its time has come: so the member learns it before any answer from the network.
+        """
+        if self.is_closing:
+            return
+        self._note_doubt()
+        self._net.call_later(min(_WATCH_INTERVAL_MS_MAX, self._session.tick_interval_ms) / 1000, self.watch_session)
+
+    def _note_doubt(self) -> None:
+        if self.owned and not (self._in_doubt or self.is_closing or self.is_member()):
+            self._in_doubt = True
+            self._listener.on_doubt(True)
+
+    def _confirm(self, sent_at: float) -> None:
+        super()._confirm(sent_at)
+        if self._in_doubt and not self._session.is_over():
+            self._in_doubt = False
+            self._listener.on_doubt(False)
 
     # -- polling ---------------------------------------------------------------------------------------------------
 
@@ -182,6 +208,7 @@ class StreamsCoordinator(SubscribedTopics):
             # Also in the middle of a rejoin: prepare again, so that what was owned is reported as lost.
             self.rejoining = False
             self._finished_join = None
+            self._note_doubt()
         self._inbox.wake()
 
     async def _on_join_prepare_async(self, generation: int, member_id: str, timeout_ms: int | None = None) -> None:
@@ -272,7 +299,7 @@ class StreamsCoordinator(SubscribedTopics):
             timeout_ms=self._rebalance_timeout_ms(),
         )
         assignment: bytes = self._process_sync_group_response(response, sent_at)
-        self._session.confirm(sent_at)
+        self._confirm(sent_at)
         return assignment
 
     async def _subscription_bytes(self, topics: frozenset[str]) -> bytes:

@@ -54,6 +54,10 @@ class GroupRequests(ConsumerCoordinator):  # type: ignore[misc]  # kafka-python 
         if not self.is_closing:
             super()._failed_request(node_id, request, error)
 
+    def _confirm(self, sent_at: float) -> None:
+        """The broker has answered, as to a member, what was sent then."""
+        self._session.confirm(sent_at)
+
     # -- requests that take as long as the group takes -----------------------------------------------------------------
 
     def _rebalance_timeout_ms(self) -> int:
@@ -118,9 +122,9 @@ class GroupRequests(ConsumerCoordinator):  # type: ignore[misc]  # kafka-python 
     def _handle_heartbeat_response(self, response: Any, send_time: float) -> Any:
         try:
             super()._handle_heartbeat_response(response, send_time)
-            self._session.confirm(send_time)
+            self._confirm(send_time)
         except kafka_errors.RebalanceInProgressError:  # said to members only
-            self._session.confirm(send_time)
+            self._confirm(send_time)
             raise
         except (kafka_errors.FencedInstanceIdError, kafka_errors.AuthorizationError) as error:
             # kafka-python only stops its heartbeats, or repeats them for ever: no poll would ever raise this.

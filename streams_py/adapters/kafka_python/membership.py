@@ -286,6 +286,7 @@ class KafkaPythonMembership:
         )
         coordinator.heartbeat.poll()
         self._coordinator = coordinator
+        self._on_network_thread(coordinator.watch_session)
         return coordinator
 
     def _turn(self, coordinator: StreamsCoordinator) -> None:

@@ -15,9 +15,15 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError, TimeoutExceededError
 from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer
 
-__all__ = ["Committable", "Committer"]
+__all__ = ["IN_DOUBT", "Committable", "Committer"]
 
 _log = logging.getLogger(__name__)
+
+IN_DOUBT = (
+    "the group may have dropped this member (no heartbeat was answered for session.timeout.ms, or the thread was busy "
+    "for max.poll.interval.ms), and others may own its tasks: nothing is written"
+)
+"""Why a member that may be none any more writes nothing."""
 
 _FLUSH_STEP_MS = 1_000
 _SETTLE_MS = 10_000
@@ -98,10 +104,7 @@ class Committer:
 
     def _check_member(self) -> None:
         if not self._membership.is_member():
-            raise BrokerUnavailableError(
-                "the group may have dropped this member (no heartbeat was answered for session.timeout.ms, or the "
-                "thread was busy for max.poll.interval.ms), and others may own its tasks: nothing is written"
-            )
+            raise BrokerUnavailableError(IN_DOUBT)
 
     def flush(self) -> None:
         """Wait until every record sent so far is acknowledged, dead letters for refused ones included."""

@@ -44,6 +44,7 @@ from streams_py.member.events import (
 )
 from streams_py.member.member import Member
 from streams_py.ports import Clock, MemberAssignment, Membership, MemberSubscription, OffsetAndMetadata
+from streams_py.runtime.threads.committing import IN_DOUBT
 from streams_py.runtime.threads.inbox import Inbox, InboxClosedError
 from streams_py.runtime.threads.leader_executor import LeaderExecutor
 from streams_py.runtime.threads.rebalance_log import RebalanceLog
@@ -99,6 +100,7 @@ class Rebalance:
         wait_ms: int,
         offset_sums: Callable[[], Mapping[TaskId, int]],
         halt: Callable[[str], None],
+        hold: Callable[[str | None], None],
         on_stop_application: Callable[[], None],
         explain: Callable[[Exception], Exception],
     ) -> None:
@@ -109,6 +111,7 @@ class Rebalance:
         self._wait_ms = wait_ms
         self._offset_sums = offset_sums
         self._halt = halt
+        self._hold = hold
         self._on_stop_application = on_stop_application
         self._explain = explain
         self._lock = threading.Lock()
@@ -174,6 +177,10 @@ class Rebalance:
             f"the stream thread was busy for more than max.poll.interval.ms ({self._wait_ms} ms) and left the group: "
             "others may own its tasks, so nothing is written"
         )
+
+    def on_doubt(self, in_doubt: bool) -> None:
+        """Let the record in process write nothing while nobody knows whether its task is still this member's."""
+        self._hold(IN_DOUBT if in_doubt else None)
 
     def on_lost(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Drop every active task without committing."""

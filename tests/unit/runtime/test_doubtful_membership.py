@@ -165,6 +165,40 @@ def test_record_that_took_too_long_writes_neither_its_output_nor_its_state(world
     ]
 
 
+def test_record_that_was_frozen_writes_nothing_while_its_member_is_in_doubt_and_is_processed_again_after(
+    world: World, tmp_path: Path
+) -> None:
+    held: list[Steps] = []
+    freezes = [True]
+
+    def frozen_once(value: str) -> str:
+        if value == "frozen" and freezes.pop():
+            freezes.append(False)
+            held[0].membership.counted = False
+            held[0].membership.listener.on_doubt(True)
+        return value
+
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.STRING, value=serdes.STRING).map_values(frozen_once)
+    stream.to("out", key=serdes.STRING, value=serdes.STRING)
+    steps = Steps(world, builder.build(), tmp_path)
+    held.append(steps)
+    steps.run(BOTH)
+    world.write("in", b"first", b"frozen", b"last")
+    steps.turn(3)
+
+    def written() -> list[bytes | None]:
+        return [record.value() for p in range(2) for record in world.records(TopicPartition("out", p))]
+
+    assert written() == [b"first"]
+    assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
+    steps.membership.counted = True
+    steps.membership.listener.on_doubt(False)
+    steps.turn(3)
+    assert written() == [b"first", b"frozen", b"last"]
+    assert steps.errors == []
+
+
 def test_records_of_one_turn_are_taken_in_slices_that_do_not_change_what_is_done(world: World, tmp_path: Path) -> None:
     steps = Steps(world, counting(), tmp_path)
     steps.run(BOTH)

@@ -72,6 +72,7 @@ class Seam:
         self.leader_executor = LeaderExecutor()
         self.stopped: list[str] = []
         self.halted: list[str] = []
+        self.held: list[str | None] = []
         direct = DirectInbox()
         direct.owner = self.thread
         settings = MemberSettings(process_id=ProcessId.parse("00000000-0000-0000-0000-000000000001"))
@@ -84,6 +85,7 @@ class Seam:
             wait_ms=1,
             offset_sums=self.thread.offset_sums,
             halt=self.halted.append,
+            hold=self.held.append,
             on_stop_application=lambda: self.stopped.append("now"),
             explain=lambda error: TaskAssignmentError(f"explained: {error}"),
         )

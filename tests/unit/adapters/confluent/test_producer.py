@@ -75,6 +75,27 @@ def test_nothing_is_sent_between_halt_and_reset(
     assert [record.value() for record in take(consumer, 2)] == [b"before", b"after"]
 
 
+def test_nothing_is_sent_while_there_is_a_reason_to_hold_it_back(
+    topic: str, producer: ConfluentProducer, consumer: ConfluentConsumer
+) -> None:
+    _, _, obstacles = producer.direct(topic, 0)
+    holding = threading.Thread(target=producer.hold, args=("others may own it",))
+    holding.start()
+    holding.join()
+    producer.poll()
+    producer.reset()
+    assert obstacles, "also after a look at what failed, and with new clients"
+    with pytest.raises(BrokerUnavailableError, match="others may own it"):
+        producer.produce(topic, b"late", b"k", 0, None, 1, None)
+    producer.hold(None)
+    producer.produce(topic, b"after", b"k", 0, None, 2, None)
+    producer.poll()
+    assert not obstacles
+    assert producer.flush(5_000) == 0
+    consumer.assign(from_beginning(topic, 0))
+    assert [record.value() for record in take(consumer, 1)] == [b"after"]
+
+
 def test_record_arrives_with_all_its_parts(
     topic: str, producer: ConfluentProducer, consumer: ConfluentConsumer
 ) -> None:

@@ -54,6 +54,7 @@ class RecordingListener:
     def __init__(self, calls):
         self.calls = calls
         self.problems = {}
+        self.doubts = []
         self.joins = 0
 
     def _record(self, name, partitions=()):
@@ -80,6 +81,9 @@ class RecordingListener:
 
     def on_stuck(self):
         self._record("on_stuck")
+
+    def on_doubt(self, in_doubt):
+        self.doubts.append(in_doubt)
 
     def on_lost(self, partitions):
         self._record("on_lost", partitions)
@@ -446,6 +450,39 @@ def test_join_that_is_with_the_broker_keeps_a_member_unless_the_process_was_froz
         clock.advance(46 if frozen else 40)
         coordinator._session.tick()
     assert coordinator.is_member() is not frozen
+
+
+def test_listener_hears_of_a_doubt_before_any_answer_and_of_its_end_when_an_answer_is_new_enough(make):
+    member = make().joined(T0)
+    coordinator, clock = member.coordinator, Clock(member)
+    scheduled = []
+    coordinator._net.call_later = lambda delay_s, task: scheduled.append((delay_s, task))
+    coordinator.watch_session()
+    assert member.listener.doubts == []
+    clock.advance(45.1)  # frozen
+    ((delay_s, look_again),) = scheduled
+    look_again()
+    look_again()
+    assert member.listener.doubts == [True]
+    assert delay_s <= 1
+    heartbeat = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0)
+    coordinator._handle_heartbeat_response(heartbeat, clock.now - 45.05)
+    assert member.listener.doubts == [True]
+    coordinator._handle_heartbeat_response(heartbeat, clock.now)
+    coordinator._handle_heartbeat_response(heartbeat, clock.now)
+    assert member.listener.doubts == [True, False]
+
+
+def test_doubt_of_a_member_that_was_dropped_lasts_until_its_tasks_are_lost_and_it_has_joined_again(make):
+    member = make().joined(T0)
+    doubts, seen = member.listener.doubts, []
+    member.listener.on_lost = lambda partitions: seen.append(tuple(doubts))
+    member.listener.on_assigned = lambda added: seen.append(tuple(doubts))
+    member.coordinator.reset_generation()
+    assert doubts == [True]
+    member.will_join(2, T0)
+    member.poll()
+    assert seen == [(True,), (True, False)]
 
 
 def test_member_that_was_in_doubt_is_one_again_when_it_got_its_assignment(make):

@@ -45,6 +45,8 @@ class Thread:
     def on_revoked_committed(self, error):
         assert error is None
 
+    def on_doubt(self, in_doubt): ...
+
     def on_stuck(self):
         pass
 

@@ -78,24 +78,14 @@ def record_value(number: int, keys: int) -> bytes:
     )
 
 
-def fill(
-    bootstrap: str,
-    topic: str,
-    records: int,
-    keys: int,
-    *,
-    first_ms: int,
-    last_ms: int,
-    on_progress: Callable[[int], None],
-) -> None:
-    """Write the input: ``keys`` different keys in turn, with timestamps spread evenly from the first to the last."""
+def fill(bootstrap: str, topic: str, records: int, keys: int, *, on_progress: Callable[[int], None]) -> None:
+    """Write the input: ``keys`` different keys in turn."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "partitioner": "murmur2_random"})
     for number in range(records):
         key = f"user-{number % keys:05d}".encode()
         while True:
             try:
-                time_ms = first_ms + number * (last_ms - first_ms) // records
-                producer.produce(topic, record_value(number, keys), key, timestamp=time_ms)
+                producer.produce(topic, record_value(number, keys), key)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -171,13 +161,11 @@ class Written(Protocol):
 
 
 def measure(job: str, output: Sequence[Written], commit_ms: int) -> tuple[int, Output]:
-    """Input records that ``output`` accounts for, and the speed it shows. In offset order within each partition. With a
-    cache a count writes less than it reads; everything else writes one record for each, or for each pair that it joins.
-    """
+    """Input records that ``output`` accounts for, and the speed it shows. In offset order within each partition."""
     stamps = [record.timestamp()[1] for record in output]
     first_until = min(stamps) + commit_ms // 2
     began, ended = max(stamp for stamp in stamps if stamp <= first_until), max(stamps)
-    progress: Callable[[Sequence[Written]], int] = _sum_of_last_counts if job == "count" else len
+    progress: Callable[[Sequence[Written]], int] = len if job == "map" else _sum_of_last_counts
     done = progress(output)
     early = progress([record for record, stamp in zip(output, stamps, strict=True) if stamp <= first_until])
     return done, Output(len(output), done - early, (ended - began) / 1000)

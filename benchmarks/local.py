@@ -13,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.assignors.rows import assignor_rows
-from benchmarks.chain import chain_rows
 from benchmarks.cluster import BenchmarkError
 from benchmarks.simulated import simulator_rows
 from benchmarks.spark_backtest import backtest_rows
@@ -154,7 +153,6 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "start": start,
     "imports": imports,
     "memory": memory,
-    "chain": chain_rows,
     "assignors": assignor_rows,
     "simulator": simulator_rows,
     "events": event_rows,

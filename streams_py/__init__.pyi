@@ -111,6 +111,8 @@ from streams_py.topology.stores import ValueAndTimestamp as ValueAndTimestamp
 from streams_py.topology.stores import key_value_store as key_value_store
 from streams_py.topology.stores import timestamped_key_value_store as timestamped_key_value_store
 from streams_py.topology.topology import Topology as Topology
+from streams_py.topology.upgrade.check import check_upgrade as check_upgrade
+from streams_py.topology.upgrade.report import UpgradeReport as UpgradeReport
 from streams_py.topology.versioned_stores import NOT_PUT as NOT_PUT
 from streams_py.topology.versioned_stores import VALID_TO_UNDEFINED as VALID_TO_UNDEFINED
 from streams_py.topology.versioned_stores import VersionedKeyValueStore as VersionedKeyValueStore

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from streams_protocol.types import ProcessId, TaskId
@@ -39,12 +38,12 @@ _QUICK_NS: Final = 10_000_000
 _ERROR_CHARS_MAX: Final = 300
 
 
-class Followup(StrEnum):
+class Followup:
     """Does the candidate want another rebalance?"""
 
-    NONE = "none"
-    AT_ONCE = "at_once"
-    LATER = "later"
+    NONE: Final = "none"
+    AT_ONCE: Final = "at_once"
+    LATER: Final = "later"
 
 
 class Placed(NamedTuple):
@@ -68,7 +67,7 @@ class Answer:
     """A decision by client name, or a failure. Times are None for what was not decided here."""
 
     placed: Mapping[str, Placed]
-    followup: Followup = Followup.NONE
+    followup: str = Followup.NONE
     failure: Failure | None = None
     ns_wall: int | None = None
     ns_cpu: int | None = None
@@ -115,7 +114,7 @@ class _Time(NamedTuple):
     cpu: int
 
 
-_Decided = tuple[dict[str, Placed], Followup]
+_Decided = tuple[dict[str, Placed], str]
 _Run = Callable[[], tuple[_Decided, _Time]]
 
 
@@ -141,7 +140,7 @@ def _repeats(first_ns: int, *, is_ours: bool) -> int:
     return 2 if first_ns < _QUICK_NS else 0 if is_ours else 1
 
 
-def _timed(run: _Run, seed: int, limit_s: float) -> tuple[dict[str, Placed], Followup, list[_Time]]:
+def _timed(run: _Run, seed: int, limit_s: float) -> tuple[dict[str, Placed], str, list[_Time]]:
     random.seed(seed)
     with _limited(limit_s):
         (placed, followup), took = run()

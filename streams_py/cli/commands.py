@@ -319,6 +319,47 @@ def describe(
     raise typer.Exit(describe_topology(what, optimize=optimize, form=forms[0] if forms else "text"))
 
 
+@app.command(name="check-upgrade")
+def check_upgrade(
+    old: Annotated[
+        str,
+        typer.Argument(
+            metavar="OLD",
+            help="module:name, path/to/file.py:name, or a file with the text of describe() (Java's too). With "
+            "--bootstrap: the new version, checked against the group's internal topics.",
+        ),
+    ],
+    new: Annotated[str | None, typer.Argument(metavar="NEW", help="The same of the new version.")] = None,
+    bootstrap: Annotated[str | None, typer.Option(help="Brokers of the running group.")] = None,
+    application_id: Annotated[str | None, typer.Option(help="Its application.id, with --bootstrap.")] = None,
+    config: _CONFIG = None,
+    optimize: Annotated[bool, typer.Option(help="Build both with topology.optimization=all.")] = False,
+    rolling: Annotated[
+        bool, typer.Option(help="Not safe, too, when old and new instances must not run at the same time.")
+    ] = False,
+) -> None:
+    """Is it safe to roll a new version out over the state of the old one?
+
+    Names stores and internal topics that would be renamed, left behind, read with other serdes or have another
+    partition count, and the line that keeps them. Exit status: 0 safe, 1 not safe, 2 wrong usage.
+
+    Example: streams-py check-upgrade old/app.py:build_topology app.py:build_topology
+    """
+    from streams_py.cli.upgrades import check
+
+    raise typer.Exit(
+        check(
+            old,
+            new,
+            bootstrap=bootstrap,
+            application_id=application_id,
+            config=config,
+            optimize=optimize,
+            rolling=rolling,
+        )
+    )
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"kafka-streams-py {metadata.version('kafka-streams-py')}")
@@ -348,36 +389,3 @@ def version() -> None:
             rows.append((name, "not installed"))
     for name, value in rows:
         typer.echo(f"{name:18} {value}")
-
-
-@app.command("inspect")
-def inspect_(
-    group: Annotated[
-        str | None, typer.Option("--group", "-g", help="The application.id; without it, all groups.")
-    ] = None,
-    bootstrap: _BOOTSTRAP = "localhost:9092",
-    config: _CONFIG = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-    watch: Annotated[
-        float | None, typer.Option("--watch", "-w", min=0.5, help="Look again every so many seconds, until Ctrl-C.")
-    ] = None,
-    tasks: Annotated[bool, typer.Option("--tasks", help="A line for each task, however many there are.")] = False,
-) -> None:
-    """What a Kafka Streams group does right now, [bold]Java or Python[/bold]: members, tasks, lags, the next rebalance.
-
-    Reads what the group's coordinator keeps of each member, and offsets. It never joins the group and changes nothing.
-    Rights needed: DESCRIBE on the group and its topics; who also has READ on __consumer_offsets sees who leads.
-
-    Exit status: 0 shown; 1 no answer from the cluster; 2 wrong usage, no such group, or no Kafka Streams group.
-
-    Examples:
-
-      streams-py inspect -b localhost:9092
-
-      streams-py inspect -b localhost:9092 -g word-count
-
-      streams-py inspect -b localhost:9092 -g word-count --watch 2
-    """
-    from streams_py.cli.inspecting import inspect_command
-
-    raise typer.Exit(inspect_command(group, bootstrap, config, as_json=as_json, watch_s=watch, all_tasks=tasks))

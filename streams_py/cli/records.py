@@ -20,7 +20,7 @@ from streams_py.errors import ConfigError, StreamsError
 from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
 from streams_py.serdes import Serde, cannot_decode, cannot_encode, resolve_serde
 
-__all__ = ["consume_topic", "create_topic", "list_topics", "produce_lines"]
+__all__ = ["cluster", "consume_topic", "create_topic", "existing_topics", "list_topics", "produce_lines"]
 
 _FAILED: Final = 1
 _TIMEOUT_MS: Final = 15_000
@@ -36,7 +36,7 @@ class _RefusedError(Exception):
 
 
 @contextlib.contextmanager
-def _cluster(bootstrap: str, config: Path | None) -> Iterator[tuple[KafkaClients, Admin]]:
+def cluster(bootstrap: str, config: Path | None) -> Iterator[tuple[KafkaClients, Admin]]:
     """Clients for the cluster at ``bootstrap``, with the settings of a configuration file."""
     settings = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
     patience = {"admin.default.api.timeout.ms": _TIMEOUT_MS, "producer.max.block.ms": _TIMEOUT_MS}
@@ -67,7 +67,7 @@ def _ended(command: Callable[[], None]) -> int:
     return 0
 
 
-def _existing(admin: Admin) -> Topics:
+def existing_topics(admin: Admin) -> Topics:
     return {
         name: found
         for name, found in sorted(admin.describe_topics(None).items())
@@ -77,7 +77,7 @@ def _existing(admin: Admin) -> Topics:
 
 def _partitions_of(topic: str, admin: Admin, clients: KafkaClients) -> list[TopicPartition]:
     """Its partitions. All topics are listed and searched: some brokers create what is asked for by name."""
-    topics = _existing(admin)
+    topics = existing_topics(admin)
     if topic in topics:
         return [TopicPartition(topic, info.partition) for info in topics[topic]]
     near = get_close_matches(topic, topics, n=1)
@@ -104,8 +104,8 @@ def list_topics(bootstrap: str, config: Path | None) -> int:
     """Print every topic with its partitions and how many records it has; the exit status."""
 
     def command() -> None:
-        with _cluster(bootstrap, config) as (clients, admin):
-            topics = _existing(admin)
+        with cluster(bootstrap, config) as (clients, admin):
+            topics = existing_topics(admin)
             if not topics:
                 print(f"no topics at {bootstrap}. {_how_topics_come(clients)}", file=sys.stderr)
                 return
@@ -125,7 +125,7 @@ def create_topic(name: str, partitions: int, bootstrap: str, config: Path | None
     """Create a topic; the exit status."""
 
     def command() -> None:
-        with _cluster(bootstrap, config) as (_, admin):
+        with cluster(bootstrap, config) as (_, admin):
             failed = admin.create_topics([TopicSpec(name, partitions)])[name]
             if failed is not None:
                 raise StreamsError(f"topic {name} could not be created: {failed.kind.value}: {failed.message}")
@@ -165,7 +165,7 @@ def produce_lines(
     def command() -> None:
         value_serde = resolve_serde(value, setting="--value")
         key_serde = None if key is None else resolve_serde(key, setting="--key")
-        with _cluster(bootstrap, config) as (clients, admin):
+        with cluster(bootstrap, config) as (clients, admin):
             _partitions_of(topic, admin, clients)
             producer = clients.producer("streams-py")
             try:
@@ -238,7 +238,7 @@ def consume_topic(
 
     def command() -> None:
         serdes = resolve_serde(key, setting="--key"), resolve_serde(value, setting="--value")
-        with _cluster(bootstrap, config) as (clients, admin):
+        with cluster(bootstrap, config) as (clients, admin):
             partitions = _partitions_of(topic, admin, clients)
             ends = {at: end for at, (first, end) in _ranges(admin, partitions).items() if first < end}
             left = sys.maxsize if limit is None else limit

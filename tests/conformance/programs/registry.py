@@ -6,7 +6,7 @@ runs: ``application.id`` is ``app``, default key and value serde is string.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -17,7 +17,10 @@ from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.topology import Topology
 from tests.conformance.case import NotSupportedCaseError
 
-__all__ = ["APPLICATION_ID", "Program", "Text", "build_program", "dsl", "program_of", "register", "stream", "table"]
+__all__ = [
+    "APPLICATION_ID", "Program", "Text", "all_programs", "build_program", "descriptions", "dsl", "program_of",
+    "register", "stream", "table",
+]  # fmt: skip
 
 APPLICATION_ID: Final = "app"
 # Null keys and null values are part of the programs, which types could only say at the price of readability.
@@ -35,6 +38,7 @@ class Program:
 
 
 _PROGRAMS: Final[dict[str, Program]] = {}
+_DESCRIPTIONS: Final[dict[str, Callable[[StreamsBuilder], None]]] = {}
 _NOT_SUPPORTED: Final = {
     "windows": [*range(24, 36)],
     "suppress": [*range(36, 41)],
@@ -58,6 +62,16 @@ def build_program(id: str, optimization: str | None = None) -> Topology:
     return program.make(program.optimization if optimization is None else optimization)
 
 
+def all_programs() -> tuple[Program, ...]:
+    """All programs, by id."""
+    return tuple(_PROGRAMS[id] for id in sorted(_PROGRAMS))
+
+
+def descriptions() -> Mapping[str, Callable[[StreamsBuilder], None]]:
+    """Those that are written in the DSL, as functions that describe them to a builder."""
+    return _DESCRIPTIONS
+
+
 def register(program: Program) -> None:
     """Add a program."""
     _PROGRAMS[program.id] = program
@@ -75,6 +89,7 @@ def dsl(
             return builder.build({"topology.optimization": optimization})
 
         register(Program(id, make, optimization, available_topics))
+        _DESCRIPTIONS[id] = describe
         return describe
 
     return add

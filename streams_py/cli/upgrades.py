@@ -1,0 +1,62 @@
+"""``streams-py check-upgrade``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streams_py import Topology
+from streams_py.cli.topologies import TopologyNotFoundError, load_topology
+from streams_py.cli.usage import refuse
+from streams_py.errors import StreamsError
+from streams_py.topology.upgrade import UpgradeReport, check_running, check_upgrade
+
+__all__ = ["check"]
+
+_SAFE, _NOT_SAFE = 0, 1
+
+
+def check(
+    old: str,
+    new: str | None,
+    *,
+    bootstrap: str | None,
+    application_id: str | None,
+    config: Path | None,
+    optimize: bool,
+    rolling: bool,
+) -> int:
+    """Print what is found; the exit status. With ``bootstrap``, ``old`` is the new version."""
+    try:
+        if bootstrap is not None:
+            if new is not None or application_id is None:
+                return refuse("with --bootstrap give one version, the new one, and --application-id of the group")
+            report = _against_cluster(load_topology(old, optimize=optimize), bootstrap, application_id, config)
+        elif new is None:
+            return refuse("give two versions, OLD and NEW; or the new one with --bootstrap and --application-id")
+        else:
+            report = check_upgrade(_version(old, optimize=optimize), _version(new, optimize=optimize))
+    except (TopologyNotFoundError, StreamsError) as error:
+        return refuse(str(error))
+    print(report)
+    return _SAFE if (report.safe_while_rolling if rolling else report.safe) else _NOT_SAFE
+
+
+def _version(what: str, *, optimize: bool) -> Topology | str:
+    """A topology; or the text of a description, when a file has one."""
+    path = Path(what)
+    if ":" in what and not path.is_file():
+        return load_topology(what, optimize=optimize)
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TopologyNotFoundError(
+            f"{what} is neither module:name nor a file with a topology's description ({type(error).__name__})"
+        ) from None
+
+
+def _against_cluster(new: Topology, bootstrap: str, application_id: str, config: Path | None) -> UpgradeReport:
+    from streams_py.cli.records import cluster, existing_topics
+
+    with cluster(bootstrap, config) as (_, admin):
+        partitions = {name: len(found) for name, found in existing_topics(admin).items()}
+    return check_running(partitions, new, application_id)

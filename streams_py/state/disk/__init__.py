@@ -1,1 +1,0 @@
-"""Stores on disk: RocksDB below, what is not committed yet in memory above it."""

@@ -1,0 +1,7 @@
+"""May this version of a topology go on with the state of that one? The check behind ``streams-py check-upgrade``."""
+
+from streams_py.topology.upgrade.check import check_upgrade
+from streams_py.topology.upgrade.report import Finding, Level, UpgradeReport
+from streams_py.topology.upgrade.running import check_running
+
+__all__ = ["Finding", "Level", "UpgradeReport", "check_running", "check_upgrade"]

@@ -1,0 +1,97 @@
+"""``streams-py check-upgrade``, as it is typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from streams_py import StreamsBuilder, serdes
+from streams_py.cli.commands import app
+
+APP = """
+from streams_py import StreamsBuilder, serdes
+import helper
+
+def build():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    stream = builder.stream("in")
+    if helper.FILTER:
+        stream = stream.filter(lambda key, value: True)
+    stream.group_by_key().count(**helper.OPTIONS)
+    return builder
+"""
+
+
+@pytest.fixture
+def versions(tmp_path: Path) -> tuple[str, str, str]:
+    """Old, one that loses its store, one that keeps it: files of equal names in three folders."""
+    made = []
+    for folder, helper in (
+        ("old", "FILTER, OPTIONS = False, {}"),
+        ("lost", "FILTER, OPTIONS = True, {}"),
+        ("kept", "FILTER, OPTIONS = True, dict(store='KSTREAM-AGGREGATE-STATE-STORE-0000000001')"),
+    ):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "application.py").write_text(APP)
+        (tmp_path / folder / "helper.py").write_text(helper)
+        made.append(f"{tmp_path / folder / 'application.py'}:build")
+    return made[0], made[1], made[2]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["check-upgrade", *arguments])
+    return result.exit_code, result.output
+
+
+def test_exit_status_says_whether_it_is_safe(versions: tuple[str, str, str]) -> None:
+    old, lost, kept = versions
+    assert run(old, kept) == (0, "SAFE\n")
+    code, output = run(old, lost)
+    assert code == 1
+    assert 'fix: store="KSTREAM-AGGREGATE-STATE-STORE-0000000001" at ' in output
+    assert "NOT SAFE" in output
+
+
+def test_saved_description_stands_for_the_old_version(versions: tuple[str, str, str], tmp_path: Path) -> None:
+    _, lost, kept = versions
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("in").group_by_key().count()
+    saved = tmp_path / "old.txt"
+    saved.write_text(builder.build().describe())
+    code, output = run(str(saved), kept)
+    assert code == 0
+    assert "not compared: serdes" in output
+    assert run(str(saved), lost)[0] == 1
+
+
+def test_rolling_is_a_question_of_its_own(versions: tuple[str, str, str], tmp_path: Path) -> None:
+    more = tmp_path / "more.py"
+    more.write_text(
+        "from streams_py import StreamsBuilder, serdes\n"
+        "builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)\n"
+        "builder.stream('in').group_by_key().count()\n"
+        "builder.stream('new').to('out')\n"
+    )
+    assert run(versions[0], f"{more}:builder")[0] == 0
+    assert run(versions[0], f"{more}:builder", "--rolling")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.txt", "nowhere.py:x"], "neither module:name nor a file"),
+        (["nowhere.py:x", "nowhere.py:x"], "module nowhere.py cannot be imported"),
+        (["no_such_module:x", "y:z"], "module no_such_module cannot be imported"),
+        (["streams_py:KafkaStreams", "y:z"], "streams_py:KafkaStreams cannot be built"),
+        (["only_one:x"], "give two versions"),
+        (["a:b", "c:d", "--bootstrap", "embedded"], "with --bootstrap give one version"),
+        ([__file__, __file__], "no line of a topology's description"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(arguments: list[str], message: str) -> None:
+    code, output = run(*arguments)
+    assert code == 2
+    assert message in output
+    assert output.count("\n") == 1

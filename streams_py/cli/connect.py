@@ -13,6 +13,7 @@ import typer
 from streams_py.cli.usage import refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.quiet import quiet_logs
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
 
 __all__ = ["app"]
@@ -40,18 +41,42 @@ def worker(
     Example: streams-py connect worker --config worker.properties
     """
     logging.basicConfig(format="%(asctime)s %(levelname)-7s %(message)s", level=logging.WARNING)
-    logging.getLogger("streams_py").setLevel(logging.DEBUG if debug else logging.INFO)
-    log = logging.getLogger("streams_py.connect")
-    with _explained():
+    with _explained(), quiet_logs(below=logging.DEBUG if debug else logging.INFO):
         from streams_py.connect.process import WorkerProcess
         from streams_py.connect.settings import WorkerSettings
 
         settings = WorkerSettings.of(read_config_file(config))
         with stop_signals() as asked, WorkerProcess(settings) as process:
             if not wait_or_stop(asked, process.worker.wait, None):
-                log.info("stopping; a second signal ends the process at once")
+                logging.getLogger("streams_py.connect").info("stopping; a second signal ends the process at once")
         if process.worker.failure is not None:
             raise process.worker.failure
+
+
+@app.command()
+def status(
+    url: Annotated[
+        str, typer.Option("--url", "-u", help="Any worker of the group.", envvar="CONNECT_URL")
+    ] = "http://127.0.0.1:8083",
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON instead of a table.")] = False,
+) -> None:
+    """Which worker runs what, and why some jobs run nowhere.
+
+    A table of jobs by workers; * marks a job that the worker lists (static.connectors, static.tasks). Below it: jobs
+    that no worker has, who could run each, and why nobody does.
+
+    Exit status: 0 everything runs; 1 a job has failed or has no worker; 2 the worker does not answer.
+
+    Examples:
+
+      streams-py connect status
+
+      streams-py connect status --url http://worker-1:8083 --json
+    """
+    with _explained():
+        from streams_py.cli.connect_status import show_status
+
+        raise typer.Exit(show_status(url, as_json=as_json))
 
 
 @contextlib.contextmanager

@@ -141,6 +141,9 @@ class RestApi:
     async def docs(self, request: Request) -> Response:
         return HTMLResponse(page())
 
+    async def metrics(self, request: Request) -> Response:
+        return JSONResponse(await self._do(self._herder.metrics))
+
     async def workers(self, request: Request) -> Response:
         return JSONResponse(_group(await self._do(self._herder.group)))
 

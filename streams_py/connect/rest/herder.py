@@ -76,6 +76,10 @@ class RestHerder(Protocol):
         """The group's key; None while none is known."""
         ...
 
+    def metrics(self) -> Mapping[str, Mapping[str, int | str]]:
+        """Figures of this worker, by their group."""
+        ...
+
     # -- any worker ----------------------------------------------------------------------------------------------------
 
     def connectors(self) -> Sequence[str]: ...

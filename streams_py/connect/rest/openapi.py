@@ -32,6 +32,7 @@ ENDPOINTS: Final = (
     Endpoint("GET", "/health", "health", "Whether the worker works", {200: "healthy", 503: "starting", 500: "not"}),
     Endpoint("GET", "/openapi.json", "openapi", "This document", {200: "OpenAPI 3.1"}),
     Endpoint("GET", "/docs", "docs", "This document as a page", {200: "HTML"}),
+    Endpoint("GET", "/metrics", "metrics", "Figures of this worker (ours)", {200: "figures by their group"}),
     Endpoint("GET", "/workers", "workers", "Who lists and runs what, and what runs nowhere (ours)",
              {200: "the group as its leader sees it"}),
     Endpoint("GET", "/connectors", "list_connectors", "Names; more with expand=status, expand=info", {200: "a list"},

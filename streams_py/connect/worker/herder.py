@@ -36,6 +36,7 @@ from streams_py.connect.stores.configs import (
 )
 from streams_py.connect.stores.statuses import Job, JobState
 from streams_py.connect.worker.jobs import RunningJobs
+from streams_py.connect.worker.metrics import WorkerCounters
 from streams_py.connect.worker.requests import RequestQueue
 from streams_py.connect.worker.stores import Stores
 from streams_py.errors import ConfigError, StreamsError
@@ -73,8 +74,15 @@ class Herder(MemberListener):
         self._resolved = True
         self._can_read = True
         self._retries_left = _UNSYNCED_RETRIES
+        self.counters = WorkerCounters()
         self.jobs = RunningJobs(
-            settings, clients, stores.offsets, stores.statuses, lambda: self._generation, self._on_tasks
+            settings,
+            clients,
+            stores.offsets,
+            stores.statuses,
+            lambda: self._generation,
+            self._on_tasks,
+            self.counters.reported,
         )
         self.member = GroupMember(
             MemberSettings(
@@ -156,8 +164,18 @@ class Herder(MemberListener):
         self._generation = generation
         self._scheduled_s = time.monotonic() + held.delay_ms / 1000 if held.delay_ms else float("inf")
         self._resolved = False
+        self.counters.completed(generation)
+        self._check_lists(held)
         if self.member.is_leader:
             self._forget_statuses()
+
+    def _check_lists(self, held: Assignment) -> None:
+        listed = self.member.listed
+        if listed is None or not self.member.lists_are_in_force:
+            return
+        unexpected = self.counters.note_unexpected(Jobs.of(held.connectors, held.tasks) - listed)
+        if unexpected:
+            _log.error("the leader gave this worker what it does not list, and it runs it: %s", unexpected)
 
     def _forget_statuses(self) -> None:
         configured = self._configs.group_view.jobs

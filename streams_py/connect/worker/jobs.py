@@ -29,7 +29,7 @@ _CONNECTOR_GRACE_S = 5.0
 
 class RunningJobs:
     """Starts and stops threads, and writes what becomes of them. ``generation`` is the group's current one;
-    ``on_tasks`` gets a connector's task configurations, on its thread."""
+    ``on_tasks`` gets a connector's task configurations, on its thread; ``on_report`` is told of every state."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class RunningJobs:
         statuses: StatusStore,
         generation: Callable[[], int],
         on_tasks: Callable[[str, list[dict[str, str]]], None],
+        on_report: Callable[[Job, JobState], None],
     ) -> None:
         self._settings = settings
         self._clients = clients
@@ -46,6 +47,7 @@ class RunningJobs:
         self._statuses = statuses
         self._generation = generation
         self._on_tasks = on_tasks
+        self._on_report = on_report
         self._threads: dict[Job, JobThread] = {}
         self._unstartable: set[Job] = set()
         self._pool = ThreadPoolExecutor(_POOL, thread_name_prefix="connect-stopping")
@@ -53,7 +55,7 @@ class RunningJobs:
     @property
     def alive(self) -> Jobs:
         """Everything that was started and not stopped, failed jobs included."""
-        jobs = self._threads.keys() | self._unstartable
+        jobs = {*list(self._threads), *self._unstartable.copy()}  # other threads look, too: copies are made at once
         return Jobs.of(
             (job for job in jobs if not isinstance(job, TaskId)), (job for job in jobs if isinstance(job, TaskId))
         )
@@ -117,6 +119,7 @@ class RunningJobs:
 
     def report(self, job: Job, state: JobState, trace: str | None = None) -> None:
         """Write a status. Any thread."""
+        self._on_report(job, state)
         self._statuses.put(job, JobStatus(state, self._settings.worker_id, self._generation(), trace))
 
     def _start(self, thread: JobThread) -> None:

@@ -33,6 +33,7 @@ from streams_py.connect.stores.statuses import JobStatus
 from streams_py.connect.tasks.plugins import new_connector
 from streams_py.connect.worker.group_view import GroupView, group_view
 from streams_py.connect.worker.herder import Forward, Herder, TaskConfigs
+from streams_py.connect.worker.metrics import Metrics, worker_metrics
 from streams_py.connect.worker.stores import Stores
 from streams_py.errors import ConfigError
 
@@ -135,6 +136,10 @@ class Worker:
         if self._cluster_id is None:
             self._cluster_id = self._clients.cluster_id()
         return self._cluster_id
+
+    def metrics(self) -> Metrics:
+        """Figures by their group."""
+        return worker_metrics(self.member, self._herder.jobs, self._herder.counters)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 

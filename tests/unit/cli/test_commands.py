@@ -25,6 +25,8 @@ COMMANDS = [
     ["fuzz"],
     ["explain"],
     ["topology", "describe"],
+    ["connect", "worker"],
+    ["connect", "status"],
     ["version"],
 ]
 WIDE = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
@@ -47,7 +49,7 @@ def one_sentence(result: Result) -> str:
 def test_help_names_all_commands_of_all_parts() -> None:
     shown = run("--help").output
     assert "--install-completion" in shown
-    for name in ("simulate", "fuzz", "explain", "topology", "version", "telemetry", "backtest"):
+    for name in ("simulate", "fuzz", "explain", "topology", "version", "telemetry", "backtest", "connect"):
         assert name in shown
 
 

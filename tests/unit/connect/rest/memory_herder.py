@@ -93,6 +93,9 @@ class MemoryHerder:
     def is_ready(self) -> bool:
         return self.ready
 
+    def metrics(self) -> dict[str, dict[str, int | str]]:
+        return {"connect-worker-metrics": {"task-count": 1}}
+
     def ping(self) -> None:
         self.on_ping()
 

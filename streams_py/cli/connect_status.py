@@ -1,0 +1,157 @@
+"""``streams-py connect status``: asks a worker over REST, and shows jobs by workers."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpx
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from streams_py.cli.usage import refuse
+
+__all__ = ["show_status"]
+
+_TIMEOUT_S: Final = 30.0
+_CELL: Final = 12
+_JOB_MAX: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """``worker`` is None for a job without one; ``listers`` are workers that list it."""
+
+    kind: str
+    name: str
+    worker: str | None
+    state: str
+    listers: frozenset[str]
+
+
+def show_status(url: str, *, as_json: bool) -> int:
+    """Print it; the exit status."""
+    try:
+        with httpx.Client(base_url=url.rstrip("/"), timeout=_TIMEOUT_S, trust_env=False) as client:
+            group, connectors = _get(client, "/workers"), _get(client, "/connectors?expand=status")
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        return refuse(f"no worker answers at {url}: {str(error) or type(error).__name__}; name another with --url")
+    jobs = _jobs(group, connectors)
+    if as_json:
+        json.dump(_content(group, jobs), sys.stdout, indent=2)
+        print()
+    else:
+        _print(group, jobs)
+    return 0 if all(job.worker and job.state != "FAILED" for job in jobs) else 1
+
+
+def _get(client: httpx.Client, path: str) -> Any:
+    answer = client.get(path)
+    if not answer.is_success:
+        try:
+            message = answer.json()["message"]
+        except (ValueError, KeyError, TypeError):
+            message = answer.text[:200]
+        raise ValueError(f"{answer.status_code} {message}")
+    return answer.json()
+
+
+def _jobs(group: Any, connectors: Any) -> list[_Job]:
+    """Connectors and tasks, each connector before its tasks."""
+    states: dict[tuple[str, str], str] = {}
+    for name, known in connectors.items():
+        states["connectors", name] = known["status"]["connector"]["state"]
+        for task in known["status"]["tasks"]:
+            states["tasks", f"{name}-{task['id']}"] = task["state"]
+    owners: dict[tuple[str, str], str | None] = {(f"{job['kind']}s", job["job"]): None for job in group["unassigned"]}
+    listers: dict[tuple[str, str], set[str]] = {}
+    for worker in group["workers"]:
+        for kind in ("connectors", "tasks"):
+            owners |= dict.fromkeys(((kind, job) for job in worker["jobs"][kind]), worker["worker_id"])
+            for job in (worker["static"] or {}).get(kind, ()):
+                listers.setdefault((kind, job), set()).add(worker["worker_id"])
+    jobs = [
+        _Job(kind, name, owner, states.get((kind, name), "") if owner else "", frozenset(listers.get((kind, name), ())))
+        for (kind, name), owner in owners.items()
+    ]
+    return sorted(jobs, key=_order)
+
+
+def _order(job: _Job) -> tuple[str, int]:
+    if job.kind == "connectors":
+        return job.name, -1
+    name, _, number = job.name.rpartition("-")
+    return name, int(number)
+
+
+def _content(group: Any, jobs: list[_Job]) -> Any:
+    return {
+        "protocol": group["protocol"],
+        "workers": [
+            {"worker_id": worker["worker_id"], "leader": worker["leader"], "static": worker["static"]}
+            for worker in group["workers"]
+        ],
+        "jobs": [
+            {
+                "kind": job.kind.removesuffix("s"),
+                "job": job.name,
+                "worker_id": job.worker,
+                "state": job.state or None,
+                "listed_by": sorted(job.listers),
+            }
+            for job in jobs
+        ],
+        "unassigned": group["unassigned"],
+    }
+
+
+def _print(group: Any, jobs: list[_Job]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    workers = group["workers"]
+    static = sum(worker["static"] is not None for worker in workers)
+    counts = f"{len(workers)} workers ({static} static), {len(jobs)} jobs"
+    console.print(f"{counts}, protocol {group['protocol']}", markup=False)
+    if jobs:
+        fits = min(_JOB_MAX, max(len(job.name) for job in jobs)) + len(workers) * (_CELL + 2) <= console.width
+        console.print(_matrix(workers, jobs) if fits else _list(jobs))
+    for job in group["unassigned"]:
+        could = ", ".join(job["could_run"]) or "nobody"
+        sentence = f"{job['kind']} {job['job']} has no worker: {job['reason']} (could run it: {could})"
+        console.print(sentence, markup=False)
+
+
+def _matrix(workers: Any, jobs: list[_Job]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table.add_column("job", no_wrap=True, max_width=_JOB_MAX)
+    for worker in workers:
+        roles = [role for role, has in (("leader", worker["leader"]), ("static", worker["static"] is not None)) if has]
+        table.add_column("\n".join([worker["worker_id"], *roles]), min_width=_CELL, overflow="fold")
+    for job in jobs:
+        cells = [_cell(job, worker["worker_id"]) for worker in workers]
+        table.add_row(*map(Text, (_indented(job), *cells)))
+    return table
+
+
+def _cell(job: _Job, worker: str) -> str:
+    """The state where it runs; * where it is listed."""
+    mark = "*" if worker in job.listers else ""
+    return " ".join(part for part in ((job.state or "-") if job.worker == worker else "", mark) if part)
+
+
+def _list(jobs: list[_Job]) -> Table:
+    """For more workers than fit side by side."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    for name in ("job", "worker", "state", "listed by"):
+        table.add_column(name, overflow="fold", no_wrap=name != "listed by")
+    for job in jobs:
+        worker = (job.worker or "") + (" *" if job.worker in job.listers else "")
+        table.add_row(*map(Text, (_indented(job), worker, job.state, ", ".join(sorted(job.listers)))))
+    return table
+
+
+def _indented(job: _Job) -> str:
+    return job.name if job.kind == "connectors" else f"  {job.name}"

@@ -38,6 +38,9 @@ is given up ($STREAMS_PY_BENCH_JVM_LIMIT_S). About 12 minutes.
 
 simulator: whole groups in virtual time, checkers on.
 
+connect: a round of 1,000 Connect workers, what moves when workers come and go, a file through a topic into PostgreSQL
+(Debian's postgresql) by one worker process, beside a bare loop.
+
 events: the leader's step with assignment events on beside off; the import with the extra spark beside without.
 
 spark-read, telemetry, backtest: a topic read by the data source streams-kafka beside a bare loop; telemetry's tables

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from benchmarks.assignors.rows import assignor_rows
 from benchmarks.cluster import BenchmarkError
+from benchmarks.connect import connect_rows
 from benchmarks.simulated import simulator_rows
 from benchmarks.spark_backtest import backtest_rows
 from benchmarks.spark_events import event_rows
@@ -155,6 +156,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "memory": memory,
     "assignors": assignor_rows,
     "simulator": simulator_rows,
+    "connect": connect_rows,
     "events": event_rows,
     "spark-read": read_rows,
     "telemetry": telemetry_rows,

@@ -100,7 +100,3 @@ class ConnectClients(Protocol):
     def topic_cleanup_policy(self, topic: str) -> str:
         """``cleanup.policy`` of a topic."""
         ...
-
-    def cluster_id(self) -> str:
-        """The Kafka cluster's id. Raises BrokerUnavailableError."""
-        ...

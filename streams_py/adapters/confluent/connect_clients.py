@@ -96,14 +96,6 @@ class ConfluentConnectClients:
             raise BrokerUnavailableError(f"the settings of topic {topic} cannot be read: {error}") from None
         return str(found["cleanup.policy"].value)
 
-    def cluster_id(self) -> str:
-        client = self._native_admin()  # must outlive the answer
-        try:
-            found = client.describe_cluster(request_timeout=_ADMIN_S).result(_ADMIN_S)
-        except (KafkaException, TimeoutError) as error:
-            raise BrokerUnavailableError(f"the cluster does not tell its id: {error}") from None
-        return str(found.cluster_id)
-
     def _native_admin(self) -> AdminClient:
         settings = bulk_admin_settings(self._admin, client_id=f"{self._client_id}-topics")
         return AdminClient(settings, logger=BrokerLog(str(settings["client.id"]), str(settings["bootstrap.servers"])))

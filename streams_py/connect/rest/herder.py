@@ -55,8 +55,8 @@ class RestHerder(Protocol):
 
     # -- the worker itself ---------------------------------------------------------------------------------------------
 
-    def cluster_id(self) -> str:
-        """Of the Kafka cluster."""
+    def cluster_id(self) -> str | None:
+        """Of the Kafka cluster; None when it has none."""
         ...
 
     def is_ready(self) -> bool:

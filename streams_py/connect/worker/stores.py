@@ -55,6 +55,10 @@ class Stores:
         self.offsets = OffsetStore(log(offset), offset_partitions)
         self.statuses = StatusStore(log(status), status_partitions)
 
+    def cluster_id(self) -> str | None:
+        """What the cluster calls itself."""
+        return self._admin.cluster_id()
+
     def start(self, on_change: Callable[[ConfigChange], None]) -> None:
         """Read all to their ends."""
         self.offsets.start()

@@ -61,7 +61,6 @@ class Worker:
 
     def __init__(self, settings: WorkerSettings, clients: ConnectClients, forward: Forward) -> None:
         self.settings = settings
-        self._clients = clients
         self._has_read = False
         self._cluster_id: str | None = None
         self._stores = Stores(settings, clients)
@@ -131,10 +130,10 @@ class Worker:
         """Whether the group's protocol wants requests between workers signed."""
         return self.member.mode.signs_requests
 
-    def cluster_id(self) -> str:
+    def cluster_id(self) -> str | None:
         """Of the Kafka cluster. Raises BrokerUnavailableError."""
         if self._cluster_id is None:
-            self._cluster_id = self._clients.cluster_id()
+            self._cluster_id = self._stores.cluster_id()
         return self._cluster_id
 
     def metrics(self) -> Metrics:

@@ -67,6 +67,17 @@ class Operations:
             self.workers.restart("w4")
             self._settle({_A: "w6", f"{_A}-0": "w5"})
 
+    def st_6(self) -> None:
+        """A worker without lists stops: its jobs wait, then run on the others."""
+        on_w3 = [job for job, worker in self.workers.placement().items() if worker == self.workers.id_of("w3")]
+        before = self.workers.delays()
+        with self._only_moves(*on_w3):
+            self.workers.stop("w3")
+            self._settle({_A: "w6", f"{_A}-0": "w5"})
+        assert self.workers.delays() > before
+        self.workers.restart("w3")
+        self._settle({_A: "w6", f"{_A}-0": "w5"})
+
     def st_7(self) -> None:
         """Every job is listed: workers without lists run nothing."""
         self.workers.start("w7", connectors=f"{_B},{_SINK}", tasks=f"{_A}-1,{_A}-2,{_SINK}-0")
@@ -86,6 +97,91 @@ class Operations:
             self.workers.kill("w7")
             self.workers.restart("w7")
             self._settle(self._all_static())
+
+    def st_10(self) -> None:
+        """A worker without lists takes over what a lister left, after the delay, and gives it back."""
+        self.workers.start("w1")
+        self._settle(self._all_static())
+        of_w8 = [job for job, name in self._all_static().items() if name == "w8"]
+        with self._only_moves(*of_w8):
+            self.workers.stop("w8")
+            self._settle(self._all_static() | dict.fromkeys(of_w8, "w1"))
+        with self._only_moves(*of_w8):
+            self.workers.restart("w8")
+            self._settle(self._all_static())
+        self.workers.stop("w1")
+        self._settle(self._all_static())
+
+    def st_11(self) -> None:
+        """One worker of an older protocol: lists are out of force for all, until it is back."""
+        self.workers.restart("w4", "sessioned")
+        self._settle()
+        assert self._group()["protocol"] == "sessioned"
+        self.workers.restart("w4", "static")
+        self._settle()
+        assert self._group()["protocol"] == "static"
+        placement, ids = self.workers.placement(), self._all_static()
+        for job in self._jobs():  # w4, w5 and w6 list the same two jobs
+            if job not in (_A, f"{_A}-0"):
+                assert placement[job] == self.workers.id_of(ids[job])
+
+    def st_12(self) -> None:
+        """A connector that nobody lists runs nowhere, and that is said; then somebody lists it."""
+        self._tasks["extra"] = 1
+        self._create("extra", f"{_PLUGINS}:SequenceSource", topic=self._flow.topic)
+        until(lambda: [job["job"] for job in self._group()["unassigned"]] == ["extra"], "it has no worker")
+        assert "extra" in self.workers.ask("GET", "/connectors")
+        assert "extra" not in self.workers.placement()
+        assert self._group()["unassigned"][0]["could_run"] == []
+        assert 1 in [self._rebalance_figures(name)["unassignable-jobs"] for name in self.workers.alive]
+        assert "jobs run nowhere" in self.workers.logs()
+        self.workers.start("w9", connectors="extra", tasks="extra-0")
+        self._settle({"extra": "w9", "extra-0": "w9"})
+
+    def st_13(self) -> None:
+        """Workers whose lists are empty, or name nothing that there is: idle, and of use for requests."""
+        with self._only_moves():
+            self.workers.start("w10", connectors="")
+            self.workers.start("w11", tasks="nope-0")
+            self._settle()
+        runs = {worker["worker_id"]: _all(worker["jobs"]) for worker in self._group()["workers"]}
+        for name in ("w10", "w11"):
+            assert runs[self.workers.id_of(name)] == set()
+            assert sorted(self.workers.ask("GET", "/connectors", of=name)) == sorted(self._tasks)
+            self.workers.ask("PUT", f"/connectors/{_SINK}/pause", of=name)
+            until(lambda: self._states(_SINK) == {"PAUSED"}, "the sink is paused")
+            self.workers.ask("PUT", f"/connectors/{_SINK}/resume", of=name)
+            self._settle()
+            assert "Traceback" not in self.workers.logs(name)
+            self.workers.stop(name)
+        self._settle()
+
+    def st_14(self) -> None:
+        """Leaders leave, one after the other, while there are static workers, others, and both."""
+        for added in ("w1", None, "w2"):
+            if added:
+                self.workers.start(added)
+            else:
+                self.workers.stop("w1")
+            leader = self._leader()
+            if leader not in ("w1", "w2"):
+                self.workers.stop(leader)
+                until(lambda left=leader: self._leader() != left, "another worker leads")
+                self.workers.restart(leader)
+            self._settle()
+        self.workers.stop("w2")
+        self._settle()
+
+    def st_15(self) -> None:
+        """A listed connector is deleted, made again, and gets more tasks and fewer."""
+        config = self.workers.ask("GET", f"/connectors/{_B}/config")
+        del self._tasks[_B]
+        self.workers.ask("DELETE", f"/connectors/{_B}")
+        self._settle()
+        for tasks in (2, 3, 1, 3):
+            self._tasks[_B] = tasks
+            self.workers.ask("PUT", f"/connectors/{_B}/config", config | {"tasks.max": str(tasks)})
+            self._settle({_B: "w7"} | {f"{_B}-{number}": "w8" for number in range(tasks)})
 
     # -- what must hold ------------------------------------------------------------------------------------------------
 
@@ -155,6 +251,17 @@ class Operations:
 
     def _group(self) -> Any:
         return self.workers.ask("GET", "/workers")
+
+    def _leader(self) -> str:
+        (leader,) = (worker["worker_id"] for worker in self._group()["workers"] if worker["leader"])
+        return next(name for name, worker in self.workers.alive.items() if worker.id == leader)
+
+    def _rebalance_figures(self, name: str) -> Any:
+        return self.workers.ask("GET", "/metrics", of=name)["connect-worker-rebalance-metrics"]
+
+    def _states(self, connector: str) -> set[str]:
+        status = self.workers.ask("GET", f"/connectors/{connector}/status")
+        return {status["connector"]["state"], *(task["state"] for task in status["tasks"])}
 
     def _jobs(self) -> list[str]:
         return [*self._tasks, *(f"{name}-{n}" for name, tasks in self._tasks.items() for n in range(tasks))]

@@ -124,7 +124,10 @@ class Workers:
 
     def delays(self) -> int:
         """How often a leader made the group wait."""
-        return sum(path.read_text().count("the next round is in") for path in self.folder.glob("*.log"))
+        return self.logs().count("the next round is in")
+
+    def logs(self, name: str = "*") -> str:
+        return "".join(path.read_text() for path in self.folder.glob(f"{name}.log"))
 
     def said(self) -> str:
         """The last lines of every log."""

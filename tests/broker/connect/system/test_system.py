@@ -46,3 +46,10 @@ def _play(operations: Operations, steps: tuple[str, ...], mode: str) -> None:
 @pytest.mark.timeout(900)
 def test_static_workers_take_what_they_list_and_nothing_else_moves(operations: Operations) -> None:
     _play(operations, _ALWAYS, "sessioned")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("mode", ["eager", "compatible", "sessioned"])
+def test_a_group_goes_through_everything_that_an_operator_does(operations: Operations, mode: str) -> None:
+    _play(operations, tuple(str(number) for number in range(1, 16)), mode)

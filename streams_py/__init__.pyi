@@ -40,7 +40,6 @@ from streams_py.ports import RawRecord as RawRecord
 from streams_py.ports import TopicSpec as TopicSpec
 from streams_py.registry.schema_registry import SchemaRegistry as SchemaRegistry
 from streams_py.runtime.kafka_streams import KafkaStreams as KafkaStreams
-from streams_py.runtime.kafka_streams import StreamThreadExceptionResponse as StreamThreadExceptionResponse
 from streams_py.runtime.restore.listener import RestoreListener as RestoreListener
 from streams_py.runtime.states import State as State
 from streams_py.runtime.states import ThreadState as ThreadState
@@ -63,6 +62,7 @@ from streams_py.runtime.tasks.timestamps import partition_time_if_invalid as par
 from streams_py.runtime.tasks.timestamps import wall_clock_time as wall_clock_time
 from streams_py.runtime.threads.thread_metadata import TaskMetadata as TaskMetadata
 from streams_py.runtime.threads.thread_metadata import ThreadMetadata as ThreadMetadata
+from streams_py.runtime.uncaught import StreamThreadExceptionResponse as StreamThreadExceptionResponse
 from streams_py.serdes.serde import Serde as Serde
 from streams_py.serdes.windowed import Windowed as Windowed
 from streams_py.state.queries import QueryableStoreType as QueryableStoreType

@@ -8,12 +8,8 @@ work.
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from enum import Enum
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Literal, Self, overload
 
@@ -24,36 +20,25 @@ from streams_py.leader.explanations import ToldExplanation
 from streams_py.ports import Clients, Clock
 from streams_py.runtime.arguments import check_arguments
 from streams_py.runtime.client_resources import ClientResources
+from streams_py.runtime.client_state import ClientState, StateListener
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.closing import wait_aloud
 from streams_py.runtime.metrics import client_metrics
 from streams_py.runtime.restore.listener import RestoreListener
-from streams_py.runtime.states import State, ThreadState, client_may_go, is_running
+from streams_py.runtime.states import State, ThreadState, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
 from streams_py.runtime.store_view import store_view
 from streams_py.runtime.tasks.configured import imported
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.thread_metadata import ThreadMetadata, thread_metadata
+from streams_py.runtime.uncaught import StreamThreadExceptionResponse, UncaughtHandler, response_to
 from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore, ReadOnlyStore, ReadOnlyVersionedStore
 from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
 from streams_py.topology.topology import Topology
 
-__all__ = ["KafkaStreams", "StreamThreadExceptionResponse"]
+__all__ = ["KafkaStreams"]
 
 _log = logging.getLogger("streams_py")
-
-StateListener = Callable[[State, State], object]
-
-
-class StreamThreadExceptionResponse(Enum):
-    """What to do when a stream thread fails (KIP-671)."""
-
-    SHUTDOWN_CLIENT = "shut down this client"
-    REPLACE_THREAD = "replace the thread"
-    SHUTDOWN_APPLICATION = "shut down every client of the application"
-
-
-UncaughtHandler = Callable[[Exception], StreamThreadExceptionResponse]
 
 
 class KafkaStreams:
@@ -99,29 +84,24 @@ class KafkaStreams:
         self._instance.on_stop_application = self._application_stops
         if restore_listener is not None:
             self._instance.restore_listener = restore_listener
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._state = State.CREATED
+        self._state = ClientState(self._state_changed, on_state)
+        self._lock = self._state.lock
         self._threads: dict[int, StreamThread] = {}
-        self._state_listener = on_state
         self._uncaught = on_error
         self._failed_threads = 0
         self._stopping_application = False
         self._paused = False
         self._finishing = False
         self._in_context = False
-        self._depth = 0
-        self._pending: deque[tuple[State, State]] = deque()
-        self._telling: int | None = None
         self._error: Exception | None = None
 
     # -- before start ----------------------------------------------------------------------------------------
 
     def clean_up(self) -> None:
         """Delete the application's local state. Only before start or after close."""
-        if self._state is not State.CREATED and not self._state.is_final:
+        if self._state.now is not State.CREATED and not self._state.now.is_final:
             raise IllegalStateError(
-                f"local state can be deleted only before start or after close; state {self._state.value}"
+                f"local state can be deleted only before start or after close; state {self._state.now.value}"
             )
         self._instance.clean_up()
 
@@ -132,13 +112,15 @@ class KafkaStreams:
 
         Raises StateError when the state directory cannot be written, IllegalStateError on a second start.
         """
-        with self._changing():
-            if self._state is not State.CREATED:
-                raise IllegalStateError(f"this client was started already (state {self._state.value}); make a new one")
+        with self._state.changing():
+            if self._state.now is not State.CREATED:
+                raise IllegalStateError(
+                    f"this client was started already (state {self._state.now.value}); make a new one"
+                )
             self._instance.open()
             count = self._config.num_stream_threads if self._instance.has_tasks else 0
             threads = [self._new_thread(index) for index in range(1, count + 1)]
-            self._set_state(State.REBALANCING)
+            self._state.go(State.REBALANCING)
         try:
             self._instance.start_global_thread(self._shut_down_in_error)
         except Exception as error:
@@ -151,9 +133,9 @@ class KafkaStreams:
 
     def _run_without_threads(self) -> None:
         """There are only global stores, and those are filled."""
-        with self._changing():
-            if self._state is State.REBALANCING:
-                self._set_state(State.RUNNING)
+        with self._state.changing():
+            if self._state.now is State.REBALANCING:
+                self._state.go(State.RUNNING)
 
     def close(self, timeout: float | None = None, *, leave_group: bool = False) -> bool:
         """Stop everything: commit, close tasks, free the state directory. True when that is done.
@@ -165,19 +147,19 @@ class KafkaStreams:
         """
         if timeout is not None and timeout < 0:
             raise ValueError(f"timeout must not be negative: {timeout}")
-        with self._changing():
-            if self._state is State.CREATED or self._state.is_running_or_rebalancing:
-                self._set_state(State.PENDING_SHUTDOWN)
+        with self._state.changing():
+            if self._state.now is State.CREATED or self._state.now.is_running_or_rebalancing:
+                self._state.go(State.PENDING_SHUTDOWN)
                 # 0 means that nobody waits, not that nothing may be finished.
                 self._shut_down_threads(leave_group=leave_group, timeout=timeout or None)
             if self._is_called_back():
                 timeout = 0
         self._finish_if_ended()
-        return self._await_end(timeout)
+        return self._state.wait_for_end(timeout)
 
     def _is_called_back(self) -> bool:
         """True inside a callback of this client, where waiting for its end would never end."""
-        return self._telling == threading.get_ident() or any(thread.is_current for thread in self._threads.values())
+        return self._state.is_telling or any(thread.is_current for thread in self._threads.values())
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the client has ended (NOT_RUNNING or ERROR); False when ``timeout`` seconds are over first.
@@ -188,18 +170,14 @@ class KafkaStreams:
         """
         if self._in_context:
             with stop_signals(replace_handlers=False) as asked:
-                ended = wait_or_stop(asked, self._await_end, timeout) or (asked.is_set() and self._close_aloud())
+                ended = wait_or_stop(asked, self._state.wait_for_end, timeout) or (
+                    asked.is_set() and self._close_aloud()
+                )
         else:
-            ended = self._await_end(timeout)
-        if self._state is State.ERROR and self._error is not None:
+            ended = self._state.wait_for_end(timeout)
+        if self._state.now is State.ERROR and self._error is not None:
             raise self._error
         return ended
-
-    def _await_end(self, timeout: float | None) -> bool:
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: self._state.is_final and not self._pending and self._telling is None, timeout
-            )
 
     def run(self) -> None:
         """Start, work until SIGINT (Ctrl-C) or SIGTERM, then close. For programs that do nothing else.
@@ -208,7 +186,7 @@ class KafkaStreams:
         thread. Raises the error of a failed stream thread, as :meth:`wait` does.
         """
         with stop_signals() as asked, self:
-            if not wait_or_stop(asked, self._await_end, None):
+            if not wait_or_stop(asked, self._state.wait_for_end, None):
                 self._close_aloud()
         self.wait()
 
@@ -217,7 +195,7 @@ class KafkaStreams:
         _log.info("%s: closing; a second signal ends the process at once", self._instance.client_id)
         self.close(0)
         wait_aloud(
-            self._await_end,
+            self._state.wait_for_end,
             lambda: [thread for thread in self._current_threads() if thread.state is not ThreadState.DEAD],
         )
         return True
@@ -238,7 +216,7 @@ class KafkaStreams:
     @property
     def state(self) -> State:
         """State of the client."""
-        return self._state
+        return self._state.now
 
     @property
     def error(self) -> Exception | None:
@@ -252,9 +230,7 @@ class KafkaStreams:
 
     def wait_until(self, state: State, timeout: float | None = None) -> bool:
         """Block until the client is in ``state``; False when ``timeout`` seconds are over, or it ended otherwise."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._state is state or self._state.is_final, timeout)
-            return self._state is state
+        return self._state.wait_until(lambda now: now is state or now.is_final, timeout) is state
 
     def metadata_for_local_threads(self) -> list[ThreadMetadata]:
         """Name, state and tasks of each stream thread."""
@@ -325,7 +301,7 @@ class KafkaStreams:
         """
         return store_view(
             name,
-            lambda: self._state,
+            lambda: self._state.now,
             self._current_threads,
             self._instance.store_names,
             lambda: self._instance.global_stores,
@@ -336,7 +312,7 @@ class KafkaStreams:
 
     def metrics(self) -> dict[str, dict[str, float | str]]:
         """Current figures by group (with tags) and name, those of Kafka Streams."""
-        return client_metrics(self._state, self._current_threads(), self._failed_threads, self._clock.now_ms())
+        return client_metrics(self._state.now, self._current_threads(), self._failed_threads, self._clock.now_ms())
 
     def _current_threads(self) -> list[StreamThread]:
         with self._lock:
@@ -347,7 +323,7 @@ class KafkaStreams:
     def add_stream_thread(self) -> str | None:
         """Start one more stream thread; its name, or None when the client is not RUNNING or REBALANCING."""
         with self._lock:
-            if not self._state.is_running_or_rebalancing:
+            if not self._state.now.is_running_or_rebalancing:
                 return None
             self._forget_dead()
             index = next(number for number in range(1, len(self._threads) + 2) if number not in self._threads)
@@ -357,12 +333,12 @@ class KafkaStreams:
 
     def remove_stream_thread(self, timeout: float | None = None) -> str | None:
         """Stop one stream thread, not the calling one if possible; it leaves the group. Its name, or None."""
-        with self._changing():
+        with self._state.changing():
             alive = [
                 t for t in self._threads.values() if t.state not in (ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
             ]
             alive.sort(key=lambda thread: thread.is_current)
-            if not alive or not self._state.is_running_or_rebalancing:
+            if not alive or not self._state.now.is_running_or_rebalancing:
                 return None
             thread = alive[0]
             thread.shut_down(leave_group=True, timeout_ms=_millis(timeout))
@@ -412,21 +388,23 @@ class KafkaStreams:
     # -- called by stream threads ------------------------------------------------------------------------------
 
     def _thread_changed(self, thread: StreamThread, new: ThreadState) -> None:
-        with self._changing():
+        with self._state.changing():
             states = [t.state for t in self._threads.values()]
-            if self._state is State.RUNNING and new in (
+            if self._state.now is State.RUNNING and new in (
                 ThreadState.PARTITIONS_REVOKED,
                 ThreadState.PARTITIONS_ASSIGNED,
             ):
-                self._set_state(State.REBALANCING)
-            elif self._state is State.REBALANCING and is_running(states):  # also when the last slow thread has ended
-                self._set_state(State.RUNNING)
+                self._state.go(State.REBALANCING)
+            elif self._state.now is State.REBALANCING and is_running(
+                states
+            ):  # also when the last slow thread has ended
+                self._state.go(State.RUNNING)
 
     def _thread_failed(self, thread: StreamThread, error: Exception) -> None:
-        answer = self._answer_to(error)
-        with self._changing():
+        answer = response_to(error, self._uncaught)
+        with self._state.changing():
             self._failed_threads += 1
-            if not self._state.is_running_or_rebalancing:
+            if not self._state.now.is_running_or_rebalancing:
                 return
             if self._stopping_application:  # the thread that was to carry the news has failed, too
                 answer = StreamThreadExceptionResponse.SHUTDOWN_CLIENT
@@ -444,22 +422,6 @@ class KafkaStreams:
                     for other in self._threads.values():
                         other.request_application_shutdown()
 
-    def _answer_to(self, error: Exception) -> StreamThreadExceptionResponse:
-        if self._uncaught is None:
-            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-        try:
-            answer: object = self._uncaught(error)
-        except Exception:
-            _log.exception("the uncaught-exception handler failed; shutting down this client")
-            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-        if not isinstance(answer, StreamThreadExceptionResponse):
-            _log.error(
-                "the uncaught-exception handler returned %r, no StreamThreadExceptionResponse; closing this client",
-                answer,
-            )
-            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
-        return answer
-
     def _application_stops(self) -> None:
         """The leader told everybody to shut down."""
         self._shut_down_in_error(
@@ -467,17 +429,17 @@ class KafkaStreams:
         )
 
     def _shut_down_in_error(self, error: Exception) -> None:
-        with self._changing():
-            if self._state.is_running_or_rebalancing:
+        with self._state.changing():
+            if self._state.now.is_running_or_rebalancing:
                 self._error = error
-                self._set_state(State.PENDING_ERROR)
+                self._state.go(State.PENDING_ERROR)
                 self._shut_down_threads()
         self._finish_if_ended()
 
     def _thread_ended(self, thread: StreamThread) -> None:
         with self._lock:
             replacement = None
-            if thread.replace and self._state.is_running_or_rebalancing:
+            if thread.replace and self._state.now.is_running_or_rebalancing:
                 replacement = self._new_thread(thread.index)
                 if self._stopping_application:
                     replacement.request_application_shutdown()
@@ -491,7 +453,7 @@ class KafkaStreams:
         Not under the lock: closing clients may take a while, and nobody who waits with a time-out must wait for that.
         """
         with self._lock:
-            if self._state not in (State.PENDING_SHUTDOWN, State.PENDING_ERROR) or self._finishing:
+            if self._state.now not in (State.PENDING_SHUTDOWN, State.PENDING_ERROR) or self._finishing:
                 return
             if any(thread.state is not ThreadState.DEAD for thread in self._threads.values()):
                 return
@@ -500,54 +462,12 @@ class KafkaStreams:
             self._instance.close()
         except Exception:
             _log.exception("closing the clients failed")
-        with self._changing():
-            self._set_state(State.NOT_RUNNING if self._state is State.PENDING_SHUTDOWN else State.ERROR)
+        with self._state.changing():
+            self._state.go(State.NOT_RUNNING if self._state.now is State.PENDING_SHUTDOWN else State.ERROR)
 
-    # -- state -----------------------------------------------------------------------------------------------
-
-    def _set_state(self, new: State) -> None:
-        old = self._state
-        if new is old:
-            return
-        if not client_may_go(old, new):
-            raise IllegalStateError(f"a client cannot go from {old.value} to {new.value}")
-        self._state = new
+    def _state_changed(self, new: State, old: State) -> None:
         self._instance.running_since_ms = self._clock.monotonic_ms() if new is State.RUNNING else None
         _log.info("%s: %s -> %s", self._instance.client_id, old.value, new.value)
-        self._changed.notify_all()
-        if self._state_listener is not None:
-            self._pending.append((new, old))
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        """The lock, for whatever may change the state; the listener hears of it when the lock is free again."""
-        with self._lock:
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
-                is_outermost = self._depth == 0
-        if is_outermost:
-            self._tell()
-
-    def _tell(self) -> None:
-        """Call the state listener for every change it has not heard of: in order, and one at a time. A change made
-        meanwhile, by the listener itself or by another thread, is told by the thread that is telling already."""
-        while True:
-            with self._lock:
-                if self._state_listener is None or self._telling is not None or not self._pending:
-                    return
-                change = self._pending.popleft()
-                self._telling = threading.get_ident()
-            try:
-                self._state_listener(*change)
-            except Exception:
-                _log.exception("the state listener failed")
-            finally:
-                with self._lock:
-                    self._telling = None
-                    self._changed.notify_all()
 
 
 def _millis(seconds: float | None) -> int | None:

@@ -12,9 +12,10 @@ import pytest
 
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, StateError, StreamsError, StreamsNotStartedError
-from streams_py.runtime.kafka_streams import KafkaStreams, StreamThreadExceptionResponse
+from streams_py.runtime.kafka_streams import KafkaStreams
 from streams_py.runtime.states import State, ThreadState, thread_may_go
 from streams_py.runtime.threads.stream_thread import StreamThread
+from streams_py.runtime.uncaught import StreamThreadExceptionResponse
 from tests.unit.runtime.world import World, copying, counting, task
 from tests.waiting import PATIENCE_S
 

@@ -78,14 +78,24 @@ def record_value(number: int, keys: int) -> bytes:
     )
 
 
-def fill(bootstrap: str, topic: str, records: int, keys: int, *, on_progress: Callable[[int], None]) -> None:
-    """Write the input: ``keys`` different keys in turn."""
+def fill(
+    bootstrap: str,
+    topic: str,
+    records: int,
+    keys: int,
+    *,
+    first_ms: int,
+    last_ms: int,
+    on_progress: Callable[[int], None],
+) -> None:
+    """Write the input: ``keys`` different keys in turn, with timestamps spread evenly from the first to the last."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "partitioner": "murmur2_random"})
     for number in range(records):
         key = f"user-{number % keys:05d}".encode()
         while True:
             try:
-                producer.produce(topic, record_value(number, keys), key)
+                time_ms = first_ms + number * (last_ms - first_ms) // records
+                producer.produce(topic, record_value(number, keys), key, timestamp=time_ms)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -161,11 +171,13 @@ class Written(Protocol):
 
 
 def measure(job: str, output: Sequence[Written], commit_ms: int) -> tuple[int, Output]:
-    """Input records that ``output`` accounts for, and the speed it shows. In offset order within each partition."""
+    """Input records that ``output`` accounts for, and the speed it shows. In offset order within each partition. With a
+    cache a count writes less than it reads; everything else writes one record for each, or for each pair that it joins.
+    """
     stamps = [record.timestamp()[1] for record in output]
     first_until = min(stamps) + commit_ms // 2
     began, ended = max(stamp for stamp in stamps if stamp <= first_until), max(stamps)
-    progress: Callable[[Sequence[Written]], int] = len if job == "map" else _sum_of_last_counts
+    progress: Callable[[Sequence[Written]], int] = _sum_of_last_counts if job == "count" else len
     done = progress(output)
     early = progress([record for record, stamp in zip(output, stamps, strict=True) if stamp <= first_until])
     return done, Output(len(output), done - early, (ended - began) / 1000)

@@ -1,12 +1,16 @@
-"""The two jobs of the record benchmarks, on streams_py and as bare client loops. Run as a process of its own:
+"""The jobs of the record benchmarks, on streams_py, and two of them as bare client loops. Run as a process of its own:
 
-    python -m benchmarks.jobs ours|bare map|count BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR
+    python -m benchmarks.jobs ours|bare JOB BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR
+
+INPUT is one topic, or two with a comma between them.
+JOB is map, count, window, table-join, stream-join or async; the bare loops do map and count.
 
 It works until its standard input ends. With PROFILE=FILE in the environment, `ours` profiles its stream thread there.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import struct
 import sys
@@ -18,6 +22,12 @@ from typing import Any, NamedTuple
 import orjson
 
 __all__ = ["Order", "increment"]
+
+
+WINDOW_MS = 10_000
+JOIN_MS = 100
+CALLS_PER_TASK = 16
+"""With four partitions, 64 at a time in the one thread."""
 
 
 class Order(NamedTuple):
@@ -49,9 +59,7 @@ def ours(order: Order) -> None:
             order.sink, key=serdes.STRING, value=serdes.JSON
         )
     else:
-        builder.stream(order.source, key=serdes.STRING, value=serdes.BYTES).group_by_key().count(
-            store="counts"
-        ).to_stream().to(order.sink, key=serdes.STRING, value=serdes.INT64)
+        _describe(builder, order)
     config = {
         "application.id": order.application,
         "bootstrap.servers": order.bootstrap,
@@ -65,6 +73,36 @@ def ours(order: Order) -> None:
         sys.stdin.read()
     if written is not None:
         written.wait()
+
+
+def _describe(builder: Any, order: Order) -> None:
+    """Jobs on text keys and bytes."""
+    from streams_py import JoinWindows, TimeWindows, serdes
+
+    first, *others = order.source.split(",")
+    stream = builder.stream(first, key=serdes.STRING, value=serdes.BYTES)
+    match order.job:
+        case "count":
+            counts = stream.group_by_key().count(store="counts")
+            counts.to_stream().to(order.sink, key=serdes.STRING, value=serdes.INT64)
+        case "window":
+            counts = stream.group_by_key().windowed_by(TimeWindows.of(WINDOW_MS)).count(store="counts")
+            counts.to_stream().to(order.sink, value=serdes.INT64)
+        case "table-join":
+            table = builder.table(others[0], key=serdes.STRING, value=serdes.BYTES, store="rows")
+            stream.join(table, lambda value, row: row).to(order.sink, key=serdes.STRING, value=serdes.BYTES)
+        case "stream-join":
+            other = builder.stream(others[0], key=serdes.STRING, value=serdes.BYTES)
+            joined = stream.join(other, lambda left, right: right, JoinWindows.of(JOIN_MS))
+            joined.to(order.sink, key=serdes.STRING, value=serdes.BYTES)
+        case "async":
+
+            async def look_up(value: bytes) -> bytes:
+                await asyncio.sleep(0.01)
+                return value
+
+            answers = stream.map_values_async(look_up, concurrency=CALLS_PER_TASK)
+            answers.to(order.sink, key=serdes.STRING, value=serdes.BYTES)
 
 
 def _profile_stream_thread(path: str) -> threading.Event:

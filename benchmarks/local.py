@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.assignors.rows import assignor_rows
+from benchmarks.chain import chain_rows
 from benchmarks.cluster import BenchmarkError
 from benchmarks.connect import connect_rows
 from benchmarks.simulated import simulator_rows
@@ -154,6 +155,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "start": start,
     "imports": imports,
     "memory": memory,
+    "chain": chain_rows,
     "assignors": assignor_rows,
     "simulator": simulator_rows,
     "connect": connect_rows,

@@ -1,10 +1,11 @@
-"""The two jobs on Quix Streams. Runs in an environment of its own, with the command line of `benchmarks.jobs`.
+"""Three of the jobs on Quix Streams. Runs in an environment of its own, with the command line of `benchmarks.jobs`.
 
 Until its standard input ends. Imports nothing of this project.
 """
 
 import sys
 import threading
+from datetime import timedelta
 
 from quixstreams import Application, State
 
@@ -24,6 +25,11 @@ def main(job, bootstrap, application, source, sink, _cache_bytes, commit_ms, sta
         frame = app.dataframe(app.topic(source, key_deserializer="str", value_deserializer="json"))
         frame = frame.apply(increment)
         frame.to_topic(app.topic(sink, key_serializer="str", value_serializer="json"))
+    elif job == "window":
+        frame = app.dataframe(app.topic(source, key_deserializer="str", value_deserializer="bytes"))
+        frame = frame.tumbling_window(timedelta(seconds=10)).count().current()
+        frame = frame.apply(lambda row: row["value"])
+        frame.to_topic(app.topic(sink, key_serializer="str", value_serializer="int"))
     else:
         frame = app.dataframe(app.topic(source, key_deserializer="str", value_deserializer="bytes"))
         frame = frame.apply(count, stateful=True)

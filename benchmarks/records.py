@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from benchmarks.cluster import BenchmarkError, Output, delete_topics, fill, make
 from benchmarks.jobs import Order
 from benchmarks.local import Tick
 from benchmarks.peers import BARE, JAVA, OURS, QUIX, Peer, Running, command_of
-from benchmarks.table import Goal, Row
+from benchmarks.table import NO_GOAL, Goal, Row
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
 __all__ = ["JOBS", "Job", "Settings", "record_rows", "steps"]
@@ -28,7 +29,8 @@ _TIMED_SHARE_MIN = 0.25
 @dataclass(frozen=True, slots=True)
 class Job:
     """One row group of the table. ``cache_bytes``: statestore.cache.max.bytes for those that have a cache;
-    ``commit_ms``: commit interval of every peer."""
+    ``commit_ms``: commit interval of every peer. Peers without a goal do not take part. ``inputs`` are what it reads;
+    ``outputs`` is what it works off of so many records."""
 
     name: str
     work: str
@@ -36,6 +38,33 @@ class Job:
     cache_bytes: int
     commit_ms: int
     goals: dict[str, Goal]
+    inputs: tuple[str, ...] = ("input",)
+    outputs: Callable[[int], int] = lambda records: records
+    own_goal: Goal = NO_GOAL
+    """Of ours alone, when nobody stands beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Input:
+    """A topic that is read. ``keys`` None: as asked for; ``span_ms``: event time from its first to its last record,
+    which ends ``ends_ms`` before now."""
+
+    records: Callable[[int], int]
+    keys: int | None = None
+    ends_ms: int = 0
+
+
+_SPAN_MS = 100_000
+_ROWS = 100_000
+_CALLS = 50_000
+_INPUTS = {
+    "input": _Input(lambda records: records),
+    "rows": _Input(lambda records: _ROWS, _ROWS, _SPAN_MS),
+    "of-rows": _Input(lambda records: records, _ROWS),
+    "left": _Input(lambda records: records // 2),
+    "right": _Input(lambda records: records // 2),
+    "calls": _Input(lambda records: min(records, _CALLS)),
+}
 
 
 JOBS = {
@@ -69,6 +98,44 @@ JOBS = {
             _COMMIT_MS // 4,  # a cache writes only then: often enough to be timed
             {BARE.name: Goal(""), JAVA.name: Goal(">= 1.5", ratio_min=1.5), QUIX.name: Goal(">= 5", ratio_min=5)},
         ),
+        Job(
+            "window",
+            "window",
+            "count per key and window of 10 s, RocksDB + changelog, no cache",
+            0,
+            _COMMIT_MS,
+            {JAVA.name: Goal(">= 1.2", ratio_min=1.2), QUIX.name: Goal(">= 4", ratio_min=4)},
+        ),
+        Job(
+            "table-join",
+            "table-join",
+            f"join with a table of {_ROWS:,} rows, RocksDB + changelog, no cache",
+            0,
+            _COMMIT_MS,
+            {JAVA.name: Goal(">= 1.2", ratio_min=1.2)},
+            ("of-rows", "rows"),
+        ),
+        Job(
+            "stream-join",
+            "stream-join",
+            "join of two streams, windows of 100 ms, RocksDB + changelogs; pairs",
+            0,
+            _COMMIT_MS,
+            {JAVA.name: Goal(">= 1.0", ratio_min=1.0)},
+            ("left", "right"),
+            lambda records: records // 2,
+        ),
+        Job(
+            "async",
+            "async",
+            "map_values_async: look-ups of 10 ms, 64 at a time (one by one: 100/s)",
+            0,
+            _COMMIT_MS,
+            {},
+            ("calls",),
+            lambda records: min(records, _CALLS),
+            Goal(">= 5,000/s", ours_min=5000),
+        ),
     )
 }
 
@@ -87,7 +154,11 @@ class Settings:
 
 def steps(jobs: Sequence[Job], settings: Settings) -> int:
     """How often ``record_rows`` ticks."""
-    return 2 + len(jobs) * settings.runs * len(settings.peers) if jobs else 0
+    return 2 + sum(settings.runs * len(_peers_of(job, settings)) for job in jobs) if jobs else 0
+
+
+def _peers_of(job: Job, settings: Settings) -> tuple[Peer, ...]:
+    return tuple(peer for peer in settings.peers if peer is OURS or peer.name in job.goals)
 
 
 def record_rows(jobs: Sequence[Job], settings: Settings, tick: Tick, warn: Callable[[str], None]) -> Iterator[Row]:
@@ -104,7 +175,7 @@ def record_rows(jobs: Sequence[Job], settings: Settings, tick: Tick, warn: Calla
     try:
         with tempfile.TemporaryDirectory(prefix="streams-py-bench-") as folder:
             bench = _Bench(broker.bootstrap, settings, Path(folder), warn)
-            bench.fill(lambda done: None)
+            bench.fill({"input", *(name for job in jobs for name in job.inputs)})
             tick("warming the broker up")
             bench.warm_up()
             for job in jobs:
@@ -120,9 +191,22 @@ class _Bench:
         self._folder = folder
         self._warn = warn
 
-    def fill(self, on_progress: Callable[[int], None]) -> None:
-        make_topic(self._bootstrap, "input", _PARTITIONS)
-        fill(self._bootstrap, "input", self._settings.records, self._settings.keys, on_progress=on_progress)
+    def fill(self, names: Collection[str]) -> None:
+        """Write these inputs."""
+        now_ms = int(time.time() * 1000)
+        for name in sorted(names):
+            make_topic(self._bootstrap, name, _PARTITIONS)
+            topic = _INPUTS[name]
+            last_ms = now_ms - topic.ends_ms
+            fill(
+                self._bootstrap,
+                name,
+                topic.records(self._settings.records),
+                topic.keys or self._settings.keys,
+                first_ms=last_ms - _SPAN_MS,
+                last_ms=last_ms,
+                on_progress=lambda done: None,
+            )
 
     def warm_up(self) -> None:
         """Once through everything, uncounted: a JVM that has just started would slow down whoever comes first."""
@@ -132,10 +216,11 @@ class _Bench:
             self._warn(f"warm-up: {error}")
 
     def rows(self, job: Job, tick: Tick) -> Iterator[Row]:
-        rates: dict[str, list[float]] = {peer.name: [] for peer in self._settings.peers}
+        peers = _peers_of(job, self._settings)
+        rates: dict[str, list[float]] = {peer.name: [] for peer in peers}
         notes: dict[str, str] = {}
         for run in range(self._settings.runs):
-            for peer in _rotated(self._settings.peers, run):
+            for peer in _rotated(peers, run):
                 tick(f"{job.name}: {peer.title}, run {run + 1} of {self._settings.runs}")
                 if peer.name in notes:
                     continue
@@ -145,7 +230,7 @@ class _Bench:
                     notes[peer.name] = str(error).splitlines()[0]
                     self._warn(f"{job.name}, {peer.title}: {error}")
         ours = tuple(rates.get(OURS.name, ()))
-        others = [peer for peer in self._settings.peers if peer is not OURS]
+        others = [peer for peer in peers if peer is not OURS]
         for peer in others:
             yield Row(
                 job.title,
@@ -157,12 +242,13 @@ class _Bench:
                 notes.get(peer.name, ""),
             )
         if not others or OURS.name in notes:
-            yield Row(job.title, "", "/s", ours, note=notes.get(OURS.name, ""))
+            yield Row(job.title, "", "/s", ours, goal=job.own_goal, note=notes.get(OURS.name, ""))
 
     def _measure(self, job: Job, peer: Peer) -> Output:
         command = command_of(peer, self._folder)
         application = f"{job.name}-{peer.name}-{uuid.uuid4().hex[:6]}"
         sink = f"{application}-output"
+        expected = job.outputs(self._settings.records)
         commit_ms = self._settings.commit_ms or job.commit_ms
         make_topic(self._bootstrap, sink, _PARTITIONS, append_time=True)
         if peer is BARE and job.work == "count":  # everybody else creates it by itself
@@ -173,7 +259,7 @@ class _Bench:
                     job.work,
                     self._bootstrap,
                     application,
-                    "input",
+                    ",".join(job.inputs),
                     sink,
                     str(job.cache_bytes),
                     str(commit_ms),
@@ -185,12 +271,12 @@ class _Bench:
                         sink,
                         job=job.work,
                         commit_ms=commit_ms,
-                        expected=self._settings.records,
+                        expected=expected,
                         check_alive=running.check,
                     )
         finally:
             delete_topics(self._bootstrap, containing=application)
-        if output.worked_off < _TIMED_SHARE_MIN * self._settings.records:
+        if output.worked_off < _TIMED_SHARE_MIN * expected:
             raise BenchmarkError("over before it could be timed: give it more --records")
         return output
 

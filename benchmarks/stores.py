@@ -15,8 +15,8 @@ from typing import Any
 
 from streams_py.serdes import INT64, JSON, STRING, Serde
 from streams_py.state.cache import RecordCache
+from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import open_store
-from streams_py.state.rocksdb import TaskDatabase
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
 

@@ -7,7 +7,7 @@ from statistics import median
 
 from rich.table import Table
 
-__all__ = ["Goal", "Row", "line_of", "middle", "table_of"]
+__all__ = ["NO_GOAL", "Goal", "Row", "line_of", "middle", "table_of"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from typing import Any
 
 from streams_py.adapters.confluent.clients import ConfluentClients
 from streams_py.adapters.confluent.embedded import EMBEDDED_MEMBERSHIP_DEFAULTS
+from streams_py.adapters.kafka_python.group_admin import KafkaPythonGroupAdmin
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.options import MOCK_CLUSTER
 from streams_py.adapters.kafka_python.settings import membership_settings
+from streams_py.adapters.security import parse_security
 from streams_py.config import StreamsConfig
 from streams_py.member.versions import RebalanceProtocol, start_protocols
 from streams_py.ports import MembershipListener
@@ -58,6 +60,15 @@ class KafkaClients(ConfluentClients):
             cooperative=RebalanceProtocol.COOPERATIVE in start_protocols(self._config.upgrade_from),
             **(MOCK_CLUSTER if self.embedded is not None else {}),
         )
+
+    def group_admin(self, *, timeout_ms: int) -> KafkaPythonGroupAdmin:
+        """Requests about groups, without joining one."""
+        from streams_py.adapters.librdkafka_gaps import kafka_python_connection
+
+        security = parse_security(self._config.client_settings("admin."))
+        client_id = f"{self._config.client_id or self._config.application_id}-groups"
+        connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=self.embedded is not None)
+        return KafkaPythonGroupAdmin(connection, timeout_ms=timeout_ms)
 
     def _membership_settings(self, thread_name: str, thread_index: int) -> dict[str, Any]:
         instance_id = self._settings.get("group.instance.id")

@@ -165,6 +165,7 @@ class StreamsConfig(BaseModel):
     send_buffer_bytes: Int32 = 131_072
     state_cleanup_delay_ms: Millis = 600_000
     state_dir: PathText = Field(default_factory=lambda: os.path.join(tempfile.gettempdir(), "kafka-streams"))
+    statestore_uncommitted_max_bytes: Annotated[Int, Field(ge=1 << 20, le=_INT64_MAX)] = 64 * 1024 * 1024
     statestore_cache_max_bytes: Millis = 10 * 1024 * 1024
     static_tasks: Texts | None = None
     static_tasks_spill: bool = False

@@ -24,7 +24,10 @@ __all__ = [
     "Clients",
     "Clock",
     "CommittedOffsets",
+    "DescribedGroup",
+    "DescribedMember",
     "DirectSend",
+    "GroupAdmin",
     "GroupMetadata",
     "Headers",
     "MemberAssignment",
@@ -230,6 +233,40 @@ class Admin(Protocol):
         """Delete everything below these offsets; failures are only logged."""
 
     def remove_member(self, group: str, instance_id: str) -> None: ...
+    def close(self) -> None: ...
+
+
+# -- groups, seen from outside -------------------------------------------------------------------------------
+
+
+class DescribedMember(NamedTuple):
+    """One member as its group's coordinator keeps it. The bytes are what the member and its leader sent."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    subscription: bytes
+    assignment: bytes
+
+
+class DescribedGroup(NamedTuple):
+    """A classic group. ``state``: Stable, PreparingRebalance, CompletingRebalance, Empty or Dead."""
+
+    group: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: tuple[DescribedMember, ...]
+
+
+class GroupAdmin(Protocol):
+    """Requests about groups, without joining one. Raises BrokerUnavailableError, or StreamsError with what to do."""
+
+    def list_groups(self) -> Mapping[str, str]:
+        """Group -> its type (classic, consumer, streams, share), or its protocol type on brokers that know no types."""
+
+    def describe_group(self, group: str) -> DescribedGroup: ...
     def close(self) -> None: ...
 
 

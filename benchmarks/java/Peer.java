@@ -2,6 +2,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import org.apache.kafka.common.serialization.Serdes;
@@ -10,12 +11,20 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.Joined;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.WindowedSerdes;
 
-/** The same two jobs as the Python side of the benchmark, on Kafka Streams for the JVM.
+/** The same jobs as the Python side of the benchmark, on Kafka Streams for the JVM.
  *
- *  Peer map|count BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR; runs until standard input ends. */
+ *  Peer map|count|window|table-join|stream-join BOOTSTRAP APPLICATION_ID INPUT[,INPUT] OUTPUT CACHE_BYTES COMMIT_MS
+ *  STATE_DIR; runs until standard input ends. */
 public final class Peer {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -31,6 +40,30 @@ public final class Peer {
         if (args[0].equals("map")) {
             builder.stream(args[3], Consumed.with(Serdes.String(), Serdes.ByteArray()))
                 .mapValues(Peer::increment)
+                .to(args[4], Produced.with(Serdes.String(), Serdes.ByteArray()));
+        } else if (args[0].equals("window")) {
+            builder.stream(args[3], Consumed.with(Serdes.String(), Serdes.ByteArray()))
+                .groupByKey(Grouped.with(Serdes.String(), Serdes.ByteArray()))
+                .windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofSeconds(10)))
+                .count(Materialized.as("counts"))
+                .toStream()
+                .to(args[4], Produced.with(WindowedSerdes.timeWindowedSerdeFrom(String.class, 10_000L), Serdes.Long()));
+        } else if (args[0].equals("table-join")) {
+            String[] inputs = args[3].split(",");
+            KTable<String, byte[]> table = builder.table(
+                inputs[1], Consumed.with(Serdes.String(), Serdes.ByteArray()), Materialized.as("rows"));
+            builder.stream(inputs[0], Consumed.with(Serdes.String(), Serdes.ByteArray()))
+                .join(table, (value, row) -> row, Joined.with(Serdes.String(), Serdes.ByteArray(), Serdes.ByteArray()))
+                .to(args[4], Produced.with(Serdes.String(), Serdes.ByteArray()));
+        } else if (args[0].equals("stream-join")) {
+            String[] inputs = args[3].split(",");
+            KStream<String, byte[]> right = builder.stream(inputs[1], Consumed.with(Serdes.String(), Serdes.ByteArray()));
+            builder.stream(inputs[0], Consumed.with(Serdes.String(), Serdes.ByteArray()))
+                .join(
+                    right,
+                    (leftValue, rightValue) -> rightValue,
+                    JoinWindows.ofTimeDifferenceWithNoGrace(Duration.ofMillis(100)),
+                    StreamJoined.with(Serdes.String(), Serdes.ByteArray(), Serdes.ByteArray()))
                 .to(args[4], Produced.with(Serdes.String(), Serdes.ByteArray()));
         } else {
             builder.stream(args[3], Consumed.with(Serdes.String(), Serdes.ByteArray()))

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
 from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
@@ -163,25 +164,25 @@ class Placement(NamedTuple):
     standby: list[TaskId]
 
 
-class NoteKind:
+class NoteKind(StrEnum):
     """What a :class:`Note` is about."""
 
-    NOT_ENOUGH_CLIENTS: Final = "not enough clients"
-    TAGS_RELAXED: Final = "tags relaxed"
-    TAG_NOT_CONFIGURED: Final = "tag not configured"
+    NOT_ENOUGH_CLIENTS = "not enough clients"
+    TAGS_RELAXED = "tags relaxed"
+    TAG_NOT_CONFIGURED = "tag not configured"
 
 
 class Note(NamedTuple):
     """Something the operator should hear about; ``text`` is the sentence for the log."""
 
-    kind: str
+    kind: NoteKind
     task: TaskId | None
     text: str
 
 
 def sentences(notes: Iterable[Note]) -> list[str]:
     """The notes for a log: one sentence for each kind, however many tasks it is about."""
-    by_kind: dict[str, list[Note]] = {}
+    by_kind: dict[NoteKind, list[Note]] = {}
     for note in notes:
         by_kind.setdefault(note.kind, []).append(note)
     found = []

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from streams_protocol.types import ProcessId, TaskId
@@ -38,12 +39,12 @@ _QUICK_NS: Final = 10_000_000
 _ERROR_CHARS_MAX: Final = 300
 
 
-class Followup:
+class Followup(StrEnum):
     """Does the candidate want another rebalance?"""
 
-    NONE: Final = "none"
-    AT_ONCE: Final = "at_once"
-    LATER: Final = "later"
+    NONE = "none"
+    AT_ONCE = "at_once"
+    LATER = "later"
 
 
 class Placed(NamedTuple):
@@ -67,7 +68,7 @@ class Answer:
     """A decision by client name, or a failure. Times are None for what was not decided here."""
 
     placed: Mapping[str, Placed]
-    followup: str = Followup.NONE
+    followup: Followup = Followup.NONE
     failure: Failure | None = None
     ns_wall: int | None = None
     ns_cpu: int | None = None
@@ -114,7 +115,7 @@ class _Time(NamedTuple):
     cpu: int
 
 
-_Decided = tuple[dict[str, Placed], str]
+_Decided = tuple[dict[str, Placed], Followup]
 _Run = Callable[[], tuple[_Decided, _Time]]
 
 
@@ -140,7 +141,7 @@ def _repeats(first_ns: int, *, is_ours: bool) -> int:
     return 2 if first_ns < _QUICK_NS else 0 if is_ours else 1
 
 
-def _timed(run: _Run, seed: int, limit_s: float) -> tuple[dict[str, Placed], str, list[_Time]]:
+def _timed(run: _Run, seed: int, limit_s: float) -> tuple[dict[str, Placed], Followup, list[_Time]]:
     random.seed(seed)
     with _limited(limit_s):
         (placed, followup), took = run()

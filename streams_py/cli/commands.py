@@ -389,3 +389,36 @@ def version() -> None:
             rows.append((name, "not installed"))
     for name, value in rows:
         typer.echo(f"{name:18} {value}")
+
+
+@app.command("inspect")
+def inspect_(
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="The application.id; without it, all groups.")
+    ] = None,
+    bootstrap: _BOOTSTRAP = "localhost:9092",
+    config: _CONFIG = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    watch: Annotated[
+        float | None, typer.Option("--watch", "-w", min=0.5, help="Look again every so many seconds, until Ctrl-C.")
+    ] = None,
+    tasks: Annotated[bool, typer.Option("--tasks", help="A line for each task, however many there are.")] = False,
+) -> None:
+    """What a Kafka Streams group does right now, [bold]Java or Python[/bold]: members, tasks, lags, the next rebalance.
+
+    Reads what the group's coordinator keeps of each member, and offsets. It never joins the group and changes nothing.
+    Rights needed: DESCRIBE on the group and its topics; who also has READ on __consumer_offsets sees who leads.
+
+    Exit status: 0 shown; 1 no answer from the cluster; 2 wrong usage, no such group, or no Kafka Streams group.
+
+    Examples:
+
+      streams-py inspect -b localhost:9092
+
+      streams-py inspect -b localhost:9092 -g word-count
+
+      streams-py inspect -b localhost:9092 -g word-count --watch 2
+    """
+    from streams_py.cli.inspecting import inspect_command
+
+    raise typer.Exit(inspect_command(group, bootstrap, config, as_json=as_json, watch_s=watch, all_tasks=tasks))

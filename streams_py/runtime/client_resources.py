@@ -460,6 +460,7 @@ def _loop_settings(config: StreamsConfig) -> LoopSettings:
         log_summary_interval_ms=config.log_summary_interval_ms,
         repartition_purge_interval_ms=config.repartition_purge_interval_ms,
         task_timeout_ms=config.task_timeout_ms,
+        uncommitted_max_bytes=config.statestore_uncommitted_max_bytes // max(1, config.num_stream_threads),
     )
 
 

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -45,21 +46,21 @@ _INT64_MAX: Final = 2**63 - 1
 # -- where a range begins and ends -----------------------------------------------------------------------------------
 
 
-class PositionKind:
+class PositionKind(StrEnum):
     """What a ``starting`` or ``ending`` says."""
 
-    EARLIEST: Final = "earliest"
-    LATEST: Final = "latest"
-    GROUP: Final = "group"
-    TIMESTAMP: Final = "timestamp"
-    OFFSETS: Final = "offsets"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    GROUP = "group"
+    TIMESTAMP = "timestamp"
+    OFFSETS = "offsets"
 
 
 class Position(NamedTuple):
     """``group`` is for GROUP, ``timestamp_ms`` for TIMESTAMP, ``offsets`` (JSON text by topic and partition) for
     OFFSETS."""
 
-    kind: str
+    kind: PositionKind
     group: str = ""
     timestamp_ms: int = 0
     offsets: str = ""
@@ -74,7 +75,7 @@ def parse_position(text: str, option: str) -> Position:
     """``earliest``, ``latest``, ``group:<id>``, ``timestamp:<ms>``, or ``{"topic":{"0":12}}``."""
     word = text.strip()
     if word in (PositionKind.EARLIEST, PositionKind.LATEST):
-        return Position(word)
+        return Position(PositionKind(word))
     if word.startswith("group:") and len(word) > len("group:"):
         return Position(PositionKind.GROUP, group=word.removeprefix("group:"))
     if word.startswith("timestamp:"):

@@ -44,9 +44,6 @@ class BytesStore(Protocol):
     def clear(self) -> None:
         """Remove everything."""
 
-    def flush(self) -> None:
-        """Make it durable, as far as this store can."""
-
     def close(self) -> None:
         """Scans that are still open fail from now on, or go on from their snapshot."""
 
@@ -136,9 +133,6 @@ class MemoryBytes:
             self._data.clear()
             self._new_keys.clear()
             self._sorted_keys = []
-
-    def flush(self) -> None:
-        """Memory has nothing to flush to."""
 
     def close(self) -> None:
         self.clear()

@@ -365,10 +365,6 @@ class CachedStore(KeyValueOperations[K, V, S]):
         self.clear_cache()
         self._below.clear()
 
-    def flush(self) -> None:
-        """Flush what has left the cache to disk."""
-        self._below.flush()
-
     def close(self) -> None:
         """Close without flushing the cache; every later call but this one raises InvalidStateStoreError."""
         if self._below.is_open:

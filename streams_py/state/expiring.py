@@ -6,7 +6,7 @@ that was put. So an expired entry is gone for every reader at once, and also for
 **Where it goes.** Under ``01 + key`` lies the entry, its timestamp in front; ``00 + i64 bucket + key`` only says that
 the key was put at a time of that bucket. A bucket is a sixteenth of the time to live. When all of one is past, the
 entries that it names and that were not put again go, then all of its names at once. Writing reads nothing for that.
-A key put again and again has one name per bucket. Under ``02`` lies the latest timestamp put, as of the last flush.
+A key put again and again has one name per bucket. Under ``02`` lies the latest timestamp put.
 
 The changelog holds records as those of every key-value store; its topic deletes what is old, and restoration drops what
 is expired by the records' own timestamps.
@@ -90,10 +90,6 @@ class ExpiringBytes:
         self._content.clear()
         self._latest_ms = self._past_bucket = -1
 
-    def flush(self) -> None:
-        self._content.write(_LATEST, pack_timestamp(self._latest_ms))
-        self._content.flush()
-
     def close(self) -> None:
         self._content.close()
 
@@ -101,7 +97,9 @@ class ExpiringBytes:
 
     def _put(self, key: bytes, data: bytes) -> None:
         timestamp_ms = timestamp_of(data)
-        self._latest_ms = max(self._latest_ms, timestamp_ms)
+        if timestamp_ms > self._latest_ms:
+            self._latest_ms = timestamp_ms
+            self._content.write(_LATEST, data[:TIMESTAMP_BYTES])
         if timestamp_ms <= self._expired_until():
             self._content.remove(_ENTRY + key)  # it replaces what is there, and is expired itself
             return

@@ -1,8 +1,8 @@
 """The global stores of a client: opening and closing them, and how far into their topics they are.
 
 Their topics are their changelogs, all partitions of them, so positions are those of the topics: offsets of the next
-record. Nothing is logged, and nothing is committed to a group. The checkpoint lies in ``global/.checkpoint`` of the
-state directory (Kafka Streams' ``GlobalStateManagerImpl``).
+record. They are in the database beside the data; a copy for tools is in ``global/.checkpoint`` of the state directory.
+Nothing is logged, and nothing is committed to a group (Kafka Streams' ``GlobalStateManagerImpl``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from streams_protocol.types import TopicPartition
 from streams_py.errors import UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
-from streams_py.state.checkpoint import stored_offsets, write_checkpoint
+from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, is_persistent, open_store
@@ -22,7 +22,7 @@ from streams_py.topology.assembly import GlobalStore
 from streams_py.topology.nodes import RecordContext
 
 if TYPE_CHECKING:
-    from streams_py.state.rocksdb import TaskDatabase
+    from streams_py.state.disk.database import TaskDatabase
 
 __all__ = ["GlobalStores"]
 
@@ -111,16 +111,16 @@ class GlobalStores:
         return dict(self._stores)
 
     def open(self) -> None:
-        """Open all stores and load the checkpoint. LockError while the cluster has not said who it is."""
+        """Open all stores and learn their positions. LockError while the cluster has not said who it is."""
         on_disk = [
             name for name, (declared, _) in self._declared.items() if is_persistent(declared.builder, self._defaults)
         ]
         if on_disk and self._directory.is_persistent:
-            from streams_py.state.rocksdb import TaskDatabase  # not loaded without persistent stores
+            from streams_py.state.disk.database import TaskDatabase  # not loaded without persistent stores
 
             path = self._directory.prepare_global()
-            self._positions = self._checkpointed = self._read_checkpoint(path)
             self._database = TaskDatabase(path, on_disk)
+            self._positions = self._checkpointed = self._known_positions(self._database)
         for name, (declared, topic) in self._declared.items():
             store = self._stores[name] = open_store(
                 declared.builder,
@@ -135,26 +135,41 @@ class GlobalStores:
                     store.clear()
         self.is_open = True
 
-    def _read_checkpoint(self, path: str) -> dict[TopicPartition, int]:
-        try:
-            return stored_offsets(path)
-        except ValueError as error:
-            _log.warning("global stores are filled from the beginning: damaged checkpoint: %s", error)
-            return {}
+    def _known_positions(self, database: TaskDatabase) -> dict[TopicPartition, int]:
+        found = {topic for name, (_, topic) in self._declared.items() if name in database.found_stores}
+        positions = database.positions()
+        gone = [partition for partition in positions if partition.topic not in found]
+        if gone:
+            database.forget(gone)
+        return {partition: offset for partition, offset in positions.items() if partition.topic in found}
 
     def note_positions(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Everything below these offsets is in the stores."""
+        """Everything below these offsets is in the stores: from now on also after a crash."""
         self._positions = {**self._positions, **positions}
+        self.commit()
 
-    def checkpoint(self, *, enforce: bool, without: Collection[TopicPartition] = ()) -> None:
-        """Flush to disk and write the checkpoint file, if enforced or when positions moved far enough."""
+    def commit(self) -> None:
+        """Write what waits, and the positions, to disk."""
+        if self._database is not None:
+            persistent = {topic for name, (_, topic) in self._declared.items() if self._stores[name].persistent}
+            self._database.commit({p: offset for p, offset in self._positions.items() if p.topic in persistent})
+
+    def roll_back(self) -> None:
+        """There is nothing to go back to: what a global store has processed stays."""
+
+    def forget(self, changelogs: Collection[TopicPartition]) -> None:
+        """They have no changelogs of their own."""
+
+    uncommitted_bytes = 0
+
+    def checkpoint(self, *, enforce: bool) -> None:
+        """Write the checkpoint file, for tools, if enforced or when positions moved far enough."""
         if self._database is None:
             return
         positions = self._positions
         moved = sum(offset - self._checkpointed.get(partition, 0) for partition, offset in positions.items())
         if not enforce and moved <= _CHECKPOINT_EVERY_RECORDS:
             return
-        self._database.flush()
         try:
             write_checkpoint(self._directory.global_path, positions)
         except OSError as error:

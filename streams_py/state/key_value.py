@@ -207,11 +207,6 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         self.content.clear()
         self._use(self.content)
 
-    def flush(self) -> None:
-        """Flush to disk."""
-        self.check_open()
-        self.content.flush()
-
     def close(self) -> None:
         """Let go of the files. A second call does nothing; every other call raises InvalidStateStoreError."""
         if self._is_open:

@@ -6,10 +6,10 @@ thread and see what is in the record caches, that is, values that are not commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from enum import Enum
 from itertools import chain
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
 from streams_py.errors import InvalidStateStoreError
 from streams_py.state.cached_plain import CachedPlainStore
@@ -19,11 +19,19 @@ from streams_py.state.open import AnyKeyValueStore, Store
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.versioned import VersionedStore
 from streams_py.state.windowed.entries import WindowedEntries
-from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
+from streams_py.state.windowed.queries import (
+    ReadOnlySessionStore,
+    ReadOnlyWindowStore,
+    as_it_is,
+    faced,
+    not_here,
+    value_only,
+)
 from streams_py.topology.versioned_stores import VersionedRecord
 
 __all__ = ["QueryableStoreType", "ReadOnlyKeyValueStore", "ReadOnlyStore", "ReadOnlyVersionedStore", "read_only"]
 
+D = TypeVar("D")
 K = TypeVar("K")
 S = TypeVar("S")
 V = TypeVar("V")
@@ -67,12 +75,14 @@ def read_only(name: str, kind: QueryableStoreType, find: Callable[[], Sequence[S
             return ReadOnlyKeyValueStore(name, kind, find)
 
 
-class ReadOnlyKeyValueStore(Generic[K, S]):
-    """All local instances of a key-value store as one.
+class ReadOnlyKeyValueStore(Mapping[K, S]):
+    """All local instances of a key-value store as one mapping: ``store[key]``, ``key in store``, ``store.items()``; and
+    ranges by key bytes. ``len`` counts every entry; :meth:`approximate_num_entries` does not.
 
     ``find`` gives the instances that may be read now, and raises InvalidStateStoreError when that is none of them or
-    when the tasks have moved since the store was asked for. It is asked at every call. Values are objects of the
-    reader: changing them changes nothing in the store.
+    when the tasks have moved since the store was asked for. It is asked at every call; so a KeyError means that the
+    key is in no instance here, never that there is none. Values are objects of the reader: changing them changes
+    nothing in the store.
     """
 
     def __init__(self, name: str, kind: QueryableStoreType, find: Callable[[], Sequence[Store]]) -> None:
@@ -81,14 +91,46 @@ class ReadOnlyKeyValueStore(Generic[K, S]):
         self._find = find
         self._instances()  # a wrong type is said now, not at the first read
 
-    def get(self, key: K) -> S | None:
+    @overload
+    def get(self, key: K, /) -> S | None: ...
+    @overload
+    def get(self, key: K, /, default: S | D) -> S | D: ...
+    def get(self, key: K, /, default: object = None) -> object:
         """The value of ``key``, from the first instance that has it."""
         for store in self._instances():
             found = store.peek(key)
             if found is not None:
-                faced: S = self._face(store)(found)
-                return faced
-        return None
+                return self._face(store)(found)
+        return default
+
+    def __getitem__(self, key: K) -> S:
+        found = self.get(key)
+        if found is None:
+            raise KeyError(f"store {self._name!r} has no key {key!r} on this instance")
+        return found
+
+    def __contains__(self, key: object) -> bool:
+        return self.get(cast("K", key)) is not None
+
+    def __iter__(self) -> Iterator[K]:
+        return (key for key, _ in self.all())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.all())
+
+    def __bool__(self) -> bool:
+        return next(self.all(), None) is not None
+
+    def items(self) -> ItemsView[K, S]:
+        """Every entry, read in one pass, as :meth:`all` does."""
+        return _Items(self)
+
+    def values(self) -> ValuesView[S]:
+        """Every value, read in one pass."""
+        return _Values(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}, {self._kind.value}>"
 
     def range(self, first: K | None, last: K | None) -> Iterator[tuple[K, S]]:
         """Entries from ``first`` to ``last``, both included; sorted by key bytes within each partition."""
@@ -117,7 +159,7 @@ class ReadOnlyKeyValueStore(Generic[K, S]):
     def _instances(self) -> Sequence[AnyKeyValueStore]:
         stores = self._find()
         if not stores:
-            raise InvalidStateStoreError(_not_here(self._name))
+            raise InvalidStateStoreError(not_here(self._name))
         other = (WindowedEntries, SuppressionBuffer, JoinBuffer, VersionedStore)
         windowed = next((store for store in stores if isinstance(store, other)), None)
         if windowed is not None:
@@ -130,13 +172,27 @@ class ReadOnlyKeyValueStore(Generic[K, S]):
 
     def _each(self, entries: Callable[[AnyKeyValueStore], Iterator[tuple[Any, Any]]]) -> Iterator[tuple[K, S]]:
         # Every scan is opened here, so that all partitions are seen as of the same moment, nearly.
-        return chain.from_iterable([_faced(entries(store), self._face(store)) for store in self._instances()])
+        return chain.from_iterable([faced(entries(store), self._face(store)) for store in self._instances()])
 
     def _face(self, store: Store) -> Callable[[Any], Any]:
         """From what the store holds to what the reader asked for."""
         if self._kind is QueryableStoreType.TIMESTAMPED_KEY_VALUE or _is_plain(store):
-            return _as_it_is
-        return _value_only
+            return as_it_is
+        return value_only
+
+
+class _Items(ItemsView[K, S]):
+    _mapping: ReadOnlyKeyValueStore[K, S]
+
+    def __iter__(self) -> Iterator[tuple[K, S]]:
+        return self._mapping.all()
+
+
+class _Values(ValuesView[S]):
+    _mapping: ReadOnlyKeyValueStore[Any, S]
+
+    def __iter__(self) -> Iterator[S]:
+        return (value for _, value in self._mapping.all())
 
 
 class ReadOnlyVersionedStore(Generic[K, V]):
@@ -168,30 +224,11 @@ class ReadOnlyVersionedStore(Generic[K, V]):
         stores = self._find()
         found: list[VersionedStore[K, V]] = [store for store in stores if isinstance(store, VersionedStore)]
         if not stores:
-            raise InvalidStateStoreError(_not_here(self._name))
+            raise InvalidStateStoreError(not_here(self._name))
         if len(found) < len(stores):
             raise InvalidStateStoreError(f"store {self._name!r} is no versioned store: {stores[0]!r}")
         return found
 
 
-def _not_here(name: str) -> str:
-    return (
-        f"store {name!r} is not on this instance now: its tasks have moved, or are being restored; ask again later, or "
-        "another instance"
-    )
-
-
-def _faced(entries: Iterator[tuple[Any, Any]], face: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
-    return ((key, face(stored)) for key, stored in entries)
-
-
 def _is_plain(store: Store) -> bool:
     return isinstance(store, (PlainStore, ExpiringPlainStore, CachedPlainStore))
-
-
-def _as_it_is(stored: Any) -> Any:
-    return stored
-
-
-def _value_only(stored: Any) -> Any:
-    return stored[0]

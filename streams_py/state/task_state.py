@@ -1,9 +1,14 @@
-"""The stores of one task: opening, restoring, checkpointing and closing them (Kafka Streams' ProcessorStateManager).
+"""The stores of one task: opening, restoring, committing and closing them (Kafka Streams' ProcessorStateManager).
 
-For each changelog partition the last offset contained in its store is known or not. It is learnt from the checkpoint
-file when the task opens, moves on while records are restored, and is later replaced by what the producer got
-acknowledged. A store of which nothing is known is *emptied* before it is restored from the beginning: a compacted
-changelog may have lost the deletions that old files never saw. Stores in memory are never known at the start.
+For each changelog partition the last offset contained in its store is known or not. It is in the database, beside the
+data, and is learnt from there when the task opens; it moves on while records are restored, and with what the producer
+got acknowledged when the task commits. What a task writes is in memory until then (:mod:`streams_py.state.disk`), so
+whatever is on disk is a committed state, also after a crash. A store of which nothing is known is *emptied* before it
+is restored from the beginning: a compacted changelog may have lost the deletions that old files never saw. Stores in
+memory are never known at the start.
+
+The checkpoint file tells others how far the stores are: tools, and the report of tasks that are not open here. No task
+is restored from it.
 
 One thread at a time uses this object; the stores may be read by others.
 """
@@ -11,16 +16,16 @@ One thread at a time uses this object; the stores may be read by others.
 from __future__ import annotations
 
 import logging
-import os
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import InvalidStateStoreError, LockError, StateError, TaskCorruptedError, UnknownStateStoreError
+from streams_py.errors import InvalidStateStoreError, LockError, StateError, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.cache import RecordCache, flush_until_clean
-from streams_py.state.checkpoint import DATABASE_DIRECTORY, delete_checkpoint, stored_offsets, write_checkpoint
+from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
@@ -29,12 +34,14 @@ from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder
 
 if TYPE_CHECKING:
-    from streams_py.state.rocksdb import TaskDatabase
+    from streams_py.state.disk.database import TaskDatabase
 
 __all__ = ["TaskState"]
 
 _CHECKPOINT_EVERY_RECORDS = 10_000
-"""Without being enforced, a checkpoint is written when positions moved by more than this in sum (as in Kafka)."""
+_CHECKPOINT_EVERY_S = 10.0
+"""Without being enforced, a checkpoint is written when positions moved by more records than this in sum (as in Kafka),
+and not more often."""
 
 _logger = logging.getLogger(__name__)
 
@@ -56,7 +63,6 @@ class TaskState:
         owner: str,
         defaults: StoreDefaults | None = None,
         cache: RecordCache | None = None,
-        exactly_once: bool = False,
     ) -> None:
         self.task_id = task_id
         self._builders = {builder.name: builder for builder in builders}
@@ -65,7 +71,6 @@ class TaskState:
         self._owner = owner
         self._defaults = defaults or StoreDefaults()
         self._cache = cache
-        self._exactly_once = exactly_once
         self._stores: dict[str, Store] = {}
         self._database: TaskDatabase | None = None
         self._is_open = False
@@ -75,7 +80,10 @@ class TaskState:
             if builder.logging or builder.source_topic is not None
         }
         self._offsets: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        """Of stores on disk: the positions that are in the database."""
         self._checkpointed: dict[TopicPartition, int] = {}
+        self._next_checkpoint_s = 0.0
 
     # -- what others ask ---------------------------------------------------------------------------------------
 
@@ -127,21 +135,15 @@ class TaskState:
     # -- opening and closing -----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Lock the task, open its stores, load its checkpoint.
-
-        LockError when another thread has the task. Under exactly-once, TaskCorruptedError when there are store files
-        whose checkpoint is missing: they may contain what was never committed.
-        """
+        """Lock the task, open its stores, learn their positions. LockError when another thread has the task."""
         if self._is_open:
             return
         if not self._directory.lock(self.task_id, self._owner):
             holder = self._directory.owner_of(self.task_id)
             raise LockError(f"task {self.task_id} is still held by {holder}", task_id=self.task_id)
         try:
-            path = self._prepare()
-            known = {} if path is None else self._load_checkpoint(path)
-            self._open_stores(path)
-            self._start_from(known)
+            self._open_stores(self._prepare())
+            self._learn_positions()
         except BaseException:
             self._close_stores()
             self._directory.unlock(self.task_id, self._owner)
@@ -156,25 +158,6 @@ class TaskState:
             return None
         return self._directory.prepare_task(self.task_id)
 
-    def _load_checkpoint(self, path: str) -> dict[TopicPartition, int]:
-        try:
-            known = stored_offsets(path)
-        except ValueError as error:
-            _logger.warning("task %s is restored from the beginning: damaged checkpoint: %s", self.task_id, error)
-            known = {}
-        if self._exactly_once:
-            self._check_trust(path, known)
-            delete_checkpoint(path)  # a crash from here on must not leave one
-        return known
-
-    def _check_trust(self, path: str, known: Mapping[TopicPartition, int]) -> None:
-        missing = {changelog for changelog in self._persistent_changelogs() if changelog not in known}
-        if missing and os.path.isdir(os.path.join(path, DATABASE_DIRECTORY)):
-            raise TaskCorruptedError(
-                f"task {self.task_id} has store files but no checkpoint for {', '.join(map(str, sorted(missing)))}",
-                {self.task_id: missing},
-            )
-
     def _persistent_changelogs(self) -> list[TopicPartition]:
         return [
             changelog
@@ -184,7 +167,7 @@ class TaskState:
 
     def _open_stores(self, path: str | None) -> None:
         if path is not None:
-            from streams_py.state.rocksdb import TaskDatabase  # not loaded for topologies without persistent stores
+            from streams_py.state.disk.database import TaskDatabase  # not loaded without persistent stores
 
             on_disk = [name for name, builder in self._builders.items() if is_persistent(builder, self._defaults)]
             self._database = TaskDatabase(path, on_disk)
@@ -199,17 +182,22 @@ class TaskState:
                 cache=self._cache,
             )
 
-    def _start_from(self, known: Mapping[TopicPartition, int]) -> None:
+    def _learn_positions(self) -> None:
         self._offsets = {}
+        database = self._database
+        known = {} if database is None else database.positions()
         for changelog, name in self._store_by_changelog.items():
-            offset = known.get(changelog, OFFSET_UNKNOWN)
             store = self._stores[name]
-            if not store.persistent:
+            if database is None or not store.persistent:
                 continue
-            if offset == OFFSET_UNKNOWN:
+            offset = known.get(changelog) if name in database.found_stores else None
+            if offset is None:
+                if changelog in known:  # and the store's files are gone
+                    database.forget([changelog])
                 store.clear()
             else:
                 self._offsets[changelog] = offset
+        self._committed = dict(self._offsets)
         self._checkpointed = dict(self._offsets)
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
@@ -224,7 +212,7 @@ class TaskState:
             store.rebind(log=log, context=record)
 
     def close(self, *, wipe: bool = False) -> None:
-        """Close the stores and unlock; ``wipe``: delete everything of the task. Caches are not flushed.
+        """Close the stores and unlock; ``wipe``: delete everything of the task. What is not committed is dropped.
 
         Goes on after an error, and raises the first one at the end.
         """
@@ -254,6 +242,7 @@ class TaskState:
         self._stores = {}
         self._database = None
         self._offsets = {}
+        self._committed = {}
         return errors
 
     # -- restoration -------------------------------------------------------------------------------------------
@@ -273,6 +262,7 @@ class TaskState:
         else:
             store.restore((record.key(), record.value(), record.timestamp()[1]) for record in records)
         self._offsets[changelog] = records[-1].offset()
+        self.commit()
 
     # -- committing --------------------------------------------------------------------------------------------
 
@@ -294,37 +284,61 @@ class TaskState:
             if changelog in self._store_by_changelog:
                 self._offsets[changelog] = max(offset, self._offsets.get(changelog, offset))
 
-    def checkpoint(self, *, enforce: bool, without: Collection[TopicPartition] = ()) -> None:
-        """Flush stores to disk and write the checkpoint file, if enforced or when positions moved far enough.
+    @property
+    def uncommitted_bytes(self) -> int:
+        """What the stores on disk hold in memory for the next commit, about."""
+        return 0 if self._database is None else self._database.uncommitted_bytes
 
-        ``without``: changelogs whose stores cannot be trusted; they are restored from the beginning next time.
-        A file that cannot be written is only a warning: an older one means a longer restoration, nothing worse.
-        """
+    def commit(self) -> None:
+        """What was written, and the offsets, are the committed state from now on, also after a crash. To be called
+        when the group has the offsets, or the transaction is committed."""
+        if self._database is None:
+            return
+        moved = {
+            changelog: offset
+            for changelog in self._persistent_changelogs()
+            if (offset := self._offsets.get(changelog)) is not None and offset != self._committed.get(changelog)
+        }
+        self._database.commit(moved)
+        self._committed.update(moved)
+
+    def roll_back(self) -> None:
+        """Drop what was written since the last commit, in caches and on its way to disk."""
+        self.clear_caches()
+        if self._database is not None:
+            self._database.roll_back()
+
+    def forget(self, changelogs: Collection[TopicPartition]) -> None:
+        """The stores of these cannot be trusted: they are emptied when the task opens next, and restored from the
+        beginning."""
+        for changelog in changelogs:
+            self._offsets.pop(changelog, None)
+            self._committed.pop(changelog, None)
+        if self._database is not None:
+            self._database.forget(changelogs)
+        self.checkpoint(enforce=True)
+
+    def checkpoint(self, *, enforce: bool) -> None:
+        """Write the checkpoint file, if enforced or when positions moved far enough. One that cannot be written is only
+        a warning: nothing is restored from it."""
         if not self._is_open or self._database is None:
             return
-        if not enforce and self._moved() <= _CHECKPOINT_EVERY_RECORDS:
+        now_s = time.monotonic()
+        if not enforce and (self._moved() <= _CHECKPOINT_EVERY_RECORDS or now_s < self._next_checkpoint_s):
             return
-        # The offsets first: what is written to the stores after this is not claimed.
+        self._next_checkpoint_s = now_s + _CHECKPOINT_EVERY_S
         offsets = {
-            changelog: self._offsets.get(changelog, OFFSET_UNKNOWN)
-            for changelog in self._persistent_changelogs()
-            if changelog not in without
+            changelog: self._committed.get(changelog, OFFSET_UNKNOWN) for changelog in self._persistent_changelogs()
         }
-        self._database.flush()
         try:
             write_checkpoint(self._directory.task_path(self.task_id), offsets)
         except OSError as error:
             _logger.warning("task %s: cannot write its checkpoint, going on without: %s", self.task_id, error)
             return
-        self._checkpointed = dict(self._offsets)
-
-    def delete_checkpoint(self) -> None:
-        """Delete the checkpoint file: before a suspended task goes on under exactly-once."""
-        if self._database is not None:
-            delete_checkpoint(self._directory.task_path(self.task_id))
+        self._checkpointed = dict(self._committed)
 
     def _moved(self) -> int:
-        return sum(abs(offset - self._checkpointed.get(changelog, 0)) for changelog, offset in self._offsets.items())
+        return sum(abs(offset - self._checkpointed.get(changelog, 0)) for changelog, offset in self._committed.items())
 
 
 def _with_headers(log: ChangeLog, record: RecordContext) -> ChangeLog:

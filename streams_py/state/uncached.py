@@ -1,4 +1,4 @@
-"""The life of a store without a record cache: open, flushed, handed to another task object, closed."""
+"""The life of a store without a record cache: open, handed to another task object, closed."""
 
 from __future__ import annotations
 
@@ -47,10 +47,6 @@ class UncachedStore(Generic[K, V]):
 
     def clear_cache(self) -> None:
         """There is no cache."""
-
-    def flush(self) -> None:
-        """Flush to disk."""
-        self._content.flush()
 
     def close(self) -> None:
         """Let go of the files; a second call does nothing."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from typing import Any, Final
 
 from streams_py.errors import ConfigError, TopologyError
@@ -32,14 +33,14 @@ __all__ = ["Optimization", "optimise", "optimizations_in"]
 _KEY: Final = "topology.optimization"
 
 
-class Optimization:
+class Optimization(StrEnum):
     """The values of ``topology.optimization``."""
 
-    REUSE_SOURCE_TOPICS: Final = "reuse.ktable.source.topics"
-    MERGE_REPARTITIONS: Final = "merge.repartition.topics"
-    SINGLE_STORE_SELF_JOIN: Final = "single.store.self.join"
-    ALL: Final = "all"
-    NONE: Final = "none"
+    REUSE_SOURCE_TOPICS = "reuse.ktable.source.topics"
+    MERGE_REPARTITIONS = "merge.repartition.topics"
+    SINGLE_STORE_SELF_JOIN = "single.store.self.join"
+    ALL = "all"
+    NONE = "none"
 
 
 _EACH: Final = frozenset(

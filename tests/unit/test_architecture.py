@@ -125,13 +125,13 @@ def test_what_is_installed_does_not_import_the_tests_and_benchmarks_of_the_repos
         assert not imported & {"tests", "benchmarks", "examples"}, _name(module)
 
 
-def test_rocksdb_is_imported_in_one_module() -> None:
-    importing = [
-        _name(module)
+def test_rocksdb_is_imported_in_one_folder() -> None:
+    importing = {
+        _name(module).rpartition("/")[0]
         for module in _PACKAGE.rglob("*.py")
         if "rocksdict" in set(_imported(ast.parse(module.read_text(encoding="utf-8"))))
-    ]
-    assert importing == ["streams_py/state/rocksdb.py"]
+    }
+    assert importing == {"streams_py/state/disk"}
 
 
 def test_nothing_is_pickled() -> None:

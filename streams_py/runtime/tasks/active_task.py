@@ -190,10 +190,11 @@ class ActiveTask(Task):
     def resume(self) -> None:
         """SUSPENDED -> RESTORING: the partitions came back."""
         self._check(TaskPhase.SUSPENDED)
+        self.stores.roll_back()
         self._forget_consumed()
         self._go(TaskPhase.RESTORING)
 
-    def revive(self, *, corrupted: Collection[TopicPartition] | None = None) -> None:
+    def revive(self, *, corrupted: Collection[TopicPartition] = ()) -> None:
         """As for every task; nothing that was consumed before counts any more."""
         super().revive(corrupted=corrupted)
         self._forget_consumed()
@@ -461,8 +462,8 @@ class ActiveTask(Task):
         if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:
             return
         self.stores.update_offsets(self._changelog_progress(acked))
-        if self._phase is not TaskPhase.RUNNING or enforce_checkpoint or not self.settings.exactly_once:
-            self.stores.checkpoint(enforce=enforce_checkpoint)
+        self.stores.commit()
+        self.stores.checkpoint(enforce=enforce_checkpoint)
 
     def _changelog_progress(self, acked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         own = self.stores.changelog_partitions

@@ -58,7 +58,7 @@ class TaskNodes(Protocol):
 
 
 class TaskStores(Protocol):
-    """What a task needs of its stores, their changelog positions and its checkpoint."""
+    """What a task needs of its stores and their changelog positions."""
 
     @property
     def is_open(self) -> bool: ...
@@ -73,7 +73,7 @@ class TaskStores(Protocol):
         """Offset of the last record contained in each store; a changelog of which nothing is known is missing."""
 
     def open(self) -> None:
-        """Lock the task's directory, open the stores, load the checkpoint. LockError when it is locked."""
+        """Lock the task's directory, open the stores, learn their positions. LockError when it is locked."""
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangelogWriter] | None) -> None:
         """From now on stores log with this context through these writers; None: nobody writes (standby)."""
@@ -91,9 +91,21 @@ class TaskStores(Protocol):
     def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Newer last offsets of changelogs, as the producer got them acknowledged."""
 
-    def checkpoint(self, *, enforce: bool, without: Collection[TopicPartition] = ()) -> None:
-        """Write the checkpoint file, if enforced or when positions moved far enough since the last one. ``without``:
-        changelogs to leave out, so that they are restored from the beginning."""
+    @property
+    def uncommitted_bytes(self) -> int:
+        """What is held in memory for the next commit, about."""
+
+    def commit(self) -> None:
+        """What was written, and the offsets, are the committed state from now on."""
+
+    def roll_back(self) -> None:
+        """Drop what was written since the last commit."""
+
+    def forget(self, changelogs: Collection[TopicPartition]) -> None:
+        """Restore these from the beginning when the task opens next."""
+
+    def checkpoint(self, *, enforce: bool) -> None:
+        """Write the checkpoint file, if enforced or when positions moved far enough since the last one."""
 
     def close(self, *, wipe: bool = False) -> None:
         """Close the stores and unlock; ``wipe``: delete everything of the task."""
@@ -134,6 +146,11 @@ class Task:
     def changelog_offsets(self) -> Mapping[TopicPartition, int]:
         """Offset of the last changelog record that each store contains, where known."""
         return self.stores.changelog_offsets
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """What its stores on disk hold in memory for the next commit, about."""
+        return self.stores.uncommitted_bytes
 
     def offset_sum(self) -> int | None:
         """What the subscription reports: records contained in all stores; None while the stores are not open (then
@@ -195,22 +212,20 @@ class Task:
     def recycle(self) -> TaskStores:
         """Give away the open stores of a suspended, committed task; this object is closed then."""
         self._check(TaskPhase.SUSPENDED)
-        self.stores.clear_caches()
+        self.stores.roll_back()
         self.stores.attach(RecordContext(), None)
         self._go(TaskPhase.CLOSED)
         return self.stores
 
-    def revive(self, *, corrupted: Collection[TopicPartition] | None = None) -> None:
-        """Close dirty and start over as CREATED.
+    def revive(self, *, corrupted: Collection[TopicPartition] = ()) -> None:
+        """Close dirty and start over as CREATED, from the last commit.
 
-        ``corrupted``: changelogs whose stores are restored from the beginning, the others go on from where they are;
-        empty = all of them (nobody knows which), None = none (the task was only interrupted).
+        ``corrupted``: changelogs whose stores are restored from the beginning.
         """
-        without = () if corrupted is None else corrupted or self.changelog_partitions
         if self._phase is not TaskPhase.CLOSED:
             self._quietly(self.suspend)
-            if self.stores.is_open:
-                self._quietly(lambda: self.stores.checkpoint(enforce=True, without=without))
+            if corrupted and self.stores.is_open:
+                self._quietly(lambda: self.stores.forget(corrupted))
             self.close_dirty()
         self._go(TaskPhase.CREATED)
 

@@ -87,7 +87,6 @@ class ThreadTasks:
             owner=self.owner,
             defaults=self.defaults,
             cache=self.cache,
-            exactly_once=self.settings.exactly_once,
         )
 
     def _subtopology(self, task_id: TaskId) -> Subtopology:

@@ -105,7 +105,7 @@ class StreamLoop:
         polled_ms = self._clock.monotonic_ms()
         while True:
             self.moves.advance()
-            processed, punctuated = (0, 0) if control.paused else self._work()
+            processed, punctuated = (0, 0) if control.paused or self._is_full() else self._work()
             self._idle = processed == 0
             committed = self._commit_if_due()
             now_ms = self._clock.monotonic_ms()
@@ -203,6 +203,7 @@ class StreamLoop:
         now = self._clock.monotonic_ms()
         running = self.parts.table.running()
         due = now - self._last_commit_ms > self._settings.commit_interval_ms
+        due = due or self._uncommitted_bytes() > self._settings.uncommitted_max_bytes
         if now < self._next_commit_try_ms:
             return 0
         if not (due or any(task.commit_requested for task in running)):
@@ -218,6 +219,13 @@ class StreamLoop:
             self._last_commit_ms = self._clock.monotonic_ms()
             self._purge_repartition_topics(running)
         return max(committed, 0)
+
+    def _uncommitted_bytes(self) -> int:
+        return sum(task.uncommitted_bytes for task in self.parts.table.running())
+
+    def _is_full(self) -> bool:
+        """True when the commit that makes room does not come: processing waits for it."""
+        return self._uncommitted_bytes() > 2 * self._settings.uncommitted_max_bytes
 
     def _check_sends(self) -> bool:
         """Ask the production handler about refused records, through any task: they share the producer. True when it

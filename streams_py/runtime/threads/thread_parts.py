@@ -27,6 +27,8 @@ class LoopSettings:
     log_summary_interval_ms: int
     repartition_purge_interval_ms: int
     task_timeout_ms: int
+    uncommitted_max_bytes: int
+    """Of this thread: what its stores hold for the next commit; beyond it the commit comes early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,9 +177,6 @@ class SuppressionBuffer(Generic[K, V]):
         self._dirty.clear()
         self.size_bytes = 0
 
-    def flush(self) -> None:
-        """Memory has nothing to flush to."""
-
     def close(self) -> None:
         """A second call does nothing."""
         self._is_open = False

@@ -272,10 +272,6 @@ class WindowedEntries(ABC, Generic[K, V, S]):
         self._places.clear()
         self._latest_ms = self._aging.stream_time_ms
 
-    def flush(self) -> None:
-        """Flush to disk."""
-        self._entries.flush()
-
     def close(self) -> None:
         """Let go of the files. A second call does nothing; every other call raises InvalidStateStoreError."""
         self._entries.close()

@@ -14,7 +14,7 @@ from streams_py.serdes.windowed import Windowed
 from streams_py.state.windowed.session_store import SessionStoreOverEntries
 from streams_py.state.windowed.window_store import TimestampedWindowStore, WindowStoreOverEntries
 
-__all__ = ["ReadOnlySessionStore", "ReadOnlyWindowStore"]
+__all__ = ["ReadOnlySessionStore", "ReadOnlyWindowStore", "as_it_is", "faced", "not_here", "value_only"]
 
 K = TypeVar("K")
 S = TypeVar("S")
@@ -72,13 +72,13 @@ class ReadOnlyWindowStore(Generic[K, S]):
 
     def _face(self, store: WindowStoreOverEntries[Any, Any, Any]) -> Callable[[Any], Any]:
         if self._with_timestamps or not isinstance(store, TimestampedWindowStore):
-            return _as_it_is
-        return _value_only
+            return as_it_is
+        return value_only
 
     def _each(
         self, entries: Callable[[WindowStoreOverEntries[Any, Any, Any]], Iterator[tuple[Any, Any]]]
     ) -> Iterator[tuple[Any, S]]:
-        return chain.from_iterable([_faced(entries(store), self._face(store)) for store in self._instances()])
+        return chain.from_iterable([faced(entries(store), self._face(store)) for store in self._instances()])
 
 
 class ReadOnlySessionStore(Generic[K, S]):
@@ -125,23 +125,31 @@ class ReadOnlySessionStore(Generic[K, S]):
 
 def _of_kind(name: str, stores: Sequence[Any], kind: type[Any], what: str) -> list[Any]:
     if not stores:
-        raise InvalidStateStoreError(
-            f"store {name!r} is not on this instance now: its tasks have moved, or are being restored; "
-            f"ask again later, or another instance"
-        )
+        raise InvalidStateStoreError(not_here(name))
     other = next((store for store in stores if not isinstance(store, kind)), None)
     if other is not None:
         raise InvalidStateStoreError(f"store {name!r} is no {what} store: it is {other!r}")
     return list(stores)
 
 
-def _faced(entries: Iterator[tuple[Any, Any]], face: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+def not_here(name: str) -> str:
+    """Why a store cannot be read now, and what to do."""
+    return (
+        f"store {name!r} is not on this instance now: its tasks have moved, or are being restored; ask again later, or "
+        "another instance"
+    )
+
+
+def faced(entries: Iterator[tuple[Any, Any]], face: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:
+    """The entries as the reader sees them."""
     return ((key, face(stored)) for key, stored in entries)
 
 
-def _as_it_is(stored: Any) -> Any:
+def as_it_is(stored: Any) -> Any:
+    """What the reader sees is what the store holds."""
     return stored
 
 
-def _value_only(stored: Any) -> Any:
+def value_only(stored: Any) -> Any:
+    """What the reader sees, of a value with its timestamp."""
     return stored[0]

@@ -80,9 +80,6 @@ class SegmentedMemory:
     def clear(self) -> None:
         self._segments.clear()
 
-    def flush(self) -> None:
-        """Memory has nothing to flush to."""
-
     def close(self) -> None:
         self.clear()
 
@@ -208,9 +205,6 @@ class AgingBytes:
         self.segments.clear()
         self.stream_time_ms = _UNKNOWN
         self.cutoff_ms = self._first_segment = -(2**63)
-
-    def flush(self) -> None:
-        self._below.flush()
 
     def close(self) -> None:
         self._below.close()

@@ -106,21 +106,16 @@ def test_standby_takes_over_without_replaying_everything_when_the_active_is_kill
     check_counts(app, lines, b)
 
 
-@pytest.mark.parametrize(
-    "damage", ["garbage\n", pytest.param("0\n1\nno-such-changelog 0 5\n", marks=SLOW), pytest.param("", marks=SLOW)]
-)
-def test_state_is_restored_again_when_its_checkpoint_is_damaged(
-    application: Callable[..., Application], damage: str
-) -> None:
+def test_damaged_checkpoint_files_do_no_harm(application: Callable[..., Application]) -> None:
     app = application(partitions=2)
     lines = text(WORDS)
     assert counted(app, lines[:500]).close() == 0
     for number in range(app.partitions):
         checkpoint = app.folder / "a" / app.id / f"1_{number}" / ".checkpoint"
         assert checkpoint.exists()
-        checkpoint.write_text(damage)
+        checkpoint.write_text("garbage\n")
     a = counted(app, lines[500:])
-    assert len(from_beginning(a)) == app.partitions
+    assert from_beginning(a) == []
     check_counts(app, lines, a)
 
 

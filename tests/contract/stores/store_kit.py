@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from streams_py.serdes import INT64, STRING, Serde
 from streams_py.state.cache import RecordCache
+from streams_py.state.disk.database import RocksMemory, TaskDatabase
 from streams_py.state.open import AnyKeyValueStore, open_store
-from streams_py.state.rocksdb import RocksMemory, TaskDatabase
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind, ValueAndTimestamp
 
@@ -93,6 +93,11 @@ class Kit:
 
     def log(self, key: bytes, value: bytes | None, timestamp_ms: int) -> None:
         self.logged.append(Logged(key, value, timestamp_ms))
+
+    def commit(self) -> None:
+        """Make what has left the cache the committed state."""
+        if self.database is not None:
+            self.database.commit({})
 
     def close(self) -> None:
         self.store.close()

@@ -218,7 +218,6 @@ def test_closed_store_says_so_whatever_is_asked(kit: Kit) -> None:
         lambda: store.prefix_scan(b"a"),
         store.approximate_num_entries,
         lambda: store.restore([]),
-        store.flush,
         store.clear,
     ):
         with pytest.raises(InvalidStateStoreError, match="closed"):
@@ -243,7 +242,7 @@ def test_iterator_fails_or_goes_on_when_the_store_is_closed_meanwhile(kit: Kit) 
 def test_store_can_be_opened_again_when_an_iterator_was_left_open(kit: Kit) -> None:
     kit.put("a", 1)
     kit.store.flush_cache()
-    kit.store.flush()
+    kit.commit()
     entries = kit.store.all()
     kit.close()
     kit.open()
@@ -356,7 +355,7 @@ def test_flushed_content_is_there_after_a_restart(shape: Shape, make_kit: Callab
     kit.put("b", 2, 20)
     kit.put("b", None, 30)
     kit.store.flush_cache()
-    kit.store.flush()
+    kit.commit()
     kit.close()
     kit.open()
     assert list(kit.store.all()) == [("a", kit.stored(1, 10))]

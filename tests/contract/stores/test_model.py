@@ -23,7 +23,7 @@ STEPS = st.one_of(
     st.tuples(st.just("range"), st.none() | KEYS, st.none() | KEYS),
     st.tuples(st.just("prefix"), KEYS),
     st.tuples(st.just("flush_cache")),
-    st.tuples(st.just("flush")),
+    st.tuples(st.just("commit")),
     st.tuples(st.just("shrink"), st.integers(1, 400)),
     st.tuples(st.just("reopen")),
 )
@@ -76,13 +76,13 @@ def take_step(kit: Kit, model: dict[bytes, int], step: Any) -> None:
             assert kit.pairs(store.prefix_scan(prefix)) == expected
         case ("flush_cache",):
             store.flush_cache()
-        case ("flush",):
-            store.flush()
+        case ("commit",):
+            kit.commit()
         case ("shrink", max_bytes):
             kit.cache.resize(max_bytes)
         case ("reopen",):
             store.flush_cache()
-            store.flush()
+            kit.commit()
             kit.close()
             kit.open()
             if not kit.shape.persistent:

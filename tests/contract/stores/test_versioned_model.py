@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from streams_py.serdes import BYTES, INT64
+from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import open_store
-from streams_py.state.rocksdb import TaskDatabase
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.versioned_stores import NOT_PUT, VALID_TO_UNDEFINED, VersionedRecord, versioned_key_value_store
 from tests.contract.stores.store_kit import MEMORY

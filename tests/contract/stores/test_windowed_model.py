@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from streams_py.errors import InvalidStateStoreError
 from streams_py.serdes import BYTES, INT64, Windowed
 from streams_py.state.cache import RecordCache
+from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import open_store
-from streams_py.state.rocksdb import TaskDatabase
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind, ValueAndTimestamp, WindowRetention
 from tests.contract.stores.store_kit import MEMORY, Logged
@@ -69,10 +69,14 @@ class WindowedKit:
     def log(self, key: bytes, value: bytes | None, timestamp_ms: int, headers: Any = None) -> None:
         self.logged.append(Logged(key, value, timestamp_ms))
 
+    def commit(self) -> None:
+        if self.database is not None:
+            self.database.commit({})
+
     def reopen(self) -> None:
         """As a task that is closed and opened again: what is in memory comes from the changelog."""
         self.store.flush_cache()
-        self.store.flush()
+        self.commit()
         self.close()
         self.open()
         if not self.persistent:
@@ -242,7 +246,7 @@ def test_expired_segments_are_removed_as_a_whole(persistent: bool) -> None:
     with opened(StoreKind.WINDOW, persistent) as kit:
         for start in range(1000):
             kit.store.put(b"k", start, start)
-        kit.store.flush()
+        kit.commit()
         assert len(list(kit.store._direct.content._below.scan(None, None))) <= RETENTION_MS + 7
         assert len(kit.logged) == 1000
 

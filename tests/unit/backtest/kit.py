@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from streams_py.backtest.candidates import CONFIG_KEYS, Candidate, Chosen, choose, parse_candidate
-from streams_py.backtest.deciding import Answer, Placed
+from streams_py.backtest.deciding import Answer, Followup, Placed
 from streams_py.backtest.inputs import ReplayClient, ReplayInput
 from streams_py.backtest.kernel import Bench, Orders, Row
 from streams_py.backtest.situation import Situation
@@ -95,7 +95,7 @@ def mine(assignor: type, **overrides: object) -> Chosen:
 
 
 def answer(of: dict[str, Placed], followup: str = "none") -> Answer:
-    return Answer(of, followup)
+    return Answer(of, Followup(followup))
 
 
 def rows(situation: ReplayInput, *candidates: Candidate | str, **options: Any) -> list[Row]:

@@ -629,3 +629,24 @@ def test_names_of_threads_and_clients_are_kafkas(world: World, tmp_path: Path) -
     named = Steps(other, counting(), tmp_path / "other", client_id="mine")
     assert named.thread.name == "mine-StreamThread-1"
     assert named.updater._name == "mine-StateUpdater-1"
+
+
+def test_commit_comes_early_when_uncommitted_writes_fill_their_share_of_memory(world: World, tmp_path: Path) -> None:
+    steps = Steps(
+        world,
+        counting(),
+        tmp_path,
+        dsl_store_suppliers_class="rocksdb",
+        statestore_cache_max_bytes=0,
+        statestore_uncommitted_max_bytes=1 << 20,
+        commit_interval_ms=3_600_000,
+    )
+    steps.run({A: [tp("in-0")]})
+    for number in range(6_000):
+        world.write("in", b"x", key=b"%d" % number)
+    task = steps.parts.table.running()[0]
+    while task.buffered_records or steps.consumer.lag(tp("in-0")):
+        steps.turn()
+        assert task.uncommitted_bytes < 2 << 20
+    assert world.committed[tp("in-0")].offset > 4_000
+    assert len(world.records(CHANGELOG)) == 6_000

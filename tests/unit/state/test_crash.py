@@ -1,7 +1,8 @@
-"""A process is killed: what the checkpoint claims is on disk."""
+"""A process is killed at any instant: what is on disk is a committed state, with the position that belongs to it."""
 
 from __future__ import annotations
 
+import random
 import signal
 import subprocess
 import sys
@@ -13,11 +14,12 @@ from streams_py.state.directory import StateDirectory
 from streams_py.state.task_state import TaskState
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
-CHANGELOG = TopicPartition("app-s-changelog", 0)
-BUILDER = StoreBuilder("s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=True)
+CHANGELOGS = [TopicPartition(f"app-{name}-changelog", 0) for name in "st"]
+BUILDERS = [StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=True) for name in "st"]
+KEYS = 997
 
-KILLED_AFTER_A_CHECKPOINT = """
-import os, signal, sys
+WRITER = """
+import random, sys
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
 from streams_py.state.directory import StateDirectory
@@ -27,40 +29,58 @@ from streams_py.topology.stores import StoreBuilder, StoreKind
 
 directory = StateDirectory(sys.argv[1], "app")
 directory.open()
-builder = StoreBuilder("s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=True)
-state = TaskState(TaskId(0, 0), [builder], application_id="app", directory=directory, owner="thread")
+builders = [StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=True) for name in "st"]
+state = TaskState(TaskId(0, 0), builders, application_id="app", directory=directory, owner="thread")
 state.open()
-changelog = TopicPartition("app-s-changelog", 0)
-offset = -1
-
-def log(*change):
-    global offset
-    offset += 1
-
-state.attach(RecordContext(), lambda topic, partition: log)
-store = state.store("s")
-for round in range(1, 4):
-    for i in range(1000):
-        store.put_value(f"{i:04}", round, round)
-    if round < 3:
-        state.update_offsets({changelog: offset})
-        state.checkpoint(enforce=True)
-os.kill(os.getpid(), signal.SIGKILL)
+changelogs = [TopicPartition(f"app-{name}-changelog", 0) for name in "st"]
+number = max(0, *(state.restore_position(changelog) for changelog in changelogs))
+state.attach(RecordContext(), None)
+stores = [state.store(name) for name in "st"]
+draw = random.Random(int(sys.argv[2]))
+print("ready", flush=True)
+while True:
+    for _ in range(draw.choice((1, 10, 1000))):
+        for store in stores:
+            store.put_value(str(number % 997), number, 1)
+        number += 1
+    state.update_offsets(dict.fromkeys(changelogs, number - 1))
+    state.commit()
+    state.checkpoint(enforce=False)
 """
 
 
-def test_stores_contain_what_the_checkpoint_claims_when_the_process_is_killed(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", KILLED_AFTER_A_CHECKPOINT, str(tmp_path)], check=False, timeout=120)
-    assert ended.returncode == -signal.SIGKILL
-    directory = StateDirectory(str(tmp_path), "app")
+def test_killed_process_leaves_the_fold_of_the_changelog_up_to_its_position(tmp_path: Path) -> None:
+    draw = random.Random(11)
+    reached = -1
+    for run in range(5):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path), str(run)], stdout=subprocess.PIPE, text=True
+        )
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+        try:
+            writer.wait(draw.uniform(0.05, 0.6))
+        except subprocess.TimeoutExpired:
+            writer.send_signal(signal.SIGKILL)
+        assert writer.wait() == -signal.SIGKILL
+        writer.stdout.close()
+        position = position_of_what_is_there(tmp_path)
+        assert position >= reached
+        reached = position
+    assert reached > 0
+
+
+def position_of_what_is_there(path: Path) -> int:
+    directory = StateDirectory(str(path), "app")
     directory.open()
-    assert directory.stored_tasks() == [TaskId(0, 0)]
-    assert directory.stored_offset_sum(TaskId(0, 0)) == 1999
-    state = TaskState(TaskId(0, 0), [BUILDER], application_id="app", directory=directory, owner="thread")
+    state = TaskState(TaskId(0, 0), BUILDERS, application_id="app", directory=directory, owner="thread")
     state.open()
-    assert state.restore_position(CHANGELOG) == 2000
-    entries = list(state.store("s").all())
-    assert [key for key, _ in entries] == [f"{i:04}" for i in range(1000)]
-    assert all(stored.value >= 2 for _, stored in entries)  # what came later may or may not be there
+    positions = {state.changelog_offsets.get(changelog, -1) for changelog in CHANGELOGS}
+    (position,) = positions  # of both stores the same: they were written together
+    fold = {str(number % KEYS): number for number in range(max(0, position - KEYS + 1), position + 1)}
+    for builder in BUILDERS:
+        assert {key: stored.value for key, stored in state.store(builder.name).all()} == fold
+    assert (directory.stored_offset_sum(TaskId(0, 0)) or 0) <= 2 * position
     state.close()
     directory.close()
+    return position

@@ -57,6 +57,32 @@ def test_all_partitions_are_read_as_one_store(shape: Shape, make_kit: Callable[.
     assert store.approximate_num_entries() == 4
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_face_is_a_mapping_of_all_partitions(shape: Shape, make_kit: Callable[..., Kit]) -> None:
+    one, two = make_kit(shape), make_kit(shape)
+    store = face(one, two)
+    assert not store
+    one.put("a", 1)
+    two.put("b", 2)
+    assert store
+    assert (store["b"], store.get("x", 0), "a" in store, "x" in store, len(store)) == (2, 0, True, False, 2)
+    assert (list(store), list(store.keys()), list(store.values())) == (["a", "b"], ["a", "b"], [1, 2])
+    assert list(store.items()) == [("a", 1), ("b", 2)]
+    assert store == dict(store) == {"a": 1, "b": 2}
+    with pytest.raises(KeyError, match="store 's' has no key 'x'"):
+        store["x"]
+
+
+def test_mapping_never_calls_a_store_that_moved_empty(make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(TIMESTAMPED)
+    here: list[Store] = [kit.store]
+    store: ReadOnlyKeyValueStore[str, Any] = ReadOnlyKeyValueStore("s", QueryableStoreType.KEY_VALUE, lambda: here)
+    here.clear()
+    for read in (lambda: store["a"], lambda: "a" in store, lambda: len(store), lambda: bool(store), lambda: [*store]):
+        with pytest.raises(InvalidStateStoreError, match="moved"):
+            read()
+
+
 def test_timestamps_are_shown_when_asked_for(make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(TIMESTAMPED)
     kit.put("a", 1, 10)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from streams_protocol.types import TopicPartition
 from streams_py.errors import InvalidStateStoreError, StateError
-from streams_py.state.rocksdb import RocksBytes, RocksMemory, TaskDatabase
+from streams_py.state.disk.database import RocksBytes, RocksMemory, TaskDatabase
 
 T = TypeVar("T")
 
@@ -35,23 +39,28 @@ def test_stores_of_a_task_share_one_database_and_keep_apart(tmp_path: Path) -> N
     database.close()
 
 
-def test_nothing_is_written_to_a_write_ahead_log(tmp_path: Path) -> None:
-    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
-    store = database.store("s")
-    store.write(b"k", b"v" * 1000)
-    store.write_batch([(b"l", b"v" * 1000), (b"k", None)])
-    store.remove(b"l")
-    store.clear()
-    database.store("s").write(b"k", b"v" * 1000)
-    logs = [name for name in os.listdir(database.path) if name.endswith(".log")]
-    assert sum(os.path.getsize(os.path.join(database.path, name)) for name in logs) == 0
+def test_positions_are_written_with_the_data(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s", "default"], memory=MEMORY)
+    assert database.positions() == {}
+    assert database.found_stores == set()
+    database.store("s").write(b"k", b"v")
+    database.commit({TopicPartition("a-changelog", 3): 7})
+    database.commit({TopicPartition("b", 0): 0})
+    database.store("s").write(b"k", b"not committed")
+    database.close()
+    database = TaskDatabase(str(tmp_path), ["s", "default"], memory=MEMORY)
+    assert database.positions() == {TopicPartition("a-changelog", 3): 7, TopicPartition("b", 0): 0}
+    assert database.store("s").read(b"k") == b"v"
+    assert list(database.store("default").scan(None, None)) == []
+    database.forget([TopicPartition("b", 0)])
+    assert database.positions() == {TopicPartition("a-changelog", 3): 7}
     database.close()
 
 
 def test_a_store_may_come_and_go_with_the_topology(tmp_path: Path) -> None:
     first = TaskDatabase(str(tmp_path), ["old"], memory=MEMORY)
     first.store("old").write(b"k", b"v")
-    first.flush()
+    first.commit({})
     first.close()
     second = TaskDatabase(str(tmp_path), ["new"], memory=MEMORY)
     assert second.store("new").read(b"k") is None
@@ -78,7 +87,7 @@ def test_error_names_the_path_when_the_database_is_open_already(tmp_path: Path) 
 
 _FEW_FILES = """
 import resource, sys
-from streams_py.state.rocksdb import RocksMemory, TaskDatabase
+from streams_py.state.disk.database import RocksMemory, TaskDatabase
 memory = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
 TaskDatabase(sys.argv[1] + "/first", ["s"], memory=memory).close()  # whatever is loaded late is loaded
 resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
@@ -129,8 +138,10 @@ def test_bounds_of_many_open_scans_stay_apart(reverse: bool, tmp_path: Path) -> 
 def test_shared_limit_makes_databases_flush_before_their_own_buffers_are_full(tmp_path: Path) -> None:
     memory = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
     databases = [TaskDatabase(str(tmp_path / str(i)), ["s"], memory=memory) for i in range(3)]
-    for i in range(9000):  # 12 MB each: less than one write buffer
+    for i in range(9000):  # 12 MB each
         databases[i % 3].store("s").write(f"{i}".encode(), b"x" * 4000)
+        if i % 100 < 3:
+            databases[i % 3].commit({})
     for database in databases:
         assert any(name.endswith(".sst") for name in os.listdir(database.path))
     assert all(databases[i % 3].store("s").read(f"{i}".encode()) is not None for i in range(9000))
@@ -172,35 +183,26 @@ def test_scan_is_a_snapshot_when_its_writes_still_wait(store: RocksBytes) -> Non
     mine, of_another = store.scan(None, None), on_another_thread(lambda: store.scan(None, None))
     store.write(b"b", b"2")
     store.remove(b"a")
-    store.flush()
+    store._database.commit({})
     assert list(mine) == list(of_another) == [(b"a", b"1"), (b"b", b"1")]
 
 
-def test_waiting_writes_go_in_by_themselves_when_they_are_many_or_large(tmp_path: Path) -> None:
+def test_uncommitted_bytes_are_counted(tmp_path: Path) -> None:
     database = TaskDatabase(str(tmp_path), ["many", "large"], memory=MEMORY)
     many, large = database.store("many"), database.store("large")
-    for number in range(10_000):
+    for number in range(1_000):
         many.write(b"%05d" % number, b"v")
+    few = database.uncommitted_bytes
+    assert 100_000 < few < 400_000
     for number in range(40):
-        large.write(b"%05d" % number, b"x" * 100_000)
-    in_database = [database.family(name) for name in ("many", "large")]
-    assert [handle.get(b"00000") for handle in in_database] == [b"v", b"x" * 100_000]
-    assert all(many.read(b"%05d" % number) == b"v" for number in range(10_000))
-    assert many.approximate_count() == 10_000
-    for handle in in_database:
-        handle.close()
+        for _ in range(2):
+            large.write(b"%05d" % number, b"x" * 100_000)
+    assert 4_000_000 < database.uncommitted_bytes - few < 5_000_000
+    database.commit({})
+    assert database.uncommitted_bytes == 0
+    assert all(many.read(b"%05d" % number) == b"v" for number in range(1_000))
+    assert many.approximate_count() == 1_000
     database.close()
-
-
-def test_writes_that_wait_are_kept_when_the_database_is_closed(tmp_path: Path) -> None:
-    first = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
-    first.store("s").write(b"a", b"1")
-    first.store("s").write(b"b", b"1")
-    first.store("s").remove(b"a")
-    first.close()
-    second = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
-    assert list(second.store("s").scan(None, None)) == [(b"b", b"1")]
-    second.close()
 
 
 def test_closed_store_refuses_to_read_and_to_write(store: RocksBytes) -> None:
@@ -220,7 +222,7 @@ def test_restored_records_win_over_earlier_writes(store: RocksBytes) -> None:
     assert store.read(b"a") is None
 
 
-def test_readers_always_find_a_key_while_its_writes_go_in(store: RocksBytes) -> None:
+def test_readers_always_find_a_key_while_it_is_committed(store: RocksBytes) -> None:
     store.write(b"key", b"0")
     ended = threading.Event()
 
@@ -237,7 +239,72 @@ def test_readers_always_find_a_key_while_its_writes_go_in(store: RocksBytes) -> 
 
     with ThreadPoolExecutor(1) as executor:
         reading = executor.submit(read_all_the_time)
-        for number in range(1, 60_000):
+        for number in range(1, 40_000):
             store.write(b"key" if number % 3 == 0 else b"%d" % number, b"%d" % number)
+            if number % 100 == 0:
+                store._database.commit({})
         ended.set()
         assert reading.result() == (0, 0)
+
+
+# -- against a model ---------------------------------------------------------------------------------------------------
+
+KEYS = st.binary(max_size=2).map(lambda key: b"k" + key)
+STEPS = st.one_of(
+    st.tuples(st.just("put"), KEYS, st.binary(max_size=300)),
+    st.tuples(st.just("put"), KEYS, st.binary(max_size=3)),
+    st.tuples(st.just("remove"), KEYS),
+    st.tuples(st.just("scan"), st.none() | KEYS, st.none() | KEYS, st.booleans()),
+    st.tuples(st.sampled_from(["commit", "roll back", "reopen", "clear"])),
+    st.tuples(st.just("remove below"), KEYS),
+    st.tuples(st.just("restore"), st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=3)), max_size=5)),
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=st.lists(STEPS, max_size=40))
+def test_store_is_a_dict_of_what_is_committed_under_one_of_what_is_not(steps: list[Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        database = TaskDatabase(folder, ["s"], memory=MEMORY)
+        store = database.store("s")
+        committed: dict[bytes, bytes] = {}
+        now: dict[bytes, bytes] = {}
+        for step in steps:
+            match step:
+                case ("put", key, data):
+                    store.write(key, data)
+                    now[key] = data
+                case ("remove", key):
+                    store.remove(key)
+                    now.pop(key, None)
+                case ("scan", first, end, reverse):
+                    expected = sorted(
+                        (k, d) for k, d in now.items() if (first is None or k >= first) and (end is None or k < end)
+                    )
+                    assert list(store.scan(first, end, reverse=reverse)) == (expected[::-1] if reverse else expected)
+                case ("commit",):
+                    database.commit({})
+                    committed = dict(now)
+                case ("roll back",):
+                    database.roll_back()
+                    now = dict(committed)
+                case ("reopen",):
+                    database.close()
+                    database = TaskDatabase(folder, ["s"], memory=MEMORY)
+                    store = database.store("s")
+                    now = dict(committed)
+                case ("clear",):  # before a restoration: at once, for good
+                    store.clear()
+                    now, committed = {}, {}
+                case ("remove below", key):
+                    store.remove_below(key)
+                    now = {k: d for k, d in now.items() if k >= key}
+                case ("restore", entries):
+                    store.write_batch(entries)
+                    for key, data in entries:
+                        now[key] = data
+                        if data is None:
+                            del now[key]
+            assert all(store.read(key) == now.get(key) for key in {*now, *committed})
+        assert dict(store.scan(None, None)) == now
+        database.close()

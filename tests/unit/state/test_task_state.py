@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import InvalidStateStoreError, LockError, StateError, TaskCorruptedError, UnknownStateStoreError
+from streams_py.errors import InvalidStateStoreError, LockError, StateError, UnknownStateStoreError
 from streams_py.ports import BEGINNING
 from streams_py.serdes import INT64, STRING
 from streams_py.state.cache import RecordCache
@@ -81,12 +81,9 @@ def task_state(
     builders: Sequence[StoreBuilder] = BUILDERS,
     *,
     owner: str = "thread-1",
-    exactly_once: bool = False,
     cache: RecordCache | None = None,
 ) -> TaskState:
-    return TaskState(
-        TASK, builders, application_id="app", directory=directory, owner=owner, cache=cache, exactly_once=exactly_once
-    )
+    return TaskState(TASK, builders, application_id="app", directory=directory, owner=owner, cache=cache)
 
 
 def opened(directory: StateDirectory, **options: Any) -> TaskState:
@@ -133,14 +130,14 @@ def test_checkpoint_claims_persistent_logged_stores_only(directory: StateDirecto
     state.close()
 
 
-def test_restart_goes_on_from_the_checkpoint_on_disk_and_from_the_beginning_in_memory(
+def test_restart_goes_on_from_what_is_committed_on_disk_and_from_the_beginning_in_memory(
     directory: StateDirectory,
 ) -> None:
     state = opened(directory)
     for changelog in (DISK, MEMORY, SOURCE):
         state.restore(changelog, [Record(4, "a", 1)])
-    state.checkpoint(enforce=True)
-    state.restore(DISK, [Record(5, "b", 1)])  # after the checkpoint: on disk or not, it is read again
+    state.store("disk").put_value("a", 2, 6)  # type: ignore[union-attr]  # a timestamped store
+    state.update_offsets({DISK: 5})  # acknowledged, but not committed
     state.close()
     again = opened(directory)
     assert again.changelog_offsets == {DISK: 4, SOURCE: 4}
@@ -150,12 +147,13 @@ def test_restart_goes_on_from_the_checkpoint_on_disk_and_from_the_beginning_in_m
     again.close()
 
 
-def test_content_without_a_checkpoint_is_emptied_before_it_is_restored(directory: StateDirectory) -> None:
+def test_store_that_cannot_be_trusted_is_emptied_before_it_is_restored(directory: StateDirectory) -> None:
     state = opened(directory)
     state.restore(DISK, [Record(4, "deleted and compacted away", 1)])
     state.restore(SOURCE, [Record(4, "kept", 1)])
-    state.checkpoint(enforce=True, without={DISK})
-    assert read_checkpoint(directory.task_path(TASK)) == {SOURCE: 4}
+    state.checkpoint(enforce=True)
+    state.forget({DISK})
+    assert read_checkpoint(directory.task_path(TASK)) == {DISK: -4, SOURCE: 4}
     state.close()
     again = opened(directory)
     assert list(again.store("disk").all()) == []
@@ -164,9 +162,7 @@ def test_content_without_a_checkpoint_is_emptied_before_it_is_restored(directory
     again.close()
 
 
-def test_checkpoint_beside_store_files_that_are_gone_is_not_believed(
-    directory: StateDirectory, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_checkpoint_beside_store_files_that_are_gone_is_not_believed(directory: StateDirectory) -> None:
     state = opened(directory)
     state.restore(DISK, [Record(4, "a", 1)])
     state.checkpoint(enforce=True)
@@ -177,40 +173,74 @@ def test_checkpoint_beside_store_files_that_are_gone_is_not_believed(
     again = opened(directory)
     assert again.changelog_offsets == {}
     assert again.restore_position(DISK) == BEGINNING
-    assert "no store files" in caplog.text
     again.close()
 
 
 def test_stores_without_a_changelog_keep_their_content(directory: StateDirectory) -> None:
     state = opened(directory)
     state.store("silent").put_value("a", 1, 1)  # type: ignore[union-attr]  # a timestamped store
-    state.checkpoint(enforce=True)
+    state.commit()
     state.close()
     again = opened(directory)
     assert again.store("silent").get("a") == (1, 1)
     again.close()
 
 
-@pytest.mark.parametrize("damage", ["0\n7\n", "garbage", "1\n0\n", ""])
-def test_task_is_restored_again_with_a_warning_when_its_checkpoint_is_damaged(
-    damage: str, directory: StateDirectory, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("damage", ["0\n7\n", "garbage", "0\n1\napp-disk-changelog 3 999\n", None])
+def test_checkpoint_file_is_not_what_a_task_is_restored_from(damage: str | None, directory: StateDirectory) -> None:
     state = opened(directory)
     state.restore(DISK, [Record(4, "a", 1)])
     state.checkpoint(enforce=True)
     state.close()
-    Path(directory.task_path(TASK), ".checkpoint").write_text(damage)
+    file = Path(directory.task_path(TASK), ".checkpoint")
+    file.unlink() if damage is None else file.write_text(damage)
     again = opened(directory)
-    assert "damaged checkpoint" in caplog.text
+    assert again.changelog_offsets == {DISK: 4}
+    assert again.store("disk").get("a") == (1, 5)
+    again.close()
+
+
+def test_store_files_without_positions_are_emptied(directory: StateDirectory) -> None:
+    """As an earlier layout left them."""
+    state = opened(directory)
+    state.restore(DISK, [Record(4, "a", 1)])
+    state.checkpoint(enforce=True)
+    assert state._database is not None
+    state._database.forget([DISK])
+    state.close()
+    again = opened(directory)
     assert again.changelog_offsets == {}
     assert list(again.store("disk").all()) == []
-    again.restore(DISK, [Record(4, "a", 1)])
-    again.checkpoint(enforce=True)
     again.close()
-    assert read_checkpoint(directory.task_path(TASK))[DISK] == 4
 
 
-def test_checkpoint_is_written_only_after_enough_records_when_not_enforced(directory: StateDirectory) -> None:
+def test_roll_back_drops_what_was_written_since_the_last_commit(directory: StateDirectory) -> None:
+    state = opened(directory, cache=RecordCache(1 << 20))
+    store: Any = state.store("disk")
+    store.put_value("a", 1, 1)
+    state.flush_caches(state.stores)
+    state.update_offsets({DISK: 7})
+    state.commit()
+    store.put_value("a", 2, 2)
+    state.flush_caches(state.stores)
+    store.put_value("b", 3, 3)
+    assert state.uncommitted_bytes > 0
+    assert [key for key, _ in store.all()] == ["a", "b"]
+    state.roll_back()
+    assert state.uncommitted_bytes == 0
+    assert list(store.all()) == [("a", (1, 1))]
+    state.close()
+    again = opened(directory)
+    assert again.changelog_offsets == {DISK: 7}
+    assert list(again.store("disk").all()) == [("a", (1, 1))]
+    again.close()
+
+
+def test_checkpoint_is_written_only_after_enough_records_when_not_enforced(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("streams_py.state.task_state.time.monotonic", lambda: now[0])
     state = opened(directory)
     state.restore(DISK, [Record(6_000, "a", 1)])
     state.restore(SOURCE, [Record(4_000, "a", 1)])
@@ -218,10 +248,17 @@ def test_checkpoint_is_written_only_after_enough_records_when_not_enforced(direc
     assert read_checkpoint(directory.task_path(TASK)) == {}
     state.update_offsets({SOURCE: 4_001})
     state.checkpoint(enforce=False)
+    assert read_checkpoint(directory.task_path(TASK)) == {}  # not committed
+    state.commit()
+    state.checkpoint(enforce=False)
     assert read_checkpoint(directory.task_path(TASK)) == {DISK: 6_000, SOURCE: 4_001}
-    state.update_offsets({DISK: 16_000})
+    state.update_offsets({DISK: 160_000})
+    state.commit()
     state.checkpoint(enforce=False)
     assert read_checkpoint(directory.task_path(TASK))[DISK] == 6_000
+    now[0] += 11
+    state.checkpoint(enforce=False)
+    assert read_checkpoint(directory.task_path(TASK))[DISK] == 160_000
     state.close()
 
 
@@ -374,32 +411,6 @@ def test_store_that_another_fills_while_it_is_flushed_is_flushed_too_whatever_th
     state.flush_caches(["memory", "disk"])
     assert logged[2:] == ["app-disk-changelog", "app-memory-changelog"]
     state.close()
-
-
-# -- exactly-once ------------------------------------------------------------------------------------------------
-
-
-def test_checkpoint_is_deleted_once_loaded_under_exactly_once(directory: StateDirectory) -> None:
-    state = opened(directory, exactly_once=True)
-    state.restore(DISK, [Record(4, "a", 1)])
-    state.checkpoint(enforce=True)
-    state.close()
-    again = opened(directory, exactly_once=True)
-    assert again.changelog_offsets == {DISK: 4}
-    assert not os.path.exists(os.path.join(directory.task_path(TASK), ".checkpoint"))
-    again.close()  # a crash: no checkpoint was written
-    third = task_state(directory, exactly_once=True)
-    with pytest.raises(TaskCorruptedError) as raised:
-        third.open()
-    assert raised.value.tasks == {TASK: {DISK, SOURCE}}
-    assert directory.owner_of(TASK) is None
-    directory.wipe_task(TASK)
-    third.open()
-    assert third.changelog_offsets == {}
-    third.checkpoint(enforce=True)
-    third.delete_checkpoint()
-    assert read_checkpoint(directory.task_path(TASK)) == {}
-    third.close()
 
 
 # -- without disk ------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from streams_py.errors import TopologyError
 from streams_py.serdes import INT64, STRING
 from streams_py.state.bytes_store import MemoryBytes
 from streams_py.state.directory import StateDirectory
+from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.expiring import ExpiringBytes
 from streams_py.state.open import StoreDefaults, open_store
-from streams_py.state.rocksdb import TaskDatabase
 from streams_py.state.task_state import TaskState
 from streams_py.testing.driver import TopologyTestDriver
 from streams_py.topology.dsl.builder import StreamsBuilder
@@ -132,7 +132,7 @@ def test_time_is_known_again_when_files_are_opened_again(tmp_path: Path) -> None
     store.put("new", 2, at=1100)
     store.store.content.context = RecordContext()
     store.put("newest", 3, at=1000 + TTL_MS)
-    store.store.flush()
+    database.commit({})
     database.close()
     database = TaskDatabase(str(tmp_path), ["s"])
     again = Store(database.store("s"))

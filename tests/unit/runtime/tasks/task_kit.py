@@ -92,11 +92,21 @@ class FakeStores:
     def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         self.changelog_offsets.update(offsets)
 
-    def checkpoint(self, *, enforce: bool, without: Collection[TopicPartition] = ()) -> None:
-        for changelog in without:
+    uncommitted_bytes = 0
+
+    def commit(self) -> None:
+        self.calls.append("commit")
+
+    def roll_back(self) -> None:
+        self.calls.append("roll back")
+
+    def forget(self, changelogs: Collection[TopicPartition]) -> None:
+        for changelog in changelogs:
             self.changelog_offsets.pop(changelog, None)
-        missing = f" without {', '.join(map(str, without))}" if without else ""
-        self.calls.append(f"checkpoint{' enforced' if enforce else ''}{missing}")
+        self.calls.append(f"forget {', '.join(map(str, changelogs))}")
+
+    def checkpoint(self, *, enforce: bool) -> None:
+        self.calls.append(f"checkpoint{' enforced' if enforce else ''}")
 
     def close(self, *, wipe: bool = False) -> None:
         self.calls.append("close")

@@ -86,13 +86,13 @@ class TestCommit:
         ]
         assert kit.sent("app-counts-changelog") == kit.sent("out")
 
-    def test_caches_are_flushed_before_the_producer_and_the_checkpoint_comes_last(self) -> None:
+    def test_caches_are_flushed_before_the_producer_and_stores_are_committed_last(self) -> None:
         kit = counting_kit()
         kit.add(record("x"))
         kit.task.process(1)
         kit.stores.calls.clear()
         commit(kit)
-        assert kit.stores.calls == ["flush counts", "checkpoint"]
+        assert kit.stores.calls == ["flush counts", "commit", "checkpoint"]
         assert kit.producer.flushes == 1
 
     def test_position_is_committed_when_nothing_is_buffered(self) -> None:
@@ -334,7 +334,7 @@ class TestLife:
         commit(kit)
         kit.stores.calls.clear()
         kit.task.revive(corrupted=[COUNTS])
-        assert kit.stores.calls == ["checkpoint enforced without app-counts-changelog-0", "close"]
+        assert kit.stores.calls == ["forget app-counts-changelog-0", "close"]
         assert kit.task.state is TaskPhase.CREATED
         assert kit.task.committable_offsets() == {}
         kit.task.initialize()

@@ -157,13 +157,12 @@ def test_recycled_task_keeps_its_open_stores_and_goes_on(world: World) -> None:
     again.close_dirty()
 
 
-@pytest.mark.parametrize("corrupted", [[COUNTS], []], ids=["named", "unknown"])
-def test_corrupted_store_starts_empty_and_is_restored(world: World, corrupted: list[TopicPartition]) -> None:
+def test_corrupted_store_starts_empty_and_is_restored(world: World) -> None:
     task = world.active(world.state())
     world.run(task)
     world.count(task, "a", "a")
     world.commit(task, enforce=True)
-    task.revive(corrupted=corrupted)
+    task.revive(corrupted=[COUNTS])
     task.initialize()
     assert task.restore_position(COUNTS) == BEGINNING
     task.restore(COUNTS, world.producer.records[COUNTS])
@@ -174,12 +173,16 @@ def test_corrupted_store_starts_empty_and_is_restored(world: World, corrupted: l
     task.close_dirty()
 
 
-def test_healthy_store_of_a_revived_task_goes_on_from_its_checkpoint(world: World) -> None:
+def test_healthy_store_of_a_revived_task_is_as_of_the_last_commit(world: World) -> None:
     task = world.active(world.state())
     world.run(task)
     world.count(task, "a", "a")
-    world.commit(task, enforce=True)
+    world.commit(task)
+    committed = world.producer.acked_offsets()[COUNTS]
+    world.count(task, "a")
+    task.flush_caches()
     task.revive()
     task.initialize()
-    assert task.restore_position(COUNTS) == world.producer.acked_offsets()[COUNTS] + 1
+    assert task.restore_position(COUNTS) == committed + 1
+    assert task.store("counts").get("a")[0] == 2
     task.close_dirty()

@@ -1,0 +1,103 @@
+"""Groups seen from outside, by kafka-python: it keeps the members' bytes, which confluent-kafka does not hand out.
+
+Its own ``describe_groups`` turns the bytes into text, so the request is made here. Private names: ``_manager`` and
+``_find_coordinator_id``; the broker tests watch them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from kafka import KafkaAdminClient
+from kafka import errors as kafka_errors
+from kafka.protocol.admin import DescribeGroupsRequest
+
+from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
+from streams_py.adapters.kafka_python.failures import is_retriable, translated
+from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.ports import DescribedGroup, DescribedMember
+
+__all__ = ["KafkaPythonGroupAdmin"]
+
+T = TypeVar("T")
+
+_PAUSE_S: Final = 0.2
+_NOT_FOUND: Final = frozenset({"", "Dead"})
+
+
+class KafkaPythonGroupAdmin:
+    """Port ``GroupAdmin``. ``connection`` as from ``kafka_python_connection``; ``timeout_ms`` bounds one call."""
+
+    def __init__(self, connection: Mapping[str, Any], *, timeout_ms: int) -> None:
+        self._timeout_ms = timeout_ms
+        self._where = ",".join(connection["bootstrap_servers"])
+        limits = {"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
+        try:
+            self._admin: Any = KafkaAdminClient(**connection, **limits)
+        except kafka_errors.KafkaError as error:
+            raise self._error(error, "connecting") from error
+
+    def list_groups(self) -> Mapping[str, str]:
+        """Group -> its type, or its protocol type on brokers that know no types."""
+        listed = self._patiently("the groups cannot be listed", self._admin.list_groups)
+        return {str(group["group_id"]): str(group.get("group_type") or group["protocol_type"]) for group in listed}
+
+    def describe_group(self, group: str) -> DescribedGroup:
+        """The group with its members' bytes. StreamsError when there is none, BrokerUnavailableError in an outage."""
+        found = self._patiently(f"group {group} cannot be described", lambda: self._describe(group))
+        if found.group_state in _NOT_FOUND:
+            raise StreamsError(f"there is no classic group {group} at {self._where}")
+        return DescribedGroup(
+            group,
+            found.group_state,
+            found.protocol_type,
+            found.protocol_data,
+            tuple(
+                DescribedMember(
+                    member.member_id,
+                    member.group_instance_id,
+                    member.client_id,
+                    member.client_host.removeprefix("/"),
+                    bytes(member.member_metadata),
+                    bytes(member.member_assignment),
+                )
+                for member in found.members
+            ),
+        )
+
+    def close(self) -> None:
+        self._admin.close()
+
+    def _describe(self, group: str) -> Any:
+        manager = self._admin._manager
+        coordinator = manager.run(self._admin._find_coordinator_id, group)
+        answer = manager.run(manager.send, DescribeGroupsRequest(groups=[group]), coordinator)
+        (found,) = answer.groups
+        error = kafka_errors.for_code(found.error_code)
+        if error is kafka_errors.GroupIdNotFoundError:
+            raise StreamsError(f"there is no classic group {group} at {self._where}")
+        if error is not kafka_errors.NoError:
+            raise error()
+        if found.group_id != group:
+            raise StreamsError(f"the broker was asked for group {group} and answered for {found.group_id!r}")
+        return found
+
+    def _patiently(self, failing: str, ask: Callable[[], T]) -> T:
+        """The answer, asked for again while a coordinator is loading or moving."""
+        until = time.monotonic() + self._timeout_ms / 1000
+        while True:
+            try:
+                return ask()
+            except kafka_errors.KafkaError as error:
+                if not is_retriable(error) or time.monotonic() + _PAUSE_S > until:
+                    raise self._error(error, failing) from error
+            time.sleep(_PAUSE_S)
+
+    def _error(self, error: kafka_errors.KafkaError, failing: str) -> BaseException:
+        if is_retriable(error) or isinstance(error, kafka_errors.KafkaTimeoutError):
+            return BrokerUnavailableError(
+                f"{failing}: no answer from {self._where} within {self._timeout_ms} ms: {error}"
+            )
+        return translated(error, f"{failing} at {self._where}")

@@ -1,0 +1,337 @@
+"""``streams-py inspect``: what a Kafka Streams group does right now, Java or Python."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Iterator
+from difflib import get_close_matches
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from streams_protocol import RepeatedTagDecodeError
+from streams_protocol.types import TaskId
+from streams_py.cli.usage import WRONG_USAGE, refuse
+from streams_py.clients import KafkaClients
+from streams_py.config import StreamsConfig
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
+from streams_py.inspection.gather import inspect_group
+from streams_py.inspection.members import Member
+from streams_py.inspection.view import CopyKind, GroupView, Task
+from streams_py.ports import Admin, GroupAdmin, RecordConsumer
+
+__all__ = ["inspect_command"]
+
+_FAILED: Final = 1
+_TIMEOUT_MS: Final = 15_000
+_TASKS_SHOWN_MAX: Final = 60
+_PROBLEMS_SHOWN_MAX: Final = 20
+
+
+class _Cluster:
+    """Clients that look at groups, see :class:`~streams_py.inspection.gather.Cluster`."""
+
+    def __init__(self, clients: KafkaClients) -> None:
+        self._clients = clients
+        self.admin: Admin = clients.admin()
+        self.groups: GroupAdmin = clients.group_admin(timeout_ms=_TIMEOUT_MS)
+
+    def consumer(self) -> RecordConsumer:
+        return self._clients.main_consumer("streams-py-inspect")
+
+    def close(self) -> None:
+        self.groups.close()
+        self.admin.close()
+
+
+@contextlib.contextmanager
+def _cluster(bootstrap: str, config: Path | None) -> Iterator[_Cluster]:
+    settings = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
+    patience = {"admin.default.api.timeout.ms": _TIMEOUT_MS}
+    named = {"application.id": "streams-py-inspect", "bootstrap.servers": bootstrap}
+    clients = KafkaClients(StreamsConfig.of({**patience, **settings, **named}))
+    try:
+        cluster = _Cluster(clients)
+        try:
+            yield cluster
+        finally:
+            cluster.close()
+    finally:
+        clients.close()
+
+
+def inspect_command(
+    group: str | None, bootstrap: str, config: Path | None, *, as_json: bool, watch_s: float | None, all_tasks: bool
+) -> int:
+    """Print the group, again and again with ``watch_s``; without a name, the groups there are. The exit status."""
+    console = Console()
+    try:
+        with _cluster(bootstrap, config) as cluster:
+            if group is None:
+                return _print_groups(cluster.groups)
+            if as_json:
+                print(json.dumps(to_json(inspect_group(cluster, group)), indent=2))
+            elif watch_s is None:
+                console.print(render(inspect_group(cluster, group), all_tasks=all_tasks))
+            else:
+                _watch(cluster, group, console, watch_s, all_tasks=all_tasks)
+    except ConfigError as error:
+        return refuse(str(error))
+    except BrokerUnavailableError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return _FAILED
+    except StreamsError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        if group is not None:
+            _suggest(group, bootstrap, config)
+        return WRONG_USAGE
+    except KeyboardInterrupt:  # how one stops watching
+        return 0
+    return 0
+
+
+def _print_groups(groups: GroupAdmin) -> int:
+    listed = groups.list_groups()
+    if not listed:
+        print("there are no groups", file=sys.stderr)
+    for name, kind in sorted(listed.items()):
+        print(f"{name}\t{kind.lower()}")
+    return 0
+
+
+def _suggest(group: str, bootstrap: str, config: Path | None) -> None:
+    with contextlib.suppress(StreamsError), _cluster(bootstrap, config) as cluster:
+        near = get_close_matches(group, [name for name in cluster.groups.list_groups() if name != group], n=1)
+        if near:
+            print(f"Did you mean {near[0]}?", file=sys.stderr)
+
+
+def _watch(cluster: _Cluster, group: str, console: Console, every_s: float, *, all_tasks: bool) -> None:
+    view = inspect_group(cluster, group)
+    with Live(render(view, all_tasks=all_tasks), console=console, auto_refresh=False) as live:
+        while True:
+            time.sleep(every_s)
+            try:
+                shown: RenderableType = render(inspect_group(cluster, group, election=True), all_tasks=all_tasks)
+            except BrokerUnavailableError as error:
+                shown = f"[yellow]{escape(str(error))}[/yellow]"
+            live.update(shown, refresh=True)
+
+
+# -- pictures ------------------------------------------------------------------------------------------------
+
+
+def _labels(view: GroupView) -> dict[str, str]:
+    """Member id -> a short name: a letter for the process, a number for the thread."""
+    processes = list(dict.fromkeys(member.process for member in view.members))
+    labels: dict[str, str] = {}
+    for process in processes:
+        threads = [member for member in view.members if member.process == process]
+        for number, member in enumerate(threads, 1):
+            labels[member.member_id] = f"{_letters(processes.index(process))}{number}"
+    return labels
+
+
+def _letters(number: int) -> str:
+    text = ""
+    number += 1
+    while number:
+        number, rest = divmod(number - 1, 26)
+        text = chr(ord("A") + rest) + text
+    return text
+
+
+def render(view: GroupView, *, all_tasks: bool) -> RenderableType:
+    """The whole picture for a terminal."""
+    labels = _labels(view)
+    parts: list[RenderableType] = [_headline(view, labels), _members_table(view, labels)]
+    if all_tasks or len(view.tasks) <= _TASKS_SHOWN_MAX:
+        parts.append(_tasks_table(view, labels))
+    else:
+        parts.append(f"{len(view.tasks):,} tasks; --tasks shows a line for each")
+    parts += [f"[yellow]{escape(line)}[/yellow]" for line in _remarks(view, labels)]
+    return Group(*parts)
+
+
+def _headline(view: GroupView, labels: dict[str, str]) -> str:
+    exact = "" if view.election is not None else "at least "
+    generation = "unknown" if view.generation is None else f"{exact}{view.generation}"
+    leader = "not known (__consumer_offsets cannot be read, or has no record of it)"
+    if view.election is not None and view.election.leader is not None:
+        leader = labels.get(view.election.leader, view.election.leader)
+    processes = len({member.process for member in view.members})
+    return (
+        f"[bold]{escape(view.group)}[/bold]: {view.state}, generation {generation}, leader {escape(leader)}; "
+        f"{len(view.members)} members in {processes} processes, {len(view.tasks):,} tasks"
+    )
+
+
+def _members_table(view: GroupView, labels: dict[str, str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="members", title_justify="left")
+    for column in ("", "client", "host", "rack, tags", "version"):
+        table.add_column(column, overflow="fold")
+    for column in ("active", "standby", "warm-up"):
+        table.add_column(column, overflow="fold")
+    table.add_column("input lag", justify="right")
+    kinds: dict[tuple[str, CopyKind], list[TaskId]] = {}
+    lags: dict[str, int] = {}
+    for task in view.tasks:
+        if task.owner is not None and task.input_lag is not None:
+            lags[task.owner] = lags.get(task.owner, 0) + task.input_lag
+        for copy in task.copies:
+            kinds.setdefault((copy.member_id, copy.kind), []).append(task.id)
+    for member in view.members:
+        table.add_row(
+            labels[member.member_id],
+            escape(member.client_id + (f" ({member.instance_id})" if member.instance_id else "")),
+            escape(member.host),
+            escape(", ".join(filter(None, [member.rack or "", *(f"{k}={v}" for k, v in _tags(member).items())]))),
+            _version(member),
+            short_tasks(member.active),
+            short_tasks(kinds.get((member.member_id, CopyKind.STANDBY), ())),
+            short_tasks(kinds.get((member.member_id, CopyKind.WARM_UP), ())),
+            f"{lags[member.member_id]:,}" if member.member_id in lags else "",
+        )
+    return table
+
+
+def _tags(member: Member) -> dict[str, str]:
+    try:
+        return {} if member.subscription is None else dict(member.subscription.client_tags)
+    except RepeatedTagDecodeError:
+        return {}
+
+
+def _version(member: Member) -> str:
+    info = member.subscription
+    if info is None:
+        return "?"
+    newest = info.latest_supported_version
+    return str(info.version) if newest in (info.version, -1) else f"{info.version} of {newest}"
+
+
+def short_tasks(tasks: Any) -> str:
+    """Tasks in few characters: 0_0-3 0_5 1_2."""
+    texts = []
+    ordered = sorted(tasks, key=lambda task: (task.topology_name or "", task.subtopology, task.partition))
+    for (name, subtopology), group in groupby(ordered, key=lambda task: (task.topology_name, task.subtopology)):
+        partitions = [task.partition for task in group]
+        for _, run in groupby(enumerate(partitions), key=lambda pair: pair[1] - pair[0]):
+            numbers = [partition for _, partition in run]
+            first = TaskId(subtopology, numbers[0], name)
+            texts.append(f"{first}" if len(numbers) == 1 else f"{first}-{numbers[-1]}")
+    return " ".join(texts)
+
+
+def _tasks_table(view: GroupView, labels: dict[str, str]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="tasks", title_justify="left")
+    for column in ("task", "active", "standby (lag)", "warm-up (lag)", "reads"):
+        table.add_column(column, overflow="fold")
+    table.add_column("input lag", justify="right")
+    for task in view.tasks:
+        table.add_row(
+            str(task.id),
+            labels[task.owner] if task.owner else "[red]nobody[/red]",
+            _copies(task, CopyKind.STANDBY, labels),
+            _copies(task, CopyKind.WARM_UP, labels),
+            escape(", ".join(sorted({partition.topic for partition in task.partitions}))),
+            "" if task.input_lag is None else f"{task.input_lag:,}",
+        )
+    return table
+
+
+def _copies(task: Task, kind: CopyKind, labels: dict[str, str]) -> str:
+    return ", ".join(
+        labels[copy.member_id] + (f" (<= {copy.lag:,})" if copy.lag is not None else "")
+        for copy in task.copies
+        if copy.kind is kind
+    )
+
+
+def _remarks(view: GroupView, labels: dict[str, str]) -> Iterator[str]:
+    if view.state not in ("Stable", "Empty"):
+        yield f"the group is rebalancing ({view.state}): what is shown is as of the last finished rebalance"
+    withheld = [task for task in view.tasks if task.owner is None and task.coming_from]
+    for holder, tasks in groupby(sorted(withheld, key=lambda task: labels[task.coming_from or ""]), _holder):
+        names = short_tasks(task.id for task in tasks)
+        yield f"{names}: withheld until {labels[holder]} has given it up; the rebalance after this one hands it over"
+    lost = [task.id for task in view.tasks if task.owner is None and not task.coming_from]
+    if lost and view.members:
+        yield f"{short_tasks(lost)}: nobody has it"
+    for follow_up in view.follow_ups:
+        when = "at once" if follow_up.at_ms == 0 else time.strftime("%H:%M:%S", time.localtime(follow_up.at_ms / 1000))
+        why = "warm-ups may have caught up by then" if follow_up.at_ms else "tasks are on their way"
+        yield f"next rebalance: {labels[follow_up.member_id]} asks for it {when}; {why}"
+    for topic in view.topics_without_tasks:
+        yield f"no assignment mentions topic {topic}"
+    yield from view.problems[:_PROBLEMS_SHOWN_MAX]
+    if len(view.problems) > _PROBLEMS_SHOWN_MAX:
+        yield f"{len(view.problems) - _PROBLEMS_SHOWN_MAX} more problems: see --json"
+
+
+def _holder(task: Task) -> str:
+    return task.coming_from or ""
+
+
+# -- for programs --------------------------------------------------------------------------------------------
+
+
+def to_json(view: GroupView) -> dict[str, Any]:
+    """The view in plain values: tasks as "0_1", times in epoch ms, lags in records, null for what is not known."""
+    labels = _labels(view)
+    election = view.election
+    return {
+        "group": view.group,
+        "state": view.state,
+        "generation": view.generation,
+        "generation_is_exact": election is not None,
+        "leader": None if election is None else election.leader,
+        "rebalanced_ms": None if election is None else election.ended_ms,
+        "members": [
+            {
+                "label": labels[member.member_id],
+                "member_id": member.member_id,
+                "instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "host": member.host,
+                "process_id": member.process if member.subscription is not None else None,
+                "version": None if member.subscription is None else member.subscription.version,
+                "latest_supported_version": None
+                if member.subscription is None
+                else member.subscription.latest_supported_version,
+                "endpoint": None if member.subscription is None else member.subscription.endpoint,
+                "rack": member.rack,
+                "tags": _tags(member),
+                "topics": list(member.topics),
+                "problems": list(member.problems),
+            }
+            for member in view.members
+        ],
+        "tasks": [
+            {
+                "task": str(task.id),
+                "active": task.owner,
+                "coming_from": task.coming_from,
+                "stateful": task.is_stateful,
+                "partitions": [str(partition) for partition in sorted(task.partitions)],
+                "input_lag": task.input_lag,
+                "copies": [
+                    {"member": copy.member_id, "kind": copy.kind.value, "reported": copy.reported, "lag": copy.lag}
+                    for copy in task.copies
+                ],
+            }
+            for task in view.tasks
+        ],
+        "follow_ups": [{"member": follow_up.member_id, "at_ms": follow_up.at_ms} for follow_up in view.follow_ups],
+        "topics_without_tasks": list(view.topics_without_tasks),
+        "problems": list(view.problems),
+    }

@@ -1,0 +1,59 @@
+"""Who leads a group, and its generation: neither is in the answer to DescribeGroups.
+
+The group's coordinator writes both down in ``__consumer_offsets`` at the end of each rebalance. Who may read that topic
+learns them; nobody else needs them. Source: Kafka's ``GroupMetadataKey`` and ``GroupMetadataValue``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from streams_protocol import DecodeError
+from streams_protocol.buffer import Reader
+from streams_py.assignment.java_order import string_hash
+
+__all__ = ["OFFSETS_TOPIC", "Election", "decode_election", "offsets_partition"]
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+_KEY_OF_GROUP: Final = 2
+_NEWEST_VALUE: Final = 3  # 4 would be Kafka's first compact one; no release has written it
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """Who led ``generation``, and when (epoch ms) the rebalance ended; None for what was not written down."""
+
+    generation: int
+    leader: str | None
+    ended_ms: int | None
+
+
+def offsets_partition(group: str, partitions: int) -> int:
+    """The partition of ``__consumer_offsets`` with the group's records."""
+    unsigned = string_hash(group)
+    distance = min(unsigned, 2**32 - unsigned)  # abs of Java's signed number
+    return distance % 2**31 % partitions  # Kafka's abs of the smallest number is 0
+
+
+def decode_election(key: bytes | None, value: bytes | None, group: str) -> Election | None:
+    """The election in a record of ``__consumer_offsets``; None for every other record, whatever its bytes."""
+    if key is None or value is None:
+        return None
+    try:
+        reader = Reader(key, "GroupMetadataKey")
+        if reader.int16("version") != _KEY_OF_GROUP or reader.string("group") != group:
+            return None
+        reader = Reader(value, "GroupMetadataValue")
+        version = reader.int16("version")
+        if not 0 <= version <= _NEWEST_VALUE:
+            return None
+        reader.string("protocolType")
+        generation = reader.int32("generation")
+        reader.nullable_string("protocol")
+        leader = reader.nullable_string("leader")
+        ended = reader.int64("currentStateTimestamp") if version >= 2 else -1
+    except DecodeError:
+        return None
+    return Election(generation, leader, ended if ended >= 0 else None)

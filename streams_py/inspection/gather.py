@@ -1,0 +1,123 @@
+"""Ask the cluster for everything a view of a group needs. Read-only; what may not be read is left out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from streams_protocol import PROTOCOL_NAME, PROTOCOL_TYPE
+from streams_protocol.types import TopicPartition
+from streams_py.errors import StreamsError
+from streams_py.inspection.election import OFFSETS_TOPIC, Election, decode_election, offsets_partition
+from streams_py.inspection.lags import changelogs_by_subtopology, with_copy_lags, with_input_lags
+from streams_py.inspection.members import decode_member
+from streams_py.inspection.view import GroupView, view_group
+from streams_py.ports import Admin, AdminError, DescribedGroup, GroupAdmin, RecordConsumer
+
+__all__ = ["Cluster", "inspect_group"]
+
+_log = logging.getLogger(__name__)
+
+_ELECTION_RECORDS_MAX: Final = 20_000
+"""So many of the newest records of the coordinator's log are searched: commits of busy groups lie above an election."""
+_ELECTION_SECONDS_MAX: Final = 3.0
+
+
+class Cluster(Protocol):
+    """The clients that are needed."""
+
+    admin: Admin
+    groups: GroupAdmin
+
+    def consumer(self) -> RecordConsumer: ...
+
+
+def inspect_group(cluster: Cluster, group: str, *, election: bool = True) -> GroupView:
+    """A view of the group as it is now. StreamsError when it is no Kafka Streams group, or does not exist."""
+    described = cluster.groups.describe_group(group)
+    _check_is_streams(described)
+    members = [decode_member(member) for member in described.members]
+    counts = _partition_counts(cluster.admin)
+    view = view_group(
+        group, described.state, members, counts, _find_election(cluster, group, counts) if election else None
+    )
+    return _with_lags(cluster.admin, view, counts)
+
+
+def _check_is_streams(described: DescribedGroup) -> None:
+    if described.members and (described.protocol_type, described.protocol) not in (
+        (PROTOCOL_TYPE, PROTOCOL_NAME),
+        (PROTOCOL_TYPE, ""),  # while the group is rebalancing
+    ):
+        raise StreamsError(
+            f"{described.group} is no Kafka Streams group: its members speak {described.protocol or 'no protocol'} of "
+            f"type {described.protocol_type or 'none'}, not {PROTOCOL_NAME} of type {PROTOCOL_TYPE}"
+        )
+
+
+def _partition_counts(admin: Admin) -> dict[str, int]:
+    found = admin.describe_topics(None)
+    return {topic: len(infos) for topic, infos in found.items() if not isinstance(infos, AdminError)}
+
+
+def _with_lags(admin: Admin, view: GroupView, counts: Mapping[str, int]) -> GroupView:
+    inputs = sorted({partition for task in view.tasks for partition in task.partitions})
+    changelogs = changelogs_by_subtopology(view, counts)
+    states = sorted(
+        {
+            TopicPartition(topic, partition)
+            for topics in changelogs.values()
+            for topic in topics
+            for partition in range(counts[topic])
+        }
+    )
+    try:
+        committed = admin.committed_offsets(view.group, inputs)
+        nowhere = [partition for partition in inputs if committed[partition] is None]
+        beginnings = _known(admin.list_offsets(nowhere, earliest=True)) if nowhere else {}
+        ends = _known(admin.list_offsets([*inputs, *states])) if inputs or states else {}
+    except StreamsError as error:
+        _log.warning("lags are not known: %s", error)
+        return view
+    return with_copy_lags(with_input_lags(view, committed, beginnings, ends), changelogs, ends)
+
+
+def _known(offsets: Mapping[TopicPartition, int | AdminError]) -> dict[TopicPartition, int]:
+    return {partition: offset for partition, offset in offsets.items() if not isinstance(offset, AdminError)}
+
+
+def _find_election(cluster: Cluster, group: str, counts: Mapping[str, int]) -> Election | None:
+    """The newest election in the coordinator's log; None when it may not be read, or is too far back."""
+    if OFFSETS_TOPIC not in counts:
+        return None
+    log = TopicPartition(OFFSETS_TOPIC, offsets_partition(group, counts[OFFSETS_TOPIC]))
+    try:
+        end = _one(cluster.admin, log, earliest=False)
+        first = _one(cluster.admin, log, earliest=True)
+        if end is None or first is None or first >= end:
+            return None
+        return _read_election(cluster, group, log, max(first, end - _ELECTION_RECORDS_MAX), end)
+    except StreamsError as error:
+        _log.debug("%s cannot be read: %s", log, error)
+        return None
+
+
+def _one(admin: Admin, partition: TopicPartition, *, earliest: bool) -> int | None:
+    offset = admin.list_offsets([partition], earliest=earliest)[partition]
+    return None if isinstance(offset, AdminError) else offset
+
+
+def _read_election(cluster: Cluster, group: str, log: TopicPartition, start: int, end: int) -> Election | None:
+    newest = None
+    until = time.monotonic() + _ELECTION_SECONDS_MAX
+    consumer = cluster.consumer()
+    try:
+        consumer.assign({log: start})
+        while (consumer.position(log) or start) < end and time.monotonic() < until:
+            for record in consumer.poll(1_000, 200):
+                newest = decode_election(record.key(), record.value(), group) or newest
+    finally:
+        consumer.close()
+    return newest

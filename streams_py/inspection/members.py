@@ -1,0 +1,92 @@
+"""One member of a group, decoded. Bytes that cannot be read are a sentence beside the member, never an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from streams_protocol import (
+    AssignmentInfo,
+    DecodeError,
+    SubscriptionInfo,
+    decode_assignment,
+    decode_assignment_info,
+    decode_subscription,
+    decode_subscription_info,
+    partitions_by_task,
+)
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.ports import DescribedMember
+
+__all__ = ["Member", "decode_member"]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member as it described itself when it last joined, and what it was given then.
+
+    ``problems`` has a sentence for each part that could not be read; such a part is empty.
+    """
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    topics: tuple[str, ...] = ()
+    owned: tuple[TopicPartition, ...] = ()
+    generation: int | None = None
+    """Generation in which it owned them: the one before the present one, at the latest."""
+    rack: str | None = None
+    subscription: SubscriptionInfo | None = None
+    assignment: AssignmentInfo | None = None
+    active: Mapping[TaskId, frozenset[TopicPartition]] = field(default_factory=dict)
+    standby: Mapping[TaskId, frozenset[TopicPartition]] = field(default_factory=dict)
+    """Standbys and warm-ups: the protocol does not tell them apart."""
+    problems: tuple[str, ...] = ()
+
+    @property
+    def process(self) -> str:
+        """Id of the process; the member's own id where that is not known."""
+        return self.member_id if self.subscription is None else str(self.subscription.process_id)
+
+
+def decode_member(member: DescribedMember) -> Member:
+    """Decode what the coordinator keeps of a member. Raises nothing, whatever the bytes."""
+    problems: list[str] = []
+    topics: tuple[str, ...] = ()
+    owned: tuple[TopicPartition, ...] = ()
+    generation = rack = subscription = None
+    try:
+        sent = decode_subscription(member.subscription)
+        topics, owned, generation, rack = sent.topics, sent.owned_partitions, sent.generation_id, sent.rack_id
+        subscription = decode_subscription_info(sent.user_data)
+    except DecodeError as error:
+        problems.append(f"its subscription cannot be read: {error}")
+    assignment, active, standby = None, {}, {}
+    if member.assignment:  # empty while the group is rebalancing
+        try:
+            given = decode_assignment(member.assignment)
+            if given.user_data:
+                assignment = decode_assignment_info(given.user_data)
+                active = {
+                    task: frozenset(partitions)
+                    for task, partitions in partitions_by_task(given.partitions, assignment.active_tasks).items()
+                }
+                standby = {task: frozenset(partitions) for task, partitions in assignment.standby_tasks.items()}
+        except DecodeError as error:
+            problems.append(f"its assignment cannot be read: {error}")
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        topics,
+        owned,
+        generation,
+        rack,
+        subscription,
+        assignment,
+        active,
+        standby,
+        tuple(problems),
+    )

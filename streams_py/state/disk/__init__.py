@@ -1,0 +1,1 @@
+"""Stores on disk: RocksDB below, what is not committed yet in memory above it."""

@@ -1,0 +1,143 @@
+"""RocksDB: one database per task, one column family per store, and one for the positions in the changelogs.
+
+What tasks write waits in the layers of its stores (:mod:`.layer`) until the task commits. Then everything goes in as
+one batch, together with the changelog positions that it brings the stores to (the idea of KIP-1035). The batch is in
+the write-ahead log when the call returns, so a killed process leaves a committed state and the position that belongs to
+it; the log is not forced to the disk, and a machine that loses its power goes back to an earlier such state, whose rest
+the changelog topics have. Rocksdict's raw mode keeps keys and values as the bytes they are.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
+
+import rocksdict
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import StateError
+from streams_py.state.checkpoint import DATABASE_DIRECTORY
+from streams_py.state.disk.options import RocksMemory, database_options, remedy_for, shared_rocks_memory
+from streams_py.state.disk.store import RocksBytes
+
+__all__ = ["RocksMemory", "TaskDatabase"]
+
+_POSITIONS: Final = "*positions"
+"""No store is called like this: names have no asterisk."""
+_OFFSET = struct.Struct(">q")
+
+
+class TaskDatabase:
+    """The database of one task, below its directory.
+
+    Opened with the column families that exist and those of ``stores``. Raises StateError naming the path when the
+    files cannot be read or another process has them open.
+    """
+
+    def __init__(self, task_directory: str, stores: Iterable[str], *, memory: RocksMemory | None = None) -> None:
+        self.path = os.path.join(task_directory, DATABASE_DIRECTORY)
+        self._options = database_options(memory or shared_rocks_memory())
+        self._stores: dict[str, RocksBytes] = {}
+        self._is_closed = False
+        try:
+            os.makedirs(self.path, mode=0o750, exist_ok=True)
+            exists = os.path.exists(os.path.join(self.path, "CURRENT"))
+            found = set(rocksdict.Rdict.list_cf(self.path, self._options)) if exists else set()
+            families = found | {"default", _POSITIONS, *stores}
+            self._database = rocksdict.Rdict(self.path, self._options, dict.fromkeys(sorted(families), self._options))
+            self._positions: Any = self._database.get_column_family(_POSITIONS)
+        except Exception as error:
+            remedy = remedy_for(error) or (
+                f"If another process uses this state.dir, give this one its own; if files are damaged, delete "
+                f"{task_directory} and the state is restored from the changelog topics"
+            )
+            raise StateError(f"cannot open the state store files in {self.path}: {error}. {remedy}") from error
+        self.found_stores = frozenset(found)
+        """Names of the stores that were there when it was opened."""
+
+    def store(self, name: str) -> RocksBytes:
+        """The bytes of one store; the same object every time."""
+        found = self._stores.get(name)
+        if found is None:
+            found = self._stores[name] = RocksBytes(self, name)
+        return found
+
+    # -- commits -----------------------------------------------------------------------------------------------
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """What waits in memory for the next commit, about. Thread-safe."""
+        return sum(store.layer.size_bytes for store in list(self._stores.values()))
+
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offsets that were committed with what they stand for; those of which nothing is known are missing."""
+        found: dict[TopicPartition, int] = {}
+        for key, data in self._attempt(lambda: list(self._positions.items())):
+            topic, partition = key.decode().split(" ")
+            (found[TopicPartition(topic, int(partition))],) = _OFFSET.unpack(data)
+        return found
+
+    def commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Write what waits in all stores, and the positions, as one batch: after a crash all of it is there, or
+        nothing. After an error everything still waits."""
+        stores = [store for store in self._stores.values() if not store.layer.is_empty]
+        if not stores and not positions:
+            return
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for store in stores:
+            store.layer_into(batch, self._database.get_column_family_handle(store.name))
+        handle = self._database.get_column_family_handle(_POSITIONS)
+        for changelog, offset in positions.items():
+            batch.put(_position_key(changelog), _OFFSET.pack(offset), handle)
+        self._attempt(lambda: self._database.write(batch))
+        for store in stores:
+            store.note_committed()
+
+    def roll_back(self) -> None:
+        """Drop what waits in all stores: they are as of the last commit."""
+        for store in self._stores.values():
+            store.drop_layer()
+
+    def forget(self, changelogs: Collection[TopicPartition]) -> None:
+        """Nothing is known of these any more; on disk, before anything else happens to their stores."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for changelog in changelogs:
+            batch.delete(_position_key(changelog), self._database.get_column_family_handle(_POSITIONS))
+        self._attempt(lambda: self._database.write(batch))
+        self._attempt(lambda: self._database.flush_wal(True))
+
+    def _attempt(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except Exception as error:
+            remedy = remedy_for(error) or "What was committed before is safe in the changelog topics"
+            raise StateError(f"the state store files in {self.path} failed: {error}. {remedy}") from error
+
+    def close(self) -> None:
+        """Close everything, open scans included; what waits is dropped. A second call does nothing."""
+        for store in self._stores.values():
+            store.close()
+        if not self._is_closed:
+            self._is_closed = True
+            self._positions.close()
+            self._database.close()
+
+    # -- for RocksBytes ----------------------------------------------------------------------------------------
+
+    def family(self, name: str) -> Any:
+        """A handle of one column family (creating it if need be)."""
+        try:
+            return self._database.get_column_family(name)
+        except Exception:  # rocksdict has no question "does it exist"
+            return self._database.create_column_family(name, self._options)
+
+    def empty_family(self, name: str) -> Any:
+        """Drop a column family whose handles are closed and give a handle of a new, empty one."""
+        self._database.drop_column_family(name)
+        return self.family(name)
+
+
+def _position_key(changelog: TopicPartition) -> bytes:
+    return f"{changelog.topic} {changelog.partition}".encode()

@@ -1,0 +1,86 @@
+"""The uncommitted layer of one store: what was written since the last commit, in memory (the idea of KIP-892).
+
+A dict that only grows until it is committed or dropped as a whole. Because nothing leaves it and dicts keep the order
+of insertion, the keys added since the last scan are simply the newest ones; so writing costs no more than the dict, and
+a scan sorts in what is new.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import islice
+from threading import Lock
+
+__all__ = ["SMALL_BYTES", "Layer"]
+
+SMALL_BYTES = 256
+"""Up to here key and data need not be counted: an entry of the dict costs as much."""
+_INSERT_MAX = 32
+"""Up to so many new keys are inserted one by one (a memmove each) instead of sorting."""
+
+
+class Layer:
+    """Uncommitted writes of one store (None: removed). One thread writes, any thread reads.
+
+    ``floor``: everything below it in the database is removed too.
+    """
+
+    __slots__ = ("_sorted", "_sorting", "data", "floor", "large_bytes")
+
+    def __init__(self, data: dict[bytes, bytes | None] | None = None, floor: bytes | None = None) -> None:
+        self.data: dict[bytes, bytes | None] = {} if data is None else data
+        self.floor = floor
+        self.large_bytes = 0
+        self._sorted: list[bytes] = []
+        self._sorting = Lock()
+
+    @property
+    def is_empty(self) -> bool:
+        """True when there is nothing to commit."""
+        return not self.data and self.floor is None
+
+    @property
+    def size_bytes(self) -> int:
+        """What it holds in memory, about."""
+        return len(self.data) * SMALL_BYTES + self.large_bytes
+
+    def count_large(self, key: bytes, data: bytes) -> None:
+        """An entry of more than SMALL_BYTES is about to be written."""
+        replaced = self.data.get(key)
+        self.large_bytes += len(key) + len(data) - (0 if replaced is None else len(key) + len(replaced))
+
+    def between(self, first: bytes | None, end: bytes | None, *, reverse: bool) -> list[tuple[bytes, bytes | None]]:
+        """Copy of the entries from ``first`` on and below ``end``, sorted by key."""
+        data = self.data
+        if not data:
+            return []
+        with self._sorting:
+            self._sort_in()
+            keys = self._sorted
+            start = 0 if first is None else bisect_left(keys, first)
+            stop = len(keys) if end is None else bisect_left(keys, end)
+            found = keys[start:stop]
+        if reverse:
+            found.reverse()
+        return [(key, data[key]) for key in found]
+
+    def _sort_in(self) -> None:
+        data, keys = self.data, self._sorted
+        while True:
+            count = len(data)
+            added = list(islice(reversed(data), count - len(keys)))
+            if len(data) == count:  # else the writer was between the two: what was taken may leave out some
+                break
+        if len(added) > _INSERT_MAX:
+            keys += added
+            keys.sort()
+        else:
+            for key in added:
+                keys.insert(bisect_left(keys, key), key)
+
+    def above(self, end: bytes) -> Layer:
+        """The same without what is below ``end``, there and in the database."""
+        floor = end if self.floor is None else max(end, self.floor)
+        kept = Layer({key: data for key, data in self.data.items() if key >= end}, floor)
+        kept.large_bytes = self.large_bytes
+        return kept

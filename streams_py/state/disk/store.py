@@ -1,0 +1,227 @@
+"""One store on disk as a bytes store: its uncommitted layer over its column family."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import rocksdict
+
+from streams_py.errors import InvalidStateStoreError, StateError
+from streams_py.state.bytes_store import overlaid
+from streams_py.state.disk.layer import SMALL_BYTES, Layer
+from streams_py.state.disk.options import remedy_for
+
+if TYPE_CHECKING:
+    from streams_py.state.disk.database import TaskDatabase
+
+__all__ = ["RocksBytes"]
+
+_MISSING: Final = object()
+_KEPT_ENTRIES_MAX: Final = 16_384
+"""Of a commit: kept for reading, because what was written last is often read next."""
+_ENDED: Final[Iterator[tuple[bytes, bytes]]] = iter(())
+
+
+class _Closed(dict[bytes, "bytes | None"]):
+    """The layer of a closed store: refuses, so that nothing gets lost silently."""
+
+    def get(self, *_: object) -> NoReturn:
+        raise InvalidStateStoreError("the store is closed")
+
+    def __setitem__(self, *_: object) -> NoReturn:
+        raise InvalidStateStoreError("the store is closed")
+
+    update = __setitem__
+
+
+class _Held:
+    """What is read before the database is: ``waiting`` is the layer's dict, ``written`` that of the commit before.
+
+    Only the thread that owns the store writes. Other threads look into ``waiting``, then ``written``, then the
+    database; that is safe because what is committed is in the database before it leaves ``waiting``.
+    """
+
+    __slots__ = ("layer", "waiting", "written")
+
+    def __init__(self) -> None:
+        self.layer = Layer()
+        self.waiting = self.layer.data
+        self.written: dict[bytes, bytes | None] = {}
+
+    def use(self, layer: Layer) -> None:
+        self.layer = layer
+        self.waiting = layer.data
+
+
+class RocksBytes:
+    """One column family as a bytes store. Writes wait in :attr:`layer` until the database commits."""
+
+    def __init__(self, database: TaskDatabase, name: str) -> None:
+        self.name = name
+        self._database = database
+        self._scans: weakref.WeakSet[_Scan] = weakref.WeakSet()
+        self._is_closed = False
+        self._scanning = Lock()  # scans are opened by any thread
+        self._held = _Held()
+        self._bind(self._attempt(lambda: database.family(name)))
+
+    def _bind(self, family: Any) -> None:
+        self._family = family
+        held, load = self._held, family.get
+
+        def read(key: bytes) -> bytes | None:
+            data: Any = held.waiting.get(key, _MISSING)
+            if data is _MISSING:
+                data = held.written.get(key, _MISSING)
+                if data is _MISSING:
+                    floor = held.layer.floor
+                    data = load(key) if floor is None or key >= floor else None
+            return data  # type: ignore[no-any-return]  # bytes or None, whatever it came from
+
+        def write(key: bytes, data: bytes) -> None:
+            if len(key) + len(data) > SMALL_BYTES:
+                held.layer.count_large(key, data)
+            held.waiting[key] = data
+
+        def remove(key: bytes) -> None:
+            held.waiting[key] = None
+
+        self.read: Callable[[bytes], bytes | None] = read
+        self.write: Callable[[bytes, bytes], None] = write
+        self.remove: Callable[[bytes], object] = remove
+
+    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        self._held.waiting.update(entries)
+
+    def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        layer = self._held.layer  # before the snapshot: what is committed in between is in both, and not in neither
+        above = layer.between(first, end, reverse=reverse)
+        floor = layer.floor
+        if floor is not None and (first is None or first < floor):
+            first = floor
+        with self._scanning:
+            scan: _Scan = self._attempt(lambda: _Scan(self._family, self.name, first, end, above, reverse=reverse))
+            self._scans.add(scan)
+        return scan
+
+    def remove_below(self, end: bytes) -> None:
+        self._held.written = {}
+        self._held.use(self._held.layer.above(end))
+
+    def approximate_count(self) -> int:
+        waiting = sum(data is not None for data in list(self._held.waiting.values()))
+        return waiting + (self._attempt(lambda: self._family.property_int_value("rocksdb.estimate-num-keys")) or 0)
+
+    def clear(self) -> None:
+        self._held.written = {}
+        self.drop_layer()
+        if next(self.scan(None, None), None) is None:
+            return  # dropping and creating a column family takes tens of milliseconds
+        self._let_go()
+        self._bind(self._attempt(lambda: self._database.empty_family(self.name)))
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._held.written = {}
+            self._held.use(Layer(_Closed()))
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Close the handle and the scans: one that stays open would keep the files open."""
+        with self._scanning:
+            for scan in list(self._scans):
+                scan.end()
+            self._family.close()
+
+    # -- for the database --------------------------------------------------------------------------------------
+
+    @property
+    def layer(self) -> Layer:
+        """What waits for the next commit."""
+        return self._held.layer
+
+    def layer_into(self, batch: Any, family: Any) -> None:
+        """Add what waits to a batch."""
+        layer = self._held.layer
+        if layer.floor is not None:
+            batch.delete_range(b"", layer.floor, family)
+        put, delete = batch.put, batch.delete
+        for key, data in layer.data.items():
+            if data is None:
+                delete(key, family)
+            else:
+                put(key, data, family)
+
+    def note_committed(self) -> None:
+        """What waited is in the database."""
+        held = self._held
+        held.written = held.waiting if len(held.waiting) <= _KEPT_ENTRIES_MAX and not held.layer.large_bytes else {}
+        held.use(Layer())
+
+    def drop_layer(self) -> None:
+        """Forget what waits."""
+        if not self._is_closed and not self._held.layer.is_empty:
+            if self._held.layer.floor is not None:
+                self._held.written = {}
+            self._held.use(Layer())
+
+    def _attempt(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except rocksdict.DbClosedError as error:
+            raise InvalidStateStoreError(f"store {self.name!r} is closed") from error
+        except Exception as error:
+            remedy = remedy_for(error) or "What was committed before is safe in the changelog topic"
+            raise StateError(f"store {self.name!r} in {self._database.path} failed: {error}. {remedy}") from error
+
+
+class _Scan:
+    """Entries of a snapshot; :meth:`end` makes it let go of the files."""
+
+    __slots__ = ("__weakref__", "_items", "_name", "_options")
+
+    def __init__(
+        self,
+        family: Any,
+        name: str,
+        first: bytes | None,
+        end: bytes | None,
+        above: list[tuple[bytes, bytes | None]],
+        *,
+        reverse: bool,
+    ) -> None:
+        self._name = name
+        # Kept as long as the items: the iterator points into it, and rocksdict 0.3.29 does not see to that.
+        self._options = rocksdict.ReadOptions()
+        if end is not None:
+            self._options.set_iterate_upper_bound(end)
+        items: Iterator[tuple[bytes, bytes]]
+        if not reverse:
+            items = family.items(from_key=first, read_opt=self._options)
+        else:
+            items = family.items(backwards=True, read_opt=self._options)
+            if first is not None:
+                # Not set_iterate_lower_bound: in rocksdict 0.3.29 that sets the upper bound.
+                items = takewhile(lambda entry: entry[0] >= first, items)
+        self._items: Iterator[tuple[bytes, bytes]] | None = overlaid(above, items, reverse=reverse) if above else items
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        return self
+
+    def __next__(self) -> tuple[bytes, bytes]:
+        items = self._items
+        if items is None:
+            raise InvalidStateStoreError(f"store {self._name!r} was closed while it was iterated over")
+        try:
+            return next(items)
+        except StopIteration:
+            self._items = _ENDED  # lets go of the snapshot
+            raise
+
+    def end(self) -> None:
+        self._items = None

@@ -23,10 +23,11 @@ from streams_py.errors import IllegalStateError, TopologyError
 from streams_py.ports import Headers
 from streams_py.runtime.tasks.collector import as_list
 from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.serdes import Serde
+from streams_py.serdes import Serde, SerdeDefaults
 from streams_py.state.open import Store
 from streams_py.testing.in_process import InProcessTasks
 from streams_py.testing.memory_clients import ManualClock, MemoryRecord
+from streams_py.topology.missing_serdes import check_serdes
 from streams_py.topology.partitioning import partition_for
 from streams_py.topology.processor import Record
 from streams_py.topology.topology import Topology
@@ -134,11 +135,13 @@ class TopologyTestDriver:
         checked = config if isinstance(config, StreamsConfig) else StreamsConfig.of({**_DEFAULTS, **(config or {})})
         if partitions < 1:
             raise ValueError(f"a topic has at least one partition, not {partitions}")
+        settings = TaskSettings.from_config(checked)
+        check_serdes(topology, SerdeDefaults(settings.default_key_serde, settings.default_value_serde))
         self._written: dict[str, list[MemoryRecord]] = {}
         self._tasks = InProcessTasks(
             topology.subtopologies(),
             # Waiting for somebody (a schema registry) is an error: a test wants to know.
-            replace(TaskSettings.from_config(checked), emit_interval_ms=0, task_timeout_ms=0),
+            replace(settings, emit_interval_ms=0, task_timeout_ms=0),
             clock=ManualClock(wall_clock_ms),
             partitions=partitions,
             cache_max_bytes=checked.statestore_cache_max_bytes,

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 from streams_py.errors import TopologyError
-from streams_py.serdes import Serde
 from streams_py.topology.caller import locate, user_line
+from streams_py.topology.given_serdes import check_serde, kind_of
 from streams_py.topology.names import check_topic
 from streams_py.topology.stores import StoreBuilder
 
@@ -32,10 +32,6 @@ _NAMES: Final[Mapping[str, str]] = {
 _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "TimestampExtractor": ("key", "value", "record timestamp", "partition time")
 }
-_SERDES: Final[Mapping[object, str]] = {
-    str: "serdes.STRING", int: "serdes.INT64", float: "serdes.FLOAT64", bytes: "serdes.BYTES", bool: "serdes.BOOL",
-    dict: "serdes.JSON", list: "serdes.JSON",
-}  # fmt: skip
 
 
 def checked(cls: type[T]) -> type[T]:
@@ -146,7 +142,7 @@ def _check_async_function(given: object, what: str, arguments: tuple[str, ...]) 
 
 def _check_callable(given: object, what: str, arguments: tuple[str, ...]) -> None:
     if not callable(given):
-        raise TopologyError(f"{what} is {_kind(given)}, and no function of ({', '.join(arguments)})")
+        raise TopologyError(f"{what} is {kind_of(given)}, and no function of ({', '.join(arguments)})")
 
 
 def _check_any_function(given: object, what: str, arguments: tuple[str, ...]) -> None:
@@ -178,24 +174,12 @@ def _check_not_async(given: object, what: str) -> None:
             )
 
 
-def check_serde(given: object, what: str) -> None:
-    """TopologyError unless ``given`` is a serde."""
-    if isinstance(given, Serde):
-        return
-    if isinstance(given, type) and issubclass(given, Serde):
-        raise TopologyError(f"{what} is the class {given.__name__}; give an object of it, {given.__name__}()")
-    if isinstance(given, type):
-        fitting = _SERDES.get(given, f"serdes.json({given.__name__})")
-        raise TopologyError(f"{what} is the type {given.__name__}, not a serde; give {fitting}")
-    raise TopologyError(f"{what} is {_kind(given)}, not a serde; give one of streams_py.serdes, such as serdes.STRING")
-
-
 def _check_topics(given: object, what: str) -> None:
     for topic in _items(given):
         if isinstance(topic, str):
             check_topic(topic)
         elif not isinstance(topic, re.Pattern) and not callable(topic):
-            raise TopologyError(f"{what} is {_kind(topic)}, not the name of a topic")
+            raise TopologyError(f"{what} is {kind_of(topic)}, not the name of a topic")
 
 
 def _check_store_names(given: object, what: str) -> None:
@@ -206,17 +190,17 @@ def _check_store_names(given: object, what: str) -> None:
                 f"declaration, and give stores=[{store.name!r}]"
             )
         if not isinstance(store, str):
-            raise TopologyError(f"{what} has {_kind(store)}; it takes names of stores that add_state_store has added")
+            raise TopologyError(f"{what} has {kind_of(store)}; it takes names of stores that add_state_store has added")
 
 
 def _check_store_builder(given: object, what: str) -> None:
     if not isinstance(given, StoreBuilder):
-        raise TopologyError(f"{what} is {_kind(given)}, not a declaration such as key_value_store('name')")
+        raise TopologyError(f"{what} is {kind_of(given)}, not a declaration such as key_value_store('name')")
 
 
 def _check_name(given: object, what: str) -> None:
     if not isinstance(given, str):
-        raise TopologyError(f"{what} is {_kind(given)}; it takes a name, as text")
+        raise TopologyError(f"{what} is {kind_of(given)}; it takes a name, as text")
 
 
 def _check_materialized(given: object, what: str) -> None:
@@ -231,10 +215,6 @@ def _items(given: object) -> Iterable[object]:
 
 def _is_lazy(given: object) -> bool:
     return isinstance(given, Iterable) and not isinstance(given, str)
-
-
-def _kind(given: object) -> str:
-    return f"the type {given.__name__}" if isinstance(given, type) else f"of type {type(given).__name__}"
 
 
 def _title(given: object) -> str:

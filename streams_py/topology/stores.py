@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from streams_py.ports import Headers
 from streams_py.serdes import Serde
 from streams_py.topology.durations import Duration, duration_ms
+from streams_py.topology.given_serdes import check_serdes_of
 
 __all__ = [
     "Eviction",
@@ -108,6 +109,9 @@ class StoreBuilder:
     history_ms: int | None = None
     ttl_ms: int | None = None
     logs_headers: bool = False
+
+    def __post_init__(self) -> None:
+        check_serdes_of(f"store {self.name!r}", key=self.key_serde, value=self.value_serde)
 
 
 def key_value_store(

@@ -204,7 +204,7 @@ class BoundTopology:
         """Close processors that were initialised, parents first; all of them whatever happens. The first error, if any.
 
         A broker that does not answer is only a warning: what is written while closing is beyond the last commit, and
-        Kafka Streams promises nothing for it.
+        Kafka Streams promises nothing for it; stores drop it.
         """
         first: Exception | None = None
         for node in self.nodes:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.durations import Duration, duration_ms
+from streams_py.topology.given_serdes import check_serdes_of
 from streams_py.topology.names import check_name
 from streams_py.topology.stores import StoreBuilder, StoreKind, ttl_ms_of
 
@@ -51,6 +52,7 @@ class Materialized(Generic[K, V]):
     history: Duration | None = None
 
     def __post_init__(self) -> None:
+        check_serdes_of("Materialized", key=self.key, value=self.value)
         if self.store is not None:
             check_name(self.store)
         elif self.history is not None:

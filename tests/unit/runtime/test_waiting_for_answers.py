@@ -15,6 +15,7 @@ from streams_py.runtime.states import ThreadState
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.nodes import Punctuation
 from streams_py.topology.processor import Processor, Record
+from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
 
@@ -246,6 +247,56 @@ def test_full_queue_while_processors_are_closed_does_not_end_the_thread(world: W
     steps.turn(3)
     assert steps.tasks == {"0_1": "RUNNING"}
     assert said(world) == [b"hello", b"hello"]
+
+
+class Farewell(Processor[bytes, bytes, bytes, bytes]):
+    """Counts, and spoils its count when it ends."""
+
+    def init(self, context: Any) -> None:
+        self._context = context
+        self._counts = context.get_state_store("counts")
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        count = (self._counts.get("all") or 0) + 1
+        self._counts.put("all", count)
+        self._context.forward(Record(record.key, b"%d" % count, record.timestamp))
+
+    def close(self) -> None:
+        self._counts.put("all", 1_000)
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("is_away", [True, False])
+def test_what_closing_writes_is_beyond_the_last_commit_and_leaves_state_and_changelog_equal(
+    tmp_path: Path, persistent: bool, is_away: bool
+) -> None:
+    """As in Kafka Streams: with a broker that does not answer the task ends without it, and nothing else is lost."""
+    world = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
+    builder = StreamsBuilder()
+    store = key_value_store("counts", key=serdes.STRING, value=serdes.INT64, persistent=persistent)
+    builder.add_state_store(store)
+    stream = builder.stream("in", key=serdes.BYTES, value=serdes.BYTES)
+    stream.process(Farewell, stores=["counts"]).to("out", key=serdes.BYTES, value=serdes.BYTES)
+    steps = Steps(world, builder.build(), tmp_path)
+    queue = FullQueue(steps)
+    queue.full = False
+    steps.run(BOTH)
+    world.write("in", b"a", b"b")
+    steps.turn()
+    world.clock.advance(1001)
+    steps.turn(2)
+    assert world.committed[tp("in-0")].offset == 2
+    queue.full = is_away
+    steps.membership.round({B: [tp("in-1")]})
+    steps.turn(3)
+    assert steps.tasks == {"0_1": "RUNNING"}
+    queue.full = False
+    steps.run(BOTH)
+    world.write("in", b"c")
+    steps.turn(2)
+    assert steps.errors == []
+    before = [b"1", b"2"]
+    assert [record.value() for record in world.records(tp("out-0"))] == [*before, b"3" if is_away else b"1001"]
 
 
 # -- one task's trouble --------------------------------------------------------------------------------------------

@@ -13,11 +13,14 @@ from typing import Any
 
 import pytest
 
-from streams_py import ConfigError, StreamsBuilder, Topology, TopologyError, key_value_store, serdes
+from streams_py import ConfigError, Materialized, StreamsBuilder, Topology, TopologyError, key_value_store, serdes
 from streams_py.serdes import SerdeDefaults
 from streams_py.testing import TopologyTestDriver
 from streams_py.topology import dsl
 from streams_py.topology.missing_serdes import check_serdes
+from streams_py.topology.stores import timestamped_key_value_store
+from streams_py.topology.versioned_stores import versioned_key_value_store
+from streams_py.topology.window_stores import session_store, window_store
 
 
 async def later(*arguments: object) -> Any:
@@ -74,6 +77,13 @@ SLIPS: list[tuple[Callable[[], object], str]] = [
     (lambda: StreamsBuilder().add_state_store("s"), r"store is of type str, not a declaration such as key_value_store"),
     (lambda: stream().group_by_key().count(store=key_value_store("s")), r"store is of type StoreBuilder; it takes a name"),
     (lambda: stream().group_by_key().count(materialized="s"), r"materialized is text; write store='s'"),
+    (lambda: Materialized("s", key=str), r"Materialized: key is the type str, not a serde; give serdes.STRING"),
+    (lambda: Materialized("s", value="string"), r"Materialized: value is of type str, not a serde"),
+    (lambda: key_value_store("s", value=int), r"store 's': value is the type int, not a serde; give serdes.INT64"),
+    (lambda: timestamped_key_value_store("s", key=dict), r"store 's': key is the type dict, not a serde"),
+    (lambda: window_store("s", retention=9, size=3, key=str), r"store 's': key is the type str, not a serde"),
+    (lambda: session_store("s", retention=9, value=type(serdes.STRING)), r"store 's': value is the class .*; give an object"),
+    (lambda: versioned_key_value_store("s", history=9, key=str), r"store 's': key is the type str, not a serde"),
     (lambda: Topology().add_source("s", "in", key=str), r"Topology.add_source: key is the type str, not a serde"),
     (lambda: Topology().add_source("s", "in").add_sink("k", "o u t", "s"), r"Kafka has no topics called 'o u t'"),
     (lambda: Topology().add_source("s", "in").add_processor("p", AsyncProcessor, "s"), r"`async def`"),
@@ -137,6 +147,20 @@ def test_missing_serde_names_the_node_its_topic_and_its_line() -> None:
         check_serdes(builder.build(), SerdeDefaults())
     assert caught.value.key == "default.value.serde"
     check_serdes(builder.build(), SerdeDefaults(value=serdes.INT64))
+
+
+def test_test_driver_says_what_has_no_serde_and_where_it_was_written() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.STRING, value=serdes.STRING).map_values(len).to("out")
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]  # as above
+    topology = builder.build()
+    expected = (
+        rf"KSTREAM-SINK-0000000002, which writes out, has no value serde \(.*test_checked.py:{line}\): give value="
+    )
+    with pytest.raises(ConfigError, match=expected):
+        TopologyTestDriver(topology)
+    with TopologyTestDriver(topology, {"default.value.serde": serdes.INT64}):
+        pass
 
 
 def test_missing_serde_of_a_store_names_the_store_and_a_line() -> None:

@@ -133,7 +133,7 @@ class Worker:
             raise DemoError(f"process {self.name} ended: {self.status.get('error', '')}\n{self._log.read()[-2000:]}")
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye to anybody."""
+        """SIGKILL: the group hears nothing of it."""
         self.killed = True
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()

@@ -234,7 +234,7 @@ def _decision_text(placed: Mapping[str, Placed]) -> str:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """A million decisions are no place for the assignors' warnings, and seeding must not touch the caller's chance."""
+    """No warnings of the assignors, one per decision, and the state of ``random`` afterwards as it was before."""
     state = random.getstate()
     try:
         with quiet_logs("streams_py.assignment", below=logging.CRITICAL):

@@ -37,7 +37,7 @@ class Skipped:
     reason: str = ""
 
     def note(self, where: str, why: str) -> None:
-        """One more."""
+        """Count a line that could not be read; the first one says why."""
         self.lines += 1
         self.reason = self.reason or f"{where}: {why}"
 

@@ -18,7 +18,7 @@ class Latency:
         self.max_ms = 0
 
     def add(self, duration_ms: int) -> None:
-        """One more."""
+        """Count one that took this long."""
         self.count += 1
         self.total_ms += duration_ms
         self.max_ms = max(self.max_ms, duration_ms)

@@ -259,11 +259,11 @@ ProcessorSupplier = Callable[[], Processor[KIn, VIn, KOut, VOut]]
 FixedKeyProcessorSupplier = Callable[[], FixedKeyProcessor[KIn, VIn, VOut]]
 """Called once per task; gives a new fixed-key processor each time."""
 
-RecordFunction = Callable[[Record[KIn, VIn], ProcessorContext[Any, Any]], Iterable[Record[KOut, VOut]]]
-"""A generator function ``f(record, context)`` that yields the records to send on; it keeps nothing between records but
-what is in its stores."""
+RecordFunction = Callable[[Record[KIn, VIn], ProcessorContext[Any, Any]], Iterable[Record[KOut, VOut]] | None]
+"""A function ``f(record, context)`` that yields (or returns) the records to send on; it keeps nothing between records
+but what is in its stores."""
 
 FixedKeyRecordFunction = Callable[
-    [FixedKeyRecord[KIn, VIn], FixedKeyProcessorContext[Any, Any]], Iterable[FixedKeyRecord[KIn, VOut]]
+    [FixedKeyRecord[KIn, VIn], FixedKeyProcessorContext[Any, Any]], Iterable[FixedKeyRecord[KIn, VOut]] | None
 ]
 """The same, for records that keep their key."""

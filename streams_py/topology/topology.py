@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streams_py.errors import TopologyError
@@ -32,7 +32,7 @@ from streams_py.topology.nodes import (
 )
 from streams_py.topology.operators.processors import ProcessorOperator, stores_of_supplier
 from streams_py.topology.pictures import to_dot, to_mermaid, to_svg
-from streams_py.topology.processor import Processor
+from streams_py.topology.processor import ProcessorSupplier, RecordFunction
 from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.subtopologies import Subtopology, subtopologies_of
 
@@ -76,12 +76,13 @@ class Topology:
     def add_processor(
         self,
         name: str,
-        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        supplier: ProcessorSupplier[Any, Any, Any, Any] | RecordFunction[Any, Any, Any, Any],
         parents: str | Iterable[str],
         *,
         stores: Iterable[str] = (),
     ) -> Topology:
-        """Run a processor below ``parents``. ``supplier`` is called once per task and makes a new processor each time.
+        """Run a processor below ``parents``. ``supplier`` is called once per task and makes a new processor each time;
+        or it is a function of a record and a context, which yields what to send on.
 
         A supplier with a method ``stores()`` brings its own stores; those are added and connected as well.
         """
@@ -114,7 +115,7 @@ class Topology:
         source: str,
         topic: str,
         processor: str,
-        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        supplier: ProcessorSupplier[Any, Any, Any, Any] | RecordFunction[Any, Any, Any, Any],
         *,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
@@ -137,7 +138,7 @@ class Topology:
         source: str,
         topic: str,
         processor: str,
-        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        supplier: ProcessorSupplier[Any, Any, Any, Any] | RecordFunction[Any, Any, Any, Any],
         *,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,

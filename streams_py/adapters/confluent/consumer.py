@@ -290,7 +290,7 @@ class ConfluentConsumer:
         return offset
 
     def close(self) -> None:
-        """Stop reading. Takes no part in the group, so it says goodbye to nobody."""
+        """Stop reading. It takes no part in a group, so nobody need be told."""
         with contextlib.suppress(RuntimeError):  # closed already
             self._consumer.close()
 

@@ -117,7 +117,7 @@ class _Bounds:
         return own + self._inbound[self._zone_of[client]] >= 0
 
     def set_all(self) -> None:
-        """Start afresh."""
+        """Compute the costs of every client anew."""
         self._inbound = [_NEVER] * len(self._inbound)
         for client in range(len(self._into)):
             self._set(client)

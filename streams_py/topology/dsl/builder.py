@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 from streams_py.errors import TopologyError
@@ -21,7 +21,7 @@ from streams_py.topology.nodes import ResetPolicy, SourceNode, TimestampExtracto
 from streams_py.topology.operators.processors import ProcessorOperator
 from streams_py.topology.operators.tables import TableSource
 from streams_py.topology.optimise import optimise, optimizations_in
-from streams_py.topology.processor import Processor
+from streams_py.topology.processor import ProcessorSupplier, RecordFunction
 from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
@@ -297,7 +297,7 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         self,
         store: StoreBuilder,
         topic: str,
-        supplier: Callable[[], Processor[Any, Any, Any, Any]],
+        supplier: ProcessorSupplier[Any, Any, Any, Any] | RecordFunction[Any, Any, Any, Any],
         *,
         key: Serde[Any] | None = None,
         value: Serde[Any] | None = None,
@@ -306,8 +306,8 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
     ) -> StreamsBuilder[DefaultKey, DefaultValue]:
         """Fill a store in every process from all partitions of ``topic``; all processors can read it by its name.
 
-        The processor that ``supplier`` makes writes the store. It sees every record of the topic: at each start those
-        that the store does not contain yet, before anything else runs.
+        What ``supplier`` makes, or a function of a record and a context, writes the store. It sees every record of the
+        topic: at each start those that the store does not contain yet, before anything else runs.
         """
         index = self._graph.index
         source_name = suffixed_or_generate(name, "-source", index, Prefix.SOURCE)

@@ -22,7 +22,7 @@ from streams_py.topology.stores import StoreBuilder
 
 __all__ = ["BoundContext", "ProcessorOperator", "stores_of_supplier"]
 
-RecordGenerator: TypeAlias = Callable[[Any, Any], Iterable[Any]]
+RecordGenerator: TypeAlias = Callable[[Any, Any], Iterable[Any] | None]
 AnyProcessor = Processor[Any, Any, Any, Any] | FixedKeyProcessor[Any, Any, Any]
 AnyRecord = Record[Any, Any] | FixedKeyRecord[Any, Any]
 
@@ -66,25 +66,38 @@ class ProcessorOperator:
 
 
 def _supplier_of(processor: Callable[..., Any], *, fixed_key: bool) -> Callable[[], AnyProcessor]:
-    """The supplier itself, or one that runs a generator function for each record."""
-    if inspect.isgeneratorfunction(processor):
-        return partial(_FixedKeyGeneratorProcessor if fixed_key else _GeneratorProcessor, processor)
+    """The supplier itself, or one that runs a function for each record."""
+    if _takes_records(processor):
+        return partial(_FixedKeyFunctionProcessor if fixed_key else _FunctionProcessor, processor)
     return processor
 
 
-class _GeneratorProcessor(Processor[Any, Any, Any, Any]):
-    """Sends on what a generator function yields."""
+def _takes_records(processor: Callable[..., Any]) -> bool:
+    """Whether this is a function of a record and a context; a supplier is called without arguments."""
+    if inspect.isclass(processor):
+        return False
+    try:
+        signature = inspect.signature(processor)
+        signature.bind(None, None)
+    except (TypeError, ValueError):  # another number of arguments, or written in C
+        return False
+    required = [each for each in signature.parameters.values() if each.default is each.empty]
+    return any(each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD) for each in required)
+
+
+class _FunctionProcessor(Processor[Any, Any, Any, Any]):
+    """Sends on what a function yields or returns."""
 
     def __init__(self, generate: RecordGenerator) -> None:
         self._generate = generate
 
     def process(self, record: Record[Any, Any]) -> None:
         context = self.context
-        for made in self._generate(record, context):
+        for made in self._generate(record, context) or ():
             context.forward(made)
 
 
-class _FixedKeyGeneratorProcessor(FixedKeyProcessor[Any, Any, Any]):
+class _FixedKeyFunctionProcessor(FixedKeyProcessor[Any, Any, Any]):
     """The same for records that keep their key."""
 
     def __init__(self, generate: RecordGenerator) -> None:
@@ -92,7 +105,7 @@ class _FixedKeyGeneratorProcessor(FixedKeyProcessor[Any, Any, Any]):
 
     def process(self, record: FixedKeyRecord[Any, Any]) -> None:
         context = self.context
-        for made in self._generate(record, context):
+        for made in self._generate(record, context) or ():
             context.forward(made)
 
 

@@ -17,26 +17,15 @@ from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import fresh_initializer, on_copies
 from streams_py.topology.operators.tables import make_change
 from streams_py.topology.operators.windowed import WINDOW_CLOSED, WindowedOperator, make_windowed
-from streams_py.topology.windows import EmitStrategy, SlidingWindows
+from streams_py.topology.windows import SlidingWindows
 
 __all__ = ["SlidingWindowAggregate"]
 
 _NULL_KEY_OR_VALUE = "null key or value in a stream with sliding windows"
 
 
-class SlidingWindowAggregate(WindowedOperator):
+class SlidingWindowAggregate(WindowedOperator[SlidingWindows]):
     """``aggregate``, ``count`` and ``reduce`` over :class:`SlidingWindows`."""
-
-    def __init__(
-        self,
-        store: str,
-        windows: SlidingWindows,
-        emit: EmitStrategy,
-        initializer: Callable[[], Any],
-        aggregator: Callable[[Any, Any, Any], Any],
-    ) -> None:
-        super().__init__(store, emit, initializer, aggregator)
-        self._windows = windows
 
     def bind(self, node: NodeContext) -> Process:
         failed, grace, difference = node.failed, self._windows.grace_ms, self._windows.difference_ms

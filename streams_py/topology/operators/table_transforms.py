@@ -75,7 +75,7 @@ class _TransformerContext(BoundContext):
     """A transformer returns its result; it cannot send anything else."""
 
     def forward(self, record: Any, *, child: str | None = None) -> NoReturn:
-        """Refused."""
+        """ProcessingError: what a transformer gives is what it returns."""
         raise ProcessingError(
             f"the transformer of node {self._node.name!r} forwards a record; transform_values takes what it returns. "
             "To send more than that use process() on a stream"

@@ -7,7 +7,7 @@ timestamp that this operator has seen has passed its end by the grace period.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from streams_py.serdes.windowed import Windowed
 from streams_py.topology.nodes import NodeContext, Process
@@ -26,13 +26,22 @@ make_windowed: Callable[[tuple[Any, int, int]], Windowed[Any]] = lambda parts: t
 """``make_windowed((key, start, end))``: as ``Windowed(key, start, end)``, faster; for the record path."""
 
 
-class WindowedOperator(TableOperator):
+W = TypeVar("W")
+
+
+class WindowedOperator(TableOperator, Generic[W]):
     """What aggregations over windows that are found by their start have in common."""
 
     def __init__(
-        self, store: str, emit: EmitStrategy, initializer: Callable[[], Any], aggregator: Callable[[Any, Any, Any], Any]
+        self,
+        store: str,
+        windows: W,
+        emit: EmitStrategy,
+        initializer: Callable[[], Any],
+        aggregator: Callable[[Any, Any, Any], Any],
     ) -> None:
         super().__init__(store)
+        self._windows = windows
         self._emits_final = emit is EmitStrategy.ON_WINDOW_CLOSE
         self._initializer = initializer
         self._aggregator = aggregator
@@ -60,19 +69,8 @@ class WindowedOperator(TableOperator):
         return not self._emits_final and forward_flushed(node, store, send_old_values=self.sends_old_values)
 
 
-class TimeWindowAggregate(WindowedOperator):
+class TimeWindowAggregate(WindowedOperator[TimeWindows]):
     """``aggregate``, ``count`` and ``reduce`` over :class:`TimeWindows`."""
-
-    def __init__(
-        self,
-        store: str,
-        windows: TimeWindows,
-        emit: EmitStrategy,
-        initializer: Callable[[], Any],
-        aggregator: Callable[[Any, Any, Any], Any],
-    ) -> None:
-        super().__init__(store, emit, initializer, aggregator)
-        self._windows = windows
 
     def bind(self, node: NodeContext) -> Process:
         store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record

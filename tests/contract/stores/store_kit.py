@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 from streams_py.serdes import INT64, STRING, Serde
 from streams_py.state.cache import RecordCache
@@ -126,3 +129,17 @@ class Kit:
 
     def pairs(self, entries: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         return [(key, self.bare(stored)) for key, stored in entries]
+
+
+@pytest.fixture
+def make_kit(tmp_path: Path) -> Iterator[Callable[..., Kit]]:
+    """Makes kits, each in a folder of its own, and closes them in the end."""
+    kits: list[Kit] = []
+
+    def make(shape: Shape, **options: Any) -> Kit:
+        kits.append(Kit(shape, str(tmp_path / str(len(kits))), **options))
+        return kits[-1]
+
+    yield make
+    for kit in kits:
+        kit.close()

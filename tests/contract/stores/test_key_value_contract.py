@@ -21,19 +21,6 @@ def kit(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kit]:
     kit.close()
 
 
-@pytest.fixture
-def make_kit(tmp_path: Path) -> Iterator[Callable[..., Kit]]:
-    kits: list[Kit] = []
-
-    def make(shape: Shape, **options: Any) -> Kit:
-        kits.append(Kit(shape, str(tmp_path / str(len(kits))), **options))
-        return kits[-1]
-
-    yield make
-    for kit in kits:
-        kit.close()
-
-
 def test_get_gives_what_was_put_last(kit: Kit) -> None:
     assert kit.store.get("a") is None
     kit.put("a", 1, 10)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -18,19 +17,6 @@ from tests.contract.stores.store_kit import SHAPES, Kit, Shape
 
 PLAIN = Shape(StoreKind.KEY_VALUE, persistent=False, caching=False)
 TIMESTAMPED = Shape(StoreKind.TIMESTAMPED_KEY_VALUE, persistent=False, caching=False)
-
-
-@pytest.fixture
-def make_kit(tmp_path: Path) -> Iterator[Callable[..., Kit]]:
-    kits: list[Kit] = []
-
-    def make(shape: Shape, **options: Any) -> Kit:
-        kits.append(Kit(shape, str(tmp_path / str(len(kits))), **options))
-        return kits[-1]
-
-    yield make
-    for kit in kits:
-        kit.close()
 
 
 def face(*kits: Kit, kind: QueryableStoreType = QueryableStoreType.KEY_VALUE) -> ReadOnlyKeyValueStore[str, Any]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,19 +21,6 @@ from tests.waiting import PATIENCE_S
 
 CACHED = [shape for shape in SHAPES if shape.caching and shape.logging]
 TIMESTAMPED = Shape(StoreKind.TIMESTAMPED_KEY_VALUE, persistent=False, caching=True)
-
-
-@pytest.fixture
-def make_kit(tmp_path: Path) -> Iterator[Callable[..., Kit]]:
-    kits: list[Kit] = []
-
-    def make(shape: Shape, **options: Any) -> Kit:
-        kits.append(Kit(shape, str(tmp_path / str(len(kits))), **options))
-        return kits[-1]
-
-    yield make
-    for kit in kits:
-        kit.close()
 
 
 def listen(kit: Kit, *, send_old_values: bool = True) -> list[tuple[Any, Any, Any, int]]:

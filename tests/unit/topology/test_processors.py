@@ -332,6 +332,28 @@ def test_generator_function_sends_on_what_it_yields() -> None:
     assert records == [Record("a", "a b", 5, (("h", b"1"),)), Record("b", "a b", 6, (("h", b"1"),))]
 
 
+def test_function_sends_on_what_it_returns() -> None:
+    topology = Topology().add_source("source", "in", key=STRING, value=STRING)
+    topology.add_processor("twice", lambda record, context: [record, record], "source")
+    topology.add_processor("none", lambda record, context: None, "twice")
+    topology.add_sink("sink", "out", "twice", key=STRING, value=STRING)
+    with TopologyTestDriver(topology) as driver:
+        driver.input_topic("in", key=STRING, value=STRING).send("k", "a")
+        assert driver.output_topic("out", key=STRING, value=STRING).read_pairs() == [("k", "a")] * 2
+
+
+def test_function_fills_a_global_store() -> None:
+    def keep(record: Record[str, str], context: ProcessorContext[Any, Any]) -> None:
+        context.get_state_store("all").put(record.key, record.value)
+
+    builder = StreamsBuilder()
+    store = key_value_store("all", key=STRING, value=STRING, logging=False)
+    builder.add_global_store(store, "in", keep, key=STRING, value=STRING)
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.input_topic("in", key=STRING, value=STRING).send("k", "a")
+        assert driver.store("all").get("k") == "a"  # type: ignore[union-attr]  # it is a key-value store
+
+
 def test_generator_function_uses_the_stores_it_is_connected_to() -> None:
     def changed(record: FixedKeyRecord[str, str], context: Any) -> Iterator[FixedKeyRecord[str, str]]:
         store = context.get_state_store("last")

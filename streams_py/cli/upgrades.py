@@ -44,7 +44,7 @@ def check(
 def _version(what: str, *, optimize: bool) -> Topology | str:
     """A topology; or the text of a description, when a file has one."""
     path = Path(what)
-    if ":" in what and not path.is_file():
+    if what.endswith(".py") or (":" in what and not path.is_file()):
         return load_topology(what, optimize=optimize)
     try:
         return path.read_text(encoding="utf-8")

@@ -1,0 +1,167 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.common.serialization.Serde;
+import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
+import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StreamsBuilder;
+import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.JoinWindows;
+import org.apache.kafka.streams.kstream.KGroupedStream;
+import org.apache.kafka.streams.kstream.KStream;
+import org.apache.kafka.streams.kstream.KTable;
+import org.apache.kafka.streams.kstream.Materialized;
+import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.SessionWindows;
+import org.apache.kafka.streams.kstream.SlidingWindows;
+import org.apache.kafka.streams.kstream.StreamJoined;
+import org.apache.kafka.streams.kstream.Suppressed;
+import org.apache.kafka.streams.kstream.TimeWindows;
+import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.processor.api.Processor;
+import org.apache.kafka.streams.processor.api.ProcessorContext;
+import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.Stores;
+
+/** The topologies of state_programs.py on Kafka Streams for the JVM; each is started and stopped on command. */
+public final class StateWorker {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final Serde<String> TEXT = Serdes.String();
+    private static final Map<String, KafkaStreams> RUNNING = new HashMap<>();
+    private static volatile String error;
+
+    public static void main(final String[] args) throws Exception {
+        final BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
+        in.readLine();
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            final JsonNode command = JSON.readTree(line);
+            final Map<String, Object> answer = new LinkedHashMap<>();
+            answer.put("to", command.get("number").asInt());
+            try {
+                answer.put("answer", obey(command));
+            } catch (final RuntimeException problem) {
+                answer.put("problem", problem.toString());
+            }
+            System.out.println(JSON.writeValueAsString(answer));
+        }
+        RUNNING.values().forEach(KafkaStreams::close);
+    }
+
+    private static Object obey(final JsonNode command) {
+        final String id = command.get("config").get("application.id").asText();
+        if (command.get("do").asText().equals("stop")) {
+            RUNNING.remove(id).close();
+            return error;
+        }
+        final Properties config = new Properties();
+        command.get("config").fields().forEachRemaining(entry -> config.put(entry.getKey(), entry.getValue().asText()));
+        final StreamsBuilder builder = new StreamsBuilder();
+        final JsonNode topics = command.get("topics");
+        describe(builder, command.get("program").asText(), topics.get(0).asText(), topics.get(1).asText())
+            .to(topics.get(2).asText(), Produced.with(TEXT, TEXT));
+        final KafkaStreams streams = new KafkaStreams(builder.build(), config);
+        streams.setUncaughtExceptionHandler(problem -> {
+            error = problem.toString();
+            return org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler
+                .StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
+        });
+        streams.start();
+        RUNNING.put(id, streams);
+        return null;
+    }
+
+    private static KStream<String, String> describe(
+        final StreamsBuilder builder, final String program, final String left, final String right
+    ) {
+        final Consumed<String, String> texts = Consumed.with(TEXT, TEXT);
+        switch (program) {
+            case "plain":
+                builder.addStateStore(Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore("store"), TEXT, TEXT));
+                return builder.stream(left, texts).process(Joining::new, "store");
+            case "timestamped":
+                return grouped(builder, left).reduce(StateWorker::join, kept()).toStream();
+            case "window":
+                return grouped(builder, left).windowedBy(TimeWindows.ofSizeAndGrace(ms(10), ms(20)))
+                    .reduce(StateWorker::join).toStream((key, value) -> show(key));
+            case "sliding":
+                return grouped(builder, left).windowedBy(SlidingWindows.ofTimeDifferenceAndGrace(ms(10), ms(20)))
+                    .reduce(StateWorker::join).toStream((key, value) -> show(key));
+            case "session":
+                return grouped(builder, left).windowedBy(SessionWindows.ofInactivityGapAndGrace(ms(10), ms(20)))
+                    .reduce(StateWorker::join).toStream((key, value) -> show(key));
+            case "suppress":
+                return grouped(builder, left).windowedBy(TimeWindows.ofSizeAndGrace(ms(10), ms(5)))
+                    .reduce(StateWorker::join)
+                    .suppress(Suppressed.untilWindowCloses(Suppressed.BufferConfig.unbounded()))
+                    .toStream((key, value) -> show(key));
+            case "outer join":
+                return builder.stream(left, texts).outerJoin(
+                    builder.stream(right, texts), StateWorker::pair,
+                    JoinWindows.ofTimeDifferenceAndGrace(ms(10), ms(5)), StreamJoined.with(TEXT, TEXT, TEXT));
+            case "versioned":
+                final KTable<String, String> versions = builder.table(right, texts, Materialized.<String, String>as(
+                    Stores.persistentVersionedKeyValueStore("store", ms(1000))).withKeySerde(TEXT).withValueSerde(TEXT));
+                return builder.stream(left, texts).join(versions, StateWorker::pair);
+            case "foreign key":
+                return builder.table(left, texts).join(
+                    builder.table(right, texts), value -> value.substring(0, 1), StateWorker::pair).toStream();
+            case "global":
+                return builder.stream(left, texts).join(
+                    builder.globalTable(right, texts), (key, value) -> value.substring(0, 1), StateWorker::pair);
+            default:
+                throw new IllegalArgumentException(program);
+        }
+    }
+
+    private static KGroupedStream<String, String> grouped(final StreamsBuilder builder, final String topic) {
+        return builder.stream(topic, Consumed.with(TEXT, TEXT)).groupByKey();
+    }
+
+    private static Materialized<String, String, KeyValueStore<Bytes, byte[]>> kept() {
+        return Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as("store");
+    }
+
+    private static Duration ms(final long count) {
+        return Duration.ofMillis(count);
+    }
+
+    private static String join(final String before, final String value) {
+        final String joined = before + value;
+        return joined.substring(Math.max(0, joined.length() - 12));
+    }
+
+    private static String pair(final String left, final String right) {
+        return left + "&" + right;
+    }
+
+    private static String show(final Windowed<String> windowed) {
+        return windowed.key() + "@" + windowed.window().start() + "-" + windowed.window().end();
+    }
+
+    private static final class Joining implements Processor<String, String, String, String> {
+        private ProcessorContext<String, String> context;
+        private KeyValueStore<String, String> store;
+
+        @Override
+        public void init(final ProcessorContext<String, String> given) {
+            context = given;
+            store = given.getStateStore("store");
+        }
+
+        @Override
+        public void process(final Record<String, String> record) {
+            final String before = store.get(record.key());
+            final String now = before == null ? record.value() : join(before, record.value());
+            store.put(record.key(), now);
+            context.forward(record.withValue(now));
+        }
+    }
+}

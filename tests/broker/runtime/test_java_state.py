@@ -1,0 +1,159 @@
+"""State changes hands between Java and Python, one test per kind of store: each goes on from the other's changelogs.
+
+Java processes a portion and ends, Python takes over with an empty state directory, then Java again with an empty one.
+What came out must be what one member alone would have made of all portions: our own topology, in the test driver, which
+equals Kafka Streams' (``tests/vectors/topology``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py import KafkaStreams, StreamsBuilder, serdes
+from streams_py.testing import TopologyTestDriver
+
+from .kit import Application, Instance
+from .state_programs import PROGRAMS, Input, portions
+
+# Outputs of these come in an order that depends on the clock, or on what was read from where first.
+BY_CLOCK = {"outer join"}
+LAST_ONLY = {"foreign key"}
+QUICK = {"window", "versioned"}
+
+
+@pytest.fixture(scope="module")
+def jvm(java: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
+    """One JVM for all tests; it runs applications on command."""
+    folder = tmp_path_factory.mktemp("jvm")
+    command = (*java[:-1], str(Path(__file__).with_name("StateWorker.java")))
+    instance = Instance("java", {}, folder / "java.log", command)
+    yield instance
+    instance.close()
+    instance.process.stdout.close()  # type: ignore[union-attr]  # it is a pipe
+
+
+class Run:
+    """One program, its topics, and who has it."""
+
+    def __init__(self, application: Application, program: str) -> None:
+        self._app = application
+        self._program = program
+        self.topics = [application.input, f"{application.input}-right", application.output]
+        application.broker.create_topic(self.topics[1], 1)
+        self._config = {
+            **application.config,
+            "statestore.cache.max.bytes": 0,
+            "commit.interval.ms": 100,
+            "default.key.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
+            "default.value.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
+        }
+        self._members = 0
+        self._base_ms = int(time.time()) * 1000  # brokers delete changelog records of 1970
+
+    def config(self) -> dict[str, Any]:
+        """The settings of a member whose state directory is empty."""
+        self._members += 1
+        return {**self._config, "state.dir": str(self._app.folder / f"state-{self._members}")}
+
+    def builder(self) -> StreamsBuilder:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        PROGRAMS[self._program](builder, *self.topics[:2]).to(self.topics[2], key=serdes.STRING, value=serdes.STRING)
+        return builder
+
+    def feed(self, portion: list[Input]) -> None:
+        producer = self._app.clients.producer("feeder")
+        for side, key, value, at in portion:
+            producer.produce(self.topics[side], value.encode(), key.encode(), 0, None, self._base_ms + at, None)
+        assert producer.flush(60_000) == 0
+        producer.check()
+        producer.close()
+
+    def await_caught_up(self) -> None:
+        """Everything that is read by tasks is processed and committed, what lies in between too."""
+        inputs = self.topics[:1] if self._program == "global" else self.topics[:2]
+        one_sided = self._program not in ("outer join", "versioned", "foreign key")
+
+        def caught_up() -> bool:
+            between = [
+                name
+                for name in self._app.admin.describe_topics(None)
+                if name.startswith(f"{self._app.id}-") and not name.endswith("-changelog")
+            ]
+            topics = inputs[:1] if one_sided else inputs
+            every = [TopicPartition(topic, 0) for topic in (*topics, *between)]
+            committed, ends = (
+                self._app.admin.committed_offsets(self._app.id, every),
+                self._app.admin.list_offsets(every),
+            )
+            return all((committed[partition] or 0) == ends[partition] for partition in every)
+
+        self._app.until(caught_up, f"{self._program} to be processed")
+
+    def by_java(self, jvm: Instance) -> None:
+        config = {
+            **self.config(),
+            "internal.leave.group.on.close": True,
+            "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__": 0,
+        }
+        jvm.ask("start", program=self._program, config=config, topics=self.topics)
+        try:
+            self.await_caught_up()
+        finally:
+            assert jvm.ask("stop", config=config) is None
+
+    def by_python(self) -> None:
+        config = {key: value for key, value in self.config().items() if not key.startswith("default.")}
+        streams = KafkaStreams(self.builder().build(), config)
+        streams.start()
+        try:
+            self.await_caught_up()
+        finally:
+            streams.close(leave_group=True)
+
+    def outputs(self) -> list[tuple[str, str | None, int]]:
+        """All that came out: key, value, timestamp."""
+        return [
+            ((r.key() or b"").decode(), None if (v := r.value()) is None else v.decode(), r.timestamp()[1])
+            for r in self._app.read(partitions=1)
+        ]
+
+    def expected(self, fed: list[list[Input]]) -> list[tuple[str, str | None, int]]:
+        """What one member makes of it."""
+        with TopologyTestDriver(self.builder().build(), {"statestore.cache.max.bytes": 0}) as driver:
+            for side, key, value, at in (record for portion in fed for record in portion):
+                topic = driver.input_topic(self.topics[side], key=serdes.STRING, value=serdes.STRING)
+                topic.send(key, value, timestamp_ms=self._base_ms + at)
+            found = driver.output_topic(self.topics[2], key=serdes.STRING, value=serdes.STRING).read_all()
+        return [(record.key, record.value, record.timestamp) for record in found]
+
+
+@pytest.mark.parametrize(
+    "program", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in PROGRAMS]
+)
+def test_state_of_each_kind_goes_from_java_to_python_and_back(
+    application: Callable[..., Application], jvm: Instance, program: str
+) -> None:
+    run = Run(application(partitions=1, app="state"), program)
+    first, second, *rest = portions(program)
+    third = [record for portion in rest for record in portion]
+    run.feed(first)
+    run.by_java(jvm)
+    after_java = len(run.outputs())
+    run.feed(second)
+    run.by_python()
+    assert len(run.outputs()) >= after_java
+    run.feed(third)
+    run.by_java(jvm)
+    found, expected = run.outputs(), run.expected([first, second, third])
+    if program in LAST_ONLY:
+        assert {key: value for key, value, _ in found} == {key: value for key, value, _ in expected}
+    elif program in BY_CLOCK:
+        assert sorted(found) == sorted(expected)
+    else:
+        assert found == expected

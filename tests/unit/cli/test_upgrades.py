@@ -82,7 +82,7 @@ def test_rolling_is_a_question_of_its_own(versions: tuple[str, str, str], tmp_pa
     ("arguments", "message"),
     [
         (["nowhere.txt", "nowhere.py:x"], "neither module:name nor a file"),
-        (["nowhere.py:x", "nowhere.py:x"], "there is no file nowhere.py"),
+        (["nowhere.py:x", "nowhere.py:x"], "nowhere.py cannot be imported: there is no such file"),
         (["no_such_module:x", "y:z"], "module no_such_module cannot be imported"),
         (["streams_py:KafkaStreams", "y:z"], "streams_py:KafkaStreams cannot be built"),
         (["only_one:x"], "give two versions"),

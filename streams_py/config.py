@@ -134,6 +134,7 @@ class StreamsConfig(BaseModel):
     default_timestamp_extractor: Component = None
     deserialization_exception_handler: Component = "log_and_fail"
     dsl_store_suppliers_class: Literal["rocksdb", "in_memory"] = "rocksdb"
+    ensure_explicit_internal_resource_naming: bool = False
     internal_task_assignor_class: Component = None
     log_summary_interval_ms: Int = 120_000
     max_task_idle_ms: Annotated[Int, Field(ge=-1, le=_INT64_MAX)] = 0

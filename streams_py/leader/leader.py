@@ -200,7 +200,8 @@ class GroupLeader:
             raise MissingSourceTopicError(
                 f"source topics {', '.join(missing)} do not exist; create them, then restart the application"
             )
-        needed = repartition_counts(request.topology, counts)
+        reference = self._settings.reference_behaviour
+        needed = repartition_counts(request.topology, counts, reference_behaviour=reference)
         if not needed:
             return request.topics
         internal = repartition_topics(request.topology)

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from streams_py.errors import IllegalStateError, TaskAssignmentError, TopologyError
 from streams_py.ports import PartitionInfo
+from streams_py.topology.caller import locate
 from streams_py.topology.metadata import InternalTopic, SubtopologyTopics, TopologyMetadata
 
 __all__ = ["missing_source_topics", "partition_counts", "repartition_counts", "repartition_topics", "with_repartition"]
@@ -39,18 +40,25 @@ def repartition_topics(topology: TopologyMetadata) -> dict[str, InternalTopic]:
     return {name: topic for _, sub in _in_order(topology) for name, topic in sorted(sub.repartition_sources.items())}
 
 
-def repartition_counts(topology: TopologyMetadata, counts: Mapping[str, int]) -> dict[str, int]:
+def repartition_counts(
+    topology: TopologyMetadata, counts: Mapping[str, int], *, reference_behaviour: bool = False
+) -> dict[str, int]:
     """Partition count of every repartition topic.
 
     ``counts`` are those of the external topics. TaskAssignmentError when a count cannot be derived, TopologyError when
-    a co-partition group disagrees.
+    a co-partition group disagrees. Kafka Streams looks at groups only when there is a repartition topic, and joins
+    wrong partitions when there is none: so does ``reference_behaviour``.
     """
     topics = repartition_topics(topology)
-    if not topics:
-        return {}  # groups of external topics only are not checked then, as in Kafka
+    if not topics and reference_behaviour:
+        return {}
     known = _spread(topology, topics, counts)
     for group in sorted(topology.copartition_groups, key=sorted):
-        _enforce(sorted(group), topics, known, counts)
+        try:
+            _enforce(sorted(group), topics, known, counts)
+        except TopologyError as error:
+            locate(error, ", ".join(topology.copartition_lines.get(group, ())) or None)
+            raise
     return known
 
 

@@ -47,6 +47,7 @@ from streams_py.state.directory import StateDirectory
 from streams_py.state.global_stores import GlobalStores
 from streams_py.state.open import Store, StoreDefaults, is_persistent
 from streams_py.state.write_protected import WriteProtectedStore
+from streams_py.topology.generated_names import check_generated_names
 from streams_py.topology.missing_serdes import check_serdes
 from streams_py.topology.nodes import ResetPolicy, SourceNode
 from streams_py.topology.topology import Topology
@@ -78,6 +79,7 @@ class ClientResources:
         self._task_settings = TaskSettings.from_config(config)
         defaults = SerdeDefaults(self._task_settings.default_key_serde, self._task_settings.default_value_serde)
         check_serdes(topology, defaults)
+        check_generated_names(topology, forbidden=config.ensure_explicit_internal_resource_naming)
         self._defaults = StoreDefaults(
             self._task_settings.default_key_serde,
             self._task_settings.default_value_serde,

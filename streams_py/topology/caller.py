@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from streams_py.errors import TopologyError
 
-__all__ = ["locate", "user_line"]
+__all__ = ["locate", "located", "user_line"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _OURS = __name__.partition(".")[0] + "."
 
@@ -24,3 +30,17 @@ def locate(error: TopologyError, where: str | None) -> None:
     if error.where is None and where is not None:
         error.where = where
         error.args = (f"{error.args[0]} ({where})",)
+
+
+def located(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator: errors in what the user gave end with the line of the call."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TopologyError as error:
+            locate(error, user_line())
+            raise
+
+    return call

@@ -72,7 +72,8 @@ def topology_metadata(
         )
 
     with_tasks = {sub.id: topics(sub) for sub in subtopologies if not sub.is_global}
-    return TopologyMetadata(with_tasks, _copartition_groups(assembly, topics_of))
+    groups = _copartition_groups(assembly, topics_of)
+    return TopologyMetadata(with_tasks, groups, {group: _lines_of(assembly, topics_of, group) for group in groups})
 
 
 def _changelog_config(store: StoreBuilder, additional_ms: int) -> dict[str, str]:
@@ -136,3 +137,14 @@ def _copartition_groups(
         merged.append(group.union(*touching))
     named = (frozenset(topic for source in group for topic in topics_of.get(source, ())) for group in merged)
     return tuple(sorted((topics for topics in named if topics), key=sorted))
+
+
+def _lines_of(
+    assembly: TopologyAssembly, topics_of: Mapping[str, tuple[str, ...]], topics: frozenset[str]
+) -> tuple[str, ...]:
+    """Lines of the program that join these topics."""
+    lines: dict[str, None] = {}
+    for sources, line in zip(assembly.copartitions, assembly.copartition_lines, strict=True):
+        if line is not None and any(topics.intersection(topics_of.get(source, ())) for source in sources):
+            lines[line] = None
+    return tuple(lines)

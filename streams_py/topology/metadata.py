@@ -63,10 +63,12 @@ class SubtopologyTopics:
 
 @dataclass(frozen=True, slots=True)
 class TopologyMetadata:
-    """The sub-topologies that have tasks, by id, and the co-partition groups (sets of full topic names)."""
+    """The sub-topologies that have tasks, by id, and the co-partition groups (sets of full topic names), with the
+    lines of the program that join them."""
 
     subtopologies: Mapping[int, SubtopologyTopics]
     copartition_groups: tuple[frozenset[str], ...] = ()
+    copartition_lines: Mapping[frozenset[str], tuple[str, ...]] = field(default_factory=dict, compare=False)
 
     @property
     def source_topics(self) -> frozenset[str]:

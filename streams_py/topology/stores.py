@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from streams_py.ports import Headers
 from streams_py.serdes import Serde
+from streams_py.topology.caller import located
 from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.given_serdes import check_serdes_of
 
@@ -114,6 +115,7 @@ class StoreBuilder:
         check_serdes_of(f"store {self.name!r}", key=self.key_serde, value=self.value_serde)
 
 
+@located
 def key_value_store(
     name: str,
     *,
@@ -135,6 +137,7 @@ def key_value_store(
     return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, ttl_ms=ttl_ms)
 
 
+@located
 def timestamped_key_value_store(
     name: str,
     *,

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from streams_py.serdes import Serde
 from streams_py.serdes.windowed import Windowed
+from streams_py.topology.caller import located
 from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.stores import StateStore, StoreBuilder, StoreKind, ValueAndTimestamp, WindowRetention
 
@@ -72,6 +73,7 @@ class SessionStore(StateStore, Protocol[K, V]):
     def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]: ...
 
 
+@located
 def window_store(
     name: str,
     *,
@@ -95,6 +97,7 @@ def window_store(
     )
 
 
+@located
 def timestamped_window_store(
     name: str,
     *,
@@ -113,6 +116,7 @@ def timestamped_window_store(
     return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, windows=windows)
 
 
+@located
 def session_store(
     name: str,
     *,

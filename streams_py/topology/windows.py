@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from streams_py.errors import TopologyError
+from streams_py.topology.caller import located
 from streams_py.topology.durations import Duration, duration_ms
 
 __all__ = ["EmitStrategy", "JoinWindows", "SessionWindows", "SlidingWindows", "TimeWindows", "UnlimitedWindows"]
@@ -39,6 +40,7 @@ class TimeWindows:
     advance_ms: int
 
     @classmethod
+    @located
     def of(cls, size: Duration, *, grace: Duration = 0, advance: Duration | None = None) -> TimeWindows:
         """Tumbling windows, or hopping ones that advance by less than their size. TopologyError for bad durations."""
         size_ms = duration_ms(size, "size of TimeWindows", least_ms=1)
@@ -75,6 +77,7 @@ class UnlimitedWindows(TimeWindows):
     start_ms: int = 0
 
     @classmethod
+    @located
     def of(  # type: ignore[override]  # there is nothing else to say about it
         cls, *, start: Duration = 0
     ) -> UnlimitedWindows:
@@ -100,6 +103,7 @@ class SlidingWindows:
     grace_ms: int
 
     @classmethod
+    @located
     def of(cls, difference: Duration, *, grace: Duration = 0) -> SlidingWindows:
         """Windows over records at most ``difference`` apart. TopologyError for bad durations."""
         return cls(
@@ -125,6 +129,7 @@ class SessionWindows:
     grace_ms: int
 
     @classmethod
+    @located
     def of(cls, gap: Duration, *, grace: Duration = 0) -> SessionWindows:
         """Sessions that end after ``gap`` of inactivity. TopologyError for bad durations."""
         return cls(duration_ms(gap, "gap of SessionWindows", least_ms=1), duration_ms(grace, "grace of SessionWindows"))
@@ -145,6 +150,7 @@ class JoinWindows:
     grace_ms: int
 
     @classmethod
+    @located
     def of(
         cls, difference: Duration, *, grace: Duration = 0, before: Duration | None = None, after: Duration | None = None
     ) -> JoinWindows:

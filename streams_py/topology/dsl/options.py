@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
+from streams_py.topology.caller import located
 from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.given_serdes import check_serdes_of
 from streams_py.topology.names import check_name
@@ -51,6 +52,7 @@ class Materialized(Generic[K, V]):
     ttl: Duration | None = None
     history: Duration | None = None
 
+    @located
     def __post_init__(self) -> None:
         check_serdes_of("Materialized", key=self.key, value=self.value)
         if self.store is not None:

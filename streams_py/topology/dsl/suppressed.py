@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streams_py.errors import TopologyError
+from streams_py.topology.caller import located
 from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.graph import GraphNode
 from streams_py.topology.operators.suppress import SuppressionRule
@@ -25,12 +26,14 @@ class Suppressed:
     emits_early: bool
 
     @classmethod
+    @located
     def until_window_closes(cls, *, max_records: int | None = None, max_bytes: int | None = None) -> Suppressed:
         """Send only the final result of each window. A buffer over its limits stops the task: early results would not
         be final."""
         return cls(None, *_limits(max_records, max_bytes), emits_early=False)
 
     @classmethod
+    @located
     def until_time_limit(
         cls,
         limit: Duration,

@@ -290,9 +290,11 @@ def test_topology_error_leaves_the_assign_step_when_joined_topics_differ() -> No
     assert "left (2), right (3)" in str(outcome.error)
 
 
-def test_joined_topics_are_not_compared_when_there_is_no_repartition_topic() -> None:
+def test_joined_topics_are_compared_also_without_a_repartition_topic_but_not_by_kafka_streams() -> None:
     topology = TopologyMetadata({0: sub("left right")}, (frozenset({"left", "right"}),))
-    assert assign({"a": member(1)}, topology, FakeCluster({"left": 2, "right": 3})).codes == {"a": 0}
+    cluster = FakeCluster({"left": 2, "right": 3})
+    assert isinstance(assign({"a": member(1)}, topology, cluster).error, TopologyError)
+    assert assign({"a": member(1)}, topology, cluster, reference_behaviour=True).codes == {"a": 0}
 
 
 # -- misuse ------------------------------------------------------------------------------------------------------

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 
+from streams_py import StreamsBuilder
 from streams_py.errors import IllegalStateError, TaskAssignmentError, TopologyError
 from streams_py.leader.repartition import missing_source_topics, repartition_counts
+from streams_py.serdes import STRING
 from streams_py.topology.metadata import TopologyMetadata
 from tests.unit.leader.kit import sub
 
@@ -91,8 +95,21 @@ def test_illegal_state_when_a_group_names_a_topic_that_is_not_there() -> None:
         repartition_counts(joined(groups=("gone r1",)), COUNTS)
 
 
-def test_nothing_is_compared_when_there_is_no_repartition_topic() -> None:
-    assert repartition_counts(topology(sub("x y"), groups=("x y",)), {"x": 1, "y": 2}) == {}
+def test_source_topics_are_compared_also_without_repartition_topics_unlike_in_kafka_streams() -> None:
+    graph = topology(sub("x y"), groups=("x y",))
+    with pytest.raises(TopologyError, match=r"x \(1\), y \(2\)"):
+        repartition_counts(graph, {"x": 1, "y": 2})
+    assert repartition_counts(graph, {"x": 1, "y": 2}, reference_behaviour=True) == {}
+    assert repartition_counts(graph, {"x": 2, "y": 2}) == {}
+
+
+def test_error_about_a_group_ends_with_the_lines_that_join_it() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    x, y = builder.stream("x"), builder.table("y")
+    x.join(y, max)
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]  # CPython has frames
+    with pytest.raises(TopologyError, match=rf"x \(1\), y \(2\).*\({__file__}:{line}\)$"):
+        repartition_counts(builder.build().metadata("app"), {"x": 1, "y": 2})
 
 
 def test_missing_source_topics_are_external_ones_only() -> None:

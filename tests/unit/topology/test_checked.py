@@ -13,7 +13,21 @@ from typing import Any
 
 import pytest
 
-from streams_py import ConfigError, Materialized, StreamsBuilder, Topology, TopologyError, key_value_store, serdes
+from streams_py import (
+    ConfigError,
+    JoinWindows,
+    Materialized,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    Suppressed,
+    TimeWindows,
+    Topology,
+    TopologyError,
+    UnlimitedWindows,
+    key_value_store,
+    serdes,
+)
 from streams_py.serdes import SerdeDefaults
 from streams_py.testing import TopologyTestDriver
 from streams_py.topology import dsl
@@ -84,6 +98,15 @@ SLIPS: list[tuple[Callable[[], object], str]] = [
     (lambda: window_store("s", retention=9, size=3, key=str), r"store 's': key is the type str, not a serde"),
     (lambda: session_store("s", retention=9, value=type(serdes.STRING)), r"store 's': value is the class .*; give an object"),
     (lambda: versioned_key_value_store("s", history=9, key=str), r"store 's': key is the type str, not a serde"),
+    (lambda: TimeWindows.of(10, advance=20), "advance of TimeWindows is 20 ms, more than the size of 10 ms"),
+    (lambda: JoinWindows.of(10, grace=-1), "grace of JoinWindows is -1 ms"),
+    (lambda: SessionWindows.of(10, grace=-1), "grace of SessionWindows is -1 ms"),
+    (lambda: SlidingWindows.of(10, grace=-1), "grace of SlidingWindows is -1 ms"),
+    (lambda: UnlimitedWindows.of(start=-1), "start of UnlimitedWindows is -1 ms"),
+    (lambda: Suppressed.until_time_limit(-1), "time limit of suppress is -1 ms"),
+    (lambda: Materialized("no name"), "no name"),
+    (lambda: key_value_store("s", ttl=0), "time to live of store 's' is 0 ms"),
+    (lambda: window_store("s", size=5, retention=1), "retention of store 's' is 1 ms"),
     (lambda: Topology().add_source("s", "in", key=str), r"Topology.add_source: key is the type str, not a serde"),
     (lambda: Topology().add_source("s", "in").add_sink("k", "o u t", "s"), r"Kafka has no topics called 'o u t'"),
     (lambda: Topology().add_source("s", "in").add_processor("p", AsyncProcessor, "s"), r"`async def`"),
@@ -133,6 +156,17 @@ def test_error_of_build_ends_with_the_line_of_the_call_it_is_about() -> None:
     builder.table("in")
     line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]  # CPython has frames
     with pytest.raises(TopologyError, match=rf"read already .*test_checked.py:{line}\)"):
+        builder.build()
+
+
+def test_name_given_twice_ends_with_both_lines() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", name="twice")
+    builder.stream("other", name="twice")
+    line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]  # as above
+    with pytest.raises(
+        TopologyError, match=rf"'twice' is added twice, first at .*:{line - 1}.*test_checked.py:{line}\)$"
+    ):
         builder.build()
 
 

@@ -101,7 +101,8 @@ class AsyncStream(StreamJoins[K, V]):
         Each task (partition) runs up to ``concurrency`` calls at a time, for records of different keys, and takes no
         more records from its partitions while twice as many wait. A call that takes longer than ``timeout`` (ms, or a
         timedelta) is cancelled and is a :class:`~streams_py.errors.CallTimeoutError`. Errors go to the processing
-        handler, like those of ``map_values``. All coroutines of a client run on one event loop.
+        handler, like those of ``map_values``. All coroutines of a client run on one event loop. Example:
+        ``examples/operators/async_enrichment.py``.
         """
         call = _call(function, with_key, with_context, "map_values_async")
         calls = _calls(call, _keep_key, function or with_key or with_context, concurrency, timeout, ordered=ordered)
@@ -186,6 +187,8 @@ class AsyncStream(StreamJoins[K, V]):
         plain one runs on a thread of its own. Write ``with_key=f`` for a function of (key, value) pairs. When it
         raises, gives another number of values, or takes longer than ``timeout``, the processing handler is asked about
         each record of the batch.
+
+        Example: ``examples/operators/batch_scoring.py``.
         """
         given: Any = with_key if function is None else function
         if given is None or (function is not None and with_key is not None):

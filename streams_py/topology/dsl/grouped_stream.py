@@ -115,7 +115,8 @@ class KGroupedStream(Generic[K, V]):
     ) -> TimeWindowedKStream[K, V] | SessionWindowedKStream[K, V]:
         """Group by windows of time as well: ``windowed_by(TimeWindows.of(timedelta(minutes=5)))``.
 
-        ``emit``: send every update, or only the final result, when the window is closed.
+        ``emit``: send every update, or only the final result, when the window is closed. Examples:
+        ``examples/operators/sessionization.py``, and ``examples/operators/fraud_detection.py`` for sliding windows.
         """
         from streams_py.topology.dsl.windowed_stream import SessionWindowedKStream, TimeWindowedKStream
 

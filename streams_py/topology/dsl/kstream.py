@@ -409,7 +409,8 @@ class KStream(AsyncStream[K, V]):
         value: Serde[V2] | None = None,
         name: str | None = None,
     ) -> KStream[K, V2]:
-        """As :meth:`process`, for processors that cannot change the key."""
+        """As :meth:`process`, for processors that cannot change the key. Example:
+        ``examples/operators/deduplication.py``."""
         operator = ProcessorOperator(processor, fixed_key=True)
         place = self._process(name, Prefix.PROCESS_VALUES, operator, processor, stores)
         return KStream(dataclasses.replace(place, value_serde=value))

@@ -164,7 +164,7 @@ class StreamJoins(Generic[K, V]):
         **options: Any,
     ) -> KStream[K, Any]:
         """As :meth:`join`; a record of this stream that finds no partner is joined with None: with a table at once,
-        with a stream when the window is closed."""
+        with a stream when the window is closed. Example: ``examples/operators/page_views.py``."""
         function = joiner_with_key(joiner, with_key, with_context, "left_join")
         return self._join(other, function, windows, on, options, keeps_left=True)
 
@@ -185,7 +185,7 @@ class StreamJoins(Generic[K, V]):
         name: str | None = None,
     ) -> KStream[K, VR]:
         """As :meth:`join` with a stream; a record of either stream that finds no partner is joined with None when the
-        window is closed."""
+        window is closed. Example: ``examples/operators/order_payment.py``."""
         function = joiner_with_key(joiner, with_key, with_context, "outer_join")
         options = {
             "key": key,

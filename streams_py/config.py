@@ -52,6 +52,10 @@ _TAGS_MAX, _TAG_KEY_CHARS_MAX, _TAG_VALUE_CHARS_MAX = 5, 20, 30
 EMBEDDED_COMMIT_INTERVAL_MS: Final = 200
 """Default of ``commit.interval.ms`` on the embedded cluster: whoever tries things out wants to see a count at once."""
 
+_EXACTLY_ONCE_COMMIT_INTERVAL_MS: Final = 100
+"""Results become visible with a commit."""
+_TRANSACTION_TIMEOUT_MS: Final = 10_000
+
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
@@ -146,7 +150,7 @@ class StreamsConfig(BaseModel):
     poll_ms: Millis = 100
     probing_rebalance_interval_ms: Annotated[Int, Field(ge=60_000, le=_INT64_MAX)] = 600_000
     processing_exception_handler: Component = "log_and_fail"
-    processing_guarantee: Literal["at_least_once"] = "at_least_once"
+    processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = "at_least_once"
     production_exception_handler: Component = "default"
     rack_aware_assignment_non_overlap_cost: Annotated[
         Int32 | None, Field(alias="rack.aware.assignment.non_overlap_cost")
@@ -228,6 +232,8 @@ class StreamsConfig(BaseModel):
                 own["client_tags"][STATIC_TASKS] = items if isinstance(items, str) else ",".join(map(str, items))
         if "commit.interval.ms" not in own and _is_embedded(own.get("bootstrap.servers")):
             own["commit.interval.ms"] = EMBEDDED_COMMIT_INTERVAL_MS
+        elif "commit.interval.ms" not in own and own.get("processing.guarantee") == "exactly_once_v2":
+            own["commit.interval.ms"] = _EXACTLY_ONCE_COMMIT_INTERVAL_MS
         try:
             return cls.model_validate(own)
         except ValidationError as error:
@@ -270,10 +276,8 @@ class StreamsConfig(BaseModel):
     @field_validator("processing_guarantee", mode="before")
     @classmethod
     def _guarantee(cls, value: object) -> object:
-        if value in ("exactly_once_v2", "exactly_once", "exactly_once_beta"):
-            raise ValueError(
-                "this version processes at_least_once only; make the effect of a record idempotent instead"
-            )
+        if value in ("exactly_once", "exactly_once_beta"):
+            raise ValueError("Kafka Streams 4 has no such guarantee any more; use exactly_once_v2")
         return value
 
     @field_validator("state_dir")
@@ -365,9 +369,34 @@ class StreamsConfig(BaseModel):
                 f"client.tag.{missing[0]}; set it",
                 key="rack.aware.assignment.tags",
             )
+        if self.exactly_once and self.commit_interval_ms > self.transaction_timeout_ms:
+            raise _MisfitError(
+                f"commit.interval.ms = {self.commit_interval_ms} is above transaction.timeout.ms = "
+                f"{self.transaction_timeout_ms}: the broker would abort every transaction before its commit; lower "
+                "the one, or raise producer.transaction.timeout.ms",
+                key="commit.interval.ms",
+            )
         return self
 
     # -- what others ask ----------------------------------------
+
+    @property
+    def exactly_once(self) -> bool:
+        """True when records are processed in transactions."""
+        return self.processing_guarantee == "exactly_once_v2"
+
+    @property
+    def transaction_timeout_ms(self) -> int:
+        """After so long without a commit the broker aborts a transaction."""
+        text = self.client_setting("transaction.timeout.ms", "producer.")
+        if text is None:
+            return _TRANSACTION_TIMEOUT_MS
+        if not text.isdecimal() or not 1 <= int(text) <= _INT32_MAX:
+            raise _MisfitError(
+                f"transaction.timeout.ms = {text!r} is not valid: expected a whole number of milliseconds",
+                key="transaction.timeout.ms",
+            )
+        return int(text)
 
     @property
     def embedded(self) -> bool:

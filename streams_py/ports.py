@@ -40,6 +40,7 @@ __all__ = [
     "RecordConsumer",
     "RecordProducer",
     "TopicSpec",
+    "TransactionalProducer",
 ]
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -159,6 +160,33 @@ class RecordProducer(Protocol):
         """Partition count of a topic; BrokerUnavailableError when it cannot be learnt in time."""
 
     def close(self) -> None: ...
+
+
+class TransactionalProducer(RecordProducer, Protocol):
+    """Writes records that become visible with :meth:`commit_transaction`, or never. The first record begins the
+    transaction. ``reset`` leaves it to the broker, and starts over.
+
+    Every call may raise TaskMigratedError (another producer has taken its place), or TaskCorruptedError that names no
+    task: all tasks that write with it go back to the last commit, and it is to be reset."""
+
+    @property
+    def is_ready(self) -> bool:
+        """True when :meth:`initialize` is done."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """True when something was sent since the last commit."""
+
+    def initialize(self, timeout_ms: int) -> None:
+        """Take the place of whoever had the transactional id, and end its transaction: before anything that it may
+        have written is read. BrokerUnavailableError when that has to be asked for again."""
+
+    def commit_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata, timeout_ms: int
+    ) -> None:
+        """Commit what was sent and the input offsets it was made from, all or nothing, provided that ``member`` is
+        still in the group's generation (KIP-447). Without an answer in time the outcome is unknown, and that is a
+        TaskCorruptedError, too."""
 
 
 # -- administration ------------------------------------------------------------------------------------------
@@ -383,6 +411,7 @@ class Clients(Protocol):
     def restore_consumer(self, thread_name: str) -> RecordConsumer: ...
     def global_consumer(self, client_id: str) -> RecordConsumer: ...
     def producer(self, thread_name: str) -> RecordProducer: ...
+    def transactional_producer(self, thread_name: str, transactional_id: str) -> TransactionalProducer: ...
     def admin(self) -> Admin: ...
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> Membership: ...
 

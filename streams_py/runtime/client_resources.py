@@ -23,7 +23,17 @@ from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
-from streams_py.ports import Admin, AdminError, AdminErrorKind, Clients, Clock, GroupMetadata, Membership, TopicSpec
+from streams_py.ports import (
+    Admin,
+    AdminError,
+    AdminErrorKind,
+    Clients,
+    Clock,
+    GroupMetadata,
+    Membership,
+    TopicSpec,
+    TransactionalProducer,
+)
 from streams_py.runtime.event_loop import Background, EventLoop
 from streams_py.runtime.missing_sinks import warn_of_missing_sinks
 from streams_py.runtime.restore.listener import RestoreListener
@@ -302,7 +312,8 @@ class ClientResources:
         )
         consumer = self._clients.main_consumer(thread.name)
         opened.callback(consumer.close)
-        producer = self._clients.producer(thread.name)
+        transactions = self._transactional_producer(thread) if config.exactly_once else None
+        producer = transactions or self._clients.producer(thread.name)
         opened.callback(producer.close)
         cache = self._caches[thread] = RecordCache(self._cache_bytes)
         background = Background(self._event_loop)
@@ -340,6 +351,7 @@ class ClientResources:
         return ThreadParts(
             consumer=consumer,
             producer=producer,
+            transactions=transactions,
             membership=self._membership(thread, rebalance),
             rebalance=rebalance,
             updater=updater,
@@ -354,6 +366,10 @@ class ClientResources:
             background=background,
             release_locks=lambda: self.directory.unlock_except(thread.name, {task.id for task in table.all()}),
         )
+
+    def _transactional_producer(self, thread: StreamThread) -> TransactionalProducer:
+        transactional_id = f"{self.config.application_id}-{self._process_id}-{thread.index}"
+        return self._clients.transactional_producer(thread.name, transactional_id)
 
     def _membership(self, thread: StreamThread, rebalance: Rebalance) -> Membership:
         membership = self._clients.membership(thread.name, thread.index, rebalance)

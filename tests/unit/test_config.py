@@ -293,11 +293,27 @@ def test_bootstrap_servers_are_refused_when_they_are_no_addresses(value: str) ->
     assert "`embedded`" in str(error)
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "exactly_once", "exactly_once_beta"])
-def test_exactly_once_is_refused_with_what_to_do_instead(guarantee: str) -> None:
-    message = str(error_of({"processing.guarantee": guarantee}))
-    assert "at_least_once only" in message
-    assert "idempotent" in message
+@pytest.mark.parametrize("guarantee", ["exactly_once", "exactly_once_beta"])
+def test_guarantees_that_kafka_has_given_up_are_refused_with_what_to_do_instead(guarantee: str) -> None:
+    assert "use exactly_once_v2" in str(error_of({"processing.guarantee": guarantee}))
+
+
+def test_exactly_once_commits_every_100_ms_unless_told_otherwise() -> None:
+    exactly_once = {**BASE, "processing.guarantee": "exactly_once_v2"}
+    config = StreamsConfig.of(exactly_once)
+    assert config.exactly_once
+    assert (config.commit_interval_ms, config.transaction_timeout_ms) == (100, 10_000)
+    assert StreamsConfig.of({**exactly_once, "commit.interval.ms": 5_000}).commit_interval_ms == 5_000
+    assert StreamsConfig.of({**exactly_once, "producer.transaction.timeout.ms": 500}).transaction_timeout_ms == 500
+    assert not StreamsConfig.of(BASE).exactly_once
+
+
+def test_transaction_has_to_last_until_its_commit() -> None:
+    error = error_of({"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 20_000})
+    assert error.key == "commit.interval.ms"
+    assert "transaction.timeout.ms = 10000" in str(error)
+    with pytest.raises(ConfigError, match=r"transaction.timeout.ms = 'soon' is not valid"):
+        StreamsConfig.of({**BASE, "processing.guarantee": "exactly_once_v2", "producer.transaction.timeout.ms": "soon"})
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import Final
+from typing import Final, TypeVar
 
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.embedded import EmbeddedAdmin, EmbeddedCluster, embedded_name, refuse_unsupported
 from streams_py.adapters.confluent.event_producer import ConfluentEventProducer, event_producer_settings
+from streams_py.adapters.confluent.group_metadata import check_group_metadata
 from streams_py.adapters.confluent.producer import ConfluentProducer, EpochRecordSender
 from streams_py.adapters.confluent.settings import (
     CONSUMER_PREFIXES,
@@ -18,8 +19,10 @@ from streams_py.adapters.confluent.settings import (
     admin_settings,
     consumer_settings,
     producer_settings,
+    transactional_settings,
 )
 from streams_py.adapters.confluent.topic_limits import TopicLimits
+from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
 from streams_py.adapters.security import parse_security
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
@@ -27,6 +30,8 @@ from streams_py.ports import Admin
 from streams_py.quiet import quiet_logs
 
 __all__ = ["ConfluentClients"]
+
+_P = TypeVar("_P", bound=ConfluentProducer)
 
 _MAX_BLOCK_MS: Final = 60_000
 _API_TIMEOUT_MS: Final = 60_000
@@ -68,6 +73,15 @@ class ConfluentClients:
         """Writes for all tasks of a stream thread."""
         client_id = f"{thread_name}-producer"
         settings = producer_settings(self._config, bootstrap=self.bootstrap, client_id=client_id)
+        return self._producer(ConfluentProducer, client_id, settings)
+
+    def transactional_producer(self, thread_name: str, transactional_id: str) -> ConfluentTransactionalProducer:
+        """Writes for all tasks of a stream thread, in transactions."""
+        client_id = f"{thread_name}-producer"
+        settings = transactional_settings(self._config, transactional_id, bootstrap=self.bootstrap, client_id=client_id)
+        return self._producer(ConfluentTransactionalProducer, client_id, settings)
+
+    def _producer(self, kind: type[_P], client_id: str, settings: Settings) -> _P:
         max_block_ms = self._number("max.block.ms", _MAX_BLOCK_MS, "producer.")
         security = parse_security(self._config.client_settings("producer."))
         embedded = self.embedded is not None
@@ -79,7 +93,7 @@ class ConfluentClients:
             connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=embedded)
             return KafkaPythonEpochSender(connection, timeout_ms=max_block_ms)
 
-        return ConfluentProducer(
+        return kind(
             self._quiet(settings),
             epoch_sender=epoch_sender,
             max_block_ms=max_block_ms,
@@ -120,6 +134,10 @@ class ConfluentClients:
 
     def check_settings(self) -> None:
         """Raise ConfigError now for settings that a client would be refused for later, on a stream thread."""
+        if self._config.exactly_once:
+            check_group_metadata()
+            settings = transactional_settings(self._config, "check", bootstrap="", client_id="check")
+            ConfluentProducer(self._quiet(settings), epoch_sender=_never).close()
         if not self._config.clients:
             return
         # Clients without an address connect to nobody. What is worth a warning is said when the real ones are made.

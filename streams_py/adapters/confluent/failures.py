@@ -64,6 +64,7 @@ _OUT_OF_STEP: Final = frozenset(
         KafkaError.INVALID_PRODUCER_EPOCH,
         KafkaError.INVALID_PRODUCER_ID_MAPPING,
         KafkaError.UNKNOWN_PRODUCER_ID,
+        KafkaError.PRODUCER_FENCED,
     }
 )
 

@@ -36,6 +36,7 @@ __all__ = [
     "consumer_settings",
     "producer_settings",
     "rejected_setting",
+    "transactional_settings",
 ]
 
 _log = logging.getLogger(__name__)
@@ -169,11 +170,39 @@ def consumer_settings(config: StreamsConfig, *prefixes: str, bootstrap: str, cli
         **translated,
         **_FORCED_CONSUMER,
         # Kafka's default; librdkafka's own is read_committed.
-        "isolation.level": given.get("isolation.level", "read_uncommitted"),
+        "isolation.level": _isolation(config, given),
         # Never joined, nothing committed here: librdkafka wants a name, and the application may look up its own group.
         "group.id": config.application_id,
         **_identity(bootstrap, client_id),
         **librdkafka_settings(parse_security(given)),
+    }
+
+
+def _isolation(config: StreamsConfig, given: Mapping[str, str]) -> str:
+    if not config.exactly_once:
+        return given.get("isolation.level", "read_uncommitted")
+    if given.get("isolation.level", "read_committed") != "read_committed":
+        _log.warning("isolation.level = %s is ignored: exactly-once needs read_committed", given["isolation.level"])
+    return "read_committed"
+
+
+def transactional_settings(config: StreamsConfig, transactional_id: str, *, bootstrap: str, client_id: str) -> Settings:
+    """Settings of a producer with transactions."""
+    settings = producer_settings(config, bootstrap=bootstrap, client_id=client_id)
+    if settings["enable.idempotence"] is not True and str(settings["enable.idempotence"]).lower() != "true":
+        raise ConfigError(
+            "processing.guarantee = exactly_once_v2 needs producer settings enable.idempotence = true and acks = all",
+            key="enable.idempotence",
+        )
+    timeout_ms = config.transaction_timeout_ms
+    return {
+        **settings,
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": timeout_ms,
+        # A record that was not written by then belongs to no transaction any more.
+        "delivery.timeout.ms": min(int(str(settings["delivery.timeout.ms"])), timeout_ms),
+        # librdkafka wants a request to end before its transaction does.
+        "socket.timeout.ms": min(int(str(settings["socket.timeout.ms"])), timeout_ms),
     }
 
 

@@ -412,6 +412,11 @@ class ActiveTask(Task):
             return
         try:
             self.stores.flush_caches(self._stores_in_order())
+        except BrokerUnavailableError as error:
+            if self.settings.exactly_once:  # a part of it is in the transaction
+                raise TaskCorruptedError(f"task {self.id}: {error}", {self.id: ()}) from error
+            error.task_id = error.task_id or self.id
+            raise
         except StreamsError as error:
             error.task_id = error.task_id or self.id
             raise

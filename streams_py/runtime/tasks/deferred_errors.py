@@ -46,14 +46,12 @@ def raise_worst(errors: Sequence[Exception]) -> None:
     for error in errors:
         if isinstance(error, TaskCorruptedError):
             for task_id, changelogs in error.tasks.items():
-                before = corrupted.get(task_id, changelogs)
-                # None named means that nobody knows which: all of them.
-                corrupted[task_id] = {*before, *changelogs} if before and changelogs else ()
+                corrupted[task_id] = {*corrupted.get(task_id, ()), *changelogs}
         elif isinstance(error, TaskMigratedError):
             migrated = migrated or error
         else:
             raise error
     if migrated is not None:
         raise migrated
-    if corrupted:
+    if errors:  # corrupted ones; when none is named they are all tasks of a transaction
         raise TaskCorruptedError("; ".join(map(str, errors)), corrupted)

@@ -1,7 +1,8 @@
 """Committing: caches, then the producer, then offsets, then checkpoints - in this order, for a set of tasks at once.
 
 At-least-once means that an input offset is committed only after everything made from it has been acknowledged. One
-flush of the thread's producer and one commit request serve all tasks.
+flush of the thread's producer and one commit request serve all tasks. Under exactly-once the offsets go into the
+transaction of the thread's producer, and its commit is that of all tasks.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailableError, StreamsError, TimeoutExceededError
-from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError, TimeoutExceededError
+from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer, TransactionalProducer
 
 __all__ = ["IN_DOUBT", "Committable", "Committer"]
 
@@ -28,6 +29,7 @@ IN_DOUBT = (
 _FLUSH_STEP_MS = 1_000
 _SETTLE_MS = 10_000
 _WORRY_AFTER_MS = 5_000
+_CALLS_MS = 5_000
 _COMMIT_TIMEOUT_MS = 10_000
 """How long one attempt to commit may take before it is tried again later."""
 
@@ -64,8 +66,10 @@ class Committer:
         task_timeout_ms: int,
         gives_up: Callable[[], bool],
         check_sends: Callable[[], bool],
+        transactions: TransactionalProducer | None = None,
     ) -> None:
         self._producer = producer
+        self._transactions = transactions
         self._membership = membership
         self._clock = clock
         self._task_timeout_ms = task_timeout_ms
@@ -82,6 +86,8 @@ class Committer:
         needing = [task for task in tasks if task.commit_needed]
         if not needing:
             return {}
+        if self._transactions is not None:
+            self._await_all_calls(needing)
         for task in needing:
             self._check_member()
             task.flush_caches()
@@ -90,6 +96,35 @@ class Committer:
         for task in needing:
             offsets.update(task.committable_offsets())
         return offsets
+
+    def _await_all_calls(self, tasks: Collection[Committable]) -> None:
+        """A transaction holds all effects of a record, or none: so no record may be under way when it is committed."""
+        for task in tasks:
+            if task.has_calls:
+                self._check_member()
+                task.await_answers(_CALLS_MS)
+        waiting = [task.id for task in tasks if task.has_calls]
+        if waiting:
+            raise BrokerUnavailableError(f"asynchronous calls of task {waiting[0]} are still under way")
+
+    def commit_prepared(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
+        """Commit what :meth:`prepare` gave: offsets alone, or the transaction with them. Raises TaskMigratedError when
+        this is no member, BrokerUnavailableError when there is no answer; a transaction has TaskCorruptedError then."""
+        if self._transactions is None:
+            if offsets:
+                self._membership.commit(offsets, timeout_ms=timeout_ms)
+            return
+        if not offsets and not self._transactions.in_transaction:
+            return
+        member = self._membership.group_metadata()
+        if member is None:  # a broker would take what it is sent without a generation
+            raise TaskMigratedError("a transaction cannot be committed: this is no member of the group any more")
+        self._transactions.commit_transaction(offsets, member, timeout_ms)
+
+    @property
+    def is_transactional(self) -> bool:
+        """True when all tasks of the thread are committed together, or none."""
+        return self._transactions is not None
 
     def end_calls(self, tasks: Collection[Committable], *, within_ms: int) -> None:
         """Before tasks are taken away: let their asynchronous calls end, for so long at most, and cancel the others.
@@ -141,8 +176,7 @@ class Committer:
         needing = [task for task in tasks if task.commit_needed]
         try:
             offsets = self.prepare(needing)
-            if offsets:
-                self._membership.commit(offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
+            self.commit_prepared(offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
         except BrokerUnavailableError as error:
             self._note_failure(error)
             return -1

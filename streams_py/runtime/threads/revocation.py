@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailableError, TaskMigratedError
+from streams_py.errors import BrokerUnavailableError, TaskCorruptedError, TaskMigratedError
 from streams_py.events.observers import TaskObserver
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -22,6 +22,7 @@ __all__ = ["Revocation"]
 
 _log = logging.getLogger(__name__)
 
+_TRANSACTION_MS = 10_000
 _CALLS_MS = 500
 """How long a revocation waits for asynchronous calls to end before it cancels them. The rebalance waits meanwhile, and
 so do the thread's other tasks."""
@@ -51,19 +52,33 @@ class Revocation:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         self._failed = False
         try:
-            self._committer.end_calls(revoked, within_ms=_CALLS_MS)
-            offsets = self._committer.prepare(revoked)
-            if offsets:  # one commit request for the thread: take the others along
-                others = [task for task in self._table.running() if task not in revoked and task.commit_needed]
-                offsets.update(self._committer.prepare(others))
+            if self._committer.is_transactional:
+                others = self._commit_all(revoked)
+            else:
+                self._committer.end_calls(revoked, within_ms=_CALLS_MS)
+                offsets = self._committer.prepare(revoked)
+                if offsets:  # one commit request for the thread: take the others along
+                    others = [task for task in self._table.running() if task not in revoked and task.commit_needed]
+                    offsets.update(self._committer.prepare(others))
         except Exception as error:
             offsets, self._failed = {}, True  # not flushed: nothing of them counts as committed
-            if isinstance(error, BrokerUnavailableError):
+            if self._committer.is_transactional and isinstance(error, BrokerUnavailableError):
+                self._deferred.add(TaskCorruptedError(f"revoked tasks not committed: {error}", {}))
+            elif isinstance(error, BrokerUnavailableError):
                 _log.warning("%s: revoked tasks not flushed, so not committed: %s", self._name, error)
             else:
                 self._deferred.add(error)
         self._revoked, self._others = revoked, others
         return offsets
+
+    def _commit_all(self, revoked: Sequence[ActiveTask]) -> list[ActiveTask]:
+        """Commit the thread's transaction before tasks are given up; the others that were in it."""
+        if not revoked:
+            return []
+        needing = [task for task in self._table.running() if task.commit_needed]
+        offsets = self._committer.prepare(needing)
+        self._committer.commit_prepared(offsets, timeout_ms=_TRANSACTION_MS)
+        return [task for task in needing if task not in revoked]
 
     def finish(self, error: Exception | None) -> None:
         """The offsets are committed (or not): checkpoint and suspend."""

@@ -63,6 +63,7 @@ class StreamLoop:
             task_timeout_ms=settings.task_timeout_ms,
             gives_up=control.out_of_time,
             check_sends=self._check_sends,
+            transactions=parts.transactions,
         )
         self.moves = TaskMoves(name, parts, self._committer, control, task_timeout_ms=settings.task_timeout_ms)
         self._pace = BatchSize(settings.max_poll_interval_ms)
@@ -207,9 +208,11 @@ class StreamLoop:
         if now < self._next_commit_try_ms:
             return 0
         if not (due or any(task.commit_requested for task in running)):
-            running = [task for task in running if task.is_drained]
-            if not running:
+            drained = [task for task in running if task.is_drained]
+            if not drained:
                 return 0
+            if not self._committer.is_transactional:
+                running = drained
         committed = self._committer.commit(running)
         if committed < 0:
             self._next_commit_try_ms = self._clock.monotonic_ms() + _COMMIT_BACKOFF_MS
@@ -286,8 +289,7 @@ class StreamLoop:
             needing = [task for task in running if task.commit_needed]
             self._committer.end_calls(needing, within_ms=min(_LAST_CALLS_MS, self._time_left_ms()))
             offsets = self._committer.prepare(needing)
-            if offsets:
-                self.parts.membership.commit(offsets, timeout_ms=self._time_left_ms())
+            self._committer.commit_prepared(offsets, timeout_ms=self._time_left_ms())
             self._committer.finish(running, enforce_checkpoint=True)
         except Exception as error:
             _log.warning("%s: last commit failed (%s); its records will be processed again", self._name, error)

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Collection, Mapping
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import TaskCorruptedError
+from streams_py.errors import BrokerUnavailableError, TaskCorruptedError
 from streams_py.member.assignment import Tasks
-from streams_py.ports import OffsetAndMetadata
+from streams_py.ports import OffsetAndMetadata, TransactionalProducer
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.deferred_errors import DeferredErrors
@@ -25,6 +25,9 @@ from streams_py.runtime.threads.thread_parts import ThreadParts
 __all__ = ["TaskMoves"]
 
 _log = logging.getLogger(__name__)
+
+_INITIALIZE_MS = 1_000
+"""For one try of a transactional producer to take its place; the thread does nothing else meanwhile."""
 
 
 class TaskMoves:
@@ -44,6 +47,7 @@ class TaskMoves:
         self.deferred = DeferredErrors()
         """What went wrong in a rebalance; the loop raises it."""
         self._revocation = Revocation(name, parts.table, committer, parts.events, self.deferred)
+        self._waits_to_write = False
         self.only_topic: str | None = None
         """The topic that is read, if it is only one."""
 
@@ -57,10 +61,29 @@ class TaskMoves:
             if self._control.state is ThreadState.PARTITIONS_ASSIGNED and not self._parts.rebalance.in_progress:
                 self._control.go(ThreadState.RUNNING)
             return
+        if not self._can_write():
+            return
         table.initialize_pending()
         table.raise_failed()
         if self._starter.start_restored():
             self._read()
+
+    def _can_write(self) -> bool:
+        """False while a transactional producer has not taken its place yet: before that, what its predecessor left open
+        hides what is to be restored."""
+        transactions = self._parts.transactions
+        if transactions is None or transactions.is_ready:
+            return True
+        try:
+            transactions.initialize(_INITIALIZE_MS)
+        except BrokerUnavailableError as error:
+            _log.log(
+                logging.DEBUG if self._waits_to_write else logging.WARNING, "%s: %s; trying again", self._name, error
+            )
+            self._waits_to_write = True
+            return False
+        self._waits_to_write = False
+        return True
 
     def _read(self) -> None:
         """Let the consumer read exactly the partitions of running tasks, new ones from where they begin."""
@@ -114,6 +137,9 @@ class TaskMoves:
         _log.warning("%s: %s; restoring", self._name, error)
         corrupted = dict(error.tasks)
         self._starter.forget()
+        if self._parts.transactions is not None:
+            self._revive_in_transaction(self._parts.transactions, corrupted)
+            return
         try:
             if not self._parts.rebalance.in_progress:
                 healthy = [task for task in self._table.running() if task.id not in corrupted]
@@ -122,7 +148,20 @@ class TaskMoves:
             corrupted.update(more.tasks)
         finally:  # also when this is no member any more: corrupted standbys stay, and nobody else would start them over
             self._committer.settle()
-            self._table.revive(corrupted)
-            self._read()
-            if self._control.state is ThreadState.RUNNING:
-                self._control.go(ThreadState.PARTITIONS_ASSIGNED)
+            self._start_over(corrupted)
+
+    def _revive_in_transaction(
+        self, transactions: TransactionalProducer, corrupted: dict[TaskId, frozenset[TopicPartition]]
+    ) -> None:
+        """What a running task has begun is in the transaction of all of them: then all go back to the last commit."""
+        running = [task.id for task in self._table.running()]
+        if not corrupted or any(task_id in corrupted for task_id in running):
+            corrupted = dict.fromkeys(running, frozenset()) | corrupted
+            transactions.reset()
+        self._start_over(corrupted)
+
+    def _start_over(self, corrupted: Mapping[TaskId, Collection[TopicPartition]]) -> None:
+        self._table.revive(corrupted)
+        self._read()
+        if self._control.state is ThreadState.RUNNING:
+            self._control.go(ThreadState.PARTITIONS_ASSIGNED)

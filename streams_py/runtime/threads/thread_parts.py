@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from streams_py.events.observers import TaskObserver
-from streams_py.ports import Admin, Clock, Membership, RecordConsumer, RecordProducer
+from streams_py.ports import Admin, Clock, Membership, RecordConsumer, RecordProducer, TransactionalProducer
 from streams_py.runtime.event_loop import Background
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.start_positions import StartPositions
@@ -37,6 +37,8 @@ class ThreadParts:
 
     consumer: RecordConsumer
     producer: RecordProducer
+    transactions: TransactionalProducer | None
+    """The producer, when records are processed in transactions."""
     membership: Membership
     rebalance: Rebalance
     updater: StateUpdater

@@ -17,7 +17,13 @@ from streams_protocol import encode_assignment_info as encode
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py import serdes
 from streams_py.config import StreamsConfig
-from streams_py.errors import BrokerUnavailableError, IllegalStateError, OffsetOutOfRangeError, StreamsError
+from streams_py.errors import (
+    BrokerUnavailableError,
+    IllegalStateError,
+    OffsetOutOfRangeError,
+    StreamsError,
+    TaskMigratedError,
+)
 from streams_py.ports import (
     BEGINNING,
     END,
@@ -90,6 +96,10 @@ class World:
 
     def producer(self, thread_name: str) -> WorldProducer:
         self.producers[thread_name] = made = WorldProducer(self)
+        return made
+
+    def transactional_producer(self, thread_name: str, transactional_id: str) -> WorldTransactions:
+        self.producers[thread_name] = made = WorldTransactions(self, transactional_id)
         return made
 
     def admin(self) -> WorldAdmin:
@@ -205,6 +215,50 @@ class WorldProducer(MemoryProducer):
 
     def close(self) -> None:
         self._world.open_clients.discard(self)
+
+
+class WorldTransactions(WorldProducer):
+    """Records reach the world with the commit, or never. ``at`` is called at each step of a commit, and may raise."""
+
+    def __init__(self, world: World, transactional_id: str) -> None:
+        super().__init__(world)
+        self.transactional_id = transactional_id
+        self.is_ready = False
+        self.at: Callable[[str], None] = lambda step: None
+        self._waiting: list[tuple[Any, ...]] = []
+        self.produce = self._wait
+
+    def _wait(self, *record: Any) -> None:
+        assert self.is_ready
+        if self._halted is not None:
+            raise TaskMigratedError(self._halted)
+        self.at("produce")
+        self._waiting.append(record)
+
+    @property
+    def in_transaction(self) -> bool:
+        return bool(self._waiting)
+
+    def initialize(self, timeout_ms: int) -> None:
+        self._world.check_there()
+        self._world.diary.append(("initialize",))
+        self.is_ready = True
+
+    def commit_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata, timeout_ms: int
+    ) -> None:
+        self._world.diary.append(("transaction", {p: at.offset for p, at in offsets.items()}, member.generation))
+        self.at("commit")
+        for record in self._waiting:
+            self._produce(*record)
+        self._waiting = []
+        self._world.committed.update(offsets)
+        self.at("committed")
+
+    def reset(self) -> None:
+        super().reset()
+        self._waiting = []
+        self.is_ready = False
 
 
 class WorldAdmin:

@@ -1,0 +1,249 @@
+"""Writes records in transactions: the port ``TransactionalProducer`` on librdkafka.
+
+One transaction at a time, for all tasks of a stream thread. It begins with the first record, and ends with the input
+offsets of all of them. What cannot be committed is never repaired here: the caller learns that its tasks go back to
+the last commit (TaskCorruptedError, naming none: it is all of them), or that somebody else has taken its place
+(TaskMigratedError); :meth:`TransactionalProducer.reset` then makes a new client, whose first request ends the old
+one's transaction on the broker, one way or the other. So no outcome is ever guessed.
+
+There is one client, since a transaction belongs to one; a topic that takes only small batches makes all of them small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.failures import broker_away, error_of, is_unreachable
+from streams_py.adapters.confluent.group_metadata import group_metadata_bytes
+from streams_py.adapters.confluent.producer import ConfluentProducer
+from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
+from streams_py.ports import GroupMetadata, OffsetAndMetadata
+
+__all__ = ["ConfluentTransactionalProducer"]
+
+_log = logging.getLogger(__name__)
+
+_STEP_S: Final = 5.0
+_RETRY_S: Final = 0.02
+_ABORT_TIMEOUT_S: Final = 3.0
+_DEFAULT_BATCH_BYTES: Final = 1_000_000
+
+_FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError._FATAL,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.UNKNOWN_PRODUCER_ID,
+        KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        KafkaError.PRODUCER_FENCED,
+    }
+)
+_TRANSACTION_ABORTABLE: Final = 120
+_SPOILED: Final = frozenset({KafkaError._STATE, KafkaError.INVALID_TXN_STATE, _TRANSACTION_ABORTABLE})
+"""A record met a transaction that had failed before."""
+_NO_MEMBER: Final = frozenset(
+    {KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError.FENCED_INSTANCE_ID}
+)
+
+
+class ConfluentTransactionalProducer(ConfluentProducer):
+    """A :class:`ConfluentProducer` whose records become visible with :meth:`commit_transaction`, or never."""
+
+    is_ready = False
+    in_transaction = False
+    _dropped: str | None = None
+
+    # -- the transaction ----------------------------------------
+
+    def initialize(self, timeout_ms: int) -> None:
+        """Take the place of whoever had the transactional id, and end its transaction. BrokerUnavailableError when that
+        has to be asked for again, StreamsError when it is refused."""
+        if self.is_ready:
+            return
+        try:
+            self._client(None).init_transactions(timeout_ms / 1000)
+        except KafkaException as failed:
+            error = error_of(failed)
+            if error is not None and (error.retriable() or is_unreachable(error)):
+                doing = "preparing for transactions"
+                raise broker_away(self._bootstrap, doing, timeout_ms, error.str()) from failed
+            raise StreamsError(f"{self._client_id}: transactions are refused: {_refusal(error, failed)}") from failed
+        self.is_ready = True
+
+    def _begin(self) -> None:
+        if self._halted:
+            raise TaskMigratedError(self._halted[0])
+        self.initialize(self._max_block_ms)
+        try:
+            self._client(None).begin_transaction()
+        except KafkaException as failed:
+            raise self._broken("a transaction cannot begin", error_of(failed)) from failed
+        self.in_transaction = True
+
+    def commit_transaction(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata, timeout_ms: int
+    ) -> None:
+        """Commit what was sent, with the input offsets of a member of the group; see the port."""
+        if self._halted:
+            raise TaskMigratedError(self._halted[0])
+        if not self.in_transaction:
+            self._begin()
+        client = self._client(None)
+        deadline_s = time.monotonic() + timeout_ms / 1000
+        if offsets:
+            positions = [
+                confluent_kafka.TopicPartition(topic, number, at.offset, at.metadata)
+                for (topic, number), at in offsets.items()
+            ]
+            who: Any = group_metadata_bytes(member)
+            self._repeat(
+                "offsets were not added to the transaction",
+                lambda left_s: client.send_offsets_to_transaction(positions, who, left_s),
+                deadline_s,
+            )
+        self._repeat("the transaction was not committed", client.commit_transaction, deadline_s)
+        self.in_transaction = False
+        self._dropped = None
+
+    def _repeat(self, failure: str, step: Callable[[float], object], deadline_s: float) -> None:
+        """Do a step until it is done, as librdkafka wants it after a time-out; or say what follows from its error."""
+        while True:
+            left_s = deadline_s - time.monotonic()
+            try:
+                step(max(0.1, min(_STEP_S, left_s)))
+            except KafkaException as failed:
+                error = error_of(failed)
+                if error is None or not error.retriable() or error.txn_requires_abort() or left_s <= 0:
+                    raise self._broken(failure, error) from failed
+                time.sleep(_RETRY_S)
+            except SystemError as lost:  # the binding loses the exception of a fatal error
+                raise self._broken(failure, None) from lost
+            else:
+                return
+
+    def _broken(self, failure: str, error: KafkaError | None) -> StreamsError:
+        """What the caller has to do about an error of the transaction."""
+        text = f"{self._client_id}: {failure}: {'the producer has failed' if error is None else error.str()}"
+        if error is None or error.fatal() or error.code() in _FENCED:
+            return TaskMigratedError(f"{text} (another producer took its place, or the transaction took too long)")
+        if error.code() in _NO_MEMBER:
+            return TaskMigratedError(f"{text} (this member has lost its place in the group)")
+        if self._dropped is not None:
+            return StreamsError(
+                f"{text}; a record that the broker refuses spoils its transaction, so no exception handler can let it "
+                f"pass under exactly-once: {self._dropped}"
+            )
+        return TaskCorruptedError(f"{text}; all tasks of the thread go back to the last commit", {})
+
+    # -- as a producer ----------------------------------------
+
+    def _make_produce(self) -> Callable[..., None]:
+        produce = super()._make_produce()
+
+        def produce_in_transaction(topic: str, *record: Any) -> None:
+            if not self.in_transaction:
+                self._begin()
+            produce(topic, *record)
+
+        return produce_in_transaction
+
+    def _refuse(self, refused: KafkaException, topic: str, partition: int | None) -> None:
+        error = error_of(refused)
+        if error is not None and (error.code() in _FENCED | _SPOILED or error.fatal()):
+            self._raise_first_failure()
+            raise self._broken(f"a record for {topic} was not taken", error) from refused
+        super()._refuse(refused, topic, partition)
+
+    def _raise_first_failure(self) -> None:
+        """The reason of a broken transaction may be a report that waits to be served."""
+        self.poll(0)
+        self.check()
+
+    def check(self) -> None:
+        """As for every producer. What a new attempt may mend takes all tasks back to the last commit."""
+        try:
+            super().check()
+        except ProductionError as error:
+            cause = None if error.__cause__ is None else error_of(error.__cause__)
+            if error.retriable or (cause is not None and cause.code() in _SPOILED):
+                raise TaskCorruptedError(f"{error}; all tasks of the thread go back to the last commit", {}) from error
+            self._dropped = str(error)
+            raise
+
+    def _out_of_step(self, text: str) -> StreamsError:
+        return TaskMigratedError(text)
+
+    def _send_at_epoch(self, topic: str, *record: Any) -> None:
+        timestamp_ms = record[3]
+        if timestamp_ms < 0:
+            super()._send_at_epoch(topic, *record)
+        raise StreamsError(
+            f"a record for {topic} has the timestamp 0, and librdkafka cannot write that in a transaction: give the "
+            "source a timestamp_extractor that makes another one, or use at_least_once"
+        )
+
+    def _client_of(self, topic: str) -> Producer:
+        if topic not in self._limits:
+            limit = self._limits[topic] = self._batch_bytes_max(topic)
+            if limit is not None and limit < int(self._settings.get("batch.size", _DEFAULT_BATCH_BYTES)):
+                self._settings["batch.size"] = limit
+                raise TaskCorruptedError(
+                    f"{self._client_id}: topic {topic} takes batches of {limit} bytes only; starting over", {}
+                )
+        return self._client(None)
+
+    def _go_one_by_one(self) -> None:
+        for topic, failure in self._refused_batches.items():
+            _log.warning(
+                "%s: topic %s takes no batches of this size (see its max.message.bytes); from now on all records of "
+                "this thread are sent one by one, which is slow",
+                self._client_id,
+                topic,
+            )
+            self._limits[topic] = 1
+            self._failures.appendleft(failure)
+        self._settings["batch.num.messages"] = 1
+        self._refused_batches.clear()
+        self._note_obstacles()
+
+    def reset(self) -> None:
+        """Leave the transaction to the broker, and start over with a new client; see the port."""
+        self.is_ready = self.in_transaction = False
+        self._dropped = None
+        super().reset()
+
+    def close(self) -> None:
+        """Abort what is not committed: readers would wait for its end until it has timed out."""
+        if self.in_transaction:
+            client = self._client(None)
+            with contextlib.suppress(KafkaException, SystemError):
+                client.purge()
+                client.abort_transaction(_ABORT_TIMEOUT_S)
+            self.in_transaction = False
+        super().close()
+
+
+def _refusal(error: KafkaError | None, failed: KafkaException) -> str:
+    if error is None:
+        return str(failed)
+    match error.code():
+        case KafkaError.INVALID_TRANSACTION_TIMEOUT:
+            return (
+                "transaction.timeout.ms is above the broker's transaction.max.timeout.ms; lower the one or raise the "
+                "other"
+            )
+        case KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            return "give the user the rights Describe and Write on transactional ids that begin with application.id"
+        case KafkaError._UNSUPPORTED_FEATURE:
+            return "the brokers are too old: exactly_once_v2 needs version 2.5"
+        case _:
+            return error.str()

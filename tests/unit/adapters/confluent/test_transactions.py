@@ -1,0 +1,207 @@
+"""Transactions on librdkafka without a broker: what is sent, and what follows from each error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.clients import ConfluentClients
+from streams_py.adapters.confluent.group_metadata import check_group_metadata, group_metadata_bytes
+from streams_py.adapters.confluent.settings import CONSUMER_PREFIXES, consumer_settings, transactional_settings
+from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
+from streams_py.config import StreamsConfig
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskCorruptedError, TaskMigratedError
+from streams_py.ports import GroupMetadata, OffsetAndMetadata
+
+BASE = {"application.id": "app", "bootstrap.servers": "nowhere:9092", "processing.guarantee": "exactly_once_v2"}
+MEMBER = GroupMetadata("app", 7, "member", None)
+
+
+def config(**more: Any) -> StreamsConfig:
+    return StreamsConfig.of({**BASE, **{key.replace("__", "."): value for key, value in more.items()}})
+
+
+class FakeClient:
+    """A librdkafka producer that answers as told."""
+
+    def __init__(self, settings: dict[str, Any], **_: Any) -> None:
+        self.settings = settings
+        self.calls: list[Any] = []
+        self.errors: dict[str, list[Exception]] = {}
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        self.calls.append((name, *arguments))
+        if self.errors.get(name):
+            raise self.errors[name].pop(0)
+
+    def init_transactions(self, timeout_s: float) -> None:
+        self._call("init")
+
+    def begin_transaction(self) -> None:
+        self._call("begin")
+
+    def send_offsets_to_transaction(self, positions: Any, member: bytes, timeout_s: float) -> None:
+        self._call("offsets", [(at.topic, at.partition, at.offset) for at in positions], member)
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self._call("commit")
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        self._call("abort")
+
+    def produce(self, topic: str, value: bytes, *_: Any) -> None:
+        self._call("produce", topic, value)
+
+    def poll(self, timeout_s: float) -> int:
+        return 0
+
+    def flush(self, timeout_s: float) -> int:
+        return 0
+
+    def purge(self) -> None: ...
+    def close(self) -> None:
+        self.calls.append(("close",))
+
+
+@pytest.fixture
+def producer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("streams_py.adapters.confluent.producer.Producer", FakeClient)
+    settings = transactional_settings(config(), "id", bootstrap="nowhere:1", client_id="c")
+    return ConfluentTransactionalProducer(settings, epoch_sender=lambda: pytest.fail("no other client may write"))
+
+
+def error(code: int, *, fatal: bool = False, retriable: bool = False, abort: bool = False) -> KafkaException:
+    return KafkaException(KafkaError(code, "reason", fatal, retriable, abort))
+
+
+def test_group_metadata_is_what_the_installed_library_makes() -> None:
+    check_group_metadata()
+
+
+def test_unknown_format_of_group_metadata_refuses_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streams_py.adapters.confluent.group_metadata._MAGIC", b"CGMDv9:")
+    check_group_metadata.cache_clear()
+    with pytest.raises(ConfigError, match="at_least_once"):
+        ConfluentClients(config()).check_settings()
+    check_group_metadata.cache_clear()
+
+
+def test_transaction_begins_with_its_first_record_and_ends_with_the_offsets(producer: Any) -> None:
+    client = producer._client(None)
+    producer.produce("out", b"1", b"k")
+    producer.produce("out", b"2", b"k")
+    assert producer.in_transaction
+    producer.commit_transaction({TopicPartition("in", 3): OffsetAndMetadata(9, "text")}, MEMBER, 1000)
+    assert not producer.in_transaction
+    assert client.calls == [
+        ("init",),
+        ("begin",),
+        ("produce", "out", b"1"),
+        ("produce", "out", b"2"),
+        ("offsets", [("in", 3, 9)], group_metadata_bytes(MEMBER)),
+        ("commit",),
+    ]
+    producer.produce("out", b"3", b"k")
+    assert client.calls[-2:] == [("begin",), ("produce", "out", b"3")]
+    producer.close()
+    assert ("abort",) in client.calls
+
+
+@pytest.mark.parametrize("step", ["offsets", "commit"])
+@pytest.mark.parametrize(
+    ("failure", "outcome"),
+    [
+        (error(KafkaError._FENCED, fatal=True), TaskMigratedError),
+        (error(KafkaError._FATAL), TaskMigratedError),
+        (error(KafkaError.INVALID_PRODUCER_EPOCH), TaskMigratedError),
+        (SystemError("lost"), TaskMigratedError),
+        (error(KafkaError.ILLEGAL_GENERATION, abort=True), TaskMigratedError),
+        (error(KafkaError.UNKNOWN_MEMBER_ID, abort=True), TaskMigratedError),
+        (error(KafkaError.FENCED_INSTANCE_ID, abort=True), TaskMigratedError),
+        (error(KafkaError._MSG_TIMED_OUT, abort=True), TaskCorruptedError),
+        (error(KafkaError._TIMED_OUT, retriable=True), None),
+    ],
+)
+def test_error_of_a_commit_says_what_has_to_be_done(
+    producer: Any, step: str, failure: Exception, outcome: type[StreamsError] | None
+) -> None:
+    producer.produce("out", b"1", b"k")
+    client = producer._client(None)
+    client.errors[step] = [failure]
+    offsets = {TopicPartition("in", 0): OffsetAndMetadata(1)}
+    if outcome is None:  # once more is what librdkafka wants
+        producer.commit_transaction(offsets, MEMBER, 5_000)
+        assert [call[0] for call in client.calls].count(step) == 2
+        return
+    with pytest.raises(outcome):
+        producer.commit_transaction(offsets, MEMBER, 5_000)
+    producer.reset()
+    assert ("close",) in client.calls
+    assert not producer.in_transaction
+    assert not producer.is_ready
+
+
+def test_outcome_that_stays_unknown_takes_the_tasks_back(producer: Any) -> None:
+    producer.produce("out", b"1", b"k")
+    producer._client(None).errors["commit"] = [error(KafkaError._TIMED_OUT, retriable=True)] * 1000
+    with pytest.raises(TaskCorruptedError) as raised:
+        producer.commit_transaction({}, MEMBER, 50)
+    assert raised.value.tasks == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "outcome"), [(KafkaError._STATE, TaskCorruptedError), (KafkaError._FATAL, TaskMigratedError)]
+)
+def test_record_that_a_broken_transaction_does_not_take_is_no_matter_for_handlers(
+    producer: Any, code: int, outcome: type[StreamsError]
+) -> None:
+    producer.produce("out", b"1", b"k")
+    producer._client(None).errors["produce"] = [error(code)]
+    with pytest.raises(outcome):
+        producer.produce("out", b"2", b"k")
+
+
+def test_broker_that_is_away_is_asked_again_for_transactions(producer: Any) -> None:
+    producer._client(None).errors["init"] = [error(KafkaError._TIMED_OUT, retriable=True)]
+    with pytest.raises(BrokerUnavailableError, match="nowhere:1"):
+        producer.initialize(10)
+    assert not producer.is_ready
+    producer.initialize(10)
+    assert producer.is_ready
+
+
+def test_transaction_timeout_above_the_brokers_is_said(producer: Any) -> None:
+    producer._client(None).errors["init"] = [error(KafkaError.INVALID_TRANSACTION_TIMEOUT)]
+    with pytest.raises(StreamsError, match=r"transaction\.max\.timeout\.ms"):
+        producer.initialize(10)
+
+
+def test_timestamp_0_is_refused_in_a_transaction(producer: Any) -> None:
+    with pytest.raises(StreamsError, match=r"timestamp 0.*timestamp_extractor"):
+        producer.produce("out", b"1", b"k", -1, None, 0, None)
+
+
+def test_topic_with_a_small_limit_makes_all_batches_small(producer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer, "_batch_bytes_max", lambda topic: 5_000 if topic == "small" else None)
+    with pytest.raises(TaskCorruptedError, match="small takes batches of 5000 bytes"):
+        producer.direct("small")
+    producer.reset()
+    producer.produce("small", b"1", b"k")
+    producer.produce("other", b"1", b"k")
+    assert list(producer._clients) == [None]
+    assert producer._client(None).settings["batch.size"] == 5_000
+
+
+def test_settings_of_exactly_once() -> None:
+    settings = transactional_settings(config(), "id", bootstrap="b:1", client_id="c")
+    assert settings["transactional.id"] == "id"
+    assert settings["transaction.timeout.ms"] == settings["delivery.timeout.ms"] == 10_000
+    given = {"consumer.isolation.level": "read_uncommitted"}
+    reading = consumer_settings(StreamsConfig.of({**BASE, **given}), *CONSUMER_PREFIXES, bootstrap="b:1", client_id="c")
+    assert reading["isolation.level"] == "read_committed"
+    weak = StreamsConfig.of({**BASE, "producer.enable.idempotence": "false"})
+    with pytest.raises(ConfigError, match=r"enable\.idempotence"):
+        transactional_settings(weak, "id", bootstrap="b:1", client_id="c")

@@ -273,7 +273,10 @@ class ConfluentProducer:
         """Serve reports; waits up to ``timeout_ms`` for the first. Call it about once for every batch of records."""
         served = 0
         for client in tuple(self._clients.values()):
-            served += client.poll(timeout_ms / 1000 / len(self._clients))
+            try:
+                served += client.poll(timeout_ms / 1000 / len(self._clients))
+            except KafkaException as failed:  # fatal: every call raises it from now on
+                raise self._out_of_step(f"{self._client_id}: the producer cannot go on: {failed}") from failed
         if self._refused_batches:
             self._go_one_by_one()
         if self._obstacles:
@@ -293,7 +296,7 @@ class ConfluentProducer:
         for client in tuple(self._clients.values()):
             try:
                 left += client.flush(max(0.0, deadline_s - time.monotonic()))
-            except SystemError as lost:  # the binding loses the exception of a fatal error
+            except (KafkaException, SystemError) as lost:  # a fatal error; the binding may lose the exception
                 raise self._out_of_step(f"{self._client_id}: the producer failed and cannot go on") from lost
         return left
 

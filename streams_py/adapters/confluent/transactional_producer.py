@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -80,8 +81,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         self.is_ready = True
 
     def _begin(self) -> None:
-        if self._halted:
-            raise TaskMigratedError(self._halted[0])
+        self._check_barriers()
         self.initialize(self._max_block_ms)
         try:
             self._client(None).begin_transaction()
@@ -93,8 +93,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupMetadata, timeout_ms: int
     ) -> None:
         """Commit what was sent, with the input offsets of a member of the group; see the port."""
-        if self._halted:
-            raise TaskMigratedError(self._halted[0])
+        self._check_barriers()
         if not self.in_transaction:
             self._begin()
         client = self._client(None)
@@ -219,7 +218,9 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         """Leave the transaction to the broker, and start over with a new client; see the port."""
         self.is_ready = self.in_transaction = False
         self._dropped = None
-        super().reset()
+        with warnings.catch_warnings():  # the binding aborts, and says when that was of no use
+            warnings.simplefilter("ignore", RuntimeWarning)
+            super().reset()
 
     def close(self) -> None:
         """Abort what is not committed: readers would wait for its end until it has timed out."""

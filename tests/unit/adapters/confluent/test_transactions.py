@@ -56,9 +56,11 @@ class FakeClient:
         self._call("produce", topic, value)
 
     def poll(self, timeout_s: float) -> int:
+        self._call("poll")
         return 0
 
     def flush(self, timeout_s: float) -> int:
+        self._call("flush")
         return 0
 
     def purge(self) -> None: ...
@@ -162,6 +164,14 @@ def test_record_that_a_broken_transaction_does_not_take_is_no_matter_for_handler
     producer._client(None).errors["produce"] = [error(code)]
     with pytest.raises(outcome):
         producer.produce("out", b"2", b"k")
+
+
+@pytest.mark.parametrize("call", ["poll", "flush"])
+def test_fatal_error_that_a_call_of_the_library_raises_means_a_new_producer(producer: Any, call: str) -> None:
+    producer.produce("out", b"1", b"k")
+    producer._client(None).errors[call] = [error(KafkaError._FENCED, fatal=True)]
+    with pytest.raises(TaskMigratedError):
+        getattr(producer, call)(100)
 
 
 def test_broker_that_is_away_is_asked_again_for_transactions(producer: Any) -> None:

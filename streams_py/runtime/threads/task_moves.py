@@ -155,7 +155,7 @@ class TaskMoves:
     ) -> None:
         """What a running task has begun is in the transaction of all of them: then all go back to the last commit."""
         running = [task.id for task in self._table.running()]
-        if not corrupted or any(task_id in corrupted for task_id in running):
+        if transactions.in_transaction or not corrupted or any(task_id in corrupted for task_id in running):
             corrupted = dict.fromkeys(running, frozenset()) | corrupted
             transactions.reset()
         self._start_over(corrupted)

@@ -22,13 +22,20 @@ def test_corrupted_tasks_of_several_errors_are_all_named() -> None:
     errors.raise_worst()  # forgotten
 
 
-def test_all_changelogs_are_bad_when_one_error_cannot_say_which() -> None:
+def test_bad_changelogs_are_those_that_any_error_names() -> None:
     errors = DeferredErrors()
-    errors.add(TaskCorruptedError("nobody knows", {A: ()}))
+    errors.add(TaskCorruptedError("interrupted", {A: ()}))
     errors.add(TaskCorruptedError("this one", {A: {ONE}}))
     with pytest.raises(TaskCorruptedError) as caught:
         errors.raise_worst()
-    assert caught.value.tasks == {A: frozenset()}
+    assert caught.value.tasks == {A: {ONE}}
+
+
+def test_broken_transaction_that_names_no_task_is_raised() -> None:
+    errors = DeferredErrors()
+    errors.add(TaskCorruptedError("outcome unknown", {}))
+    with pytest.raises(TaskCorruptedError, match="outcome unknown"):
+        errors.raise_worst()
 
 
 def test_migration_comes_before_corruption_and_what_ends_the_thread_before_both() -> None:

@@ -41,10 +41,21 @@ def chain_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
     [process] = bound.sources.values()
 
     def plain(key: str, value: int, timestamp_ms: int) -> None:
-        for _ in range(5):
-            value = _more(value)
-            if not _is_positive(key, value):
-                return
+        value = _more(value)
+        if not _is_positive(key, value):
+            return
+        value = _more(value)
+        if not _is_positive(key, value):
+            return
+        value = _more(value)
+        if not _is_positive(key, value):
+            return
+        value = _more(value)
+        if not _is_positive(key, value):
+            return
+        value = _more(value)
+        if not _is_positive(key, value):
+            return
         results.append(value)
 
     ours: list[float] = []

@@ -78,16 +78,7 @@ def record_value(number: int, keys: int) -> bytes:
     )
 
 
-def fill(
-    bootstrap: str,
-    topic: str,
-    records: int,
-    keys: int,
-    *,
-    first_ms: int,
-    last_ms: int,
-    on_progress: Callable[[int], None],
-) -> None:
+def fill(bootstrap: str, topic: str, records: int, keys: int, *, first_ms: int, last_ms: int) -> None:
     """Write the input: ``keys`` different keys in turn, with timestamps spread evenly from the first to the last."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "partitioner": "murmur2_random"})
     for number in range(records):
@@ -101,7 +92,6 @@ def fill(
                 producer.poll(0.05)
         if number % 10_000 == 0:
             producer.poll(0)
-            on_progress(number)
     if producer.flush(60):
         raise BenchmarkError("the benchmark's input could not be written within 60 s")
 

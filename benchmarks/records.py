@@ -205,7 +205,6 @@ class _Bench:
                 topic.keys or self._settings.keys,
                 first_ms=last_ms - _SPAN_MS,
                 last_ms=last_ms,
-                on_progress=lambda done: None,
             )
 
     def warm_up(self) -> None:

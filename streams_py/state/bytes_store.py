@@ -36,6 +36,9 @@ class BytesStore(Protocol):
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Snapshot of the entries from ``first`` on and below ``end`` (not included); None is an open end."""
 
+    def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        """As :meth:`scan`, for a few entries that are wanted at once."""
+
     def remove_below(self, end: bytes) -> None:
         """Remove everything below ``end``, as a whole: for segments that have expired."""
 
@@ -107,6 +110,9 @@ class MemoryBytes:
             keys.reverse()
         read = self._data.get
         return iter([(key, data) for key in keys if (data := read(key)) is not None])
+
+    def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        return list(self.scan(first, end))
 
     def _keys_between(self, first: bytes | None, end: bytes | None) -> list[bytes]:
         with self._sorting:

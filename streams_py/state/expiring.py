@@ -78,6 +78,9 @@ class ExpiringBytes:
             if timestamp_of(data) > expired_until:
                 yield key[1:], data
 
+    def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        return list(self.scan(first, end))
+
     def remove_below(self, end: bytes) -> None:
         for key, _ in list(self.scan(None, end)):
             self._content.remove(_ENTRY + key)

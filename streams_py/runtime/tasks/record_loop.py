@@ -209,11 +209,18 @@ class RecordLoop:
         record = self._record
         heads = self._heads
         count = 0
+        if self._headless:
+            self._find_heads()  # nothing is added while this runs
+        enough = len(self.queues)  # heads with which the next record may be taken
         for _ in repeat(None, max_records):
-            if self._headless:
-                self._find_heads()
-            if not heads or (len(heads) < len(self.queues) and not self.ready()):
-                break
+            if len(heads) < enough:
+                if not heads or not self.ready():
+                    break
+                enough = len(heads)
+                if enough == 1 and heads[0][2].reader.extract is None:  # no more choice than with one partition
+                    queue = heads.pop()[2]
+                    self._headless.append(queue)
+                    return count + self._run_one(queue, max_records - count)
             timestamp, order, queue = heads[0]
             raw, reader = queue.buffer[0], queue.reader
             record.topic, record.partition = queue.partition

@@ -7,7 +7,7 @@ a scan sorts in what is new.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from itertools import islice
 from threading import Lock
 
@@ -16,7 +16,56 @@ __all__ = ["SMALL_BYTES", "Layer"]
 SMALL_BYTES = 256
 """Up to here key and data need not be counted: an entry of the dict costs as much."""
 _INSERT_MAX = 32
-"""Up to so many new keys are inserted one by one (a memmove each) instead of sorting."""
+"""Up to so many new keys are inserted one by one instead of sorting."""
+_RUN_MAX = 1024
+
+
+class _SortedKeys:
+    """Distinct keys in order, in runs of bounded length: one more key moves one run, however many there are."""
+
+    __slots__ = ("_count", "_firsts", "_runs")
+
+    def __init__(self) -> None:
+        self._runs: list[list[bytes]] = []
+        self._firsts: list[bytes] = []  # of each run but the first
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, key: bytes) -> None:
+        """Add one that is not there."""
+        if not self._runs:
+            self.add_all([key])
+            return
+        number = bisect_right(self._firsts, key)
+        run = self._runs[number]
+        insort(run, key)
+        self._count += 1
+        if len(run) > _RUN_MAX:
+            half = len(run) // 2
+            self._runs[number : number + 1] = [run[:half], run[half:]]
+            self._firsts.insert(number, run[half])
+
+    def add_all(self, keys: list[bytes]) -> None:
+        """Add many that are not there."""
+        every = [key for run in self._runs for key in run]
+        every += keys
+        every.sort()
+        self._count = len(every)
+        self._runs = [every[start : start + _RUN_MAX // 2] for start in range(0, len(every), _RUN_MAX // 2)]
+        self._firsts = [run[0] for run in self._runs[1:]]
+
+    def between(self, first: bytes | None, end: bytes | None) -> list[bytes]:
+        """Those from ``first`` on and below ``end``."""
+        found: list[bytes] = []
+        start = 0 if first is None else bisect_right(self._firsts, first)
+        for run in islice(self._runs, start, None):
+            if end is not None and run[0] >= end:
+                break
+            from_ = 0 if first is None else bisect_left(run, first)
+            found += run[from_ : len(run) if end is None else bisect_left(run, end)]
+        return found
 
 
 class Layer:
@@ -31,7 +80,7 @@ class Layer:
         self.data: dict[bytes, bytes | None] = {} if data is None else data
         self.floor = floor
         self.large_bytes = 0
-        self._sorted: list[bytes] = []
+        self._sorted = _SortedKeys()
         self._sorting = Lock()
 
     @property
@@ -56,10 +105,7 @@ class Layer:
             return []
         with self._sorting:
             self._sort_in()
-            keys = self._sorted
-            start = 0 if first is None else bisect_left(keys, first)
-            stop = len(keys) if end is None else bisect_left(keys, end)
-            found = keys[start:stop]
+            found = self._sorted.between(first, end)
         if reverse:
             found.reverse()
         return [(key, data[key]) for key in found]
@@ -72,11 +118,10 @@ class Layer:
             if len(data) == count:  # else the writer was between the two: what was taken may leave out some
                 break
         if len(added) > _INSERT_MAX:
-            keys += added
-            keys.sort()
+            keys.add_all(added)
         else:
             for key in added:
-                keys.insert(bisect_left(keys, key), key)
+                keys.add(key)
 
     def above(self, end: bytes) -> Layer:
         """The same without what is below ``end``, there and in the database."""

@@ -108,6 +108,20 @@ class RocksBytes:
             self._scans.add(scan)
         return scan
 
+    def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        layer = self._held.layer
+        above = layer.between(first, end, reverse=False)
+        floor = layer.floor
+        start = first if floor is None or floor < first else floor
+        options = rocksdict.ReadOptions()
+        options.set_iterate_upper_bound(end)
+        try:
+            with self._scanning:
+                below = list(self._family.items(from_key=start, read_opt=options)) if start < end else []
+        except Exception:
+            return list(self.scan(first, end))  # once more, to say what failed
+        return list(overlaid(above, iter(below), reverse=False)) if above else below
+
     def remove_below(self, end: bytes) -> None:
         self._held.written = {}
         self._held.use(self._held.layer.above(end))

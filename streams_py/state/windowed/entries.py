@@ -153,10 +153,11 @@ class WindowedEntries(ABC, Generic[K, V, S]):
         first_ms, last_ms = max(first_ms, 0), min(last_ms, max(self._latest_ms, self._aging.stream_time_ms))
         length = SEGMENT_BYTES + len(key) + self._layout.suffix_bytes
         found: list[tuple[bytes, Any]] = []
+        decode = self._direct.decode_data
         for segment in self._aging.segments_between(first_ms, last_ms, reverse=False):
             prefix = segment_prefix(segment) + key
-            entries = self._direct.scan(prefix + low, prefix + high + b"\0", reverse=False)
-            found.extend(entry for entry in entries if len(entry[0]) == length)
+            entries = self._aging.collect(prefix + low, prefix + high + b"\0")
+            found += [(at, decode(data)) for at, data in entries if len(at) == length]
         if self._cached is None:
             return found
         time_of = self._layout.time_of

@@ -70,6 +70,9 @@ class SegmentedMemory:
             and prefix in self._segments
         )
 
+    def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        return list(self.scan(first, end))
+
     def remove_below(self, end: bytes) -> None:
         for prefix in [prefix for prefix in self._segments if prefix < end]:
             del self._segments[prefix]
@@ -192,6 +195,14 @@ class AgingBytes:
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         time_of, cutoff_ms = self._time_of, self.cutoff_ms
         return (entry for entry in self._below.scan(first, end, reverse=reverse) if time_of(entry[0]) > cutoff_ms)
+
+    def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        """The few entries from ``first`` on and below ``end``, in order."""
+        entries = self._below.collect(first, end)
+        if entries:
+            time_of, cutoff_ms = self._time_of, self.cutoff_ms
+            return [entry for entry in entries if time_of(entry[0]) > cutoff_ms]
+        return entries
 
     def remove_below(self, end: bytes) -> None:
         self._below.remove_below(end)

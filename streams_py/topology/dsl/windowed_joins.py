@@ -19,6 +19,9 @@ from streams_py.topology.windows import JoinWindows
 __all__ = ["StreamJoinOptions", "join_streams"]
 
 _SEGMENTS_MAX = 1024
+_SEGMENT_MS_MIN = 10_000
+"""Kafka Streams has a minute. These stores are searched by key only, so small segments gain nothing, and each one that
+expires costs a removal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,7 @@ def join_streams(
     names = _Names.of(graph.index, options.name, options.store, keeps_left=keeps_left, keeps_right=keeps_right)
     key = options.key or (left.key_serde if left.key_serde is right.key_serde else None)
     left_value, right_value = options.value or left.value_serde, options.other_value or right.value_serde
-    segment_ms = max(1, windows.size_ms, windows.retention_ms // _SEGMENTS_MAX)
+    segment_ms = max(_SEGMENT_MS_MIN, windows.size_ms, windows.retention_ms // _SEGMENTS_MAX)
     retention = WindowRetention(windows.retention_ms, windows.size_ms, segment_ms, keeps_duplicates=True)
 
     def window_store(name: str, value: Serde[Any] | None) -> StoreBuilder:

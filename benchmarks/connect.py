@@ -3,7 +3,8 @@
 The assignor's rows need no broker. Records go from a file of JSON lines through a topic into PostgreSQL, by one worker
 process with a source and a sink task; beside it two threads of one process, a confluent-kafka producer and a consumer
 with psycopg's COPY into a staging table and one INSERT ... ON CONFLICT from it: the least that gives the same table.
-PostgreSQL stamps the rows; a figure is all rows over the time between the first and the last.
+PostgreSQL stamps the rows; a figure is all rows over the time between the first and the last. A row that is in the
+topic beforehand shows that the reading end is there; only then the file is read.
 """
 
 from __future__ import annotations
@@ -231,6 +232,9 @@ def _write(path: Path, rows: int) -> None:
 def _make(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config={"retention.ms": "-1"})])[topic].result(30)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(topic, b'{"id": -1, "name": "first", "city": "", "note": ""}', b"-1")
+    producer.flush()
 
 
 def _rate(database: Any, table: str, rows: int) -> float:
@@ -238,7 +242,7 @@ def _rate(database: Any, table: str, rows: int) -> float:
     limit = time.monotonic() + _TIMEOUT_S
     while True:
         count, seconds = database.execute(
-            f"SELECT count(*), extract(epoch FROM max(at) - min(at))::float FROM {table}"
+            f"SELECT count(*), extract(epoch FROM max(at) - min(at))::float FROM {table} WHERE id >= 0"
         ).fetchone()
         if count == rows:
             return rows / float(seconds)
@@ -269,12 +273,14 @@ def _bare(bootstrap: str, url: str, source: Path, topic: str, table: str) -> Ite
 
 def _loop(bootstrap: str, url: str, source: str, topic: str, table: str) -> None:
     """Both ends, until it is told to stop."""
-    threading.Thread(target=_produce, args=(bootstrap, source, topic), daemon=True).start()
-    threading.Thread(target=_copy, args=(bootstrap, url, topic, table), daemon=True).start()
+    reads = threading.Event()
+    threading.Thread(target=_produce, args=(bootstrap, source, topic, reads), daemon=True).start()
+    threading.Thread(target=_copy, args=(bootstrap, url, topic, table, reads), daemon=True).start()
     signal.sigwait({signal.SIGTERM})
 
 
-def _produce(bootstrap: str, source: str, topic: str) -> None:
+def _produce(bootstrap: str, source: str, topic: str, reads: threading.Event) -> None:
+    reads.wait()
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True})
     with open(source, "rb") as file:
         for line in file:
@@ -289,7 +295,7 @@ def _produce(bootstrap: str, source: str, topic: str) -> None:
     producer.flush()
 
 
-def _copy(bootstrap: str, url: str, topic: str, table: str) -> None:
+def _copy(bootstrap: str, url: str, topic: str, table: str, reads: threading.Event) -> None:
     import psycopg
 
     consumer = Consumer(
@@ -317,11 +323,13 @@ def _copy(bootstrap: str, url: str, topic: str, table: str) -> None:
                     "name = EXCLUDED.name, city = EXCLUDED.city, note = EXCLUDED.note"
                 )
             consumer.commit(asynchronous=True)
+            reads.set()
 
 
 @contextlib.contextmanager
 def _worker(bootstrap: str, url: str, source: Path, topic: str, table: str) -> Iterator[None]:
     import httpx
+    import psycopg
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -362,8 +370,13 @@ def _worker(bootstrap: str, url: str, source: Path, topic: str, table: str) -> I
                 if process.poll() is not None or time.monotonic() > limit:
                     raise BenchmarkError("the worker does not start")
                 time.sleep(0.1)
-            for name, config in (("to-database", to_database), ("from-file", from_file)):
-                client.put(f"/connectors/{name}/config", json=config).raise_for_status()
+            client.put("/connectors/to-database/config", json=to_database).raise_for_status()
+            with psycopg.connect(url, autocommit=True) as database:
+                while database.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,):
+                    if process.poll() is not None or time.monotonic() > limit:
+                        raise BenchmarkError("the sink does not read")
+                    time.sleep(0.1)
+            client.put("/connectors/from-file/config", json=from_file).raise_for_status()
         yield
 
 

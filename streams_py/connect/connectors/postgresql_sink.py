@@ -147,9 +147,9 @@ class PostgresqlSinkTask(SinkTask):
         row = {} if record.value is None else record.value
         if not isinstance(row, dict):
             raise self._bad(record, f"is {type(row).__name__}, not an object", "use the json converter")
-        unknown = [name for name in row if name not in columns]
-        if unknown:
-            raise self._bad(record, f"has a field {unknown[0]!r} that is no column", "add the column to the table")
+        if not row.keys() <= columns.keys():
+            unknown = next(name for name in row if name not in columns)
+            raise self._bad(record, f"has a field {unknown!r} that is no column", "add the column to the table")
         of_key = record.key if isinstance(record.key, dict) else {keys[0]: record.key} if len(keys) == 1 else {}
         row = {**{key: of_key[key] for key in keys if key in of_key}, **row}
         needed = keys if record.value is None else [*keys, *(n for n, column in columns.items() if column.required)]
@@ -178,24 +178,22 @@ class PostgresqlSinkTask(SinkTask):
 
     def _upsert(self, cursor: psycopg.Cursor[Any], columns: tuple[str, ...], group: list[_Change]) -> None:
         names = sql.SQL(", ").join(map(sql.Identifier, columns))
-        json = [self._table.columns[name].type in ("json", "jsonb") for name in columns]
+        objects = [at for at, name in enumerate(columns) if self._table.columns[name].type in ("json", "jsonb")]
         try:
             with cursor.copy(sql.SQL("COPY {} ({}) FROM STDIN").format(_STAGING, names)) as copy:
                 for change in group:
-                    values = map(change.fields.__getitem__, columns)
-                    copy.write_row([Json(v) if j and v is not None else v for v, j in zip(values, json, strict=True)])
+                    values = [*map(change.fields.__getitem__, columns)]
+                    for at in objects:
+                        values[at] = None if values[at] is None else Json(values[at])
+                    copy.write_row(values)
         except psycopg.DataError as error:
             line = re.search(r"line (\d+)", error.diag.context or "")
-            record = (group[int(line[1]) - 1] if line else change).record
-            raise self._bad(
-                record, f"does not fit: {message_of(error)}", "change the column's type, or the data"
-            ) from None
+            record, why = (group[int(line[1]) - 1] if line else change).record, f"does not fit: {message_of(error)}"
+            raise self._bad(record, why, "change the column's type, or the data") from None
         rest = [sql.Identifier(name) for name in columns if name not in self._settings.key_columns]
-        then = sql.SQL("UPDATE SET {}").format(
-            sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(n) for n in rest)
-        )
+        updates = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in rest)
         keys = sql.SQL(", ").join(map(sql.Identifier, self._settings.key_columns))
         insert = sql.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM {2} ON CONFLICT ({3}) DO {4}")
-        action = then if rest else sql.SQL("NOTHING")
+        action = sql.SQL("UPDATE SET {}").format(updates) if rest else sql.SQL("NOTHING")
         cursor.execute(insert.format(self._settings.identifier(), names, _STAGING, keys, action))
         cursor.execute(sql.SQL("TRUNCATE {}").format(_STAGING))

@@ -20,9 +20,12 @@ class Converter(Protocol):
     def decode(self, topic: str, data: bytes | None) -> Any: ...
 
 
+_encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode  # json.dumps makes one each time
+
+
 class _Json:
     def encode(self, topic: str, value: Any) -> bytes | None:
-        return None if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        return None if value is None else _encode_json(value).encode()
 
     def decode(self, topic: str, data: bytes | None) -> Any:
         return None if data is None else json.loads(data)

@@ -21,7 +21,7 @@ __all__ = ["SinkTaskThread"]
 
 _log = logging.getLogger("streams_py.connect")
 
-_BATCH = 500
+_BATCH = 2_000
 _POLL_MS = 200
 
 
@@ -163,8 +163,9 @@ class SinkTaskThread(JobThread):
             self._retry_at_s = time.monotonic() + wait_s
             _log.warning("%s: put failed and is tried again in %.1f s: %s", self.job, wait_s, error)
             return
-        for record in batch:
-            self._put[TopicPartition(record.topic, record.partition)] = record.offset + 1
+        last = {(record.topic, record.partition): record.offset for record in batch}
+        for (topic, partition), offset in last.items():
+            self._put[TopicPartition(topic, partition)] = offset + 1
         self._batch = []
 
     def _converted(self, raw: RawRecord) -> SinkRecord | None:

@@ -98,6 +98,7 @@ class SourceTaskThread(JobThread):
         self._started = False
         self._told_to_stop = False
         self._next_flush_s = 0.0
+        self._last_key: tuple[JsonMap, bytes] = {}, offset_key(job.connector, {})
 
     def configs(self) -> Mapping[str, str]:
         return self._props
@@ -164,7 +165,7 @@ class SourceTaskThread(JobThread):
             self._send(record)
 
     def _send(self, record: SourceRecord) -> None:
-        settings, key = self._settings, offset_key(self._id.connector, record.source_partition)
+        settings, key = self._settings, self._key_of(record)
         entry = self._acknowledged.add(key, record.source_offset)
 
         def delivered(error: Exception | None, where: TopicPartition) -> None:
@@ -198,6 +199,14 @@ class SourceTaskThread(JobThread):
             if not settings.tolerates_errors or self._stopping.is_set():
                 raise
             self._skip(record, key, entry, error)
+
+    def _key_of(self, record: SourceRecord) -> bytes:
+        """Mostly that of the record before."""
+        partition, key = self._last_key
+        if record.source_partition != partition:
+            key = offset_key(self._id.connector, record.source_partition)
+            self._last_key = dict(record.source_partition), key
+        return key
 
     def _skip(self, record: SourceRecord, key: bytes, entry: list[object], error: Exception) -> None:
         _log.warning("%s: a record for %s is skipped (errors.tolerance=all): %s", self.job, record.topic, error)

@@ -46,13 +46,14 @@ def message_of(answer: httpx.Response, status: int) -> str:
 
 def test_the_root_names_the_cluster_and_health_follows_the_worker(group: Group) -> None:
     herder = MemoryHerder(group)
-    client = TestClient(Network().add(herder, health_s=0.01))
+    client = TestClient(Network().add(herder))
     assert body_of(client.get("/"))["kafka_cluster_id"] == "cluster"
     assert body_of(client.get("/health"))["status"] == "healthy"
     assert body_of(client.get("/metrics"))["connect-worker-metrics"] == {"task-count": 1}
     release = threading.Event()
     herder.on_ping = lambda: release.wait(60)
-    assert body_of(client.get("/health"), 500)["status"] == "unhealthy"
+    impatient = TestClient(Network().add(herder, health_s=0.01))
+    assert body_of(impatient.get("/health"), 500)["status"] == "unhealthy"
     release.set()
     herder.ready = False
     assert body_of(client.get("/health"), 503)["status"] == "starting"

@@ -289,12 +289,24 @@ class DescribedGroup(NamedTuple):
 
 
 class GroupAdmin(Protocol):
-    """Requests about groups, without joining one. Raises BrokerUnavailableError, or StreamsError with what to do."""
+    """What operators' tools ask for, without joining a group. BrokerUnavailableError, or StreamsError with what was
+    refused."""
 
     def list_groups(self) -> Mapping[str, str]:
         """Group -> its type (classic, consumer, streams, share), or its protocol type on brokers that know no types."""
 
     def describe_group(self, group: str) -> DescribedGroup: ...
+
+    def offsets_at(
+        self, partitions: Collection[TopicPartition], timestamp_ms: int
+    ) -> Mapping[TopicPartition, int | None]:
+        """Offset of the first record with this timestamp or a later one; None where there is none."""
+
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit positions for a group without members."""
+
+    def remove_members(self, group: str, members: Collection[DescribedMember]) -> None: ...
+    def delete_topics(self, topics: Collection[str]) -> None: ...
     def close(self) -> None: ...
 
 

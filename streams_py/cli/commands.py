@@ -422,3 +422,60 @@ def inspect_(
     from streams_py.cli.inspecting import inspect_command
 
     raise typer.Exit(inspect_command(group, bootstrap, config, as_json=as_json, watch_s=watch, all_tasks=tasks))
+
+
+@app.command()
+def reset(
+    application_id: Annotated[str, typer.Option("--application-id", "-a", help="The application to reset.")],
+    bootstrap: _BOOTSTRAP = "localhost:9092",
+    config: _CONFIG = None,
+    input_topic: Annotated[
+        list[str] | None,
+        typer.Option("--input-topic", help="Read this topic again; may be repeated. Default: all it has offsets for."),
+    ] = None,
+    to: Annotated[
+        str, typer.Option("--to", help="earliest, latest, an offset, +N or -N records, or a time: 2026-01-31T12:00.")
+    ] = "earliest",
+    state_dir: Annotated[
+        str | None, typer.Option("--state-dir", help="Delete the local state below this directory, too.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Remove members that the group still has.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Let an application, Java or Python, [bold]begin again[/bold]: offsets, internal topics, local state.
+
+    The plan is shown first. A running application is refused. Topics that belong to another application whose name only
+    begins alike are left alone. Output topics stay as they are.
+
+    Exit status: 0 done, or shown with --dry-run; 1 not confirmed, or no answer from the cluster; 2 refused.
+
+    Examples:
+
+      streams-py reset -a word-count -b localhost:9092 --dry-run
+
+      streams-py reset -a word-count -b localhost:9092 --state-dir /var/lib/streams
+
+      streams-py reset -a word-count --input-topic text-lines --to 2026-01-31T12:00
+    """
+    from streams_py.cli.resetting import Target, reset_application
+
+    try:
+        target = Target.of(to)
+    except ValueError:
+        raise typer.Exit(
+            refuse(f"--to {to!r} is neither earliest, latest, an offset, +N, -N, nor a time like 2026-01-31T12:00")
+        ) from None
+    raise typer.Exit(
+        reset_application(
+            application_id,
+            bootstrap,
+            config,
+            inputs=input_topic or (),
+            target=target,
+            state_dir=state_dir,
+            dry_run=dry_run,
+            force=force,
+            confirmed=lambda: yes or typer.confirm("Do it?", default=False),
+        )
+    )

@@ -20,53 +20,19 @@ from rich.table import Table
 
 from streams_protocol import RepeatedTagDecodeError
 from streams_protocol.types import TaskId
+from streams_py.cli.connecting import Connection, connected
 from streams_py.cli.usage import WRONG_USAGE, refuse
-from streams_py.clients import KafkaClients
-from streams_py.config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.members import Member
 from streams_py.inspection.view import CopyKind, GroupView, Task
-from streams_py.ports import Admin, GroupAdmin, RecordConsumer
+from streams_py.ports import GroupAdmin
 
 __all__ = ["inspect_command"]
 
 _FAILED: Final = 1
-_TIMEOUT_MS: Final = 15_000
 _TASKS_SHOWN_MAX: Final = 60
 _PROBLEMS_SHOWN_MAX: Final = 20
-
-
-class _Cluster:
-    """Clients that look at groups, see :class:`~streams_py.inspection.gather.Cluster`."""
-
-    def __init__(self, clients: KafkaClients) -> None:
-        self._clients = clients
-        self.admin: Admin = clients.admin()
-        self.groups: GroupAdmin = clients.group_admin(timeout_ms=_TIMEOUT_MS)
-
-    def consumer(self) -> RecordConsumer:
-        return self._clients.main_consumer("streams-py-inspect")
-
-    def close(self) -> None:
-        self.groups.close()
-        self.admin.close()
-
-
-@contextlib.contextmanager
-def _cluster(bootstrap: str, config: Path | None) -> Iterator[_Cluster]:
-    settings = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
-    patience = {"admin.default.api.timeout.ms": _TIMEOUT_MS}
-    named = {"application.id": "streams-py-inspect", "bootstrap.servers": bootstrap}
-    clients = KafkaClients(StreamsConfig.of({**patience, **settings, **named}))
-    try:
-        cluster = _Cluster(clients)
-        try:
-            yield cluster
-        finally:
-            cluster.close()
-    finally:
-        clients.close()
 
 
 def inspect_command(
@@ -75,7 +41,7 @@ def inspect_command(
     """Print the group, again and again with ``watch_s``; without a name, the groups there are. The exit status."""
     console = Console()
     try:
-        with _cluster(bootstrap, config) as cluster:
+        with connected(bootstrap, config, "streams-py-inspect") as cluster:
             if group is None:
                 return _print_groups(cluster.groups)
             if as_json:
@@ -109,13 +75,13 @@ def _print_groups(groups: GroupAdmin) -> int:
 
 
 def _suggest(group: str, bootstrap: str, config: Path | None) -> None:
-    with contextlib.suppress(StreamsError), _cluster(bootstrap, config) as cluster:
+    with contextlib.suppress(StreamsError), connected(bootstrap, config, "streams-py-inspect") as cluster:
         near = get_close_matches(group, [name for name in cluster.groups.list_groups() if name != group], n=1)
         if near:
             print(f"Did you mean {near[0]}?", file=sys.stderr)
 
 
-def _watch(cluster: _Cluster, group: str, console: Console, every_s: float, *, all_tasks: bool) -> None:
+def _watch(cluster: Connection, group: str, console: Console, every_s: float, *, all_tasks: bool) -> None:
     view = inspect_group(cluster, group)
     with Live(render(view, all_tasks=all_tasks), console=console, auto_refresh=False) as live:
         while True:

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 from streams_protocol.types import TopicPartition
+from streams_py.cli.connecting import connected
 from streams_py.cli.usage import refuse
 from streams_py.clients import KafkaClients
-from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
 from streams_py.serdes import Serde, cannot_decode, cannot_encode, resolve_serde
 
-__all__ = ["cluster", "consume_topic", "create_topic", "existing_topics", "list_topics", "produce_lines"]
+__all__ = ["consume_topic", "create_topic", "existing_topics", "list_topics", "produce_lines"]
 
 _FAILED: Final = 1
 _TIMEOUT_MS: Final = 15_000
@@ -33,23 +32,6 @@ Topics = Mapping[str, tuple[PartitionInfo, ...]]
 
 class _RefusedError(Exception):
     """A sentence for the user."""
-
-
-@contextlib.contextmanager
-def cluster(bootstrap: str, config: Path | None) -> Iterator[tuple[KafkaClients, Admin]]:
-    """Clients for the cluster at ``bootstrap``, with the settings of a configuration file."""
-    settings = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
-    patience = {"admin.default.api.timeout.ms": _TIMEOUT_MS, "producer.max.block.ms": _TIMEOUT_MS}
-    named = {"application.id": "streams-py", "bootstrap.servers": bootstrap}
-    clients = KafkaClients(StreamsConfig.of({**patience, **settings, **named}))
-    try:
-        admin = clients.admin()
-        try:
-            yield clients, admin
-        finally:
-            admin.close()
-    finally:
-        clients.close()
 
 
 def _ended(command: Callable[[], None]) -> int:
@@ -104,7 +86,8 @@ def list_topics(bootstrap: str, config: Path | None) -> int:
     """Print every topic with its partitions and how many records it has; the exit status."""
 
     def command() -> None:
-        with cluster(bootstrap, config) as (clients, admin):
+        with connected(bootstrap, config, "streams-py") as cluster:
+            clients, admin = cluster.clients, cluster.admin
             topics = existing_topics(admin)
             if not topics:
                 print(f"no topics at {bootstrap}. {_how_topics_come(clients)}", file=sys.stderr)
@@ -125,8 +108,8 @@ def create_topic(name: str, partitions: int, bootstrap: str, config: Path | None
     """Create a topic; the exit status."""
 
     def command() -> None:
-        with cluster(bootstrap, config) as (_, admin):
-            failed = admin.create_topics([TopicSpec(name, partitions)])[name]
+        with connected(bootstrap, config, "streams-py") as cluster:
+            failed = cluster.admin.create_topics([TopicSpec(name, partitions)])[name]
             if failed is not None:
                 raise StreamsError(f"topic {name} could not be created: {failed.kind.value}: {failed.message}")
             print(f"created {name} with {partitions} partitions")
@@ -165,7 +148,8 @@ def produce_lines(
     def command() -> None:
         value_serde = resolve_serde(value, setting="--value")
         key_serde = None if key is None else resolve_serde(key, setting="--key")
-        with cluster(bootstrap, config) as (clients, admin):
+        with connected(bootstrap, config, "streams-py") as cluster:
+            clients, admin = cluster.clients, cluster.admin
             _partitions_of(topic, admin, clients)
             producer = clients.producer("streams-py")
             try:
@@ -238,7 +222,8 @@ def consume_topic(
 
     def command() -> None:
         serdes = resolve_serde(key, setting="--key"), resolve_serde(value, setting="--value")
-        with cluster(bootstrap, config) as (clients, admin):
+        with connected(bootstrap, config, "streams-py") as cluster:
+            clients, admin = cluster.clients, cluster.admin
             partitions = _partitions_of(topic, admin, clients)
             ends = {at: end for at, (first, end) in _ranges(admin, partitions).items() if first < end}
             left = sys.maxsize if limit is None else limit

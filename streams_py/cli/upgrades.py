@@ -55,8 +55,9 @@ def _version(what: str, *, optimize: bool) -> Topology | str:
 
 
 def _against_cluster(new: Topology, bootstrap: str, application_id: str, config: Path | None) -> UpgradeReport:
-    from streams_py.cli.records import cluster, existing_topics
+    from streams_py.cli.connecting import connected
+    from streams_py.cli.records import existing_topics
 
-    with cluster(bootstrap, config) as (_, admin):
-        partitions = {name: len(found) for name, found in existing_topics(admin).items()}
+    with connected(bootstrap, config, "streams-py") as cluster:
+        partitions = {name: len(found) for name, found in existing_topics(cluster.admin).items()}
     return check_running(partitions, new, application_id)

@@ -28,9 +28,10 @@ _ELECTION_SECONDS_MAX: Final = 3.0
 class Cluster(Protocol):
     """The clients that are needed."""
 
-    admin: Admin
-    groups: GroupAdmin
-
+    @property
+    def admin(self) -> Admin: ...
+    @property
+    def groups(self) -> GroupAdmin: ...
     def consumer(self) -> RecordConsumer: ...
 
 

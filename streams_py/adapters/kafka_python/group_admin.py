@@ -1,4 +1,4 @@
-"""Groups seen from outside, by kafka-python: it keeps the members' bytes, which confluent-kafka does not hand out.
+"""What operators' tools ask for, by kafka-python: it keeps the members' bytes, which confluent-kafka does not hand out.
 
 Its own ``describe_groups`` turns the bytes into text, so the request is made here. Private names: ``_manager`` and
 ``_find_coordinator_id``; the broker tests watch them.
@@ -7,13 +7,17 @@ Its own ``describe_groups`` turns the bytes into text, so the request is made he
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
 from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
+from kafka.admin import MemberToRemove
 from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as KafkaPartition
 
+from streams_protocol.types import TopicPartition
 from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
 from streams_py.errors import BrokerUnavailableError, StreamsError
@@ -66,6 +70,58 @@ class KafkaPythonGroupAdmin:
                 for member in found.members
             ),
         )
+
+    def offsets_at(
+        self, partitions: Collection[TopicPartition], timestamp_ms: int
+    ) -> Mapping[TopicPartition, int | None]:
+        """Offset of the first record with this timestamp or a later one; None where there is none."""
+        asked = {KafkaPartition(*partition): timestamp_ms for partition in partitions}
+        doing = f"the offsets at {timestamp_ms} cannot be listed"
+        found = self._patiently(doing, lambda: self._admin.list_partition_offsets(asked))
+        result: dict[TopicPartition, int | None] = {}
+        for partition in partitions:
+            answer = found.get(KafkaPartition(*partition))
+            if answer is None:
+                raise BrokerUnavailableError(f"{doing}: the answer leaves out {partition}")
+            result[partition] = answer.offset if answer.offset >= 0 else None
+        return result
+
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit positions for a group without members. StreamsError names what was refused."""
+        wanted = {KafkaPartition(*at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
+        doing = f"the offsets of group {group} cannot be set"
+        answers = self._patiently(doing, lambda: self._admin.alter_group_offsets(group, wanted))
+        for partition in wanted:
+            error = answers.get(partition)
+            if error is not kafka_errors.NoError:
+                why = "the answer leaves it out" if error is None else error.__name__
+                raise StreamsError(f"{doing}: {partition.topic}-{partition.partition}: {why}")
+
+    def remove_members(self, group: str, members: Collection[DescribedMember]) -> None:
+        """Have the coordinator forget these members; those that live will join again."""
+        leaving = [
+            MemberToRemove(group_instance_id=member.instance_id)
+            if member.instance_id
+            else MemberToRemove(member_id=member.member_id)
+            for member in members
+        ]
+        doing = f"the members of group {group} cannot be removed"
+        answers = self._patiently(doing, lambda: self._admin.remove_group_members(group, leaving))
+        gone = (kafka_errors.NoError, kafka_errors.UnknownMemberIdError)
+        refused = [error.__name__ for error in answers.values() if error not in gone]
+        if refused or len(answers) != len(leaving):
+            raise StreamsError(f"{doing}: {', '.join(refused) or 'the answer leaves some out'}")
+
+    def delete_topics(self, topics: Collection[str]) -> None:
+        """Delete topics; one that is gone already is as well. StreamsError names what was refused."""
+        doing = f"{', '.join(sorted(topics))} cannot be deleted"
+        answer = self._patiently(doing, lambda: self._admin.delete_topics(sorted(topics), raise_errors=False))
+        if {one["name"] for one in answer["topics"]} != set(topics):
+            raise BrokerUnavailableError(f"{doing}: the answer leaves some out")
+        for one in answer["topics"]:
+            error = kafka_errors.for_code(one["error_code"])
+            if error not in (kafka_errors.NoError, kafka_errors.UnknownTopicOrPartitionError):
+                raise StreamsError(f"topic {one['name']} cannot be deleted: {error.__name__}")
 
     def close(self) -> None:
         self._admin.close()

@@ -61,7 +61,7 @@ def test_a_group_of_java_and_python_is_shown_as_its_members_see_it(
     shown = inspect_command(app.id, app.broker.bootstrap, None, as_json=False, watch_s=None, all_tasks=True)
     assert shown == 0
     picture = capsys.readouterr().out
-    assert "2 members in 2 processes, 8 tasks" in picture.replace("\n", " ")
+    assert "2 members in 2 processes, 8 tasks" in " ".join(picture.split())
 
     python.kill()
     app.until(lambda: len(seen()["members"]) == 1, "the killed member to be gone")

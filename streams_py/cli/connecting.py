@@ -1,0 +1,56 @@
+"""The clients of a command: the cluster that ``--bootstrap`` and ``--config`` name."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from streams_py.clients import KafkaClients
+from streams_py.config import StreamsConfig
+from streams_py.ports import Admin, GroupAdmin, RecordConsumer
+
+__all__ = ["Connection", "connected"]
+
+_TIMEOUT_MS: Final = 15_000
+
+
+class Connection:
+    """A cluster as seen by one command; see also :class:`~streams_py.inspection.gather.Cluster`."""
+
+    def __init__(self, clients: KafkaClients, name: str) -> None:
+        self.clients = clients
+        self._name = name
+        self.bootstrap = clients.bootstrap
+        self.admin: Admin = clients.admin()
+        self._groups: GroupAdmin | None = None
+
+    @property
+    def groups(self) -> GroupAdmin:
+        """Made when it is first needed."""
+        if self._groups is None:
+            self._groups = self.clients.group_admin(timeout_ms=_TIMEOUT_MS)
+        return self._groups
+
+    def consumer(self) -> RecordConsumer:
+        """A consumer that joins no group."""
+        return self.clients.main_consumer(self._name)
+
+    def close(self) -> None:
+        if self._groups is not None:
+            self._groups.close()
+        self.admin.close()
+
+
+@contextlib.contextmanager
+def connected(bootstrap: str, config: Path | None, name: str) -> Iterator[Connection]:
+    """A connection with the settings of a configuration file. ConfigError, BrokerUnavailableError."""
+    settings = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
+    patience = {"admin.default.api.timeout.ms": _TIMEOUT_MS, "producer.max.block.ms": _TIMEOUT_MS}
+    named = {"application.id": name, "bootstrap.servers": bootstrap}
+    with (
+        contextlib.closing(KafkaClients(StreamsConfig.of({**patience, **settings, **named}))) as clients,
+        contextlib.closing(Connection(clients, name)) as connection,
+    ):
+        yield connection

@@ -1,0 +1,113 @@
+"""What ``streams-py reset --to`` means, and what it would do to which topics."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.cli import resetting
+from streams_py.cli.resetting import Target, reset_application
+from streams_py.ports import PartitionInfo
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("earliest", Target()),
+        ("latest", Target(latest=True)),
+        ("17", Target(offset=17)),
+        ("-5", Target(shift=-5)),
+        ("+5", Target(shift=5)),
+        ("1970-01-01T00:00:01", Target(datetime_ms=1000)),
+        ("1970-01-01T01:00:01+01:00", Target(datetime_ms=1000)),
+    ],
+)
+def test_targets(text: str, target: Target) -> None:
+    assert Target.of(text) == target
+
+
+@pytest.mark.parametrize("text", ["", "first", "1.5", "--5", "2026-13-01"])
+def test_what_is_no_target(text: str) -> None:
+    with pytest.raises(ValueError, match=r".?"):
+        Target.of(text)
+
+
+class FakeCluster:
+    """Topic "in" with offsets 10 to 100, position 50; internal topics of app and of app-two."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, Any]] = []
+        self.bootstrap = "b:1"
+        self.admin: Any = SimpleNamespace(
+            describe_topics=lambda names: {
+                topic: (PartitionInfo(topic, 0, 1, (1,), frozenset()),)
+                for topic in ("in", "out", "app-x-changelog", "app-y-repartition", "app-two-x-changelog", "app-notes")
+            },
+            committed_offsets=lambda group, partitions: {at: 50 if at.topic == "in" else None for at in partitions},
+            list_offsets=lambda partitions, *, earliest=False: dict.fromkeys(partitions, 10 if earliest else 100),
+        )
+        self.groups: Any = SimpleNamespace(
+            list_groups=lambda: {"app": "classic", "app-two": "classic"},
+            describe_group=lambda group: SimpleNamespace(members=()),
+            offsets_at=lambda partitions, at_ms: dict.fromkeys(partitions, None if at_ms > 5000 else 42),
+            set_offsets=lambda group, offsets: self.done.append(("offsets", offsets)),
+            delete_topics=lambda topics: self.done.append(("topics", list(topics))),
+        )
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    fake = FakeCluster()
+
+    @contextlib.contextmanager
+    def connected(*_: object) -> Iterator[FakeCluster]:
+        yield fake
+
+    monkeypatch.setattr(resetting, "connected", connected)
+    return fake
+
+
+def reset(target: str = "earliest", **options: Any) -> int:
+    settings: dict[str, Any] = {"inputs": (), "state_dir": None, "dry_run": False, "force": False}
+    settings |= {"confirmed": lambda: True, **options}
+    return reset_application("app", "b:1", None, target=Target.of(target), **settings)
+
+
+@pytest.mark.parametrize(
+    ("target", "offset"),
+    [
+        ("earliest", 10),
+        ("latest", 100),
+        ("60", 60),
+        ("5", 10),
+        ("500", 100),
+        ("-7", 43),
+        ("-70", 10),
+        ("+70", 100),
+        ("1970-01-01T00:00:01", 42),
+        ("1970-01-01T00:01:00", 100),
+    ],
+)
+def test_positions_stay_inside_of_the_partition(cluster: FakeCluster, target: str, offset: int) -> None:
+    assert reset(target) == 0
+    assert cluster.done[0] == ("offsets", {TopicPartition("in", 0): offset})
+
+
+def test_topics_of_an_application_whose_name_begins_alike_are_left_alone(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reset() == 0
+    assert cluster.done[1] == ("topics", ["app-x-changelog", "app-y-repartition"])
+    assert "leave topic app-two-x-changelog alone: it belongs to app-two" in capsys.readouterr().out
+
+
+def test_a_dry_run_and_a_no_change_nothing(cluster: FakeCluster) -> None:
+    assert reset(dry_run=True) == 0
+    assert reset(confirmed=lambda: False) == 1
+    assert reset(inputs=("app-x-changelog",)) == 2
+    assert not cluster.done

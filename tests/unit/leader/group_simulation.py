@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from streams_protocol import AssignmentInfo, decode_assignment_info, decode_subscription_info, encode_subscription_info
 from streams_protocol.consumer import (
@@ -25,7 +26,18 @@ from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import PublishAssignments
 from streams_py.leader.events import AssignRequested
 from streams_py.member import Member, MemberSettings, RebalanceProtocol
-from streams_py.member.effects import ApplyTasks, CloseLostTasks, Effect, FailThread, SendUserData, SuspendTasks
+from streams_py.member.effects import (
+    ApplyTasks,
+    CloseLostTasks,
+    CompleteRebalance,
+    Effect,
+    FailThread,
+    Log,
+    SendUserData,
+    ShowHosts,
+    StopApplication,
+    SuspendTasks,
+)
 from streams_py.member.effects import RequestRejoin as RequestRejoinEffect
 from streams_py.member.events import (
     AssignmentReceived,
@@ -75,8 +87,10 @@ class SimulatedMember:
                     self.wants_rejoin = True
                 case FailThread(error):
                     self.failure = error
+                case SendUserData() | ShowHosts() | CompleteRebalance() | StopApplication() | Log():
+                    pass  # nothing of them shows in this group
                 case _:
-                    pass
+                    assert_never(effect)
         return effects
 
     def user_data(self, sums: Mapping[TaskId, int]) -> bytes:

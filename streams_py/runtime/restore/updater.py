@@ -21,8 +21,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import (
@@ -34,10 +32,11 @@ from streams_py.errors import (
 )
 from streams_py.ports import BEGINNING, Admin, Clock, RawRecord, RecordConsumer
 from streams_py.runtime.restore.batches import by_partition
+from streams_py.runtime.restore.changelog import ChangelogInWork, RestorableTask
 from streams_py.runtime.restore.ends import ask_ends
 from streams_py.runtime.restore.listener import RestoreListener, RestoreNews
 
-__all__ = ["RestorableTask", "StateUpdater"]
+__all__ = ["StateUpdater"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,52 +52,6 @@ _POLL_MAX_MS = 20
 
 _BACKOFF_MAX_MS = 1_000
 """Longest pause between two attempts to reach the cluster."""
-
-
-class RestorableTask(Protocol):
-    """What the updater needs of a task."""
-
-    @property
-    def id(self) -> TaskId: ...
-    @property
-    def is_active(self) -> bool: ...
-    @property
-    def changelog_partitions(self) -> frozenset[TopicPartition]: ...
-    @property
-    def source_changelogs(self) -> frozenset[TopicPartition]:
-        """Those changelogs that are source topics."""
-
-    def restore_position(self, changelog: TopicPartition) -> int:
-        """Next offset to replay, or BEGINNING."""
-
-    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
-    def store_of(self, changelog: TopicPartition) -> str: ...
-    def checkpoint(self, *, enforce: bool) -> None: ...
-
-
-@dataclass(slots=True)
-class _Changelog:
-    """One changelog in work."""
-
-    partition: TopicPartition
-    task: RestorableTask
-    position: int | None = None  # next offset; None until the start is known
-    end: int | None = None  # active: where it is done; standby of a source changelog: where it must stop
-    total: int = 0
-    registered: bool = False  # part of the restore consumer's assignment
-    doubts: int = 0  # how often its end was below its position
-    doubted_since_ms: int = 0
-    silent_since_ms: int | None = None  # since when nobody can say where it ends
-    ended: bool = False  # its listener is told that it is done
-
-    @property
-    def needs_end(self) -> bool:
-        """True when nothing may be read before the end is known: it says what to read, or where to stop."""
-        return self.end is None and (self.task.is_active or self.partition in self.task.source_changelogs)
-
-    @property
-    def is_done(self) -> bool:
-        return self.end is not None and self.position is not None and self.position >= self.end
 
 
 class StateUpdater:
@@ -131,7 +84,7 @@ class StateUpdater:
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._tasks: dict[TaskId, RestorableTask] = {}
-        self._changelogs: dict[TopicPartition, _Changelog] = {}
+        self._changelogs: dict[TopicPartition, ChangelogInWork] = {}
         self._restored: list[RestorableTask] = []
         self._failed: list[tuple[RestorableTask, Exception]] = []
         self._fatal: BaseException | None = None
@@ -149,7 +102,7 @@ class StateUpdater:
         with self._lock:
             self._tasks[task.id] = task
             for partition in task.changelog_partitions:
-                self._changelogs[partition] = _Changelog(partition, task)
+                self._changelogs[partition] = ChangelogInWork(partition, task)
             if task.is_active and not task.changelog_partitions:
                 self._finish([task])
             self._start_thread()
@@ -346,7 +299,7 @@ class StateUpdater:
                 if changelog is not None and changelog.needs_end:
                     self._note_silence(changelog, reason)
 
-    def _take_end(self, changelog: _Changelog, end: int, limit: int, now: int) -> None:
+    def _take_end(self, changelog: ChangelogInWork, end: int, limit: int, now: int) -> None:
         if changelog.end is not None and changelog.task.is_active:
             return
         at = changelog.position
@@ -358,7 +311,7 @@ class StateUpdater:
             return
         changelog.end = limit
 
-    def _note_silence(self, changelog: _Changelog, reason: str) -> None:
+    def _note_silence(self, changelog: ChangelogInWork, reason: str) -> None:
         now = self._clock.monotonic_ms()
         if changelog.silent_since_ms is None:
             changelog.silent_since_ms = now
@@ -373,7 +326,7 @@ class StateUpdater:
             )
             self._fail(task, error)
 
-    def _is_doubtful(self, changelog: _Changelog, end: int, position: int, now_ms: int) -> bool:
+    def _is_doubtful(self, changelog: ChangelogInWork, end: int, position: int, now_ms: int) -> bool:
         """True while an end lies before the position, and was not given often enough to be believed."""
         if end >= position:
             changelog.doubts = 0
@@ -412,7 +365,7 @@ class StateUpdater:
         consumer.assign(positions)
         return restored
 
-    def _start(self, changelog: _Changelog) -> None:
+    def _start(self, changelog: ChangelogInWork) -> None:
         changelog.position = changelog.task.restore_position(changelog.partition)
         if changelog.end == 0 and changelog.position == BEGINNING:
             changelog.position = 0
@@ -439,7 +392,7 @@ class StateUpdater:
                 if position is not None and position > (changelog.position or 0):
                     changelog.position = position
 
-    def _replay(self, changelog: _Changelog, records: Sequence[RawRecord], position: int) -> None:
+    def _replay(self, changelog: ChangelogInWork, records: Sequence[RawRecord], position: int) -> None:
         task = changelog.task
         try:
             if records:

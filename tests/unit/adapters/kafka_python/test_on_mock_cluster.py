@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import pytest
 
@@ -11,8 +10,10 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.options import MOCK_CLUSTER
 from streams_py.adapters.kafka_python.settings import membership_settings
+from streams_py.errors import BrokerUnavailableError, TaskMigratedError
 from streams_py.ports import MemberAssignment, OffsetAndMetadata
 from streams_py.testing.broker import EmbeddedBroker
+from tests.waiting import until
 
 PARTITIONS = [TopicPartition("input", i) for i in range(6)]
 
@@ -43,7 +44,7 @@ class Thread:
         return {partition: OffsetAndMetadata(7, "m") for partition in partitions}
 
     def on_revoked_committed(self, error):
-        assert error is None
+        pass  # not committed when the session was over before: somebody reads the partition again
 
     def on_doubt(self, in_doubt): ...
 
@@ -86,16 +87,29 @@ def test_three_members_share_the_partitions_and_their_commits(broker):
         for member in members:
             member.start()
             member.subscribe(frozenset({"input"}))
-        limit = time.monotonic() + 90
-        while [len(thread.owned) for thread in threads] != [2, 2, 2]:
+
+        def shared_evenly() -> bool:
             for member in members:
                 member.check()
-            assert time.monotonic() < limit, [thread.owned for thread in threads]
-            time.sleep(0.01)
-        assert sorted(partition for thread in threads for partition in thread.owned) == PARTITIONS
-        one = threads[0].owned[0]
-        members[0].commit({one: OffsetAndMetadata(3, "AgAA")}, timeout_ms=5000)
-        assert members[1].committed([one], timeout_ms=5000).result(30) == {one: OffsetAndMetadata(3, "AgAA")}
+            owned = [thread.owned for thread in threads]
+            return [len(held) for held in owned] == [2, 2, 2] and sorted(itertools.chain(*owned)) == PARTITIONS
+
+        def committed_by_one_and_seen_by_another() -> bool:
+            """False while the group rebalances, again perhaps: on a busy machine a session of 1.5 s is soon over."""
+            held = threads[0].owned
+            if not held:
+                return False
+            one = held[0]
+            try:
+                members[0].commit({one: OffsetAndMetadata(3, "AgAA")}, timeout_ms=5000)
+                seen = members[1].committed([one], timeout_ms=5000).result(30)
+            except (BrokerUnavailableError, TaskMigratedError):
+                return False
+            assert seen == {one: OffsetAndMetadata(3, "AgAA")}
+            return True
+
+        until(shared_evenly, "two partitions for each")
+        until(committed_by_one_and_seen_by_another, "a commit")
     finally:
         for member in members:
             member.leave_and_close(leave_group=False, timeout_ms=3000)

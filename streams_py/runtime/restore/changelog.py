@@ -1,0 +1,58 @@
+"""One changelog that the state updater replays, and what the updater needs of the task that it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.ports import RawRecord
+
+__all__ = ["ChangelogInWork", "RestorableTask"]
+
+
+class RestorableTask(Protocol):
+    """What the updater needs of a task."""
+
+    @property
+    def id(self) -> TaskId: ...
+    @property
+    def is_active(self) -> bool: ...
+    @property
+    def changelog_partitions(self) -> frozenset[TopicPartition]: ...
+    @property
+    def source_changelogs(self) -> frozenset[TopicPartition]:
+        """Those changelogs that are source topics."""
+
+    def restore_position(self, changelog: TopicPartition) -> int:
+        """Next offset to replay, or BEGINNING."""
+
+    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
+    def store_of(self, changelog: TopicPartition) -> str: ...
+    def checkpoint(self, *, enforce: bool) -> None: ...
+
+
+@dataclass(slots=True)
+class ChangelogInWork:
+    """A changelog that is replayed, and how far it is."""
+
+    partition: TopicPartition
+    task: RestorableTask
+    position: int | None = None  # next offset; None until the start is known
+    end: int | None = None  # active: where it is done; standby of a source changelog: where it must stop
+    total: int = 0
+    registered: bool = False  # part of the restore consumer's assignment
+    doubts: int = 0  # how often its end was below its position
+    doubted_since_ms: int = 0
+    silent_since_ms: int | None = None  # since when nobody can say where it ends
+    ended: bool = False  # its listener is told that it is done
+
+    @property
+    def needs_end(self) -> bool:
+        """True when nothing may be read before the end is known: it says what to read, or where to stop."""
+        return self.end is None and (self.task.is_active or self.partition in self.task.source_changelogs)
+
+    @property
+    def is_done(self) -> bool:
+        return self.end is not None and self.position is not None and self.position >= self.end

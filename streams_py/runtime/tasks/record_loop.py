@@ -211,7 +211,7 @@ class RecordLoop:
         count = 0
         if self._headless:
             self._find_heads()  # nothing is added while this runs
-        enough = len(self.queues)  # heads with which the next record may be taken
+        enough = len(self.queues) or 1  # heads with which the next record may be taken; a pattern may match nothing yet
         for _ in repeat(None, max_records):
             if len(heads) < enough:
                 if not heads or not self.ready():

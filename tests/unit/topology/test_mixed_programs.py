@@ -26,7 +26,7 @@ from tests.conformance.programs.user_code import show
 
 from .mixed_programs import PROGRAMS, build
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "mixed_programs" / "runs.jsonl.gz"
+VECTORS = Path(__file__).with_name("recorded") / "mixed_programs.jsonl.gz"
 RUNS: dict[str, dict[str, Any]] = {
     f"{run['id']}-cache-{run['cache']}": run
     for run in map(json.loads, gzip.decompress(VECTORS.read_bytes()).splitlines())

@@ -54,7 +54,10 @@ EMBEDDED_COMMIT_INTERVAL_MS: Final = 200
 
 _EXACTLY_ONCE_COMMIT_INTERVAL_MS: Final = 100
 """Results become visible with a commit."""
-_TRANSACTION_TIMEOUT_MS: Final = 10_000
+_TRANSACTION_TIMEOUT_MS: Final = 30_000
+"""Kafka Streams has 10 s. A broker that was killed, and comes back after a transaction has timed out, may end it
+without telling the partitions when its client speaks the older transaction protocol, as librdkafka does: they stand
+still. What a process that never comes back had begun holds its partitions up for as long as this."""
 
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1

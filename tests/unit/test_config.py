@@ -302,16 +302,16 @@ def test_exactly_once_commits_every_100_ms_unless_told_otherwise() -> None:
     exactly_once = {**BASE, "processing.guarantee": "exactly_once_v2"}
     config = StreamsConfig.of(exactly_once)
     assert config.exactly_once
-    assert (config.commit_interval_ms, config.transaction_timeout_ms) == (100, 10_000)
+    assert (config.commit_interval_ms, config.transaction_timeout_ms) == (100, 30_000)
     assert StreamsConfig.of({**exactly_once, "commit.interval.ms": 5_000}).commit_interval_ms == 5_000
     assert StreamsConfig.of({**exactly_once, "producer.transaction.timeout.ms": 500}).transaction_timeout_ms == 500
     assert not StreamsConfig.of(BASE).exactly_once
 
 
 def test_transaction_has_to_last_until_its_commit() -> None:
-    error = error_of({"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 20_000})
+    error = error_of({"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 40_000})
     assert error.key == "commit.interval.ms"
-    assert "transaction.timeout.ms = 10000" in str(error)
+    assert "transaction.timeout.ms = 30000" in str(error)
     with pytest.raises(ConfigError, match=r"transaction.timeout.ms = 'soon' is not valid"):
         StreamsConfig.of({**BASE, "processing.guarantee": "exactly_once_v2", "producer.transaction.timeout.ms": "soon"})
 

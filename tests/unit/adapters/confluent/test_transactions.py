@@ -208,7 +208,7 @@ def test_topic_with_a_small_limit_makes_all_batches_small(producer: Any, monkeyp
 def test_settings_of_exactly_once() -> None:
     settings = transactional_settings(config(), "id", bootstrap="b:1", client_id="c")
     assert settings["transactional.id"] == "id"
-    assert settings["transaction.timeout.ms"] == settings["delivery.timeout.ms"] == 10_000
+    assert settings["transaction.timeout.ms"] == settings["delivery.timeout.ms"] == 30_000
     given = {"consumer.isolation.level": "read_uncommitted"}
     reading = consumer_settings(StreamsConfig.of({**BASE, **given}), *CONSUMER_PREFIXES, bootstrap="b:1", client_id="c")
     assert reading["isolation.level"] == "read_committed"

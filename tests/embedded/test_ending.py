@@ -40,7 +40,9 @@ def _started(
     """README's application with another ending, once it is RUNNING, and what it has logged so far."""
     assert _RUN in _README
     path = folder / "app.py"
-    path.write_text("import logging\nlogging.basicConfig(level=logging.INFO)\n" + _README.replace(_RUN, ending))
+    # As from a terminal: whoever runs tests in the background of a shell has programs begin with SIGINT ignored.
+    beginning = "import logging, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    path.write_text(f"{beginning}logging.basicConfig(level=logging.INFO)\n{_README.replace(_RUN, ending)}")
     process = subprocess.Popen(
         [sys.executable, str(path)],
         stdout=subprocess.PIPE,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 from streams_py.connect.rest.app import rest_app
+from streams_py.connect.rest.guard import is_loopback
 from streams_py.connect.rest.server import RestServer
 from streams_py.connect.rest.tasks import TaskConfigSender
 from streams_py.connect.settings import WorkerSettings
@@ -45,7 +47,10 @@ class WorkerProcess:
         return self.worker.settings.url
 
     def __enter__(self) -> Self:
-        self._server.start(rest_app(self.worker))
+        settings = self.worker.settings
+        advertised = {urlsplit(settings.url).hostname or ""}
+        hosts = advertised if is_loopback(settings.listener[0]) else None
+        self._server.start(rest_app(self.worker, hosts=hosts))
         try:
             self.worker.start()
         except BaseException:

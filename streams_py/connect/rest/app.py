@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -14,6 +14,7 @@ import httpx
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -22,6 +23,7 @@ from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.jobs import Jobs
 from streams_py.connect.errors import ConnectError, NotFoundError, NotLeaderError, RebalanceExpectedError
 from streams_py.connect.rest.forwarding import forward
+from streams_py.connect.rest.guard import MAX_BODY_BYTES, RequestGuard
 from streams_py.connect.rest.herder import JobStatusView, RestHerder
 from streams_py.connect.rest.openapi import ENDPOINTS, document, page
 from streams_py.connect.rest.requests import NewConnector, config_of, flag, json_of, patch_of, task_configs_of
@@ -46,10 +48,13 @@ def rest_app(
     request_s: float = REQUEST_S,
     rebalance_s: float = REBALANCE_S,
     health_s: float = HEALTH_S,
+    hosts: Collection[str] | None = None,
+    max_body_bytes: int = MAX_BODY_BYTES,
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> Starlette:
     """The ASGI application of a worker. A request is given up after ``request_s``, and after ``rebalance_s`` while the
-    group rebalances; ``transport`` is for tests: how other workers are reached."""
+    group rebalances; ``hosts``: the names by which it may be called (any when None); ``transport`` is for tests: how
+    other workers are reached."""
     api = RestApi(herder, request_s, rebalance_s, health_s, transport)
 
     @contextlib.asynccontextmanager
@@ -59,7 +64,8 @@ def rest_app(
 
     routes = [Route(e.path, api.handler(getattr(api, e.operation)), methods=[e.method]) for e in ENDPOINTS]
     handlers: dict[Any, Any] = {HTTPException: _http_error, Exception: _unexpected}
-    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+    guard = Middleware(RequestGuard, hosts, max_body_bytes)
+    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan, middleware=[guard])
 
 
 class RestApi:

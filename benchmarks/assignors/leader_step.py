@@ -36,7 +36,7 @@ from streams_py.leader.observation import Fact
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, MemberAssignment, PartitionInfo, TopicSpec
 from streams_py.runtime.threads.assignor_runner import AssignorRunner
-from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
+from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
 __all__ = ["LeaderStep", "StepExecutor", "leader_step"]
 

@@ -27,7 +27,7 @@ from streams_py.leader.decode import consumer_order
 from streams_py.leader.racks import RackQuestion
 from streams_py.leader.tasks import TaskTable, task_table
 from streams_py.ports import PartitionInfo
-from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
+from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
 __all__ = ["Plan", "Situation", "configs_of", "ends_of"]
 

@@ -20,7 +20,7 @@ from streams_py.leader.events import AssignRequested
 from streams_py.leader.executor import Executor
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
-from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
+from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
 __all__ = ["Case", "RecordedCluster", "RecordedExecutor", "case_request", "case_settings"]
 

@@ -13,7 +13,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.assignment.api import TaskAssignment
 from streams_py.errors import StreamsError
 from streams_py.ports import AdminError, MemberSubscription, PartitionInfo
-from streams_py.topology.metadata import TopologyMetadata
+from streams_py.topology.physical.metadata import TopologyMetadata
 
 __all__ = [
     "AssignRequested",

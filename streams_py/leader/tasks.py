@@ -16,7 +16,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.assignment.java_order import HashSizing, in_hash_order, task_hash
 from streams_py.errors import StreamsError
 from streams_py.ports import PartitionInfo, TopicSpec
-from streams_py.topology.metadata import TopologyMetadata
+from streams_py.topology.physical.metadata import TopologyMetadata
 
 __all__ = ["TaskTable", "changelog_specs", "task_table"]
 

@@ -18,8 +18,8 @@ from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, is_persistent, open_store
-from streams_py.topology.assembly import GlobalStore
 from streams_py.topology.nodes import RecordContext
+from streams_py.topology.physical.assembly import GlobalStore
 
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase

@@ -15,11 +15,7 @@ from typing import Any
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.assembly import GlobalStore, Node, TopologyAssembly
 from streams_py.topology.checked import checked
-from streams_py.topology.describe import describe
-from streams_py.topology.internal_topics import matched_topics, topology_metadata
-from streams_py.topology.metadata import TopologyMetadata
 from streams_py.topology.names import changelog_topic, full_topic_name, internal_topics, names_of, topic_on_broker
 from streams_py.topology.nodes import (
     Partitioner,
@@ -31,10 +27,14 @@ from streams_py.topology.nodes import (
     TopicChooser,
 )
 from streams_py.topology.operators.processors import ProcessorOperator, stores_of_supplier
-from streams_py.topology.pictures import to_dot, to_mermaid, to_svg
+from streams_py.topology.physical.assembly import GlobalStore, Node, TopologyAssembly
+from streams_py.topology.physical.describe import describe
+from streams_py.topology.physical.internal_topics import matched_topics, topology_metadata
+from streams_py.topology.physical.metadata import TopologyMetadata
+from streams_py.topology.physical.pictures import to_dot, to_mermaid, to_svg
+from streams_py.topology.physical.subtopologies import Subtopology, subtopologies_of
 from streams_py.topology.processor import ProcessorSupplier, RecordFunction
 from streams_py.topology.stores import StoreBuilder
-from streams_py.topology.subtopologies import Subtopology, subtopologies_of
 
 __all__ = ["Topology"]
 

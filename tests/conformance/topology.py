@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from streams_py.topology.metadata import SubtopologyTopics, TopologyMetadata
+from streams_py.topology.physical.metadata import SubtopologyTopics, TopologyMetadata
 from streams_py.topology.topology import Topology
 from tests.conformance.programs import APPLICATION_ID, Program, program_of
 

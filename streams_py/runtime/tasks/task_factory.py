@@ -20,7 +20,7 @@ from streams_py.state.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import StoreDefaults
 from streams_py.state.task_state import TaskState
-from streams_py.topology.subtopologies import Subtopology
+from streams_py.topology.physical.subtopologies import Subtopology
 
 __all__ = ["ThreadTasks"]
 

@@ -31,7 +31,7 @@ from streams_py.ports import (
     TopicSpec,
 )
 from streams_py.runtime.threads.assignor_runner import AssignorRunner
-from streams_py.topology.metadata import TopologyMetadata
+from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 
 __all__ = ["LeaderExecutor"]

@@ -19,7 +19,7 @@ from streams_py.serdes.basic import BOOL, FLOAT32, FLOAT64, INT16, INT32, INT64,
 from streams_py.serdes.json import JSON
 from streams_py.serdes.lists import list_of
 from streams_py.testing.fuzz.target import Target, from_bytes, from_text
-from streams_py.topology.change_serde import ChangeSerde
+from streams_py.topology.formats.change_serde import ChangeSerde
 from streams_py.topology.nodes import Change
 
 __all__ = ["RECORD_TARGETS"]

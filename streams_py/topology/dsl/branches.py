@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from streams_py.errors import TopologyError
 from streams_py.topology.checked import checked
 from streams_py.topology.dsl.place import Place
-from streams_py.topology.graph import ProcessorStep
+from streams_py.topology.logical.graph import ProcessorStep
 from streams_py.topology.names import Prefix, check_name, name_or_generate
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.in_context import one_function

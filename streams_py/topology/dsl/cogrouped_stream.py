@@ -14,7 +14,7 @@ from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.window_options import AnyWindows, close_after_ms, window_store_of, windowed_key_serde
 from streams_py.topology.dsl.windowed_stream import window_aggregate
-from streams_py.topology.graph import ProcessorStep
+from streams_py.topology.logical.graph import ProcessorStep
 from streams_py.topology.names import Prefix, suffixed_or_generate
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.aggregates import StreamAggregate

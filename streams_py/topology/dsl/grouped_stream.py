@@ -12,7 +12,7 @@ from streams_py.topology.checked import checked
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
-from streams_py.topology.graph import ProcessorStep, RepartitionStep
+from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep
 from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.aggregates import StreamAggregate, StreamReduce

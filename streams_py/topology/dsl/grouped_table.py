@@ -11,7 +11,7 @@ from streams_py.topology.checked import checked
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
-from streams_py.topology.graph import ProcessorStep, TableRepartitionStep
+from streams_py.topology.logical.graph import ProcessorStep, TableRepartitionStep
 from streams_py.topology.names import Prefix, name_or_generate, suffixed_or_generate
 from streams_py.topology.operators.aggregates import GroupedTableAggregate, GroupedTableReduce
 from streams_py.topology.operators.tables import TableOperator

@@ -15,7 +15,7 @@ from streams_py.topology.dsl.grouped_stream import KGroupedStream
 from streams_py.topology.dsl.ktable import KTable
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
-from streams_py.topology.graph import ProcessorStep, RepartitionStep, SinkStep, TableStep
+from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep, SinkStep, TableStep
 from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate, names_of
 from streams_py.topology.nodes import Operator, Partitioner, RecordContext, SinkNode
 from streams_py.topology.operators import stateless

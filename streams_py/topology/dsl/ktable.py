@@ -13,7 +13,7 @@ from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.dsl.table_joins import TableJoins
-from streams_py.topology.graph import ProcessorStep
+from streams_py.topology.logical.graph import ProcessorStep
 from streams_py.topology.names import Prefix, check_name, name_or_generate, names_of
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.in_context import one_function

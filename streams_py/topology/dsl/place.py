@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streams_py.serdes import Serde
-from streams_py.topology.graph import GraphNode, LogicalGraph, ProcessorStep, RepartitionStep
+from streams_py.topology.logical.graph import GraphNode, LogicalGraph, ProcessorStep, RepartitionStep
 from streams_py.topology.names import NameIndex, RepartitionNames, name_or_generate
 from streams_py.topology.nodes import Operator
 from streams_py.topology.stores import StoreBuilder

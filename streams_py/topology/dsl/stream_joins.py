@@ -14,7 +14,7 @@ from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.place import Place
 from streams_py.topology.dsl.windowed_joins import StreamJoinOptions, join_streams
 from streams_py.topology.durations import Duration, duration_ms
-from streams_py.topology.graph import ProcessorStep, RepartitionStep
+from streams_py.topology.logical.graph import ProcessorStep, RepartitionStep
 from streams_py.topology.names import Prefix, RepartitionNames, check_name, name_or_generate
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.stream_joins import GlobalTableJoin, StreamTableJoin

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from streams_py.errors import TopologyError
 from streams_py.topology.caller import located
 from streams_py.topology.durations import Duration, duration_ms
-from streams_py.topology.graph import GraphNode
+from streams_py.topology.logical.graph import GraphNode
 from streams_py.topology.operators.suppress import SuppressionRule
 
 __all__ = ["Suppressed"]

@@ -13,7 +13,7 @@ from streams_py.topology.dsl.foreign_key_joins import join_on_foreign_key
 from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.options import Materialized, materialized_or_none
 from streams_py.topology.dsl.place import Place
-from streams_py.topology.graph import TableJoinStep
+from streams_py.topology.logical.graph import TableJoinStep
 from streams_py.topology.names import Prefix, name_or_generate, suffixed_or_generate
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.operators.in_context import rearranged

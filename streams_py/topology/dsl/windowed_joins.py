@@ -8,9 +8,9 @@ from typing import Any
 
 from streams_py.serdes import Serde, list_of
 from streams_py.topology.dsl.place import Place
-from streams_py.topology.graph import ProcessorStep
-from streams_py.topology.join_serdes import JoinSideKeySerde, JoinSideValueSerde
-from streams_py.topology.join_steps import JoinSide, StreamJoinStep
+from streams_py.topology.formats.join_serdes import JoinSideKeySerde, JoinSideValueSerde
+from streams_py.topology.logical.graph import ProcessorStep
+from streams_py.topology.logical.join_steps import JoinSide, StreamJoinStep
 from streams_py.topology.names import NameIndex, Prefix, check_name, suffixed_or_generate
 from streams_py.topology.operators.windowed_joins import JoinWindowKeeper, SelfJoin, SharedJoinTime, StreamJoin
 from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention

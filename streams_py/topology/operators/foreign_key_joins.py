@@ -12,7 +12,7 @@ from typing import Any
 
 from streams_py.errors import ConfigError
 from streams_py.serdes import Serde, serde_or_default
-from streams_py.topology.foreign_keys import (
+from streams_py.topology.formats.foreign_keys import (
     Instruction,
     Response,
     Subscription,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from streams_py.topology.join_serdes import JoinSideKey, JoinSideValue
+from streams_py.topology.formats.join_serdes import JoinSideKey, JoinSideValue
 from streams_py.topology.nodes import NodeContext, Process, RecordContext
 from streams_py.topology.operators.in_context import at_its_time, within
 from streams_py.topology.windows import JoinWindows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from streams_py.topology.metadata import TopologyMetadata
 from streams_py.topology.names import internal_topics
+from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 from streams_py.topology.upgrade.report import Finding, Level, UpgradeReport
 

@@ -21,7 +21,7 @@ from streams_py.backtest.inputs import ReplayInput, read_input
 from streams_py.backtest.situation import Situation
 from streams_py.ports import MemberSubscription
 from streams_py.telemetry.replay import canonical_input
-from streams_py.topology.metadata import TopologyMetadata
+from streams_py.topology.physical.metadata import TopologyMetadata
 from tests.unit.backtest.kit import A, B, chosen, client, replay, sub
 from tests.unit.events.kit import Recorder
 from tests.unit.leader.kit import FakeCluster, member

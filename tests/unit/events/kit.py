@@ -21,7 +21,7 @@ from streams_py.leader.events import Event as LeaderEvent
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
-from streams_py.topology.metadata import TopologyMetadata
+from streams_py.topology.physical.metadata import TopologyMetadata
 from tests.unit.leader.kit import COUNT, FakeCluster, settings
 
 ENVELOPE = Envelope(group="app", process="p1", run="r1", seq=7, at_ms=1_700_000_000_000, mono_us=5_000_000, dropped=0)

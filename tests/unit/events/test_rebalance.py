@@ -20,7 +20,7 @@ from streams_py.events.parts import WholeRebalance
 from streams_py.events.rebalance import rebalance_id
 from streams_py.leader.effects import CreateTopics, FailAssign, ListEndOffsets
 from streams_py.leader.events import EndOffsetsListed
-from streams_py.topology.metadata import TopologyMetadata
+from streams_py.topology.physical.metadata import TopologyMetadata
 from tests.unit.events.kit import ENVELOPE, Recorder
 from tests.unit.leader.kit import COUNT, NOW_MS, STATELESS, TIMED_OUT, FakeCluster, assign, member, pid, sub, tasks
 

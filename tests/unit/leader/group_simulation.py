@@ -49,7 +49,7 @@ from streams_py.member.events import (
     SubscriptionRequested,
 )
 from streams_py.ports import MemberSubscription
-from streams_py.topology.metadata import TopologyMetadata
+from streams_py.topology.physical.metadata import TopologyMetadata
 from tests.unit.leader.kit import CheckedLeader, FakeCluster, pid, settings
 
 RUNNING = -2

@@ -29,7 +29,7 @@ from streams_py.leader.executor import Executor
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription, PartitionInfo, TopicSpec
-from streams_py.topology.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
+from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
 NOW_MS = 1_700_000_000_000
 TIMED_OUT = AdminError(AdminErrorKind.TIMED_OUT, "timed out")

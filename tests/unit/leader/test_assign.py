@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streams_protocol import NO_FOLLOW_UP
-from streams_py.topology.metadata import TopologyMetadata
+from streams_py.topology.physical.metadata import TopologyMetadata
 from tests.unit.leader.kit import (
     COUNT,
     NOW_MS,

@@ -22,7 +22,7 @@ from streams_py.leader.events import (
     WaitEnded,
 )
 from streams_py.ports import AdminError, AdminErrorKind, MemberSubscription
-from streams_py.topology.metadata import TopologyMetadata
+from streams_py.topology.physical.metadata import TopologyMetadata
 from tests.unit.leader.kit import (
     COUNT,
     NOW_MS,

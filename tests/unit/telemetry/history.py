@@ -12,7 +12,7 @@ from streams_py.events.codec import decode_event, encode_event
 from streams_py.events.model import Body, ClientPart, Envelope, Event, RebalanceHeader, Sample, TaskEvent, TasksPart
 from streams_py.ports import MemberSubscription
 from streams_py.telemetry.fold import GroupFold, Output, day_of
-from streams_py.topology.metadata import TopologyMetadata
+from streams_py.topology.physical.metadata import TopologyMetadata
 from tests.unit.events.kit import Recorder
 from tests.unit.leader.kit import COUNT, FakeCluster, pid
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from streams_py.errors import ConfigError, SerializationError
 from streams_py.serdes import INT64, STRING, SerdeDefaults, serde_or_default
-from streams_py.topology.change_serde import ChangeSerde
+from streams_py.topology.formats.change_serde import ChangeSerde
 from streams_py.topology.nodes import Change
 
 DEFAULTS = SerdeDefaults(INT64, STRING)

@@ -12,7 +12,7 @@ from streams_py.errors import SerializationError
 from streams_py.serdes import STRING
 from streams_py.testing.driver import InputTopic, TopologyTestDriver
 from streams_py.topology.dsl.builder import StreamsBuilder
-from streams_py.topology.foreign_keys import (
+from streams_py.topology.formats.foreign_keys import (
     Instruction,
     Response,
     ResponseSerde,

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from streams_py.serdes import INT64, STRING
-from streams_py.topology.assembly import TopologyAssembly
-from streams_py.topology.change_serde import ChangeSerde
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
-from streams_py.topology.metadata import InternalTopic, InternalTopicKind
+from streams_py.topology.formats.change_serde import ChangeSerde
 from streams_py.topology.nodes import ResetPolicy, SinkNode, SourceNode
+from streams_py.topology.physical.assembly import TopologyAssembly
+from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology

@@ -37,8 +37,8 @@ from streams_py.runtime.tasks.handlers import (
 )
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.testing.memory_clients import MemoryProducer, MemoryRecord
-from streams_py.topology.assembly import TopologyAssembly
 from streams_py.topology.nodes import NodeContext, Process, ProcessorNode, Punctuation, SinkNode, SourceNode
+from streams_py.topology.physical.assembly import TopologyAssembly
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.task_kit import Kit, record

@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from streams_py.errors import ConfigError, TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.graph import GraphNode, LogicalGraph, RepartitionStep, SourceStep, TableSourceStep
-from streams_py.topology.join_steps import StreamJoinStep
+from streams_py.topology.logical.graph import GraphNode, LogicalGraph, RepartitionStep, SourceStep, TableSourceStep
+from streams_py.topology.logical.join_steps import StreamJoinStep
 from streams_py.topology.names import RepartitionNames
 
 __all__ = ["Optimization", "optimise", "optimizations_in"]

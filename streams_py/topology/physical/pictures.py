@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from streams_py.topology.assembly import Node
 from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from streams_py.topology.subtopologies import Subtopology
+from streams_py.topology.physical.assembly import Node
+from streams_py.topology.physical.subtopologies import Subtopology
 
 __all__ = ["to_dot", "to_mermaid", "to_svg"]
 

@@ -1,0 +1,1 @@
+"""The logical graph: what the DSL calls said, optimised and written into the physical topology."""

@@ -88,8 +88,8 @@ _ROOT = Path(streams_py.__file__).parent.parent
 def _imports() -> list[tuple[str, str]]:
     """What examples and the pages' Python blocks import: file or page, and ``module:name``."""
     sources = [(path, path.read_text(encoding="utf-8")) for path in sorted((_ROOT / "examples").rglob("*.py"))]
-    for page in (_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))):
-        blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    for page in (_ROOT / "README.md", *sorted((_ROOT / "docs").rglob("*.md"))):
+        blocks = re.findall(r"^```python[^\n]*\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
         sources += [(page, block) for block in blocks]
     return [
         (path.relative_to(_ROOT).as_posix(), f"{node.module}:{alias.name}")

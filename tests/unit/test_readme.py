@@ -21,14 +21,14 @@ from streams_py.assignment import AssignmentError, validate_task_assignment
 _ROOT = Path(__file__).resolve().parents[2]
 _PAGES = (
     *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "protocol/README.md"),
-    *sorted(f"docs/{page.name}" for page in (_ROOT / "docs").glob("*.md")),
+    *sorted(page.relative_to(_ROOT).as_posix() for page in (_ROOT / "docs").rglob("*.md")),
 )
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def _blocks(text: str, language: str) -> list[str]:
     """Fenced blocks of one language; "" for those without."""
-    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
+    fenced = re.findall(r"^```(\w*)[^\n]*\n(.*?)^```$", text, flags=re.DOTALL | re.MULTILINE)
     return [block for found, block in fenced if found == language]
 
 

@@ -1,0 +1,1 @@
+"""What makes the documentation site besides its pages: hooks of MkDocs, generated pages, pictures."""

@@ -1,0 +1,73 @@
+"""Blocks of code on a page, and what the page says to its test in comments that a reader does not see.
+
+A comment stands alone, between two blank lines:
+
+* ``<!-- not run: reason -->``: the next block cannot run here;
+* ``<!-- test`` ... ``-->``: Python for the test only: what the page takes for granted, or what must hold now;
+* ``<!-- fails -->``: the next block of shell commands is to end with a status other than 0;
+* ``<!-- output -->``: the next block is what the commands before it have printed; ``...`` is anything;
+* ``<!-- terminal 1 shows TEXT -->``: wait until that terminal shows it;
+* ``<!-- terminal 1 ctrl-c -->``, ``<!-- terminal 1 kill -->``: what the reader does there (``kill``: SIGKILL).
+
+A block with ``title="app.py"`` is a file of the reader's folder, one with ``title="Terminal 1"`` goes on running there
+while the page goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+__all__ = ["CODE", "Block", "Comment", "parts_of"]
+
+CODE: Final = {"python", "sh", "toml", "properties", "yaml", "json", "java", "dockerfile"}
+"""Languages that are checked; ``text`` and blocks without a language are pictures."""
+
+_PART: Final = re.compile(
+    r"^(?P<indent> *)```(?P<language>[\w+-]*)(?P<info>[^\n]*)\n(?P<code>.*?)^ *```$"
+    r"|^<!--(?P<comment>.*?)-->$",
+    re.DOTALL | re.MULTILINE,
+)
+_TITLE: Final = re.compile(r'title="([^"]*)"')
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block."""
+
+    line: int  # of its first line of code
+    language: str
+    title: str
+    code: str
+    not_run: str = ""  # why
+
+
+@dataclass(frozen=True)
+class Comment:
+    """What the page tells its test."""
+
+    line: int
+    text: str
+
+
+def parts_of(page: Path) -> Iterator[Block | Comment]:
+    """Blocks and comments of a page, from top to bottom."""
+    text = page.read_text(encoding="utf-8")
+    reason = ""
+    for match in _PART.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        if match["comment"] is not None:
+            comment = match["comment"].strip()
+            if comment.startswith("not run"):
+                reason = comment.removeprefix("not run").lstrip(": ") or "?"
+            else:
+                yield Comment(line, comment)
+            continue
+        indent = match["indent"]
+        code = "".join(row.removeprefix(indent) for row in match["code"].splitlines(keepends=True))
+        title = _TITLE.search(match["info"])
+        yield Block(line + 1, match["language"], title[1] if title else "", code, reason)
+        reason = ""

@@ -80,6 +80,10 @@ class _Number(Serde[T]):
         self._format = struct_format
         self._struct = struct.Struct(">" + struct_format)
 
+    def __reduce__(self) -> tuple[type[_Number[T]], tuple[str, str]]:
+        """Topologies travel to Spark's workers, which a compiled format cannot."""
+        return type(self), (self._name, self._format)
+
     @property
     def name(self) -> str:
         return self._name

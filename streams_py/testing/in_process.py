@@ -9,31 +9,28 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import UnknownStateStoreError
 from streams_py.runtime.event_loop import Background, EventLoop
+from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings, exact_topics
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.binding import Node
-from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.task import TaskNodes
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.cache import RecordCache
 from streams_py.state.directory import StateDirectory
-from streams_py.state.open import Store, StoreDefaults, changelog_topic
-from streams_py.state.task_state import TaskState
+from streams_py.state.open import Store, changelog_topic
 from streams_py.state.write_protected import WriteProtectedStore
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
-from streams_py.topology.names import internal_topics, topic_on_broker
+from streams_py.topology.names import internal_topics
 from streams_py.topology.nodes import SourceNode
 from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
 __all__ = ["InProcessTasks", "WholeTopology"]
-
-_NEVER_WAIT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +53,6 @@ class WholeTopology:
         return [whole, *(sub for sub in subs if sub.is_global)]
 
 
-@dataclass(slots=True)
-class _Inputs:
-    """What the tasks' consumer would know: everything was delivered."""
-
-    next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
-
-    def position(self, partition: TopicPartition) -> int | None:
-        return self.next_offsets.get(partition)
-
-    def lag(self, partition: TopicPartition) -> int | None:
-        return 0
-
-
 class InProcessTasks:
     """Tasks of ``units`` (sub-topologies), one for each of ``partitions`` partition numbers; every topic has so many.
 
@@ -87,11 +71,10 @@ class InProcessTasks:
         on_sent: Callable[[MemoryRecord], None] | None = None,
     ) -> None:
         self.clock = clock
-        self.settings = replace(settings, max_task_idle_ms=_NEVER_WAIT)
+        self.settings = settings
         self.partitions = partitions
         self._units = units
         self._on_sent = on_sent
-        self._inputs = _Inputs()
         self.ties = 0
         """How often two input queues of a task had equally old heads, so that either could be taken first."""
         self._looped: deque[MemoryRecord] = deque()
@@ -106,72 +89,61 @@ class InProcessTasks:
             }
         )
         self._background = Background(EventLoop("test-AsyncCalls"))
-        # Not persistent: no file is touched, and all stores are in memory.
-        self._directory = StateDirectory("unused", settings.application_id, persistent=False)
-        cache = RecordCache(cache_max_bytes)
+        self._surroundings = TaskSurroundings(
+            settings=settings,
+            producer=self.producer,
+            clock=clock,
+            # Not persistent: no file is touched, and all stores are in memory.
+            directory=StateDirectory("unused", settings.application_id, persistent=False),
+            cache=RecordCache(cache_max_bytes),
+            background=self._background,
+            task_ids=self._task_ids,
+            owner="test",
+        )
         self._globals = {
-            unit: self._started(self._task(unit, range(partitions), cache, {}))
+            unit: self._started(self._executor(unit, range(partitions), {}))
             for unit, nodes in enumerate(units)
             if nodes.is_global
         }
         global_stores = {
-            builder.name: WriteProtectedStore(task.store(builder.name))
-            for task in self._globals.values()
-            for builder in task.nodes.stores
+            builder.name: WriteProtectedStore(executor.store(builder.name))
+            for executor in self._globals.values()
+            for builder in executor.task.nodes.stores
         }
-        self.tasks = {
-            (unit, partition): self._task(unit, [partition], cache, global_stores)
+        self._executors = {
+            (unit, partition): self._executor(unit, [partition], global_stores)
             for unit in range(len(units))
             if unit not in self._globals
             for partition in range(partitions)
         }
-        for task in self.tasks.values():
-            self._started(task)
+        for executor in self._executors.values():
+            self._started(executor)
 
     @staticmethod
-    def _started(task: ActiveTask) -> ActiveTask:
-        task.initialize()
-        task.complete_restoration({})
-        return task
+    def _started(executor: TaskExecutor) -> TaskExecutor:
+        executor.start()
+        return executor
 
-    def _task(
-        self, unit: int, partitions: Sequence[int], cache: RecordCache, global_stores: Mapping[str, WriteProtectedStore]
-    ) -> ActiveTask:
-        nodes, task_id = self._units[unit], TaskId(unit, partitions[0])
-        stores = TaskState(
-            task_id,
-            nodes.stores,
-            application_id=self.settings.application_id,
-            directory=self._directory,
-            owner="test",
-            defaults=StoreDefaults(
-                self.settings.default_key_serde, self.settings.default_value_serde, persistent=False
-            ),
-            cache=cache,
-        )
-        return ActiveTask(
-            task_id,
+    def _executor(
+        self, unit: int, partitions: Sequence[int], global_stores: Mapping[str, WriteProtectedStore]
+    ) -> TaskExecutor:
+        nodes = self._units[unit]
+        topics = exact_topics(nodes.nodes, self.settings.application_id)
+        return TaskExecutor(
+            TaskId(unit, partitions[0]),
             nodes,
-            [TopicPartition(topic, partition) for topic in self._exact_topics(nodes) for partition in partitions],
-            stores,
-            collector=RecordCollector(task_id, self.producer, self.settings, sharing=self._task_ids),
-            clock=self.clock,
-            inputs=self._inputs,
-            settings=self.settings,
+            [TopicPartition(topic, partition) for topic in topics for partition in partitions],
+            self._surroundings,
             global_stores=global_stores,
-            background=self._background,
         )
+
+    @property
+    def tasks(self) -> dict[tuple[int, int], ActiveTask]:
+        """The tasks by (unit, partition number)."""
+        return {at: executor.task for at, executor in self._executors.items()}
 
     def _task_ids(self) -> list[TaskId]:
-        return [task.id for task in self.tasks.values()]
-
-    def _exact_topics(self, nodes: TaskNodes) -> list[str]:
-        return [
-            topic_on_broker(self.settings.application_id, topic, is_internal=node.is_internal)
-            for node in nodes.nodes
-            if isinstance(node, SourceNode)
-            for topic in node.topics
-        ]
+        return [executor.task.id for executor in self._executors.values()]
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
@@ -185,7 +157,7 @@ class InProcessTasks:
         return found
 
     def _reads(self, unit: int, nodes: TaskNodes, topic: str) -> bool:
-        if topic in self._exact_topics(nodes):
+        if topic in exact_topics(nodes.nodes, self.settings.application_id):
             return True
         if internal_topics(self.settings.application_id).fullmatch(topic):
             return False
@@ -193,14 +165,14 @@ class InProcessTasks:
         if not any(pattern.fullmatch(topic) for pattern in patterns):
             return False
         for partition in range(self.partitions):
-            task = self.tasks[unit, partition]
+            task = self._executors[unit, partition].task
             task.update_input_partitions({*task.input_partitions, TopicPartition(topic, partition)})
         return True
 
     def source_names(self) -> list[str]:
         """What the sources read: topic names and patterns."""
         sources = [node for unit in self._units for node in unit.nodes if isinstance(node, SourceNode)]
-        named = {topic for unit in self._units for topic in self._exact_topics(unit)}
+        named = {topic for unit in self._units for topic in exact_topics(unit.nodes, self.settings.application_id)}
         return sorted(named | {source.pattern.pattern for source in sources if source.pattern is not None})
 
     def _sent(self, record: MemoryRecord) -> None:
@@ -228,11 +200,11 @@ class InProcessTasks:
         partition = TopicPartition(record.topic(), record.partition())
         for unit in self.readers_of(record.topic()):
             if unit in self._globals:
-                self._globals[unit].add_records(partition, [record])
-                self._globals[unit].process(1)
+                self._globals[unit].add(partition, [record])
+                self._globals[unit].task.process(1)
             else:
-                self.tasks[unit, partition.partition].add_records(partition, [record])
-        self._inputs.next_offsets[partition] = record.offset() + 1
+                self._executors[unit, partition.partition].add(partition, [record])
+        self._surroundings.inputs.next_offsets[partition] = record.offset() + 1
 
     # -- work -------------------------------------------------------------------------------------------------
 
@@ -241,20 +213,17 @@ class InProcessTasks:
         total = 0
         while True:
             self._deliver_looped()
-            processed = sum(self._step(task, commit=commit) for task in self.tasks.values())
+            processed = sum(self._step(executor, commit=commit) for executor in self._executors.values())
             if not processed and not self._looped:
                 return total
             total += processed
 
-    def _step(self, task: ActiveTask, *, commit: bool) -> int:
-        self.ties += task.next_record_is_tied
-        if not task.process(1):
+    def _step(self, executor: TaskExecutor, *, commit: bool) -> int:
+        self.ties += executor.task.next_record_is_tied
+        if not executor.step():
             return 0
-        task.await_answers()
-        task.punctuate_stream_time()
-        task.await_answers()
         if commit:
-            self._commit_task(task)
+            executor.commit()
         self._deliver_looped()
         return 1
 
@@ -264,46 +233,33 @@ class InProcessTasks:
 
     def commit(self) -> None:
         """Commit all tasks; what that forwards waits for :meth:`drain`."""
-        for task in self.tasks.values():
-            self._commit_task(task)
-
-    def _commit_task(self, task: ActiveTask) -> None:
-        if task.commit_needed:
-            task.flush_caches()
-            while task.await_answers():
-                task.flush_caches()
-            self.producer.check()
-            task.post_commit(enforce_checkpoint=False, acked=self.producer.acked_offsets())
+        for executor in self._executors.values():
+            executor.commit()
 
     def advance(self, duration_ms: int) -> None:
         """Move the clock and call the punctuators that are due by it."""
         self.clock.advance(duration_ms)
-        for task in self.tasks.values():
+        for executor in self._executors.values():
+            task = executor.task
             task.punctuate_wall_clock()
             task.await_answers()
 
     def store(self, name: str, partition: int) -> Store:
         """A store of the task with that partition number."""
-        everywhere = [((unit, partition), task) for unit, task in self._globals.items()]
-        for (_, number), task in (*self.tasks.items(), *everywhere):
-            if number == partition and any(builder.name == name for builder in task.nodes.stores):
-                found: Store = task.store(name)
-                return found
+        everywhere = [((unit, partition), executor) for unit, executor in self._globals.items()]
+        for (_, number), executor in (*self._executors.items(), *everywhere):
+            if number == partition and any(builder.name == name for builder in executor.task.nodes.stores):
+                return executor.store(name)
         known = sorted({builder.name for unit in self._units for builder in unit.stores})
         raise UnknownStateStoreError(f"there is no store {name!r}; the topology has {', '.join(known) or 'none'}")
 
     def close(self) -> None:
         """Suspend and close all tasks; the first error of a processor's ``close`` is raised at the end."""
-        first: Exception | None = None
-        for task in (*self.tasks.values(), *self._globals.values()):
-            try:
-                task.suspend()
-            except Exception as error:
-                first = first or error
-            task.close_clean()
+        failed = [executor.close() for executor in (*self._executors.values(), *self._globals.values())]
         self._background.loop.close()
-        if first is not None:
-            raise first
+        for error in failed:
+            if error is not None:
+                raise error
 
 
 class _SameForAll(dict[str, int]):

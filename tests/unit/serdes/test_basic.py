@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import uuid
 from enum import IntEnum
 from typing import Any
@@ -175,3 +176,14 @@ def test_serde_of_two_functions_uses_them() -> None:
 
 def test_serde_of_two_functions_is_named_after_them_when_no_name_is_given() -> None:
     assert "encode" in serde(serialize=str.encode, deserialize=bytes.decode).name
+
+
+@pytest.mark.parametrize("given", [BOOL, BYTES, FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, UUID, VOID])
+def test_serde_is_the_same_after_a_journey_to_another_process(given: Serde[Any]) -> None:
+    arrived = pickle.loads(pickle.dumps(given))
+    assert (arrived.name, arrived.plain_type, arrived.struct_format, arrived.fixed_size) == (
+        given.name,
+        given.plain_type,
+        given.struct_format,
+        given.fixed_size,
+    )

@@ -1,0 +1,161 @@
+"""One task of a topology, run by hand.
+
+The task is the runtime's own :class:`ActiveTask` with the runtime's own stores; only what surrounds it in a stream
+thread is missing. Whoever has the executor gives it records in the order they are to be processed, says when to
+commit, and gets everything that is written through the producer. So the test driver, the comparison with recorded runs
+and a worker of Spark that goes over months of history all do what the live application does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.ports import Clock, RawRecord, RecordProducer
+from streams_py.runtime.event_loop import Background
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.binding import Node
+from streams_py.runtime.tasks.collector import RecordCollector
+from streams_py.runtime.tasks.task import TaskNodes
+from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.state.cache import RecordCache
+from streams_py.state.directory import StateDirectory
+from streams_py.state.open import Store, StoreDefaults
+from streams_py.state.task_state import TaskState
+from streams_py.topology.names import topic_on_broker
+from streams_py.topology.nodes import SourceNode
+
+__all__ = ["EverythingDelivered", "TaskExecutor", "TaskSurroundings", "exact_topics"]
+
+_NEVER_WAIT = -1
+
+
+@dataclass(slots=True)
+class EverythingDelivered:
+    """What a task's consumer would know: ``next_offsets`` of what was delivered, and that nothing else is there."""
+
+    next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def position(self, partition: TopicPartition) -> int | None:
+        """Offset of the next record, None before the first one."""
+        return self.next_offsets.get(partition)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Nothing waits anywhere."""
+        return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSurroundings:
+    """What tasks run by hand share. ``directory`` says where their stores are: not persistent, then in memory.
+    ``task_ids``: the tasks that write with ``producer``."""
+
+    settings: TaskSettings
+    producer: RecordProducer
+    clock: Clock
+    directory: StateDirectory
+    inputs: EverythingDelivered = field(default_factory=EverythingDelivered)
+    cache: RecordCache | None = None
+    background: Background | None = None
+    task_ids: Callable[[], Collection[TaskId]] | None = None
+    owner: str = "offline"
+
+
+class TaskExecutor:
+    """One task. Nothing is waited for: whatever is buffered is processed.
+
+    ``inputs`` are the partitions that it reads.
+    """
+
+    def __init__(
+        self,
+        task_id: TaskId,
+        nodes: TaskNodes,
+        inputs: Collection[TopicPartition],
+        surroundings: TaskSurroundings,
+        *,
+        global_stores: Mapping[str, Any] | None = None,
+    ) -> None:
+        settings = replace(surroundings.settings, max_task_idle_ms=_NEVER_WAIT)
+        self._producer = surroundings.producer
+        stores = TaskState(
+            task_id,
+            nodes.stores,
+            application_id=settings.application_id,
+            directory=surroundings.directory,
+            owner=surroundings.owner,
+            defaults=StoreDefaults(
+                settings.default_key_serde,
+                settings.default_value_serde,
+                persistent=surroundings.directory.is_persistent,
+            ),
+            cache=surroundings.cache,
+        )
+        self.task = ActiveTask(
+            task_id,
+            nodes,
+            inputs,
+            stores,
+            collector=RecordCollector(task_id, surroundings.producer, settings, sharing=surroundings.task_ids),
+            clock=surroundings.clock,
+            inputs=surroundings.inputs,
+            settings=settings,
+            global_stores=global_stores,
+            background=surroundings.background,
+        )
+
+    def start(self) -> None:
+        """Open the stores, bind the nodes and initialise them."""
+        self.task.initialize()
+        self.task.complete_restoration({})
+
+    def add(self, partition: TopicPartition, records: Sequence[RawRecord]) -> None:
+        """Buffer records of one input partition, in offset order."""
+        self.task.add_records(partition, records)
+
+    def step(self, max_records: int = 1) -> int:
+        """Process up to so many records, and what stream time makes due then; how many were taken."""
+        task = self.task
+        taken = task.process(max_records)
+        if taken:
+            task.await_answers()
+            task.punctuate_stream_time()
+            task.await_answers()
+        return taken
+
+    def commit(self) -> None:
+        """Flush and commit, if anything happened since the last time."""
+        task = self.task
+        if task.commit_needed:
+            task.flush_caches()
+            while task.await_answers():
+                task.flush_caches()
+            self._producer.check()
+            task.post_commit(enforce_checkpoint=False, acked=self._producer.acked_offsets())
+
+    def store(self, name: str) -> Store:
+        """An open store."""
+        found: Store = self.task.store(name)
+        return found
+
+    def close(self) -> Exception | None:
+        """Suspend and close; the error of a processor's ``close``, if one raised."""
+        failed: Exception | None = None
+        try:
+            self.task.suspend()
+        except Exception as error:
+            failed = error
+        self.task.close_clean()
+        return failed
+
+
+def exact_topics(nodes: Sequence[Node], application_id: str) -> list[str]:
+    """Full names of the topics that these nodes read by name."""
+    return [
+        topic_on_broker(application_id, topic, is_internal=node.is_internal)
+        for node in nodes
+        if isinstance(node, SourceNode)
+        for topic in node.topics
+    ]

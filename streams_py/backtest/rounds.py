@@ -33,8 +33,8 @@ from streams_py.backtest.deciding import Answer, Followup, Placed, ask
 from streams_py.backtest.inputs import ReplayClient, ReplayInput
 from streams_py.backtest.situation import Situation
 from streams_py.events.model import Consumer, OffsetSums, SubtopologySlice
-from streams_py.leader.decode import consumer_order
-from streams_py.leader.threads import distribute_client
+from streams_py.leader.steps.decode import consumer_order
+from streams_py.leader.steps.threads import distribute_client
 
 __all__ = ["Pace", "Settled", "advance", "settle"]
 

@@ -22,10 +22,10 @@ from streams_py.backtest.inputs import FUTURE_CLIENT, ReplayClient, ReplayInput
 from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 from streams_py.events.model import SubtopologySlice
-from streams_py.leader.application_state import application_state
-from streams_py.leader.decode import consumer_order
-from streams_py.leader.racks import RackQuestion
-from streams_py.leader.tasks import TaskTable, task_table
+from streams_py.leader.steps.application_state import application_state
+from streams_py.leader.steps.decode import consumer_order
+from streams_py.leader.steps.racks import RackQuestion
+from streams_py.leader.steps.tasks import TaskTable, task_table
 from streams_py.ports import PartitionInfo
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 

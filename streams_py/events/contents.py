@@ -14,8 +14,8 @@ from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.problem import Placement
 from streams_py.events.model import ClientPart, Consumer, OffsetSums, Racks, SubtopologySlice, ThreadTasks
 from streams_py.events.reasons import Reasons
-from streams_py.leader.decode import Client
 from streams_py.leader.observation import Decided, Gathered
+from streams_py.leader.steps.decode import Client
 from streams_py.ports import AdminError, MemberAssignment, PartitionInfo
 
 __all__ = ["Described", "clients_of", "slices_of"]

@@ -12,7 +12,7 @@ What ends how:
 * a topic setup that cannot work, co-partitioned topics that do not fit: FailAssign, the leader's thread fails;
 * internal topics not ready in time: FailAssign with a retriable error, the leader rejoins;
 * end offsets not known: no error; tasks stay where they are (fallback assignor) and the group asks again later;
-* the application's assignor fails: no error for the group either, see :mod:`streams_py.leader.keep_current`;
+* the application's assignor fails: no error for the group either, see :mod:`streams_py.leader.steps.keep_current`;
   Kafka Streams fails the leader or all members here;
 * one member's user data is garbage: that member gets an error assignment; Kafka Streams fails the leader.
 """
@@ -38,9 +38,6 @@ from streams_py.errors import (
     StreamsError,
     TaskAssignmentError,
 )
-from streams_py.leader.application_state import application_state, undescribed_topics
-from streams_py.leader.custom import read_assignment
-from streams_py.leader.decode import Group, decode_group, unread_topics
 from streams_py.leader.effects import (
     DescribeTopics,
     Effect,
@@ -58,25 +55,28 @@ from streams_py.leader.effects import (
     Steps,
     ask,
 )
-from streams_py.leader.encode import encode_assignments, error_assignments, spread_over_threads
 from streams_py.leader.events import AssignorFailed, AssignRequested, Event
-from streams_py.leader.internal import ReplayedAssignor, internal_assignor, uses_custom_assignor
-from streams_py.leader.internal_topics import TopicSetup
-from streams_py.leader.keep_current import keep_current
 from streams_py.leader.observation import AssignStep, Decided, Gathered, RacksDescribed
 from streams_py.leader.phases import Phase
-from streams_py.leader.probing import probing_deadlines
-from streams_py.leader.racks import rack_question
-from streams_py.leader.repartition import (
+from streams_py.leader.settings import FOLLOW_UP_FLOOR_MS, LeaderSettings
+from streams_py.leader.steps.application_state import application_state, undescribed_topics
+from streams_py.leader.steps.custom import read_assignment
+from streams_py.leader.steps.decode import Group, decode_group, unread_topics
+from streams_py.leader.steps.encode import encode_assignments, error_assignments, spread_over_threads
+from streams_py.leader.steps.internal import ReplayedAssignor, internal_assignor, uses_custom_assignor
+from streams_py.leader.steps.internal_topics import TopicSetup
+from streams_py.leader.steps.keep_current import keep_current
+from streams_py.leader.steps.probing import probing_deadlines
+from streams_py.leader.steps.racks import rack_question
+from streams_py.leader.steps.repartition import (
     missing_source_topics,
     partition_counts,
     repartition_counts,
     repartition_topics,
     with_repartition,
 )
-from streams_py.leader.settings import FOLLOW_UP_FLOOR_MS, LeaderSettings
-from streams_py.leader.state import EndOffsets, asked_partitions, client_histories, end_offset_sums, problem_of
-from streams_py.leader.tasks import TaskTable, changelog_specs, task_table
+from streams_py.leader.steps.state import EndOffsets, asked_partitions, client_histories, end_offset_sums, problem_of
+from streams_py.leader.steps.tasks import TaskTable, changelog_specs, task_table
 from streams_py.ports import AdminError, MemberAssignment, PartitionInfo, TopicSpec
 
 __all__ = ["GroupLeader"]

@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.problem import AssignmentProblem, Placement
-from streams_py.leader.decode import Group
-from streams_py.leader.encode import ClientThreads
 from streams_py.leader.events import AssignRequested
-from streams_py.leader.state import ClientHistory, EndOffsets
-from streams_py.leader.tasks import TaskTable
+from streams_py.leader.steps.decode import Group
+from streams_py.leader.steps.encode import ClientThreads
+from streams_py.leader.steps.state import ClientHistory, EndOffsets
+from streams_py.leader.steps.tasks import TaskTable
 from streams_py.ports import AdminError, PartitionInfo
 
 __all__ = ["AssignStep", "Decided", "Fact", "Gathered", "RacksDescribed"]

@@ -39,7 +39,7 @@ from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import FailAssign, PublishAssignments
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
-from streams_py.leader.threads import distribute_client
+from streams_py.leader.steps.threads import distribute_client
 from streams_py.ports import TopicSpec
 from tests.conformance.case import NotSupportedCaseError
 from tests.conformance.kafka_racks import kafka_optimiser_for

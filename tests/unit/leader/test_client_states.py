@@ -12,9 +12,9 @@ from streams_py.assignment.assignors.sticky_placement import StickyClient, Stick
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import AssignmentProblem, ClientInput
 from streams_py.errors import IllegalStateError
-from streams_py.leader.decode import decode_group
-from streams_py.leader.state import ClientHistory, EndOffsets, client_histories
-from streams_py.leader.tasks import task_table
+from streams_py.leader.steps.decode import decode_group
+from streams_py.leader.steps.state import ClientHistory, EndOffsets, client_histories
+from streams_py.leader.steps.tasks import task_table
 from streams_py.ports import MemberSubscription
 from tests.unit.leader.kit import COUNT, FakeCluster, member, pid, settings, task
 

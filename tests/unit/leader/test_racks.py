@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import ProcessId, TaskId
-from streams_py.leader import racks
 from streams_py.leader.effects import DescribeTopics, ListEndOffsets
 from streams_py.leader.events import EndOffsetsListed, TopicsDescribed
-from streams_py.leader.tasks import TaskTable
+from streams_py.leader.steps import racks
+from streams_py.leader.steps.tasks import TaskTable
 from tests.unit.leader.kit import (
     COUNT,
     NOW_MS,
@@ -149,7 +149,7 @@ def test_racks_are_not_used_when_a_partition_has_no_replica_with_a_rack(recorder
 
 def _table() -> TaskTable:
     from streams_py.assignment.java_order import HashSizing
-    from streams_py.leader.tasks import task_table
+    from streams_py.leader.steps.tasks import task_table
 
     cluster = FakeCluster({"in": 1})
     return task_table(COUNT, cluster.metadata(["in"]), hash_sizing=HashSizing.JDK_19_AND_NEWER)

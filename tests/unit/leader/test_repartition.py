@@ -8,7 +8,7 @@ import pytest
 
 from streams_py import StreamsBuilder
 from streams_py.errors import IllegalStateError, TaskAssignmentError, TopologyError
-from streams_py.leader.repartition import missing_source_topics, repartition_counts
+from streams_py.leader.steps.repartition import missing_source_topics, repartition_counts
 from streams_py.serdes import STRING
 from streams_py.topology.physical.metadata import TopologyMetadata
 from tests.unit.leader.kit import sub

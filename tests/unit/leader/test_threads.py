@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streams_protocol.types import TaskId
 from streams_py.errors import TaskAssignmentError
-from streams_py.leader.threads import distribute, distribute_client
+from streams_py.leader.steps.threads import distribute, distribute_client
 from tests.unit.leader.kit import tasks
 
 EIGHT = "0_0 0_1 0_2 0_3 1_0 1_1 1_2 1_3"

@@ -9,9 +9,9 @@ import pytest
 from streams_protocol.types import HostInfo, TopicPartition
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.java_order import HashSizing
-from streams_py.leader.decode import Client, Group
-from streams_py.leader.racks import RackQuestion, client_racks, rack_question
-from streams_py.leader.tasks import task_table
+from streams_py.leader.steps.decode import Client, Group
+from streams_py.leader.steps.racks import RackQuestion, client_racks, rack_question
+from streams_py.leader.steps.tasks import task_table
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
 from tests.unit.leader.kit import COUNT, pid
 

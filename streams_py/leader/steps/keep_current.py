@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
-from streams_py.leader.decode import Group, consumer_order
-from streams_py.leader.encode import ClientThreads
-from streams_py.leader.state import ClientHistory
-from streams_py.leader.tasks import TaskTable
+from streams_py.leader.steps.decode import Group, consumer_order
+from streams_py.leader.steps.encode import ClientThreads
+from streams_py.leader.steps.state import ClientHistory
+from streams_py.leader.steps.tasks import TaskTable
 from streams_py.ports import MemberSubscription
 
 __all__ = ["keep_current"]

@@ -16,9 +16,9 @@ from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.java_order import HashSizing
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, lag_from_offsets
 from streams_py.errors import IllegalStateError, StreamsError
-from streams_py.leader.decode import Client, Group
 from streams_py.leader.events import CommittedOffsetsFetched, EndOffsetsListed
-from streams_py.leader.tasks import TaskTable
+from streams_py.leader.steps.decode import Client, Group
+from streams_py.leader.steps.tasks import TaskTable
 from streams_py.ports import AdminError
 
 __all__ = ["ClientHistory", "EndOffsets", "asked_partitions", "client_histories", "end_offset_sums", "problem_of"]

@@ -21,7 +21,7 @@ from streams_py.assignment.api import (
 from streams_py.assignment.problem import Placement
 from streams_py.assignment.validation import validate_task_assignment
 from streams_py.errors import AssignorError
-from streams_py.leader.probing import epoch_millis
+from streams_py.leader.steps.probing import epoch_millis
 
 __all__ = ["CustomAnswer", "read_assignment"]
 

@@ -17,8 +17,8 @@ from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.assignment.configs import STRATEGY_NONE, AssignmentConfigs
 from streams_py.assignment.problem import RackOptimiser, RackOptimiserFactory
 from streams_py.assignment.rack import optimiser_for
-from streams_py.leader.decode import Group
-from streams_py.leader.tasks import TaskTable
+from streams_py.leader.steps.decode import Group
+from streams_py.leader.steps.tasks import TaskTable
 from streams_py.ports import AdminError, PartitionInfo
 
 __all__ = ["RackQuestion", "client_racks", "named_racks", "rack_question"]

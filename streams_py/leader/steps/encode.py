@@ -25,10 +25,10 @@ from streams_protocol import (
 from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
 from streams_py.assignment.problem import Placement
 from streams_py.errors import TaskAssignmentError
-from streams_py.leader.decode import Client, Group
-from streams_py.leader.state import ClientHistory
-from streams_py.leader.tasks import TaskTable
-from streams_py.leader.threads import distribute_client
+from streams_py.leader.steps.decode import Client, Group
+from streams_py.leader.steps.state import ClientHistory
+from streams_py.leader.steps.tasks import TaskTable
+from streams_py.leader.steps.threads import distribute_client
 from streams_py.ports import MemberAssignment
 
 __all__ = ["ClientThreads", "encode_assignments", "error_assignments", "host_maps", "spread_over_threads"]

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from streams_protocol.types import TopicPartition
 from streams_py.assignment.application_state import ProblemState, RackLookup, TaskDescription
 from streams_py.assignment.problem import AssignmentProblem
-from streams_py.leader.racks import named_racks
-from streams_py.leader.tasks import TaskTable
+from streams_py.leader.steps.racks import named_racks
+from streams_py.leader.steps.tasks import TaskTable
 from streams_py.ports import AdminError, PartitionInfo
 
 __all__ = ["application_state", "undescribed_topics"]

@@ -46,7 +46,7 @@ def run_topology_run(case: Case) -> str | None:
     if unlike is not None:
         return unlike
     run = _Run(topology, case["config"])
-    with quiet_logs("streams_py.runtime.tasks.failures"):
+    with quiet_logs("streams_py.runtime.tasks.error_handling.failures"):
         run.feed(case["inputs"])
     return (
         _numbers_differ("ties", run.ties, case["ties"])

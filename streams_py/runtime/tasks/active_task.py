@@ -26,12 +26,12 @@ from streams_py.errors import (
 )
 from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
 from streams_py.runtime.event_loop import Background
-from streams_py.runtime.tasks.async_calls import AsyncNode
-from streams_py.runtime.tasks.batch_calls import BatchNode
+from streams_py.runtime.tasks.asynchronous.async_calls import AsyncNode
+from streams_py.runtime.tasks.asynchronous.batch_calls import BatchNode
+from streams_py.runtime.tasks.asynchronous.in_flight import InFlight
 from streams_py.runtime.tasks.binding import BoundTopology, bind_nodes
 from streams_py.runtime.tasks.collector import RecordCollector
-from streams_py.runtime.tasks.failures import Failures
-from streams_py.runtime.tasks.in_flight import InFlight
+from streams_py.runtime.tasks.error_handling.failures import Failures
 from streams_py.runtime.tasks.offset_metadata import (
     UNKNOWN_TIME,
     OffsetMetadata,

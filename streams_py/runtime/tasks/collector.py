@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from streams_protocol.types import TaskId
 from streams_py.errors import BatchRefusedError, ProductionError, StreamsError, TaskCorruptedError
 from streams_py.ports import DirectSend, Headers, RecordProducer
-from streams_py.runtime.tasks.handlers import Answer, DeadLetter, ErrorContext, Origin, ask
+from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetter, ErrorContext, Origin, ask
 from streams_py.runtime.tasks.task_settings import TaskSettings
 
 __all__ = ["NO_DIRECT_SEND", "ChangelogWriter", "RecordCollector", "as_list"]

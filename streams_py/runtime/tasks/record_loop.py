@@ -20,7 +20,7 @@ from typing import Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
 from streams_py.ports import Clock, RawRecord
-from streams_py.runtime.tasks.failures import Failures
+from streams_py.runtime.tasks.error_handling.failures import Failures
 from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
 from streams_py.runtime.tasks.record_queue import RecordQueue, SourceReader
 from streams_py.topology.nodes import RecordContext

@@ -22,7 +22,7 @@ from streams_py.errors import (
     TopologyError,
 )
 from streams_py.runtime.tasks.collector import NO_DIRECT_SEND, RecordCollector, as_list
-from streams_py.runtime.tasks.handlers import Answer, ErrorContext, Origin, OutgoingRecord, ask
+from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, Origin, OutgoingRecord, ask
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 from streams_py.serdes.windowed import WindowedSerde

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from streams_py.runtime.tasks.configured import resolve_extractor
-from streams_py.runtime.tasks.handlers import Handler, default_production_handler, log_and_fail, resolve_handler
+from streams_py.runtime.tasks.error_handling.handlers import (
+    Handler,
+    default_production_handler,
+    log_and_fail,
+    resolve_handler,
+)
 from streams_py.serdes import Serde, resolve_serde
 from streams_py.topology.nodes import TimestampExtractor
 

@@ -14,7 +14,7 @@ from streams_py.errors import BrokerUnavailableError, TaskCorruptedError, TaskMi
 from streams_py.events.observers import TaskObserver
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.deferred_errors import DeferredErrors
+from streams_py.runtime.tasks.error_handling.deferred_errors import DeferredErrors
 from streams_py.runtime.threads.committing import Committer
 from streams_py.runtime.threads.task_table import TaskTable
 

@@ -15,7 +15,7 @@ from streams_py.member.assignment import Tasks
 from streams_py.ports import OffsetAndMetadata, TransactionalProducer
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.deferred_errors import DeferredErrors
+from streams_py.runtime.tasks.error_handling.deferred_errors import DeferredErrors
 from streams_py.runtime.threads.committing import Committer
 from streams_py.runtime.threads.revocation import Revocation
 from streams_py.runtime.threads.startup import TaskStarter

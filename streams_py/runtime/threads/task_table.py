@@ -26,7 +26,7 @@ from streams_py.events.observers import UNOBSERVED, TaskObserver
 from streams_py.ports import Clock, OffsetAndMetadata
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.deferred_errors import raise_worst
+from streams_py.runtime.tasks.error_handling.deferred_errors import raise_worst
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import TaskPhase
 

@@ -1,5 +1,5 @@
 """Operators whose user functions run outside of the task's thread: calls of coroutine functions, and of functions of a
-whole batch. The runtime does the work (``runtime/tasks/async_calls.py``, ``batch_calls.py``)."""
+whole batch. The runtime does the work (``runtime/tasks/asynchronous/async_calls.py``, ``batch_calls.py``)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from streams_py.errors import (
     TaskAssignmentError,
 )
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
-from streams_py.runtime.tasks.handlers import Answer, DeadLetterQueue
+from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetterQueue
 from streams_py.testing.broker import Broker
 from tests.waiting import PATIENCE_S
 

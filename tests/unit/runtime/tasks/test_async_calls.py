@@ -13,8 +13,8 @@ from streams_protocol.types import TopicPartition
 from streams_py import StreamsBuilder, serdes
 from streams_py.errors import CallTimeoutError, ProcessingError
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.tasks.async_calls import lane_of
-from streams_py.runtime.tasks.handlers import Answer, ErrorContext, FailedRecord, Response
+from streams_py.runtime.tasks.asynchronous.async_calls import lane_of
+from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord, Response
 from streams_py.runtime.tasks.offset_metadata import decode_offset_metadata
 from streams_py.topology.nodes import Punctuation, RecordContext
 from streams_py.topology.processor import Processor, Record

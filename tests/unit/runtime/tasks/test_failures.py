@@ -24,7 +24,7 @@ from streams_py.errors import (
 from streams_py.ports import DirectSend
 from streams_py.runtime.tasks.binding import ReportedFailureError
 from streams_py.runtime.tasks.collector import RecordCollector
-from streams_py.runtime.tasks.handlers import (
+from streams_py.runtime.tasks.error_handling.handlers import (
     Answer,
     DeadLetter,
     DeadLetterQueue,

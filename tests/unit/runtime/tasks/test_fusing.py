@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from streams_py import StreamsBuilder, serdes
-from streams_py.runtime.tasks.handlers import Answer, ErrorContext, FailedRecord, Response
+from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord, Response
 from tests.unit.runtime.tasks.task_kit import Kit, record
 
 TEXT: dict[str, Any] = {"key": serdes.STRING, "value": serdes.STRING}

@@ -8,7 +8,7 @@ import pytest
 
 from streams_protocol.types import TaskId
 from streams_py.errors import ConfigError, ProductionError
-from streams_py.runtime.tasks.handlers import (
+from streams_py.runtime.tasks.error_handling.handlers import (
     Answer,
     DeadLetterQueue,
     ErrorContext,
@@ -43,7 +43,13 @@ def continuing(context: ErrorContext, record: object, error: Exception) -> Answe
 
 @pytest.mark.parametrize(
     "given",
-    [Continuing, Continuing(), continuing, "log_and_continue", "streams_py.runtime.tasks.handlers:log_and_continue"],
+    [
+        Continuing,
+        Continuing(),
+        continuing,
+        "log_and_continue",
+        "streams_py.runtime.tasks.error_handling.handlers:log_and_continue",
+    ],
 )
 def test_resolve_handler_takes_classes_objects_functions_and_names(given: object) -> None:
     assert ask(resolve_handler(given, KEY), CONTEXT, None, ValueError()).answer is Answer.CONTINUE

@@ -24,7 +24,7 @@ from streams_py.errors import (
 from streams_py.ports import RawRecord
 from streams_py.runtime.tasks.binding import ReportedFailureError
 from streams_py.runtime.tasks.collector import RecordCollector
-from streams_py.runtime.tasks.handlers import Answer, ErrorContext, FailedRecord, HandlerError, ask
+from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord, HandlerError, ask
 from streams_py.runtime.tasks.record_queue import SourceReader
 from streams_py.runtime.tasks.sinks import RecordNotSerializableError
 from streams_py.serdes import cannot_decode

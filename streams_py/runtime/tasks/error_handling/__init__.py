@@ -1,0 +1,1 @@
+"""What happens to a record that cannot be read, processed or written."""

@@ -16,7 +16,7 @@ whose questions about end offsets may go unanswered or be answered with nonsense
 from __future__ import annotations
 
 from streams_py.testing.simulator.campaign import Campaign, Finding, run_campaign, schedule_of
-from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.known_bugs import KNOWN_BUGS
 from streams_py.testing.simulator.mutants import MUTANTS
 from streams_py.testing.simulator.run import RunResult, run_schedule

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TypeAlias
 
 from streams_py.testing.checkers import Violation
-from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.run import run_schedule
 from streams_py.testing.simulator.schedule import Schedule, draw_schedule
 

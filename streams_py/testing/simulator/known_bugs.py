@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from streams_py.assignment.configs import AssignmentConfigs
-from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.schedule import Action, Schedule
 from streams_py.testing.simulator.shape import GroupShape, ProcessShape
 

@@ -18,12 +18,12 @@ from streams_protocol import MIN_VERSION_OFFSET_SUMS
 from streams_protocol.types import TaskId
 from streams_py.quiet import quiet_logs
 from streams_py.testing.checkers import Checker, Outcome, Placed, Published, Violation, all_checkers
-from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.faults.faults import Fault
+from streams_py.testing.simulator.models.timeline import START_MS
 from streams_py.testing.simulator.process import SimulatedProcess
 from streams_py.testing.simulator.schedule import Schedule
 from streams_py.testing.simulator.shape import ProcessShape
 from streams_py.testing.simulator.thread import SimulatedThread
-from streams_py.testing.simulator.timeline import START_MS
 from streams_py.testing.simulator.world import World
 
 __all__ = ["RunResult", "run_schedule"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from streams_py.testing.simulator.assignors import MOODS
-from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.shape import GroupShape, draw_shape
 
 __all__ = ["HOOKS", "Action", "Schedule", "draw_schedule"]

@@ -37,9 +37,9 @@ from streams_py.member.events import (
     PartitionsRevoked,
     SubscriptionRequested,
 )
-from streams_py.testing.simulator.consumer import Partitions, SimulatedConsumer
-from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.leader_executor import SimulatedLeaderExecutor
+from streams_py.testing.simulator.models.consumer import Partitions, SimulatedConsumer
 from streams_py.testing.simulator.releases import ReleaseMember
 
 if TYPE_CHECKING:

@@ -17,19 +17,19 @@ from streams_py.ports import MemberAssignment
 from streams_py.runtime.threads.assignor_runner import AssignorRunner
 from streams_py.testing.checkers import Checker, Committed, Gained, Published, Restored
 from streams_py.testing.simulator.assignors import SimulatedAssignor
-from streams_py.testing.simulator.cluster import SimulatedCluster
-from streams_py.testing.simulator.consumer import Partitions
-from streams_py.testing.simulator.coordinator import GroupCoordinator, Reply
-from streams_py.testing.simulator.fault_actions import happen
-from streams_py.testing.simulator.faults import Fault, Spells
-from streams_py.testing.simulator.hostile import HostileMember
+from streams_py.testing.simulator.faults.actions import happen
+from streams_py.testing.simulator.faults.faults import Fault, Spells
+from streams_py.testing.simulator.faults.hostile import HostileMember
 from streams_py.testing.simulator.leader_executor import Step
+from streams_py.testing.simulator.models.cluster import SimulatedCluster
+from streams_py.testing.simulator.models.consumer import Partitions
+from streams_py.testing.simulator.models.coordinator import GroupCoordinator, Reply
+from streams_py.testing.simulator.models.timeline import START_MS, Timeline
 from streams_py.testing.simulator.mutants import ACCEPT_EVERY_COMMIT, LATE_TO_REJOIN, MUTANTS, When, plant
 from streams_py.testing.simulator.process import SimulatedProcess
 from streams_py.testing.simulator.releases import header, sent_assignment, understood
 from streams_py.testing.simulator.schedule import Action, Schedule
 from streams_py.testing.simulator.thread import SimulatedThread
-from streams_py.testing.simulator.timeline import START_MS, Timeline
 
 __all__ = ["World"]
 

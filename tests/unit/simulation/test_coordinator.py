@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from streams_protocol.types import TopicPartition
-from streams_py.testing.simulator.coordinator import GroupCoordinator, GroupState, JoinReply, Reply, SyncReply
-from streams_py.testing.simulator.timeline import Timeline
+from streams_py.testing.simulator.models.coordinator import GroupCoordinator, GroupState, JoinReply, Reply, SyncReply
+from streams_py.testing.simulator.models.timeline import Timeline
 
 SESSION_MS = 10_000
 REBALANCE_MS = 20_000

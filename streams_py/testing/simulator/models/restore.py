@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from streams_protocol.types import TaskId
 from streams_py.adapters.confluent.answers import offset_of
 from streams_py.ports import AdminError
-from streams_py.testing.simulator.cluster import MADE_UP_OFFSETS, LibraryAnswer, SimulatedCluster
-from streams_py.testing.simulator.faults import Fault, Spells
+from streams_py.testing.simulator.faults.faults import Fault, Spells
+from streams_py.testing.simulator.models.cluster import MADE_UP_OFFSETS, LibraryAnswer, SimulatedCluster
 from streams_py.testing.simulator.mutants import BELIEVE_EVERY_ANSWER, CHECKPOINT_FIRST
 
 __all__ = ["RESTORE_RETRY_MS", "SimulatedRestore", "ToldEnd"]

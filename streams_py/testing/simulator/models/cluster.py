@@ -13,9 +13,9 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.adapters.confluent.answers import offset_of
 from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
-from streams_py.testing.simulator.faults import Fault, Spells
+from streams_py.testing.simulator.faults.faults import Fault, Spells
+from streams_py.testing.simulator.models.timeline import START_MS, Timeline
 from streams_py.testing.simulator.shape import GroupShape
-from streams_py.testing.simulator.timeline import START_MS, Timeline
 
 __all__ = ["MADE_UP_OFFSETS", "LibraryAnswer", "SimulatedCluster"]
 

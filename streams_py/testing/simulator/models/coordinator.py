@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Protocol
 
 from streams_protocol.types import TopicPartition
-from streams_py.testing.simulator.timeline import Timeline
+from streams_py.testing.simulator.models.timeline import Timeline
 
 __all__ = ["Client", "GroupCoordinator", "GroupState", "JoinReply", "Reply", "SyncReply"]
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from streams_protocol.types import TaskId
-from streams_py.testing.simulator.cluster import SimulatedCluster
-from streams_py.testing.simulator.restore import RESTORE_RETRY_MS, SimulatedRestore, ToldEnd
-from streams_py.testing.simulator.timeline import Timeline
+from streams_py.testing.simulator.models.cluster import SimulatedCluster
+from streams_py.testing.simulator.models.restore import RESTORE_RETRY_MS, SimulatedRestore, ToldEnd
+from streams_py.testing.simulator.models.timeline import Timeline
 
 __all__ = ["LocalState"]
 

@@ -25,7 +25,7 @@ from streams_protocol import (
 )
 from streams_protocol.consumer import Subscription, encode_subscription
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
-from streams_py.testing.simulator.coordinator import JoinReply, Reply, SyncReply
+from streams_py.testing.simulator.models.coordinator import JoinReply, Reply, SyncReply
 
 if TYPE_CHECKING:
     from streams_py.testing.simulator.world import World

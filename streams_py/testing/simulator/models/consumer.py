@@ -15,7 +15,7 @@ from streams_protocol.consumer import Subscription, encode_subscription
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.payloads import read_assignment
 from streams_py.errors import StreamsError
-from streams_py.testing.simulator.coordinator import GroupCoordinator, JoinReply, Reply, SyncReply
+from streams_py.testing.simulator.models.coordinator import GroupCoordinator, JoinReply, Reply, SyncReply
 
 __all__ = ["Network", "SimulatedConsumer", "ThreadSide"]
 

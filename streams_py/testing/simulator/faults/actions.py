@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from streams_py.testing.simulator.faults import Fault
+from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.schedule import Action
 
 if TYPE_CHECKING:

@@ -22,15 +22,17 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ValidationError, field_validator, model_validator
 
 from streams_protocol.task_list import STATIC_TASKS, TaskList
+from streams_py.config_fields import INT32_MAX, ConfigFields, dotted, texts
 from streams_py.config_files import read_config_file
+from streams_py.config_help import ExplainedKeys, key_of
 from streams_py.config_keys import CLIENT_KEYS, CLIENT_PREFIXES, PREFIXES, RENAMED, is_secret, masked
 from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
@@ -59,27 +61,6 @@ _TRANSACTION_TIMEOUT_MS: Final = 30_000
 without telling the partitions when its client speaks the older transaction protocol, as librdkafka does: they stand
 still. What a process that never comes back had begun holds its partitions up for as long as this."""
 
-_INT32_MAX: Final = 2**31 - 1
-_INT64_MAX: Final = 2**63 - 1
-
-
-def _texts(value: object) -> object:
-    """A list given as comma-separated text."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return tuple(value) if isinstance(value, list | set | frozenset) else value
-
-
-def _no_bool(value: object) -> object:
-    """True and False are numbers to Python, but nobody means 1 and 0 by them."""
-    if isinstance(value, bool):
-        raise ValueError("expected a whole number")
-    return value
-
-
-def _path_text(value: object) -> object:
-    return os.fspath(value) if isinstance(value, os.PathLike) else value
-
 
 class _MisfitError(ValueError):
     """A complete sentence about several keys, or about a key that is no field."""
@@ -89,106 +70,17 @@ class _MisfitError(ValueError):
         self.key = key
 
 
-Texts = Annotated[tuple[str, ...], BeforeValidator(_texts)]
-PathText = Annotated[str, BeforeValidator(_path_text)]
-Int = Annotated[int, BeforeValidator(_no_bool)]
-Millis = Annotated[Int, Field(ge=0, le=_INT64_MAX)]
-Int32 = Annotated[Int, Field(ge=-(2**31), le=_INT32_MAX)]
-Component = Any  # a class, a callable, an object, or "package.module:name"
-
-
-def _dotted(name: str) -> str:
-    return name.replace("_", ".")
-
-
-class StreamsConfig(BaseModel):
+class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
     """A checked configuration. Attributes are the dotted keys with underscores, e.g. ``config.num_stream_threads``.
 
-    Build it with :meth:`of`. ``clients`` has the settings for Kafka clients (dotted keys, prefixes kept), ``topics``
-    the ``topic.`` settings without their prefix, ``client_tags`` the ``client.tag.`` ones, ``app`` yours.
+    ``StreamsConfig.of`` makes one, of a mapping with dotted keys, a ``.toml`` or ``.properties`` file, or keyword
+    arguments: ``StreamsConfig.of("app.toml", num_stream_threads=2)``. A ConfigError names the first thing that is
+    wrong.
+
+    Besides the keys below there are those of the Kafka clients (``clients``: dotted, prefixes such as ``producer.``
+    kept), ``topic.<key>`` for internal topics (``topics``), ``client.tag.<key>`` (``client_tags``), and your own,
+    ``app.<anything>`` (``app``).
     """
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        arbitrary_types_allowed=True,
-        alias_generator=_dotted,
-        populate_by_name=True,
-        hide_input_in_errors=True,
-        protected_namespaces=(),
-    )
-
-    application_id: str
-    bootstrap_servers: Texts
-
-    acceptable_recovery_lag: Millis = 10_000
-    application_server: str = ""
-    assignment_events_level: Literal["none", "rebalances", "tasks"] = "none"
-    assignment_events_partitions: Annotated[int, Field(ge=1, le=_INT32_MAX)] = 1
-    assignment_events_queue_bytes_max: Millis = 16 * 1024 * 1024
-    assignment_events_queue_max: Annotated[int, Field(ge=0, le=_INT32_MAX)] = 10_000
-    assignment_events_replication_factor: Annotated[int, Field(ge=-1, le=32_767)] = -1
-    assignment_events_retention_ms: Annotated[int, Field(ge=-1, le=_INT64_MAX)] = 2_592_000_000
-    assignment_events_sample_interval_ms: Annotated[int, Field(ge=1_000, le=_INT64_MAX)] = 30_000
-    assignment_events_topic: str = ""
-    buffered_records_per_partition: Annotated[Int, Field(ge=1, le=_INT32_MAX)] = 1000
-    client_id: str = ""
-    commit_interval_ms: Millis = 30_000
-    connections_max_idle_ms: Int32 = 540_000
-    default_client_supplier: Component = "streams_py.clients:KafkaClients"
-    default_key_serde: Component = None
-    default_value_serde: Component = None
-    default_timestamp_extractor: Component = None
-    deserialization_exception_handler: Component = "log_and_fail"
-    dsl_store_suppliers_class: Literal["rocksdb", "in_memory"] = "rocksdb"
-    ensure_explicit_internal_resource_naming: bool = False
-    internal_task_assignor_class: Component = None
-    log_summary_interval_ms: Int = 120_000
-    max_task_idle_ms: Annotated[Int, Field(ge=-1, le=_INT64_MAX)] = 0
-    max_warmup_replicas: Annotated[Int, Field(ge=1, le=_INT32_MAX)] = 2
-    metadata_max_age_ms: Millis = 300_000
-    metrics_recording_level: Literal["INFO", "DEBUG", "TRACE"] = "INFO"
-    num_standby_replicas: Annotated[Int, Field(ge=0, le=_INT32_MAX)] = 0
-    num_stream_threads: Annotated[Int, Field(ge=0, le=1000)] = 1
-    poll_ms: Millis = 100
-    probing_rebalance_interval_ms: Annotated[Int, Field(ge=60_000, le=_INT64_MAX)] = 600_000
-    processing_exception_handler: Component = "log_and_fail"
-    processing_guarantee: Literal["at_least_once", "exactly_once_v2"] = "at_least_once"
-    production_exception_handler: Component = "default"
-    rack_aware_assignment_non_overlap_cost: Annotated[
-        Int32 | None, Field(alias="rack.aware.assignment.non_overlap_cost")
-    ] = None
-    rack_aware_assignment_strategy: Literal["none", "min_traffic", "balance_subtopology"] = "none"
-    rack_aware_assignment_tags: Texts = ()
-    rack_aware_assignment_traffic_cost: Annotated[Int32 | None, Field(alias="rack.aware.assignment.traffic_cost")] = (
-        None
-    )
-    receive_buffer_bytes: Int32 = 32_768
-    reconnect_backoff_ms: Millis = 50
-    reconnect_backoff_max_ms: Millis = 1_000
-    repartition_purge_interval_ms: Millis = 30_000
-    replication_factor: Annotated[Int, Field(ge=-1, le=32_767)] = -1
-    request_timeout_ms: Annotated[Int, Field(ge=1, le=_INT32_MAX)] = 40_000
-    retry_backoff_ms: Millis = 100
-    send_buffer_bytes: Int32 = 131_072
-    state_cleanup_delay_ms: Millis = 600_000
-    state_dir: PathText = Field(default_factory=lambda: os.path.join(tempfile.gettempdir(), "kafka-streams"))
-    statestore_uncommitted_max_bytes: Annotated[Int, Field(ge=1 << 20, le=_INT64_MAX)] = 64 * 1024 * 1024
-    statestore_cache_max_bytes: Millis = 10 * 1024 * 1024
-    static_tasks: Texts | None = None
-    static_tasks_spill: bool = False
-    static_tasks_warmup: bool = False
-    task_assignor_class: Component = None
-    task_timeout_ms: Millis = 300_000
-    topology_optimization: Texts = ("none",)
-    upgrade_from: str | None = None
-    windowstore_changelog_additional_retention_ms: Millis = 86_400_000
-
-    clients: Mapping[str, str] = Field(default_factory=dict, exclude=True)
-    topics: Mapping[str, str] = Field(default_factory=dict, exclude=True)
-    client_tags: Mapping[str, str] = Field(default_factory=dict, exclude=True)
-    app: Mapping[str, Any] = Field(default_factory=dict, exclude=True)
-    original: Mapping[str, Any] = Field(default_factory=dict, exclude=True)
 
     # -- construction ----------------------------------------
 
@@ -394,7 +286,7 @@ class StreamsConfig(BaseModel):
         text = self.client_setting("transaction.timeout.ms", "producer.")
         if text is None:
             return _TRANSACTION_TIMEOUT_MS
-        if not text.isdecimal() or not 1 <= int(text) <= _INT32_MAX:
+        if not text.isdecimal() or not 1 <= int(text) <= INT32_MAX:
             raise _MisfitError(
                 f"transaction.timeout.ms = {text!r} is not valid: expected a whole number of milliseconds",
                 key="transaction.timeout.ms",
@@ -432,12 +324,13 @@ class StreamsConfig(BaseModel):
             yield key, "[hidden]" if is_secret(key) else value
 
 
+# What :meth:`StreamsConfig.of` takes; the library's own signature lists every field by a name that nobody types.
+StreamsConfig.__signature__ = Signature([Parameter("settings", Parameter.VAR_KEYWORD)])
+
+
 def known_keys() -> frozenset[str]:
     """Every dotted key of Kafka Streams that is understood."""
-    internal = {"clients", "topics", "client_tags", "app", "original"}
-    return frozenset(
-        field.alias or _dotted(name) for name, field in StreamsConfig.model_fields.items() if name not in internal
-    )
+    return frozenset(filter(None, (key_of(name, field) for name, field in StreamsConfig.model_fields.items())))
 
 
 def _canonical(given: Mapping[str, Any], *, spelt_with_underscores: bool = False) -> dict[str, Any]:
@@ -460,7 +353,7 @@ def _canonical(given: Mapping[str, Any], *, spelt_with_underscores: bool = False
 
 
 def _is_embedded(bootstrap: object) -> bool:
-    servers = _texts(bootstrap)
+    servers = texts(bootstrap)
     return isinstance(servers, tuple) and any(str(server).startswith("embedded") for server in servers)
 
 
@@ -495,7 +388,7 @@ def _first_error(error: ValidationError, given: Mapping[str, Any]) -> ConfigErro
 
 def _alias(part: str) -> str:
     field = StreamsConfig.model_fields.get(part)
-    return part if field is None else field.alias or _dotted(part)
+    return part if field is None else field.alias or dotted(part)
 
 
 def _allowed(kind: str, context: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from streams_py.adapters import kafka_answers  # noqa: F401  # isort: skip  # loads the library, before there are threads
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import MemberToRemove
 from kafka.errors import KafkaError
@@ -19,7 +20,6 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.partitioner import murmur2
 from kafka.structs import TopicPartition
 
-from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.client_security import kafka_python_settings
 from streams_py.adapters.security import SecuritySettings, TokenSource
 from streams_py.errors import BrokerUnavailableError, ProductionError

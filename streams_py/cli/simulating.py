@@ -9,11 +9,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.cli.usage import refuse
 from streams_py.errors import AssignorError
+from streams_py.testing.checkers import PROMISES
 from streams_py.testing.simulator import ASSIGNORS, MUTANTS, RunResult, run_schedule
 from streams_py.testing.simulator.campaign import Campaign, run_campaign, schedule_of
 from streams_py.testing.simulator.known_bugs import KNOWN_BUGS
@@ -100,14 +101,17 @@ def _report(console: Console, campaign: Campaign) -> None:
     for fault, times in sorted(campaign.faults.items(), key=lambda item: (-item[1], item[0].value)):
         faults.add_row(fault.value, f"{times:,}")
     console.print(faults)
-    checked = ", ".join(f"{promise} {times:,}" for promise, times in sorted(campaign.checked.items()))
+    looked = Table("promise", Column("checks", justify="right"), "what it says", box=None, header_style="bold")
+    for promise, says in PROMISES.items():
+        looked.add_row(promise, f"{campaign.checked[promise]:,}", says)
+    console.print("", looked)
     rate = campaign.schedules / campaign.seconds if campaign.seconds else 0.0
     console.print(
         f"\n{campaign.schedules:,} schedules, {campaign.rebalances:,} rebalances, {campaign.events:,} events, "
         f"{campaign.virtual_ms / 3_600_000:,.1f} hours of virtual time in {campaign.seconds:.1f} s "
         f"({rate:.1f} schedules/s)"
     )
-    console.print(f"checked: {checked}; {campaign.repeated} schedules twice, under another hash seed")
+    console.print(f"{campaign.repeated} schedules twice, under another hash seed")
     if campaign.circles:
         console.print(f"sticky assignors went round in circles in {campaign.circles} schedules, as Kafka Streams' may")
     if not campaign.findings:

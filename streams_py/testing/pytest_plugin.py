@@ -62,7 +62,6 @@ _FROM_WORKER = "streams-py-broker-tests"
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STATE] = _BrokerTests()
-    config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:kafka")  # the library's own, hundreds of them
     config.addinivalue_line("markers", "broker: needs a real Apache Kafka broker (JVM, Docker or STREAMS_PY_BOOTSTRAP)")
 
 

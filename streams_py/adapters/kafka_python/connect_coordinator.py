@@ -14,7 +14,6 @@ from kafka import errors as kafka_errors
 from kafka.coordinator.base import BaseCoordinator
 from kafka.net.compat import KafkaNetClient
 
-from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.kafka_python.quiet_logs import limit_library_logs
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.errors import BrokerUnavailableError, ConfigError

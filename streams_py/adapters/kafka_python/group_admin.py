@@ -18,7 +18,6 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import DescribedGroup, DescribedMember

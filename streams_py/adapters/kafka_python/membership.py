@@ -27,7 +27,6 @@ from kafka.net.compat import KafkaNetClient
 from streams_protocol.assignment_info import decode_assignment_info
 from streams_protocol.subscription_info import decode_subscription_info
 from streams_protocol.types import TopicPartition
-from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.coordinator import StreamsCoordinator
 from streams_py.adapters.kafka_python.failures import is_retriable, translated

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streams_py.cli.commands import app
+from streams_py.testing.checkers import PROMISES
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = [
@@ -285,6 +286,9 @@ def test_simulation_reports_schedules_rebalances_faults_and_violations() -> None
     assert "6 schedules, " in result.output
     assert "process joins" in result.output
     assert "no violation" in result.output
+    for promise, says in PROMISES.items():
+        (line,) = [line for line in result.output.splitlines() if line.split()[:1] == [promise]]
+        assert line.rstrip().endswith(f"  {says}")
 
 
 def test_simulation_shows_the_shortest_history_of_a_planted_bug_and_how_to_run_it_again() -> None:

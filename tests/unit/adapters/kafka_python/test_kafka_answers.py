@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROBE = """
 from kafka.protocol.api_header import ResponseClassRegistry as registry
 {load}
@@ -28,3 +30,11 @@ def test_library_builds_answer_classes_when_they_are_used() -> None:
 def test_importing_the_membership_builds_them_all() -> None:
     assert versions_left("import streams_py.adapters.kafka_python.membership") == 0
     assert versions_left("import streams_py.adapters.librdkafka_gaps") == 0
+
+
+@pytest.mark.parametrize("module", ["clients", "adapters.librdkafka_gaps", "adapters.kafka_python.group_admin"])
+def test_nothing_that_loads_the_library_warns(module: str) -> None:
+    """It would be at the end of every test run of an application."""
+    command = [sys.executable, "-W", "error::DeprecationWarning", "-c", f"import streams_py.{module}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -30,6 +30,7 @@ from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
 from streams_py.state.suppression.buffer import SuppressionBuffer
+from streams_py.state.windowed.entries import WindowedEntries
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder
 
@@ -307,6 +308,9 @@ class TaskState:
         self.clear_caches()
         if self._database is not None:
             self._database.roll_back()
+            for store in self._stores.values():
+                if isinstance(store, WindowedEntries) and store.persistent:
+                    store.roll_back()
 
     def forget(self, changelogs: Collection[TopicPartition]) -> None:
         """The stores of these cannot be trusted: they are emptied when the task opens next, and restored from the

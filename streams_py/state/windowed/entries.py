@@ -273,6 +273,11 @@ class WindowedEntries(ABC, Generic[K, V, S]):
         self._places.clear()
         self._latest_ms = self._aging.stream_time_ms
 
+    def roll_back(self) -> None:
+        """The bytes below are as of the last commit again, and so is what is known of them."""
+        self._aging.roll_back()
+        self._latest_ms = self._aging.stream_time_ms
+
     def close(self) -> None:
         """Let go of the files. A second call does nothing; every other call raises InvalidStateStoreError."""
         self._entries.close()

@@ -14,6 +14,7 @@ from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
 from streams_py.state.windowed.entries import AnyEntries, without_segment
 from streams_py.state.windowed.layout import SESSION_LAYOUT, WINDOW_LAYOUT
+from streams_py.state.windowed.recent import RecentSegments, shared_recent_memory
 from streams_py.state.windowed.segments import AgingBytes, SegmentedMemory
 from streams_py.state.windowed.session_store import SessionStoreOverEntries
 from streams_py.state.windowed.window_store import DuplicatesWindowStore, PlainWindowStore, TimestampedWindowStore
@@ -44,7 +45,8 @@ def open_windowed(
     if retention is None:
         raise StateError(f"store {builder.name!r} is declared as {builder.kind.value} without a retention")
     layout = SESSION_LAYOUT if builder.kind is StoreKind.SESSION else WINDOW_LAYOUT
-    aging = AgingBytes(SegmentedMemory() if content is None else content, layout, retention)
+    recent = RecentSegments(shared_recent_memory()) if retention.keeps_duplicates else None
+    aging = AgingBytes(SegmentedMemory() if content is None else content, layout, retention, recent)
     places: StoreCodec[bytes, Any] = StoreCodec(codec.topic, BYTES, codec.value_serde)
     on_disk, own_log = content is not None, without_segment(log)
     entries: AnyEntries
@@ -54,7 +56,7 @@ def open_windowed(
         return TimestampedWindowStore(codec, entries, aging, layout, retention, context)
     if retention.keeps_duplicates:
         plain = PlainStore(builder.name, aging, places, context, persistent=on_disk, log=None)
-        store = DuplicatesWindowStore(codec, plain, aging, layout, retention, context)
+        store = DuplicatesWindowStore(codec, plain, aging, layout, retention, context, recent)
         store.rebind(log=log, context=context)
         return store
     plain = PlainStore(builder.name, aging, places, context, persistent=on_disk, log=own_log)

@@ -14,6 +14,7 @@ from itertools import chain
 
 from streams_py.state.bytes_store import BytesStore, MemoryBytes
 from streams_py.state.windowed.layout import SEGMENT_BYTES, Layout, segment_prefix
+from streams_py.state.windowed.recent import RecentSegments
 from streams_py.topology.stores import WindowRetention
 
 __all__ = ["AgingBytes", "SegmentedMemory"]
@@ -91,10 +92,14 @@ class AgingBytes:
     """A bytes store whose content expires; places are those of ``layout``.
 
     ``segments`` are the numbers of those that may hold something, also of what a record cache above still holds.
+    ``recent`` is kept in step with them, for the store that fills it.
     """
 
-    def __init__(self, below: BytesStore, layout: Layout, retention: WindowRetention) -> None:
+    def __init__(
+        self, below: BytesStore, layout: Layout, retention: WindowRetention, recent: RecentSegments | None = None
+    ) -> None:
         self._below = below
+        self._recent = recent
         self._retention = retention
         self._time_of = layout.time_of
         self._suffix_bytes = layout.suffix_bytes
@@ -153,8 +158,10 @@ class AgingBytes:
 
     def note(self, segment: int) -> None:
         """Something is put into a segment, perhaps into a record cache first."""
-        if segment >= self._first_segment:
+        if segment not in self.segments and segment >= self._first_segment:
             self.segments.add(segment)
+            if self._recent is not None:
+                self._recent.start(segment)
 
     def release(self, time_ms: int) -> None:
         """Everything up to this time was emitted, so it may go when it is old enough."""
@@ -171,6 +178,8 @@ class AgingBytes:
             if old:
                 self.segments -= old
                 self._below.remove_below(segment_prefix(first))
+                if self._recent is not None:
+                    self._recent.forget_below(first)
 
     def segments_between(self, first_ms: int, last_ms: int, *, reverse: bool) -> list[int]:
         """Numbers of the segments that may hold something of that time."""
@@ -190,6 +199,8 @@ class AgingBytes:
         self.release(self.stream_time_ms - self._retention.retention_ms - _DAY_MS)
         alive = [entry for entry in given if self._time_of(entry[0]) > self.cutoff_ms]
         self.segments.update(_I64.unpack_from(at)[0] for at, _ in alive)
+        if self._recent is not None:
+            self._recent.clear()
         self._below.write_batch(alive)
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
@@ -213,9 +224,22 @@ class AgingBytes:
     def clear(self) -> None:
         self._below.clear()
         self._bind(self._below)
+        self._forget()
+
+    def roll_back(self) -> None:
+        """What is below has gone back to the last commit: only what it tells is known."""
+        self._forget()
+        self._learn(self._below)
+
+    def _forget(self) -> None:
         self.segments.clear()
         self.stream_time_ms = _UNKNOWN
         self.cutoff_ms = self._first_segment = -(2**63)
+        self._released_ms = -(2**63) if self._retention.holds_back else 2**63
+        if self._recent is not None:
+            self._recent.clear()
 
     def close(self) -> None:
+        if self._recent is not None:
+            self._recent.clear()
         self._below.close()

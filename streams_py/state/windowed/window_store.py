@@ -8,11 +8,14 @@ from typing import Any, TypeVar, cast
 from streams_py.ports import Headers
 from streams_py.serdes.windowed import Windowed
 from streams_py.state.cached_timestamped import CachedTimestampedStore
+from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, TimestampedStore
-from streams_py.state.windowed.entries import WindowedEntries
-from streams_py.state.windowed.layout import WINDOW_LAYOUT
+from streams_py.state.windowed.entries import AnyEntries, WindowedEntries
+from streams_py.state.windowed.layout import SEGMENT_BYTES, WINDOW_LAYOUT, Layout, segment_prefix
+from streams_py.state.windowed.recent import RecentSegments
+from streams_py.state.windowed.segments import AgingBytes
 from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import ValueAndTimestamp, WindowUpdater
+from streams_py.topology.stores import ValueAndTimestamp, WindowRetention, WindowUpdater
 
 __all__ = ["DuplicatesWindowStore", "PlainWindowStore", "TimestampedWindowStore", "WindowStoreOverEntries"]
 
@@ -25,6 +28,8 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 
 _suffix = WINDOW_LAYOUT.suffix
 _last_suffix = WINDOW_LAYOUT.last_suffix
+_time_of = WINDOW_LAYOUT.time_of
+_SUFFIX_BYTES = WINDOW_LAYOUT.suffix_bytes
 
 
 class WindowStoreOverEntries(WindowedEntries[K, V, S]):
@@ -109,25 +114,64 @@ class DuplicatesWindowStore(WindowStoreOverEntries[K, V, V]):
     records carry the record's headers.
     """
 
-    _log: ChangeLog | None = None
-    _sequence = 0
+    def __init__(
+        self,
+        codec: StoreCodec[K, V],
+        entries: AnyEntries,
+        aging: AgingBytes,
+        layout: Layout,
+        retention: WindowRetention,
+        context: RecordContext,
+        recent: RecentSegments | None,
+    ) -> None:
+        super().__init__(codec, entries, aging, layout, retention, context)
+        self._log: ChangeLog | None = None
+        self._sequence = 0
+        self._recent = recent
 
     def put(self, key: K, value: V | None, start: int) -> None:
         """Add a value at a time."""
         self.check_open()
-        self._sequence = (self._sequence + 1) & _SEQUENCE_MASK
+        self._sequence = sequence = (self._sequence + 1) & _SEQUENCE_MASK
         key_bytes = self.key_bytes(key)
-        suffix = _suffix(start, self._sequence)
+        suffix = _suffix(start, sequence)
         data: bytes | None = None
+        aging = self._aging
         if value is None:
-            self._aging.observe(start)
+            aging.observe(start)
         else:
             data = self._direct.encode_data(value)
             self._direct.write_data(self._place(key_bytes, start, suffix), data)
+            if self._recent is not None and start > aging.cutoff_ms:
+                self._recent.add(start // self._segment_ms, key_bytes, start, sequence, data)
         if self._log is not None:
             context = self._context
             headers: Headers = context.headers
             self._log(key_bytes + suffix, data, context.timestamp, list(headers) if headers else None)
+
+    def fetch_between(self, key: K, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, V]]:
+        """(time, value) of a key from ``first`` to ``last``, in the order of time and coming unless ``reverse``."""
+        recent, aging = self._recent, self._aging
+        if recent is None:
+            return super().fetch_between(key, first, last, reverse=reverse)
+        self.check_open()
+        key_bytes = self.key_bytes(key)
+        first = max(first, 0, aging.cutoff_ms + 1)
+        found: list[tuple[int, V]] = []
+        for segment in aging.segments_between(first, last, reverse=False):
+            held = recent.find(segment, key_bytes, first, last)
+            if held is None:
+                found += self._on_disk(segment, key_bytes, first, last)
+            else:
+                for time_ms, _, data in held:
+                    found.append((time_ms, self._direct.decode_data(data)))
+        return reversed(found) if reverse else iter(found)
+
+    def _on_disk(self, segment: int, key: bytes, first: int, last: int) -> Iterator[tuple[int, V]]:
+        prefix, length, time_of = segment_prefix(segment) + key, SEGMENT_BYTES + len(key) + _SUFFIX_BYTES, _time_of
+        for at, data in self._aging.collect(prefix + _suffix(first), prefix + _last_suffix(last) + b"\0"):
+            if len(at) == length:
+                yield time_of(at), self._direct.decode_data(data)
 
     def fetch(self, key: K, start: int) -> V | None:
         """The first value of a key at a time."""

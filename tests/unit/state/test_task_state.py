@@ -20,7 +20,7 @@ from streams_py.state.directory import StateDirectory
 from streams_py.state.open import StoreDefaults
 from streams_py.state.task_state import TaskState
 from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
 
 TASK = TaskId(0, 3)
 DISK = TopicPartition("app-disk-changelog", 3)
@@ -234,6 +234,23 @@ def test_roll_back_drops_what_was_written_since_the_last_commit(directory: State
     assert again.changelog_offsets == {DISK: 7}
     assert list(again.store("disk").all()) == [("a", (1, 1))]
     again.close()
+
+
+def test_windows_that_expired_by_what_is_rolled_back_are_there_again(directory: StateDirectory) -> None:
+    windows = WindowRetention(retention_ms=100, span_ms=10, segment_ms=10)
+    declared = StoreBuilder("windows", StoreKind.WINDOW, STRING, INT64, persistent=True, windows=windows)
+    state = TaskState(TASK, (declared,), application_id="app", directory=directory, owner="me")
+    state.open()
+    store: Any = state.store("windows")
+    store.put("a", 1, 10)
+    state.commit()
+    store.put("a", 2, 1000)
+    assert store.fetch("a", 10) is None
+    state.roll_back()
+    assert [(window.start, value) for window, value in store.all()] == [(10, 1)]
+    store.put("a", 3, 20)
+    assert store.fetch("a", 20) == 3
+    state.close()
 
 
 def test_checkpoint_is_written_only_after_enough_records_when_not_enforced(

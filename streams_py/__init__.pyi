@@ -26,6 +26,8 @@ from streams_py.errors import RegistryError as RegistryError
 from streams_py.errors import RegistryUnavailableError as RegistryUnavailableError
 from streams_py.errors import SerializationError as SerializationError
 from streams_py.errors import StateError as StateError
+from streams_py.errors import StateStoreMigratedError as StateStoreMigratedError
+from streams_py.errors import StateStoreNotAvailableError as StateStoreNotAvailableError
 from streams_py.errors import StreamsError as StreamsError
 from streams_py.errors import StreamsNotStartedError as StreamsNotStartedError
 from streams_py.errors import TaskAssignmentError as TaskAssignmentError

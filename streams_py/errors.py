@@ -40,6 +40,8 @@ __all__ = [
     "RegistryUnavailableError",
     "SerializationError",
     "StateError",
+    "StateStoreMigratedError",
+    "StateStoreNotAvailableError",
     "StreamsError",
     "StreamsNotStartedError",
     "TaskAssignmentError",
@@ -209,12 +211,25 @@ class InvalidStateStoreError(StreamsError):
     """The store cannot be read now: closed, migrated, still restoring, or of another type."""
 
 
+class StateStoreMigratedError(InvalidStateStoreError):
+    """The tasks behind this view have moved, or are closing: ask ``KafkaStreams.store`` for a new view."""
+
+    retriable: ClassVar[bool] = True
+
+
+class StateStoreNotAvailableError(InvalidStateStoreError):
+    """No task with this store can be read here now: they are elsewhere, or still restoring. Ask again later, or
+    another instance."""
+
+    retriable: ClassVar[bool] = True
+
+
 class UnknownStateStoreError(InvalidStateStoreError):
     """No sub-topology has a store of that name; the message lists the names that exist."""
 
 
-class InvalidStateStorePartitionError(InvalidStateStoreError):
-    """The asked partition of the store is not on this client."""
+class InvalidStateStorePartitionError(StateStoreNotAvailableError):
+    """The asked partition of the store cannot be read on this client now."""
 
 
 class StreamsNotStartedError(InvalidStateStoreError):

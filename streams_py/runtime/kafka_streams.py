@@ -315,8 +315,7 @@ class KafkaStreams:
         return client_metrics(self._state.now, self._current_threads(), self._failed_threads, self._clock.now_ms())
 
     def _current_threads(self) -> list[StreamThread]:
-        with self._lock:
-            return list(self._threads.values())
+        return list(self._threads.values())  # the mapping is replaced, never changed: readers wait for nobody
 
     # -- threads ---------------------------------------------------------------------------------------------
 
@@ -370,7 +369,7 @@ class KafkaStreams:
             index, on_state=self._thread_changed, on_error=self._thread_failed, on_end=self._thread_ended
         )
         thread.pause(self._paused)
-        self._threads[index] = thread
+        self._threads = {**self._threads, index: thread}
         self._share_cache()
         return thread
 

@@ -1,12 +1,20 @@
-"""Read-only views of a client's stores (KIP-535): which instances may be read, and when."""
+"""Read-only views of a client's stores (KIP-535): which instances may be read, and when.
+
+A reader takes no lock: it looks at what the stream threads show of their tasks. So it may find a task that is being
+closed in the same moment. It asks before it reads, and once more when it has found nothing; what it answers was true
+when it was asked, or it raises an error that says so.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from streams_protocol.types import TaskId
 from streams_py.errors import (
     InvalidStateStoreError,
     InvalidStateStorePartitionError,
+    StateStoreMigratedError,
+    StateStoreNotAvailableError,
     StreamsNotStartedError,
     UnknownStateStoreError,
 )
@@ -36,43 +44,69 @@ def store_view(
         raise StreamsNotStartedError("start the client before reading its stores")
     if name not in known:
         raise UnknownStateStoreError(f"no store is called {name!r}; there are: {', '.join(known) or 'none'}")
+    here = _Instances(name, threads, partition=partition, stale=stale)
 
     def instances() -> list[Store]:
         if not state().is_running_or_rebalancing:
             raise InvalidStateStoreError(f"store {name} cannot be read while the client is {state().value}")
         if (everywhere := global_stores().get(name)) is not None:
             return [everywhere]
-        return _instances(name, threads(), partition=partition, stale=stale)
+        return here.found()
 
     first = instances()
     if not first:
         if partition is not None:
-            raise InvalidStateStorePartitionError(f"partition {partition} of store {name} is not on this client")
-        raise InvalidStateStoreError(f"store {name} is not available here: its tasks are elsewhere, or still restoring")
-    held = {id(store) for store in first}
+            raise InvalidStateStorePartitionError(
+                f"partition {partition} of store {name} is not on this client now: it is elsewhere, or still restoring"
+            )
+        raise StateStoreNotAvailableError(
+            f"store {name} is not available here: its tasks are elsewhere, or still restoring"
+        )
 
     def unchanged() -> list[Store]:
         now = instances()
-        if {id(store) for store in now} != held:
-            raise InvalidStateStoreError(f"store {name} has moved in a rebalance; ask for a new view")
+        if len(now) != len(first) or any(store is not held for store, held in zip(now, first, strict=True)):
+            raise StateStoreMigratedError(f"store {name} has moved in a rebalance; ask for a new view")
         return now
 
     return read_only(name, kind, unchanged)
 
 
-def _instances(name: str, threads: Sequence[StreamThread], *, partition: int | None, stale: bool) -> list[Store]:
-    found: list[Store] = []
-    for thread in threads:
-        if thread.state is ThreadState.DEAD:
-            continue
-        for task in thread.tasks:
-            if partition is not None and task.id.partition != partition:
-                continue
-            if _readable(task, stale=stale) and name in {builder.name for builder in task.nodes.stores}:
-                found.append(task.stores.store(name))
-    return found
+class _Instances:
+    """The instances of one store, one per task. The tasks are gone through only when a thread shows other ones."""
+
+    def __init__(
+        self, name: str, threads: Callable[[], Sequence[StreamThread]], *, partition: int | None, stale: bool
+    ) -> None:
+        self._name = name
+        self._threads = threads
+        self._partition = partition
+        self._stale = stale
+        self._seen: tuple[list[tuple[StreamTask, ...]], list[StreamTask]] = ([], [])
+
+    def found(self) -> list[Store]:
+        """Those that may be read now, in the order of their partitions."""
+        shown = [thread.shown_tasks for thread in self._threads() if thread.state is not ThreadState.DEAD]
+        seen, tasks = self._seen
+        if shown != seen:
+            tasks = sorted((task for of in shown for task in of if self._has_store(task)), key=_by_id)
+            self._seen = (shown, tasks)
+        return [store for task in tasks if (store := self._readable(task)) is not None]
+
+    def _has_store(self, task: StreamTask) -> bool:
+        is_asked_for = self._partition is None or task.id.partition == self._partition
+        return is_asked_for and any(builder.name == self._name for builder in task.nodes.stores)
+
+    def _readable(self, task: StreamTask) -> Store | None:
+        """The store of a running active; with ``stale`` of everything whose stores are open."""
+        if not (task.stores.is_open and (self._stale or (task.is_active and task.state is TaskPhase.RUNNING))):
+            return None
+        try:
+            store: Store = task.stores.store(self._name)
+        except InvalidStateStoreError:  # closed since the line above
+            return None
+        return store
 
 
-def _readable(task: StreamTask, *, stale: bool) -> bool:
-    """Running actives; with ``stale`` everything whose stores are open."""
-    return task.stores.is_open and (stale or (task.is_active and task.state is TaskPhase.RUNNING))
+def _by_id(task: StreamTask) -> TaskId:
+    return task.id

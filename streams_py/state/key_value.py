@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
-from streams_py.errors import InvalidStateStoreError, StateError, StreamsError
+from streams_py.errors import StateError, StateStoreMigratedError, StreamsError
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.codec import TIMESTAMP_BYTES, StoreCodec, pack_timestamp, timestamp_of
 from streams_py.state.expiring import ExpiringBytes
@@ -227,7 +227,7 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
             self._refuse()
 
     def _refuse(self, *_: object) -> Any:
-        raise InvalidStateStoreError(
+        raise StateStoreMigratedError(
             f"store {self._name!r} is closed: its task has moved or the client has stopped; ask for the store again"
         )
 
@@ -235,7 +235,7 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         if isinstance(error, StreamsError):
             return error
         if not self._is_open:  # closed by the owner while another thread was reading
-            return InvalidStateStoreError(f"store {self._name!r} was closed meanwhile; ask for the store again")
+            return StateStoreMigratedError(f"store {self._name!r} was closed meanwhile; ask for the store again")
         return StateError(f"store {self._name!r} failed: {error}")
 
     def __repr__(self) -> str:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from enum import Enum
-from itertools import chain
 from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
-from streams_py.errors import InvalidStateStoreError
+from streams_py.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from streams_py.state.cached_plain import CachedPlainStore
 from streams_py.state.join_buffer import JoinBuffer
 from streams_py.state.key_value import ExpiringPlainStore, PlainStore
@@ -25,6 +24,7 @@ from streams_py.state.windowed.queries import (
     as_it_is,
     faced,
     not_here,
+    scans,
     value_only,
 )
 from streams_py.topology.versioned_stores import VersionedRecord
@@ -101,6 +101,7 @@ class ReadOnlyKeyValueStore(Mapping[K, S]):
             found = store.peek(key)
             if found is not None:
                 return self._face(store)(found)
+        self._find()  # was it absent, or has its store gone meanwhile?
         return default
 
     def __getitem__(self, key: K) -> S:
@@ -159,7 +160,7 @@ class ReadOnlyKeyValueStore(Mapping[K, S]):
     def _instances(self) -> Sequence[AnyKeyValueStore]:
         stores = self._find()
         if not stores:
-            raise InvalidStateStoreError(not_here(self._name))
+            raise StateStoreNotAvailableError(not_here(self._name))
         other = (WindowedEntries, SuppressionBuffer, JoinBuffer, VersionedStore)
         windowed = next((store for store in stores if isinstance(store, other)), None)
         if windowed is not None:
@@ -172,7 +173,7 @@ class ReadOnlyKeyValueStore(Mapping[K, S]):
 
     def _each(self, entries: Callable[[AnyKeyValueStore], Iterator[tuple[Any, Any]]]) -> Iterator[tuple[K, S]]:
         # Every scan is opened here, so that all partitions are seen as of the same moment, nearly.
-        return chain.from_iterable([faced(entries(store), self._face(store)) for store in self._instances()])
+        return scans([(store, faced(entries(store), self._face(store))) for store in self._instances()], self._find)
 
     def _face(self, store: Store) -> Callable[[Any], Any]:
         """From what the store holds to what the reader asked for."""
@@ -211,20 +212,25 @@ class ReadOnlyVersionedStore(Generic[K, V]):
         """The version of ``key`` that is valid now, or that was at the time ``as_of`` (ms); None when there is none, or
         when that time is before the history."""
         found = (store.get(key, as_of) for store in self._instances())
-        return next((version for version in found if version is not None), None)
+        version = next((version for version in found if version is not None), None)
+        if version is None:
+            self._find()  # was it absent, or has its store gone meanwhile?
+        return version
 
     def history(
         self, key: K, first: int | None = None, last: int | None = None, *, reverse: bool = False
     ) -> Iterator[VersionedRecord[V]]:
         """The versions of ``key`` that were valid at some time from ``first`` to ``last`` (ms, both included; None:
         open end), oldest first. Only those that the store still has."""
-        return chain.from_iterable([store.history(key, first, last, reverse=reverse) for store in self._instances()])
+        return scans(
+            [(store, store.history(key, first, last, reverse=reverse)) for store in self._instances()], self._find
+        )
 
     def _instances(self) -> list[VersionedStore[K, V]]:
         stores = self._find()
         found: list[VersionedStore[K, V]] = [store for store in stores if isinstance(store, VersionedStore)]
         if not stores:
-            raise InvalidStateStoreError(not_here(self._name))
+            raise StateStoreNotAvailableError(not_here(self._name))
         if len(found) < len(stores):
             raise InvalidStateStoreError(f"store {self._name!r} is no versioned store: {stores[0]!r}")
         return found

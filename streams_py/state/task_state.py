@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import InvalidStateStoreError, LockError, StateError, UnknownStateStoreError
+from streams_py.errors import LockError, StateError, StateStoreMigratedError, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.cache import RecordCache, flush_until_clean
 from streams_py.state.checkpoint import write_checkpoint
@@ -125,7 +125,7 @@ class TaskState:
         if found is not None:
             return found
         if name in self._builders:
-            raise InvalidStateStoreError(f"the stores of task {self.task_id} are not open", task_id=self.task_id)
+            raise StateStoreMigratedError(f"the stores of task {self.task_id} are not open", task_id=self.task_id)
         known = ", ".join(sorted(self._builders)) or "none"
         raise UnknownStateStoreError(f"task {self.task_id} has no store {name!r}; its stores: {known}")
 

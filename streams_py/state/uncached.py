@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Generic, TypeVar
 
-from streams_py.errors import InvalidStateStoreError
+from streams_py.errors import StateStoreMigratedError
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog
@@ -61,7 +61,7 @@ class UncachedStore(Generic[K, V]):
     def check_open(self) -> None:
         """InvalidStateStoreError when the store is closed."""
         if not self._is_open:
-            raise InvalidStateStoreError(f"{self.what} {self.name!r} is closed: its task moved or the client stopped")
+            raise StateStoreMigratedError(f"{self.what} {self.name!r} is closed: its task moved or the client stopped")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}{'' if self._is_open else ', closed'}>"

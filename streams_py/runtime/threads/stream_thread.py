@@ -69,6 +69,11 @@ class StreamThread:
         """All of its tasks, wherever they are; none before it has started."""
         return [] if self.loop is None else self.loop.parts.table.all()
 
+    @property
+    def shown_tasks(self) -> tuple[StreamTask, ...]:
+        """The same without any lock, as of the last task that came or went; another object after each of these."""
+        return () if self.loop is None else self.loop.parts.table.shown
+
     def start(self) -> None:
         """Start the loop; does nothing when it was shut down before."""
         if self.control.go(ThreadState.STARTING) is ThreadState.CREATED:

@@ -75,6 +75,10 @@ class TaskTable:
         self._restored: dict[TaskId, ActiveTask] = {}
         self._active: dict[TaskId, ActiveTask] = {}
         self._growing: dict[TaskId, Partitions] = {}
+        self.shown: tuple[StreamTask, ...] = ()
+        """Every task, for threads that read stores: another object whenever one came or went, so that they need no
+        lock. Those that are held here and in the updater may be held for as long as a store takes to close, or a batch
+        to be restored."""
 
     # -- views ----------------------------------------
 
@@ -115,6 +119,7 @@ class TaskTable:
                     errors.append(error)
                     wanted_active.pop(task.id, None)
                     wanted_standby.pop(task.id, None)
+            self._show()
             raise_worst(errors)
             for task_id, partitions in sorted(wanted_active.items()):
                 self._pending[task_id] = _Pending(self._factory.active(task_id, partitions))
@@ -124,7 +129,11 @@ class TaskTable:
                 if created is not None:
                     self._pending[task_id] = _Pending(created)
                     self._events.assigned(task_id, is_active=False)
-            self._events.rebalanced([task.id for task in self.all()])
+            self._show()
+            self._events.rebalanced([task.id for task in self.shown])
+
+    def _show(self) -> None:
+        self.shown = tuple(self.all())
 
     def _reconcile(
         self, task: StreamTask, wanted_active: dict[TaskId, Partitions], wanted_standby: dict[TaskId, Partitions]
@@ -296,6 +305,7 @@ class TaskTable:
                 self._take_out(task)
                 self._close_dirty(task)
                 self._events.ended("lost", task.id, is_active=task.is_active)
+            self._show()
 
     def _close_dirty(self, task: StreamTask) -> None:
         try:
@@ -326,4 +336,5 @@ class TaskTable:
                 else:
                     self._take_out(task)
                     self._close_dirty(task)
+            self._show()
         return errors

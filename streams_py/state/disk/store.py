@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import rocksdict
 
-from streams_py.errors import InvalidStateStoreError, StateError
+from streams_py.errors import StateError, StateStoreMigratedError
 from streams_py.state.bytes_store import overlaid
 from streams_py.state.disk.layer import SMALL_BYTES, Layer
 from streams_py.state.disk.options import remedy_for
@@ -30,10 +30,10 @@ class _Closed(dict[bytes, "bytes | None"]):
     """The layer of a closed store: refuses, so that nothing gets lost silently."""
 
     def get(self, *_: object) -> NoReturn:
-        raise InvalidStateStoreError("the store is closed")
+        raise StateStoreMigratedError("the store is closed")
 
     def __setitem__(self, *_: object) -> NoReturn:
-        raise InvalidStateStoreError("the store is closed")
+        raise StateStoreMigratedError("the store is closed")
 
     update = __setitem__
 
@@ -188,8 +188,10 @@ class RocksBytes:
         try:
             return action()
         except rocksdict.DbClosedError as error:
-            raise InvalidStateStoreError(f"store {self.name!r} is closed") from error
+            raise StateStoreMigratedError(f"store {self.name!r} is closed") from error
         except Exception as error:
+            if self._is_closed:  # rocksdict says in several ways that it is closing
+                raise StateStoreMigratedError(f"store {self.name!r} is closed") from error
             remedy = remedy_for(error) or "What was committed before is safe in the changelog topic"
             raise StateError(f"store {self.name!r} in {self._database.path} failed: {error}. {remedy}") from error
 
@@ -230,7 +232,7 @@ class _Scan:
     def __next__(self) -> tuple[bytes, bytes]:
         items = self._items
         if items is None:
-            raise InvalidStateStoreError(f"store {self._name!r} was closed while it was iterated over")
+            raise StateStoreMigratedError(f"store {self._name!r} was closed while it was iterated over")
         try:
             return next(items)
         except StopIteration:

@@ -5,16 +5,16 @@ Answers to Kafka Streams' ``CompositeReadOnlyWindowStore`` and ``CompositeReadOn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
-from streams_py.errors import InvalidStateStoreError
+from streams_py.errors import InvalidStateStoreError, StateStoreMigratedError, StateStoreNotAvailableError
 from streams_py.serdes.windowed import Windowed
 from streams_py.state.windowed.session_store import SessionStoreOverEntries
 from streams_py.state.windowed.window_store import TimestampedWindowStore, WindowStoreOverEntries
 
-__all__ = ["ReadOnlySessionStore", "ReadOnlyWindowStore", "as_it_is", "faced", "not_here", "value_only"]
+__all__ = ["ReadOnlySessionStore", "ReadOnlyWindowStore", "as_it_is", "faced", "not_here", "scans", "value_only"]
 
 K = TypeVar("K")
 S = TypeVar("S")
@@ -40,6 +40,7 @@ class ReadOnlyWindowStore(Generic[K, S]):
             if found is not None:
                 faced: S = self._face(store)(found)
                 return faced
+        self._find()  # was it absent, or has its store gone meanwhile?
         return None
 
     def fetch_between(self, key: K, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, S]]:
@@ -78,7 +79,7 @@ class ReadOnlyWindowStore(Generic[K, S]):
     def _each(
         self, entries: Callable[[WindowStoreOverEntries[Any, Any, Any]], Iterator[tuple[Any, Any]]]
     ) -> Iterator[tuple[Any, S]]:
-        return chain.from_iterable([faced(entries(store), self._face(store)) for store in self._instances()])
+        return scans([(store, faced(entries(store), self._face(store))) for store in self._instances()], self._find)
 
 
 class ReadOnlySessionStore(Generic[K, S]):
@@ -92,7 +93,10 @@ class ReadOnlySessionStore(Generic[K, S]):
     def fetch_session(self, key: K, start: int, end: int) -> S | None:
         """The aggregate of one session, from the first instance that has it."""
         found = (store.peek(key, start, end) for store in self._instances())
-        return next((value for value in found if value is not None), None)
+        value = next((value for value in found if value is not None), None)
+        if value is None:
+            self._find()  # was it absent, or has its store gone meanwhile?
+        return value
 
     def find_sessions(
         self, key: K, earliest_end: int, latest_start: int, *, reverse: bool = False
@@ -120,12 +124,12 @@ class ReadOnlySessionStore(Generic[K, S]):
     def _each(
         self, entries: Callable[[SessionStoreOverEntries[Any, Any]], Iterator[tuple[Any, Any]]]
     ) -> Iterator[tuple[Any, S]]:
-        return chain.from_iterable([entries(store) for store in self._instances()])
+        return scans([(store, entries(store)) for store in self._instances()], self._find)
 
 
 def _of_kind(name: str, stores: Sequence[Any], kind: type[Any], what: str) -> list[Any]:
     if not stores:
-        raise InvalidStateStoreError(not_here(name))
+        raise StateStoreNotAvailableError(not_here(name))
     other = next((store for store in stores if not isinstance(store, kind)), None)
     if other is not None:
         raise InvalidStateStoreError(f"store {name!r} is no {what} store: it is {other!r}")
@@ -138,6 +142,21 @@ def not_here(name: str) -> str:
         f"store {name!r} is not on this instance now: its tasks have moved, or are being restored; ask again later, or "
         "another instance"
     )
+
+
+def scans(opened: Sequence[tuple[Any, Iterable[Any]]], check: Callable[[], object]) -> Iterator[Any]:
+    """The entries of open scans, each with its store, one after the other. Every scan is open already, so that all
+    partitions are seen as of the same moment, nearly. ``check`` raises when these are not the instances any more."""
+    check()
+
+    def complete(store: Any, entries: Iterable[Any]) -> Iterator[Any]:
+        yield from entries
+        if not store.is_open:
+            raise StateStoreMigratedError(
+                f"store {store.name!r} was closed while it was iterated over; ask for a new view"
+            )
+
+    return chain.from_iterable([complete(store, entries) for store, entries in opened])
 
 
 def faced(entries: Iterator[tuple[Any, Any]], face: Callable[[Any], Any]) -> Iterator[tuple[Any, Any]]:

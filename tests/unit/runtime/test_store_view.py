@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from streams_py import Materialized, StreamsBuilder, VersionedRecord
 from streams_py.errors import (
     InvalidStateStoreError,
     InvalidStateStorePartitionError,
+    StateStoreMigratedError,
     StreamsNotStartedError,
     UnknownStateStoreError,
 )
@@ -19,6 +22,7 @@ from streams_py.runtime.store_view import store_view
 from streams_py.serdes import STRING
 from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
+from tests.waiting import PATIENCE_S
 
 A, B = task("0_0"), task("0_1")
 BOTH = {A: [tp("in-0")], B: [tp("in-1")]}
@@ -212,3 +216,79 @@ def test_other_stores_have_no_versions(reader: Reader) -> None:
     reader.steps.run(BOTH)
     with pytest.raises(InvalidStateStoreError, match="'counts' is no versioned store"):
         reader.view("counts", kind=QueryableStoreType.VERSIONED)
+
+
+def test_reader_waits_for_no_lock_that_a_restore_or_a_rebalance_holds(reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    view, found = reader.view(), []
+    with reader.steps.parts.table._lock, reader.steps.updater._lock:
+        thread = threading.Thread(target=lambda: found.append((view.get("old-0"), reader.view().get("old-1"))))
+        thread.start()
+        thread.join(PATIENCE_S)
+    assert found == [(10, 11)]
+
+
+def test_key_is_not_called_absent_when_its_task_goes_away_meanwhile(reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    view = reader.view()
+    store: Any = reader.steps.parts.table.shown[0].stores.store("counts")
+
+    def going(key: str) -> None:
+        reader.steps.membership.lose()
+
+    store.peek = going
+    with pytest.raises(StateStoreMigratedError) as raised:
+        view.get("old-0")
+    assert raised.value.retriable
+
+
+def test_scan_does_not_end_as_if_complete_when_its_store_is_closed_meanwhile(reader: Reader) -> None:
+    reader.steps.run(BOTH)
+    entries = reader.view().all()
+    next(entries)
+    reader.steps.membership.lose()
+    with pytest.raises(StateStoreMigratedError):
+        list(entries)
+
+
+def test_readers_of_rocksdb_get_the_truth_or_a_retriable_error_while_tasks_come_and_go(tmp_path: Path) -> None:
+    """Commits, closed and restored tasks on one thread, readers on others."""
+    world = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
+    reader = Reader(world, tmp_path, **{"dsl.store.suppliers.class": "rocksdb", "statestore.cache.max.bytes": 0})
+    reader.steps.run(BOTH)
+    for number in range(200):
+        world.write("in", b"x", key=b"%03d" % number)
+    reader.steps.turn(3)
+    problems: list[BaseException] = []
+    answers: Counter[object] = Counter()
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            try:
+                view = reader.view(partition=0)
+                answers[view.get("007")] += 1
+                answers[len(list(view.range("000", "199")))] += 1
+            except InvalidStateStoreError as error:
+                answers["retriable" if error.retriable else error] += 1
+            except BaseException as error:
+                problems.append(error)
+                return
+
+    threads = [threading.Thread(target=read) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for turn in range(12):
+        world.clock.advance(2000)
+        world.write("in", b"x", partition=1, key=b"other")
+        reader.steps.turn()
+        if turn % 3 == 0:
+            reader.steps.run({B: [tp("in-1")]})
+            reader.steps.run(BOTH)
+    stop.set()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert not problems
+    assert set(answers) <= {1, 200, "retriable"}
+    assert answers[1]
+    reader.steps.close()

@@ -42,6 +42,9 @@ from streams_py.ports import RawRecord as RawRecord
 from streams_py.ports import TopicSpec as TopicSpec
 from streams_py.registry.schema_registry import SchemaRegistry as SchemaRegistry
 from streams_py.runtime.kafka_streams import KafkaStreams as KafkaStreams
+from streams_py.runtime.queries.hosts import KeyQueryMetadata as KeyQueryMetadata
+from streams_py.runtime.queries.hosts import StreamsMetadata as StreamsMetadata
+from streams_py.runtime.queries.lags import LagInfo as LagInfo
 from streams_py.runtime.restore.listener import RestoreListener as RestoreListener
 from streams_py.runtime.states import State as State
 from streams_py.runtime.states import ThreadState as ThreadState

@@ -16,6 +16,7 @@ from dataclasses import replace
 from streams_protocol.types import ProcessId
 from streams_py.assignment.assignors.registry import choose_assignor
 from streams_py.config import StreamsConfig
+from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError, IllegalStateError, MissingSourceTopicError, TaskAssignmentError
 from streams_py.events.assignment_events import check_event_clients, open_assignment_events
 from streams_py.events.observers import InstanceObserver
@@ -36,6 +37,7 @@ from streams_py.ports import (
 )
 from streams_py.runtime.event_loop import Background, EventLoop
 from streams_py.runtime.missing_sinks import warn_of_missing_sinks
+from streams_py.runtime.queries.hosts import StoreHosts
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.restore_events import RestoreEventsListener
 from streams_py.runtime.restore.updater import StateUpdater
@@ -106,9 +108,10 @@ class ClientResources:
             name=config.client_setting("group.instance.id", *_CONSUMER) or config.client_id or None,
             cluster_id=self._cluster_id,
         )
+        self.hosts = StoreHosts(topology, config.application_id, parse_endpoint(config.application_server), defaults)
         self._future_process_id = uuid.uuid4()
         self._process_id: ProcessId | None = None
-        self._admin: Admin | None = None
+        self.admin: Admin | None = None  # from open on
         self.running_since_ms: int | None = None
         """Since when the client is RUNNING; None in other states. Set by the client."""
         self._cleaner: StateCleaner | None = None
@@ -135,24 +138,19 @@ class ClientResources:
         """Take a state directory and the process id; StateError when that is not possible."""
         self._process_id = self.directory.open()
         try:
-            self._admin = self._clients.admin()
+            self.admin = self._clients.admin()
         except BaseException:
             self.directory.close()
             raise
         if self.config.embedded:
-            self._create_missing_topics(self._admin)
+            self._create_missing_topics(self.admin)
         else:
-            warn_of_missing_sinks(self._topology, self._admin)
+            warn_of_missing_sinks(self._topology, self.admin)
         self._cleaner = StateCleaner(
             self.directory, self._clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
         )
         self._events = open_assignment_events(
-            self.config,
-            self._clients,
-            self._admin,
-            self._clock,
-            process=str(self._process_id),
-            client_id=self.client_id,
+            self.config, self._clients, self.admin, self._clock, process=str(self._process_id), client_id=self.client_id
         )
 
     def _create_missing_topics(self, admin: Admin) -> None:
@@ -172,17 +170,17 @@ class ClientResources:
             admin.create_topics(missing)
 
     def _cluster_id(self) -> str | None:
-        if self._admin is None:
+        if self.admin is None:
             raise IllegalStateError("the client is not open")
-        return self._admin.cluster_id()
+        return self.admin.cluster_id()
 
     def close(self) -> None:
         """Free everything that is shared. Threads must have ended."""
         with contextlib.ExitStack() as closing:  # each of them, whatever becomes of the others
             closing.callback(self.directory.close)
             closing.callback(self._clients.close)
-            if self._admin is not None:
-                closing.callback(self._admin.close)
+            if self.admin is not None:
+                closing.callback(self.admin.close)
             closing.callback(self._events.close)
             if self._cleaner is not None:
                 closing.callback(self._cleaner.stop)
@@ -211,7 +209,7 @@ class ClientResources:
         """Fill the global stores, if there are any; raises what makes that impossible. Afterwards a thread follows
         their topics, and calls ``on_error`` when it fails."""
         topics = self._topology.global_topics
-        if not topics or self._admin is None:
+        if not topics or self.admin is None:
             return
         config, subs = self.config, [sub for sub in self._subtopologies if sub.is_global]
         declared = self._topology.global_stores
@@ -236,7 +234,7 @@ class ClientResources:
             settings=replace(self._task_settings, max_task_idle_ms=-1),
             consumer=lambda: self._clients.global_consumer(self.client_id),
             producer=ProducerOnDemand(lambda: self._clients.producer(name)),
-            admin=self._admin,
+            admin=self.admin,
             clock=self._clock,
             poll_ms=config.poll_ms,
             commit_interval_ms=config.commit_interval_ms,
@@ -270,8 +268,8 @@ class ClientResources:
         """Make the group forget the member of a thread that has ended. Only a static one needs that (KIP-345): it does
         not leave by itself, and the group would keep its tasks for it until the session is over."""
         instance_id = self.config.client_setting("group.instance.id", *_CONSUMER)
-        if instance_id and self._admin is not None:
-            self._admin.remove_member(self.config.application_id, f"{instance_id}-{index}")
+        if instance_id and self.admin is not None:
+            self.admin.remove_member(self.config.application_id, f"{instance_id}-{index}")
 
     def share_cache(self, threads: int) -> None:
         """Split ``statestore.cache.max.bytes`` over this many threads; a thread for global stores counts, too."""
@@ -294,7 +292,7 @@ class ClientResources:
         return loop
 
     def _make_parts(self, thread: StreamThread, opened: contextlib.ExitStack) -> ThreadParts:
-        admin = self._admin
+        admin = self.admin
         if admin is None or self._process_id is None:
             raise IllegalStateError("the client is not open")
         config, clock = self.config, self._clock
@@ -346,6 +344,7 @@ class ClientResources:
             halt=producer.halt,
             hold=producer.hold,
             on_stop_application=self.on_stop_application,
+            on_hosts=self.hosts.show,
             explain=self._explain,
         )
         return ThreadParts(
@@ -425,12 +424,12 @@ class ClientResources:
 
     def _name_missing_topics(self, error: MissingSourceTopicError) -> MissingSourceTopicError:
         """Ask the cluster which source topics do not exist: whoever leads, the user looks at this client."""
-        if self._admin is None:
+        if self.admin is None:
             return error
         internal = {t for sub in self._metadata.subtopologies.values() for t in sub.repartition_sources}
         wanted = sorted(self._metadata.source_topics - internal)
         try:
-            found = self._admin.describe_topics(wanted)
+            found = self.admin.describe_topics(wanted)
         except Exception:
             return error
         missing = [topic for topic in wanted if _is_missing(found.get(topic))]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Literal, Self, overload
+from typing import Any, Self
 
 from streams_protocol.types import TaskId
 from streams_py.config import StreamsConfig
@@ -24,16 +24,14 @@ from streams_py.runtime.client_state import ClientState, StateListener
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.closing import wait_aloud
 from streams_py.runtime.metrics import client_metrics
+from streams_py.runtime.queries.client_queries import ClientQueries
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.states import State, ThreadState, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
-from streams_py.runtime.store_view import store_view
 from streams_py.runtime.tasks.configured import imported
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.thread_metadata import ThreadMetadata, thread_metadata
 from streams_py.runtime.uncaught import StreamThreadExceptionResponse, UncaughtHandler, response_to
-from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore, ReadOnlyStore, ReadOnlyVersionedStore
-from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
 from streams_py.topology.topology import Topology
 
 __all__ = ["KafkaStreams"]
@@ -41,7 +39,7 @@ __all__ = ["KafkaStreams"]
 _log = logging.getLogger("streams_py")
 
 
-class KafkaStreams:
+class KafkaStreams(ClientQueries):
     """One instance of an application.
 
     ``config`` is a mapping of Kafka's dotted keys, the path of a ``.toml`` or ``.properties`` file, or a StreamsConfig;
@@ -251,71 +249,9 @@ class KafkaStreams:
         ]
         return sorted(explanations, key=lambda explanation: -explanation.assigned_at_ms)
 
-    @overload
-    def store(
-        self,
-        name: str,
-        *,
-        kind: Literal[QueryableStoreType.WINDOW, QueryableStoreType.TIMESTAMPED_WINDOW],
-        partition: int | None = None,
-        stale: bool = False,
-    ) -> ReadOnlyWindowStore[Any, Any]: ...
-    @overload
-    def store(
-        self, name: str, *, kind: Literal[QueryableStoreType.SESSION], partition: int | None = None, stale: bool = False
-    ) -> ReadOnlySessionStore[Any, Any]: ...
-    @overload
-    def store(
-        self,
-        name: str,
-        *,
-        kind: Literal[QueryableStoreType.VERSIONED],
-        partition: int | None = None,
-        stale: bool = False,
-    ) -> ReadOnlyVersionedStore[Any, Any]: ...
-    @overload
-    def store(
-        self,
-        name: str,
-        *,
-        kind: Literal[
-            QueryableStoreType.KEY_VALUE, QueryableStoreType.TIMESTAMPED_KEY_VALUE
-        ] = QueryableStoreType.KEY_VALUE,
-        partition: int | None = None,
-        stale: bool = False,
-    ) -> ReadOnlyKeyValueStore[Any, Any]: ...
-    def store(
-        self,
-        name: str,
-        *,
-        kind: QueryableStoreType = QueryableStoreType.KEY_VALUE,
-        partition: int | None = None,
-        stale: bool = False,
-    ) -> ReadOnlyStore:
-        """A read-only view of a store over all local instances (KIP-535): ``get``, ``range``, ``all`` and so on.
-
-        ``kind`` says what the store is: key-value, window, session or versioned, and whether values of a timestamped
-        store come with their timestamps. ``partition`` limits it to one task; ``stale`` also reads standbys and
-        restoring tasks. Raises StreamsNotStartedError, UnknownStateStoreError, InvalidStateStorePartitionError or
-        InvalidStateStoreError. After a rebalance an old view raises InvalidStateStoreError: ask for a new one.
-        """
-        return store_view(
-            name,
-            lambda: self._state.now,
-            self._current_threads,
-            self._instance.store_names,
-            lambda: self._instance.global_stores,
-            kind=kind,
-            partition=partition,
-            stale=stale,
-        )
-
     def metrics(self) -> dict[str, dict[str, float | str]]:
         """Current figures by group (with tags) and name, those of Kafka Streams."""
         return client_metrics(self._state.now, self._current_threads(), self._failed_threads, self._clock.now_ms())
-
-    def _current_threads(self) -> list[StreamThread]:
-        return list(self._threads.values())  # the mapping is replaced, never changed: readers wait for nobody
 
     # -- threads ---------------------------------------------------------------------------------------------
 

@@ -102,6 +102,7 @@ class Rebalance:
         halt: Callable[[str], None],
         hold: Callable[[str | None], None],
         on_stop_application: Callable[[], None],
+        on_hosts: Callable[[HostView], None],
         explain: Callable[[Exception], Exception],
     ) -> None:
         self._member = member
@@ -113,13 +114,13 @@ class Rebalance:
         self._halt = halt
         self._hold = hold
         self._on_stop_application = on_stop_application
+        self._on_hosts = on_hosts
         self._explain = explain
         self._lock = threading.Lock()
         self._received = _Carried()
         self._in_progress = False
         self._rebalance_log = RebalanceLog(name)
         self._closed = False
-        self.hosts = HostView()
 
     # -- called by the stream thread -------------------------------------------------------------------------
 
@@ -216,7 +217,7 @@ class Rebalance:
             case SendUserData(user_data):
                 carried.user_data = user_data
             case ShowHosts(hosts):
-                self.hosts = hosts
+                self._on_hosts(hosts)
             case ApplyTasks(tasks):
                 carried.tasks = tasks
             case SuspendTasks(ids):

@@ -10,7 +10,7 @@ import pytest
 from streams_protocol import NO_FOLLOW_UP, AssignmentInfo, decode_subscription_info, encode_assignment_info
 from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
 from streams_py.errors import MissingSourceTopicError, StreamsError, TaskAssignmentError, TaskMigratedError
-from streams_py.member.assignment import Tasks
+from streams_py.member.assignment import HostView, Tasks
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
 from streams_py.ports import OffsetAndMetadata
@@ -73,6 +73,7 @@ class Seam:
         self.stopped: list[str] = []
         self.halted: list[str] = []
         self.held: list[str | None] = []
+        self.hosts = HostView()
         direct = DirectInbox()
         direct.owner = self.thread
         settings = MemberSettings(process_id=ProcessId.parse("00000000-0000-0000-0000-000000000001"))
@@ -87,6 +88,7 @@ class Seam:
             halt=self.halted.append,
             hold=self.held.append,
             on_stop_application=lambda: self.stopped.append("now"),
+            on_hosts=lambda hosts: setattr(self, "hosts", hosts),
             explain=lambda error: TaskAssignmentError(f"explained: {error}"),
         )
 
@@ -226,9 +228,9 @@ def test_hosts_are_those_of_the_last_usable_assignment(seam: Seam) -> None:
     host = HostInfo("localhost", 80)
     seam.rebalance.subscription_user_data(frozenset())
     seam.assignment(IN0, partitions_by_host={host: {IN0}})
-    assert seam.rebalance.hosts.active == {host: {IN0}}
+    assert seam.hosts.active == {host: {IN0}}
     seam.assignment(error_code=1)
-    assert seam.rebalance.hosts.active == {host: {IN0}}
+    assert seam.hosts.active == {host: {IN0}}
 
 
 def test_callbacks_return_at_once_when_the_thread_is_ending() -> None:

@@ -17,8 +17,8 @@ from streams_py.errors import (
     StreamsNotStartedError,
     UnknownStateStoreError,
 )
+from streams_py.runtime.queries.store_view import store_view
 from streams_py.runtime.states import State, ThreadState
-from streams_py.runtime.store_view import store_view
 from streams_py.serdes import STRING
 from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore
 from tests.unit.runtime.world import Steps, World, copying, counting, task, tp

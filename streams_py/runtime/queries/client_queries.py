@@ -1,0 +1,128 @@
+"""The part of a client that reads stores, and knows which instance has them (KIP-535, KIP-562)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, overload
+
+from streams_py.runtime.client_resources import ClientResources
+from streams_py.runtime.client_state import ClientState
+from streams_py.runtime.queries.hosts import KeyQueryMetadata, StreamsMetadata
+from streams_py.runtime.queries.lags import LagInfo, store_partition_lags
+from streams_py.runtime.queries.store_view import store_view
+from streams_py.runtime.threads.stream_thread import StreamThread
+from streams_py.serdes import Serde
+from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore, ReadOnlyStore, ReadOnlyVersionedStore
+from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
+from streams_py.topology.nodes import Partitioner
+
+__all__ = ["ClientQueries"]
+
+
+class ClientQueries:
+    """Base of :class:`~streams_py.runtime.kafka_streams.KafkaStreams`."""
+
+    _instance: ClientResources
+    _state: ClientState
+    _threads: dict[int, StreamThread]
+
+    def _current_threads(self) -> list[StreamThread]:
+        return list(self._threads.values())  # the mapping is replaced, never changed: readers wait for nobody
+
+    @overload
+    def store(
+        self,
+        name: str,
+        *,
+        kind: Literal[QueryableStoreType.WINDOW, QueryableStoreType.TIMESTAMPED_WINDOW],
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyWindowStore[Any, Any]: ...
+    @overload
+    def store(
+        self, name: str, *, kind: Literal[QueryableStoreType.SESSION], partition: int | None = None, stale: bool = False
+    ) -> ReadOnlySessionStore[Any, Any]: ...
+    @overload
+    def store(
+        self,
+        name: str,
+        *,
+        kind: Literal[QueryableStoreType.VERSIONED],
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyVersionedStore[Any, Any]: ...
+    @overload
+    def store(
+        self,
+        name: str,
+        *,
+        kind: Literal[
+            QueryableStoreType.KEY_VALUE, QueryableStoreType.TIMESTAMPED_KEY_VALUE
+        ] = QueryableStoreType.KEY_VALUE,
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyKeyValueStore[Any, Any]: ...
+    def store(
+        self,
+        name: str,
+        *,
+        kind: QueryableStoreType = QueryableStoreType.KEY_VALUE,
+        partition: int | None = None,
+        stale: bool = False,
+    ) -> ReadOnlyStore:
+        """A read-only view of a store over all local instances (KIP-535): ``get``, ``range``, ``all`` and so on.
+
+        ``kind`` says what the store is: key-value, window, session or versioned, and whether values of a timestamped
+        store come with their timestamps. ``partition`` limits it to one task; ``stale`` also reads standbys and
+        restoring tasks. Any thread may read, and waits for nobody.
+
+        Raises StreamsNotStartedError, UnknownStateStoreError, or InvalidStateStoreError for a store of another kind.
+        Two errors are ``retriable``: StateStoreNotAvailableError (InvalidStateStorePartitionError with ``partition``)
+        when nothing of it is here now, and, from a view, StateStoreMigratedError after its tasks have moved: ask for a
+        new view.
+        """
+        return store_view(
+            name,
+            lambda: self._state.now,
+            self._current_threads,
+            self._instance.store_names,
+            lambda: self._instance.global_stores,
+            kind=kind,
+            partition=partition,
+            stale=stale,
+        )
+
+    def metadata_for_all_clients(self) -> list[StreamsMetadata]:
+        """Every instance of the application that has an ``application.server``: its stores and partitions, as active
+        and as standby. Sorted by address; empty before the first assignment."""
+        return self._instance.hosts.everybody()
+
+    def streams_metadata_for_store(self, store: str) -> list[StreamsMetadata]:
+        """The instances that have a store, as active or as standby; a global store all of them.
+
+        UnknownStateStoreError when no store is called so.
+        """
+        return self._instance.hosts.with_store(store)
+
+    def query_metadata_for_key(
+        self, store: str, key: Any, *, key_serde: Serde[Any] | None = None, partitioner: Partitioner | None = None
+    ) -> KeyQueryMetadata:
+        """The instance to ask for a key, those with a standby of it, and its partition.
+
+        Of windows and sessions the key is that inside of the window. ``key_serde`` is the store's unless given.
+        ``partitioner`` is needed where the records were written with one of their own; it gets None as value and has
+        to choose one partition (ValueError otherwise). Before the first assignment the answer is ``NOT_AVAILABLE``.
+        It shows where tasks are going: an instance may be named a moment before it has the key, and refuse.
+        UnknownStateStoreError when no store is called so.
+        """
+        return self._instance.hosts.of_key(store, key, key_serde=key_serde, partitioner=partitioner)
+
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Store -> partition -> how far the copy on this client is behind its changelog: active, restoring or standby.
+
+        Asks the brokers for the ends; BrokerUnavailableError when none answers. Empty unless the client runs.
+        """
+        admin = self._instance.admin
+        if admin is None or not self._state.now.is_running_or_rebalancing:
+            return {}
+        tasks = [task for thread in self._current_threads() for task in thread.shown_tasks]
+        return store_partition_lags(tasks, admin)

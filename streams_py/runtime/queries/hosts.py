@@ -1,0 +1,176 @@
+"""Who has which store: what the group's leader told this client about all instances (Kafka's ``StreamsMetadataState``).
+
+The leader sends each member the partitions of every instance that has an ``application.server``, as active and as
+standby. That is where tasks are *going*: during a rebalance an instance may be named a little before it has the task.
+Whoever asks it then gets an error that says so, and asks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, Final
+
+from streams_protocol.types import HostInfo, TopicPartition
+from streams_py.errors import ConfigError, UnknownStateStoreError
+from streams_py.member.assignment import HostView
+from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
+from streams_py.topology.nodes import Partitioner
+from streams_py.topology.partitioning import partition_for
+from streams_py.topology.topology import Topology
+
+__all__ = ["NOT_AVAILABLE", "KeyQueryMetadata", "StoreHosts", "StreamsMetadata"]
+
+NO_HOST: Final = HostInfo("unavailable", -1)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMetadata:
+    """One instance: its ``application.server``, its stores, and the input partitions of its tasks."""
+
+    host: HostInfo
+    stores: frozenset[str]
+    partitions: frozenset[TopicPartition]
+    standby_stores: frozenset[str]
+    standby_partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQueryMetadata:
+    """Where a key is: the instance that has it as active, those that have a standby, and the partition (-1 for global
+    stores, which are everywhere, and while nothing is known)."""
+
+    active_host: HostInfo
+    standby_hosts: frozenset[HostInfo]
+    partition: int
+
+    @property
+    def is_available(self) -> bool:
+        """False while no instance is known that has the key as active."""
+        return self.active_host != NO_HOST
+
+
+NOT_AVAILABLE: Final = KeyQueryMetadata(NO_HOST, frozenset(), -1)
+"""There was no assignment yet."""
+
+
+class StoreHosts:
+    """The instances of one application as of the last assignment. Thread-safe: what it holds is replaced as a whole.
+
+    ``own`` is this client's ``application.server``.
+    """
+
+    def __init__(
+        self, topology: Topology, application_id: str, own: HostInfo | None, serde_defaults: SerdeDefaults
+    ) -> None:
+        self._topology = topology
+        self._application_id = application_id
+        self._own = own
+        self._serde_defaults = serde_defaults
+        self._view: HostView | None = None
+
+    @property
+    def own(self) -> HostInfo | None:
+        """This client's ``application.server``."""
+        return self._own
+
+    def show(self, view: HostView) -> None:
+        """A new assignment said this."""
+        self._view = view
+
+    def everybody(self) -> list[StreamsMetadata]:
+        """Every instance with an ``application.server``, sorted by it."""
+        view = self._view or HostView()
+        stores = self._stores_by_topic(view)
+        everywhere = frozenset(self._topology.global_stores)
+        return [
+            StreamsMetadata(
+                host,
+                _stores_of(active, stores) | everywhere,
+                frozenset(active),
+                _stores_of(standby, stores),
+                frozenset(standby),
+            )
+            for host in sorted(view.active.keys() | view.standby.keys())
+            for active, standby in [(view.active.get(host, frozenset()), view.standby.get(host, frozenset()))]
+        ]
+
+    def with_store(self, store: str) -> list[StreamsMetadata]:
+        """Those that have the store, as active or as standby; of a global store all. UnknownStateStoreError."""
+        self._check_known(store)
+        return [found for found in self.everybody() if store in found.stores or store in found.standby_stores]
+
+    def of_key(
+        self, store: str, key: Any, *, key_serde: Serde[Any] | None, partitioner: Partitioner | None
+    ) -> KeyQueryMetadata:
+        """Where a key of the store is; the errors are those of ``KafkaStreams.query_metadata_for_key``."""
+        self._check_known(store)
+        if store in self._topology.global_stores:
+            return KeyQueryMetadata(self._own or NO_HOST, frozenset(), -1)
+        counts = self.partition_counts(store)
+        if not counts:
+            return NOT_AVAILABLE
+        topic = max(counts, key=lambda name: (counts[name], name))
+        chosen = None if partitioner is None else partitioner(topic, key, None, counts[topic])
+        if chosen is None:
+            partition = partition_for(self._key_bytes(store, key, key_serde), counts[topic])
+        elif isinstance(chosen, int):
+            partition = chosen
+        else:
+            if len(chosen) != 1:
+                raise ValueError(f"the partitioner must return one partition of key {key!r}, not {list(chosen)}")
+            (partition,) = chosen
+        return self.of_partition(store, partition)
+
+    def of_partition(self, store: str, partition: int) -> KeyQueryMetadata:
+        """Where a partition of the store is."""
+        view = self._view or HostView()
+        wanted = {TopicPartition(topic, partition) for topic in self._topics_of(store, view)}
+        actives = sorted(host for host, partitions in view.active.items() if not wanted.isdisjoint(partitions))
+        standbys = frozenset(host for host, partitions in view.standby.items() if not wanted.isdisjoint(partitions))
+        return KeyQueryMetadata(actives[0] if actives else NO_HOST, standbys, partition)
+
+    def partition_counts(self, store: str) -> Mapping[str, int]:
+        """Partitions of each topic that the store's tasks read, as far as some instance was named for them; empty
+        before the first assignment."""
+        view = self._view or HostView()
+        topics = self._topics_of(store, view)
+        counts: dict[str, int] = {}
+        for topic, partition in view.partitions:
+            if topic in topics:  # not how many there are: instances without application.server leave gaps
+                counts[topic] = max(counts.get(topic, 0), partition + 1)
+        return counts
+
+    def _check_known(self, store: str) -> None:
+        known = sorted(self._topology.stores)
+        if store not in known:
+            raise UnknownStateStoreError(f"no store is called {store!r}; there are: {', '.join(known) or 'none'}")
+
+    def _key_bytes(self, store: str, key: Any, key_serde: Serde[Any] | None) -> bytes:
+        serde = serde_or_default(key_serde or self._topology.stores[store].key_serde, self._serde_defaults, is_key=True)
+        if serde is None:
+            raise ConfigError(f"store {store!r} has no key serde: give one as key_serde=", key="default.key.serde")
+        return serde.serializer(self._topology.changelog_topic(store, self._application_id), is_key=True)(key)
+
+    def _topics_of(self, store: str, view: HostView) -> frozenset[str]:
+        return frozenset(topic for topic, stores in self._stores_by_topic(view).items() if store in stores)
+
+    def _stores_by_topic(self, view: HostView) -> Mapping[str, frozenset[str]]:
+        """The stores of the sub-topology that reads a topic."""
+        return dict(self._topics_and_stores(view))
+
+    def _topics_and_stores(self, view: HostView) -> Iterator[tuple[str, frozenset[str]]]:
+        available: set[str] = set()
+        if self._topology.has_patterns:
+            for hosts in (view.active, view.standby):
+                available.update(topic for partitions in hosts.values() for topic, _ in partitions)
+        metadata = self._topology.metadata(self._application_id, available_topics=sorted(available))
+        for subtopology in metadata.subtopologies.values():
+            for topic in subtopology.source_topics:
+                yield topic, subtopology.stores
+
+
+def _stores_of(partitions: AbstractSet[TopicPartition], stores: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    topics: Sequence[str] = sorted({topic for topic, _ in partitions})
+    return frozenset().union(*(stores.get(topic, frozenset()) for topic in topics))

@@ -1,0 +1,50 @@
+"""How far the local copies of stores are behind their changelogs (KIP-535)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from streams_protocol.types import TopicPartition
+from streams_py.ports import Admin, AdminError
+from streams_py.runtime.tasks.task import TaskPhase
+from streams_py.runtime.threads.task_table import StreamTask
+
+__all__ = ["LagInfo", "store_partition_lags"]
+
+
+@dataclass(frozen=True, slots=True)
+class LagInfo:
+    """Offsets of a changelog partition: the next one that the local copy lacks, and the end.
+
+    Under exactly-once the markers of transactions count as records.
+    """
+
+    position: int
+    end: int
+
+    @property
+    def lag(self) -> int:
+        """Records that the local copy lacks, at most."""
+        return max(0, self.end - self.position)
+
+
+def store_partition_lags(tasks: Iterable[StreamTask], admin: Admin) -> dict[str, dict[int, LagInfo]]:
+    """Store -> partition -> lag, of every open store with a changelog. A running active makes its changelog, so it has
+    none. What no broker could say the end of is left out; BrokerUnavailableError when the request fails as a whole."""
+    found: dict[TopicPartition, tuple[str, StreamTask]] = {
+        changelog: (task.store_of(changelog), task)
+        for task in tasks
+        if task.stores.is_open
+        for changelog in task.changelog_partitions
+    }
+    positions = {changelog: task.changelog_offsets.get(changelog, -1) + 1 for changelog, (_, task) in found.items()}
+    ends = admin.list_offsets(sorted(found)) if found else {}
+    lags: dict[str, dict[int, LagInfo]] = {}
+    for changelog, end in sorted(ends.items()):
+        if isinstance(end, AdminError):
+            continue
+        store, task = found[changelog]
+        runs = task.is_active and task.state is TaskPhase.RUNNING
+        lags.setdefault(store, {})[changelog.partition] = LagInfo(end if runs else positions[changelog], end)
+    return lags

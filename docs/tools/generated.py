@@ -5,5 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-GENERATED: Final[dict[str, Callable[[], str]]] = {}
-"""Address below ``docs/`` -> its Markdown."""
+from docs.tools import api, command_line, configuration
+
+GENERATED: Final[dict[str, Callable[[], str]]] = {
+    **api.pages(),
+    "reference/configuration.md": configuration.page,
+    "reference/command-line.md": command_line.page,
+}
+"""Address below ``docs/`` -> what writes its Markdown."""

@@ -1,0 +1,194 @@
+"""Pages of the public API, made from docstrings and signatures."""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.resources import files
+from typing import Any, Final
+
+__all__ = ["AREAS", "Area", "homes", "pages"]
+
+_LINE_CHARS_MAX: Final = 100
+
+
+class Area:
+    """A page: the public names of some modules."""
+
+    def __init__(self, title: str, intro: str, *modules: str) -> None:
+        self.title, self.intro, self.modules = title, intro, modules
+
+
+AREAS: Final = {
+    "kafka-streams": Area(
+        "KafkaStreams and configuration",
+        "Starting an application, watching it, and what its handlers get. All names are those of `streams_py`.",
+        *("streams_py.runtime", "streams_py.config", "streams_py.clients", "streams_py.admin", "streams_py.ports"),
+        "streams_protocol.types",
+    ),
+    "dsl": Area(
+        "Streams, tables and windows",
+        "What a topology is made of, from `streams_py`.",
+        *("streams_py.topology.dsl", "streams_py.topology.windows", "streams_py.serdes.windowed"),
+    ),
+    "processors": Area(
+        "Topology and processors",
+        "The Processor API, and what can be asked of a topology, from `streams_py`.",
+        *("streams_py.topology.processor", "streams_py.topology.nodes", "streams_py.topology.topology"),
+        "streams_py.topology.upgrade",
+    ),
+    "stores": Area(
+        "Stores and queries",
+        "State for processors, and reading it from outside, from `streams_py`.",
+        *("streams_py.topology.stores", "streams_py.topology.window_stores", "streams_py.topology.versioned_stores"),
+        "streams_py.state",
+    ),
+    "serdes": Area(
+        "Serdes", "From `streams_py.serdes`; `SchemaRegistry` from `streams_py`.", "=streams_py.serdes",
+        "streams_py.registry", "streams_py.serdes.serde",
+    ),
+    "errors": Area("Errors", "From `streams_py`, or `streams_py.errors`.", "streams_py.errors"),
+    "assignment": Area("Task assignment", "From `streams_py.assignment` (KIP-924).", "=streams_py.assignment"),
+    "testing": Area("Testing", "From `streams_py.testing`.", "=streams_py.testing"),
+    "connectors": Area("Connectors", "From `streams_py.connect.api`.", "=streams_py.connect.api"),
+}  # fmt: skip
+"""Page -> what is on it. ``=module`` means everything the module lists in ``__all__``, other modules stand for the
+names of ``streams_py`` that live there."""
+
+
+def homes() -> dict[str, str]:
+    """Public names of ``streams_py`` and the module each lives in."""
+    stub = files("streams_py").joinpath("__init__.pyi").read_text(encoding="utf-8")
+    return {name: module for module, name in re.findall(r"^from (\S+) import (\w+) as \w+$", stub, re.MULTILINE)}
+
+
+def pages() -> dict[str, Callable[[], str]]:
+    """Address below ``docs/`` -> what writes the page."""
+    return {f"reference/api/{name}.md": partial(_page, area) for name, area in AREAS.items()}
+
+
+def names_of(area: Area) -> list[tuple[str, str]]:
+    """(Module, name) of everything on a page, in the order of the stub or of ``__all__``."""
+    found: dict[str, str] = {}
+    for module in area.modules:
+        if module.startswith("="):
+            found |= dict.fromkeys(importlib.import_module(module[1:]).__all__, module[1:])
+        else:
+            inside = (module, f"{module}.")
+            found |= {name: at for name, at in homes().items() if at == inside[0] or at.startswith(inside[1])}
+    return [(module, name) for name, module in found.items()]
+
+
+def _page(area: Area) -> str:
+    parts = [f"# {area.title}\n\n{area.intro}\n"]
+    for module, name in names_of(area):
+        parts.extend(_entry(name, getattr(importlib.import_module(module), name), module))
+    return "\n".join(parts)
+
+
+def _entry(name: str, value: Any, module: str) -> Iterator[str]:
+    yield f"## `{name}`\n"
+    if inspect.isclass(value):
+        yield from _class(name, value)
+    elif inspect.isroutine(value):
+        yield _signature(name, value)
+        yield markdown(inspect.getdoc(value) or "")
+    else:
+        ours = type(value).__module__.startswith("streams_py")
+        short = _readable(str(value)).replace("'", "")
+        text = (inspect.getdoc(type(value)) if ours else "") or f"Short for ``{short}``."
+        yield markdown(_text_below(module, name) or text)
+
+
+def _class(name: str, value: type) -> Iterator[str]:
+    if not issubclass(value, enum.Enum | BaseException) and not inspect.isabstract(value) and "Protocol" not in {
+        base.__name__ for base in value.__bases__
+    }:  # fmt: skip
+        yield _signature(name, value)
+    yield markdown(inspect.getdoc(value) or "")
+    if issubclass(value, enum.Enum):
+        yield "Members: " + ", ".join(f"`{member}`" for member in value.__members__) + ".\n"
+        return
+    for member, found in _members(value):
+        kind = found.fget if isinstance(found, property) else getattr(value, member)
+        text = inspect.getdoc(found) or inspect.getdoc(kind) or ""
+        if text:
+            yield f"### `{name}.{member}`\n"
+            yield f"```text\n{member}\n```\n" if isinstance(found, property) else _signature(member, kind)
+            yield markdown(text)
+
+
+def _members(value: type) -> Iterator[tuple[str, Any]]:
+    """Public methods and properties, those of bases of ours included."""
+    seen: set[str] = set()
+    for base in value.__mro__:
+        if not base.__module__.startswith(("streams_py", "streams_protocol")):
+            continue
+        for member, found in vars(base).items():
+            is_callable = inspect.isroutine(found) or isinstance(found, property | classmethod | staticmethod)
+            if is_callable and not member.startswith("_") and member not in seen:
+                seen.add(member)
+                yield member, found
+
+
+def _signature(name: str, value: Any) -> str:
+    try:
+        found = inspect.signature(value)
+    except (TypeError, ValueError):
+        return ""
+    parameters = [p for p in found.parameters.values() if p.name not in ("self", "cls")]
+    plain = found.replace(parameters=parameters)
+    text = name + _readable(str(plain))
+    if len(text) > _LINE_CHARS_MAX:
+        lines = [_readable(str(found.replace(parameters=[p], return_annotation=found.empty))[1:-1]) for p in parameters]
+        result = "" if found.return_annotation is found.empty else f" -> {_readable(str(found.return_annotation))}"
+        text = f"{name}(\n" + "".join(f"    {line},\n" for line in _with_marks(lines, parameters)) + f"){result}"
+    return f"```text\n{text}\n```\n"
+
+
+def _with_marks(lines: list[str], parameters: list[inspect.Parameter]) -> Iterator[str]:
+    """The parameters one by one, with ``/`` and ``*`` where they belong."""
+    kinds = [parameter.kind for parameter in parameters]
+    for number, (line, kind) in enumerate(zip(lines, kinds, strict=True)):
+        if kind is inspect.Parameter.KEYWORD_ONLY:
+            line = line.removeprefix("*, ")
+            if not any(before in (kind, inspect.Parameter.VAR_POSITIONAL) for before in kinds[:number]):
+                yield "*"
+        yield line.removesuffix(", /")
+        if kind is inspect.Parameter.POSITIONAL_ONLY and kinds[number + 1 : number + 2] != [kind]:
+            yield "/"
+
+
+def _readable(text: str) -> str:
+    """Annotations are text in our modules; a reader wants them without quotes and module names."""
+    text = re.sub(r"(?<=[:>] )'([^']*)'", r"\1", text)
+    text = re.sub(r"\b(?:streams_py|streams_protocol|collections\.abc|typing)(?:\.\w+)*\.(?=[A-Z])", "", text)
+    text = re.sub(r"<(\w+\.\w+): [^>]*>", r"\1", text).replace("= <factory>", "= {}")
+    return re.sub(r"<([\w.]+) object at 0x[0-9a-f]+>|<(?:function|class) '?([\w.]+)[^>]*>", r"\1\2", text)
+
+
+def markdown(docstring: str) -> str:
+    """A docstring of ours as Markdown: double back-quotes and roles become code, indented blocks stay code."""
+    text = re.sub(r":(?:class|meth|func|mod|attr|data|exc):`~?([^`]*)`", lambda m: f"`{_short(m[1])}`", docstring)
+    text = text.replace("``", "`")
+    text = re.sub(r"(?m)^(?=\* )", "\n", text) if "\n* " in text and "\n\n* " not in text else text
+    return textwrap.dedent(text).strip() + "\n"
+
+
+def _short(target: str) -> str:
+    """``streams_py.errors.ConfigError`` -> ``ConfigError``; ``a.b.KStream.map`` -> ``KStream.map``."""
+    parts = target.split(".")
+    first = next((number for number, part in enumerate(parts) if part[:1].isupper()), len(parts) - 1)
+    return ".".join(parts[first:])
+
+
+def _text_below(module: str, name: str) -> str:
+    """The text below the line that makes a constant."""
+    source = inspect.getsource(importlib.import_module(homes().get(name, module)))
+    match = re.search(rf'^{name}\b[^\n]*=.*?\n"""(.*?)"""', source, re.MULTILINE | re.DOTALL)
+    return inspect.cleandoc(match[1]) if match and len(match[0]) < 2000 else ""

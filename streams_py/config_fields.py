@@ -170,6 +170,9 @@ class ConfigFields(BaseModel):
     probing_rebalance_interval_ms: Annotated[Int, Field(ge=60_000, le=_INT64_MAX)] = 600_000
     """How often the group looks whether warm-ups have caught up.
     Change it: down when tasks should move sooner after a scale-out; each look is a rebalance."""
+    probing_rebalance_on_catch_up: bool = True
+    """A member whose warm-ups have caught up asks for the rebalance that moves their tasks. A key of streams-py.
+    Change it: to false when tasks are to move no earlier than Kafka Streams moves them."""
     processing_exception_handler: Component = "log_and_fail"
     """What happens to a record whose processing raises: ``log_and_fail``, ``log_and_continue``, a ``DeadLetterQueue``,
     or a function of yours.

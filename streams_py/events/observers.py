@@ -92,6 +92,9 @@ class RestoreObserver:
     def suspended(self, changelog: TopicPartition) -> None:
         """The task was taken away before the end."""
 
+    def warm(self, task: TaskId, lag: int, since_ms: int) -> None:
+        """A standby came within ``acceptable.recovery.lag``, ``since_ms`` after it was created."""
+
 
 class RoundObserver:
     """Hears how far an assign step of one leader is."""

@@ -55,6 +55,8 @@ class _Writer:
         records_done: int | None = None,
         records: int | None = None,
         stores: tuple[str, ...] | None = None,
+        since_created_us: int | None = None,
+        lag: int | None = None,
     ) -> None:
         generation, member = self._who()
         body = TaskEvent(
@@ -70,6 +72,8 @@ class _Writer:
             records_done=records_done,
             records=records,
             stores=stores,
+            since_created_us=since_created_us,
+            lag=lag,
         )
         self._emit(BodyDraft(body))
 
@@ -249,6 +253,10 @@ class RestoreEvents(RestoreObserver):
         task = self._task(changelog)
         if task is not None:
             self._restoring.pop(task, None)
+
+    def warm(self, task: TaskId, lag: int, since_ms: int) -> None:
+        """A standby came within ``acceptable.recovery.lag``."""
+        self._write("warm", task, is_active=False, since_created_us=1000 * since_ms, lag=lag)
 
     def _task(self, changelog: TopicPartition) -> TaskId | None:
         sub = self._subtopology_of.get(changelog.topic)

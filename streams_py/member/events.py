@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
 
@@ -15,7 +15,9 @@ __all__ = [
     "PartitionsAssigned",
     "PartitionsLost",
     "PartitionsRevoked",
+    "Progress",
     "ShutdownRequested",
+    "StandbysMeasured",
     "SubscriptionRequested",
 ]
 
@@ -67,6 +69,21 @@ class LoopTurned:
     now_ms: int
 
 
+class Progress(NamedTuple):
+    """How far a standby or warm-up is, in offsets summed over its changelogs."""
+
+    position: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class StandbysMeasured:
+    """How far standbys and warm-ups are at this wall-clock time, in ms since the epoch; those of which it is known."""
+
+    now_ms: int
+    progress: Mapping[TaskId, Progress]
+
+
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
     """This client asks the whole application to stop."""
@@ -79,5 +96,6 @@ Event: TypeAlias = (
     | PartitionsLost
     | PartitionsAssigned
     | LoopTurned
+    | StandbysMeasured
     | ShutdownRequested
 )

@@ -41,10 +41,12 @@ from streams_py.member.events import (
     PartitionsLost,
     PartitionsRevoked,
     ShutdownRequested,
+    StandbysMeasured,
     SubscriptionRequested,
 )
 from streams_py.member.followup import is_due, next_rebalance_ms
 from streams_py.member.phases import Phase
+from streams_py.member.promotion import Promotion
 from streams_py.member.revocation import left_over, revoked_tasks
 from streams_py.member.settings import MemberSettings
 from streams_py.member.subscription import build_user_data, next_unique_field
@@ -75,6 +77,7 @@ class Member:
         self._tasks = Tasks()
         self._suspended: frozenset[TaskId] = frozenset()
         self._hosts = HostView()
+        self._promotion = Promotion(settings.acceptable_lag)
 
     @property
     def phase(self) -> Phase:
@@ -131,6 +134,8 @@ class Member:
                 return self._on_assigned()
             case LoopTurned():
                 return self._on_loop_turned(event)
+            case StandbysMeasured():
+                return self._on_standbys_measured(event)
             case ShutdownRequested():
                 self._error_code = int(ErrorCode.SHUTDOWN_REQUESTED)
                 return ()
@@ -150,6 +155,7 @@ class Member:
     def _on_subscription_requested(self, event: SubscriptionRequested) -> tuple[Effect, ...]:
         self._unique_field = next_unique_field(self._unique_field)
         self._phase = Phase.JOINING
+        self._promotion.subscribed(event.task_offset_sums)
         return (
             SendUserData(
                 build_user_data(
@@ -194,6 +200,7 @@ class Member:
         self._tasks = tasks
         self._suspended = frozenset()
         self._hosts = host_view(info)
+        self._promotion.assigned(tasks.standby)
         self._phase = Phase.ASSIGNED
         return (*logged, ShowHosts(self._hosts), ApplyTasks(tasks))
 
@@ -247,6 +254,12 @@ class Member:
         reason = "at once" if self._scheduled_ms == FOLLOW_UP_NOW else f"planned for {self._scheduled_ms}"
         self._scheduled_ms = NO_FOLLOW_UP
         return (RequestRejoin(f"follow-up rebalance, {reason}"),)
+
+    def _on_standbys_measured(self, event: StandbysMeasured) -> tuple[Effect, ...]:
+        if self._phase is not Phase.STABLE or not self._settings.asks_when_caught_up:
+            return ()
+        reason = self._promotion.reason(event.now_ms, event.progress)
+        return () if reason is None else (RequestRejoin(reason),)
 
 
 _KNOWN_CODES: Final = frozenset(int(code) for code in ErrorCode)

@@ -24,6 +24,10 @@ class MemberSettings:
     """``application.server`` as it is configured; empty when the client serves no queries."""
     client_tags: Mapping[str, str] = field(default_factory=dict)
     upgrade_from: str | None = None
+    acceptable_lag: int = 10_000
+    """``acceptable.recovery.lag``."""
+    asks_when_caught_up: bool = True
+    """``probing.rebalance.on.catch.up``."""
     host: HostInfo | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -37,4 +41,6 @@ class MemberSettings:
             endpoint=config.application_server,
             client_tags=dict(config.client_tags),
             upgrade_from=config.upgrade_from,
+            acceptable_lag=config.acceptable_recovery_lag,
+            asks_when_caught_up=config.probing_rebalance_on_catch_up,
         )

@@ -19,7 +19,7 @@ from streams_py.config import StreamsConfig
 from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError, IllegalStateError, MissingSourceTopicError, TaskAssignmentError
 from streams_py.events.assignment_events import check_event_clients, open_assignment_events
-from streams_py.events.observers import InstanceObserver
+from streams_py.events.observers import InstanceObserver, RestoreObserver
 from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
@@ -69,8 +69,6 @@ __all__ = ["ClientResources"]
 _log = logging.getLogger("streams_py")
 
 _CONSUMER = ("consumer.", "main.consumer.")
-_MAX_POLL_INTERVAL_MS = 300_000
-_MAX_POLL_RECORDS = 1_000
 _EMBEDDED_PARTITIONS = 4
 """What a broker with Kafka's usual development settings gives a topic."""
 
@@ -97,7 +95,7 @@ class ClientResources:
             self._task_settings.default_value_serde,
             config.dsl_store_suppliers_class == "rocksdb",
         )
-        self._loop_settings = _loop_settings(config)
+        self._loop_settings = LoopSettings.from_config(config)
         self._default_policy = _reset_policy(config.client_setting("auto.offset.reset", *_CONSUMER))
         self._choice = None if config.task_assignor_class is None else choose_assignor(config.task_assignor_class)
         persistent = any(is_persistent(store, self._defaults) for store in topology.stores.values())
@@ -296,6 +294,7 @@ class ClientResources:
         if admin is None or self._process_id is None:
             raise IllegalStateError("the client is not open")
         config, clock = self.config, self._clock
+        restores = self._restore_observer(thread)
         updater = StateUpdater(
             f"{self.client_id}-StateUpdater-{thread.index}",
             lambda: self._clients.restore_consumer(thread.name),
@@ -306,7 +305,9 @@ class ClientResources:
             commit_interval_ms=config.commit_interval_ms,
             retry_backoff_ms=config.retry_backoff_ms,
             task_timeout_ms=config.task_timeout_ms,
-            listener=self._restore_listener(thread),
+            acceptable_lag=config.acceptable_recovery_lag,
+            listener=RestoreEventsListener(restores, self.restore_listener),
+            on_warm=restores.warm,
         )
         consumer = self._clients.main_consumer(thread.name)
         opened.callback(consumer.close)
@@ -341,6 +342,7 @@ class ClientResources:
             name=thread.name,
             wait_ms=self._loop_settings.max_poll_interval_ms,
             offset_sums=lambda: offset_sums(table.all(), self.directory, thread.name),
+            standbys=lambda: updater.standbys,
             halt=producer.halt,
             hold=producer.hold,
             on_stop_application=self.on_stop_application,
@@ -401,13 +403,13 @@ class ClientResources:
             watch=watch,
         )
 
-    def _restore_listener(self, thread: StreamThread) -> RestoreListener:
+    def _restore_observer(self, thread: StreamThread) -> RestoreObserver:
         subtopology_of = {
             topic: number
             for number, sub in self._metadata.subtopologies.items()
             for topic in (*sub.changelogs, *sub.source_changelogs)
         }
-        return RestoreEventsListener(self._events.restores(lambda: _who(thread), subtopology_of), self.restore_listener)
+        return self._events.restores(lambda: _who(thread), subtopology_of)
 
     def _start_positions(self) -> StartPositions:
         sources = [node for node in self._topology.nodes if isinstance(node, SourceNode)]
@@ -457,28 +459,6 @@ def _who(thread: StreamThread) -> tuple[int, str]:
     """Generation and member id of the thread's member; (-1, "") when it is none."""
     metadata = None if thread.loop is None else thread.loop.parts.membership.group_metadata()
     return (-1, "") if metadata is None else (metadata.generation, metadata.member_id)
-
-
-def _loop_settings(config: StreamsConfig) -> LoopSettings:
-    def number(key: str, default: int) -> int:
-        text = config.client_setting(key, *_CONSUMER)
-        if text is None:
-            return default
-        try:
-            return int(text)
-        except ValueError:
-            raise ConfigError(f"{key} = {text!r} is not valid: expected a whole number", key=key) from None
-
-    return LoopSettings(
-        poll_ms=config.poll_ms,
-        max_poll_records=number("max.poll.records", _MAX_POLL_RECORDS),
-        max_poll_interval_ms=number("max.poll.interval.ms", _MAX_POLL_INTERVAL_MS),
-        commit_interval_ms=config.commit_interval_ms,
-        log_summary_interval_ms=config.log_summary_interval_ms,
-        repartition_purge_interval_ms=config.repartition_purge_interval_ms,
-        task_timeout_ms=config.task_timeout_ms,
-        uncommitted_max_bytes=config.statestore_uncommitted_max_bytes // max(1, config.num_stream_threads),
-    )
 
 
 def _reset_policy(text: str | None) -> ResetPolicy | None:

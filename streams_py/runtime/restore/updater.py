@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import (
@@ -30,11 +30,13 @@ from streams_py.errors import (
     TaskCorruptedError,
     TimeoutExceededError,
 )
+from streams_py.member.events import Progress
 from streams_py.ports import BEGINNING, Admin, Clock, RawRecord, RecordConsumer
 from streams_py.runtime.restore.batches import by_partition
 from streams_py.runtime.restore.changelog import ChangelogInWork, RestorableTask
 from streams_py.runtime.restore.ends import ask_ends
 from streams_py.runtime.restore.listener import RestoreListener, RestoreNews
+from streams_py.runtime.restore.standby_lags import OnWarm, StandbyLags
 
 __all__ = ["StateUpdater"]
 
@@ -69,7 +71,9 @@ class StateUpdater:
         commit_interval_ms: int,
         retry_backoff_ms: int,
         task_timeout_ms: int,
+        acceptable_lag: int = 10_000,
         listener: RestoreListener | None = None,
+        on_warm: OnWarm = lambda task, lag, since_ms: None,
     ) -> None:
         self._name = name
         self._make_consumer = consumer
@@ -81,6 +85,7 @@ class StateUpdater:
         self._retry_backoff_ms = retry_backoff_ms
         self._task_timeout_ms = task_timeout_ms
         self._news = RestoreNews(listener or RestoreListener())
+        self._standby_lags = StandbyLags(acceptable_lag, on_warm)
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
         self._tasks: dict[TaskId, RestorableTask] = {}
@@ -103,7 +108,9 @@ class StateUpdater:
             self._tasks[task.id] = task
             for partition in task.changelog_partitions:
                 self._changelogs[partition] = ChangelogInWork(partition, task)
-            if task.is_active and not task.changelog_partitions:
+            if not task.is_active:
+                self._standby_lags.came(task.id, self._clock.monotonic_ms())
+            elif not task.changelog_partitions:
                 self._finish([task])
             self._start_thread()
             self._wake.notify_all()
@@ -163,14 +170,10 @@ class StateUpdater:
                 if changelog.task.is_active and changelog.end is not None
             )
 
-    def lags(self) -> dict[TaskId, int]:
-        """Offset distance of each task here to the end of its changelogs, as far as known."""
-        with self._lock:
-            lags = dict.fromkeys(self._tasks, 0)
-            for changelog in self._changelogs.values():
-                if changelog.end is not None and changelog.position is not None:
-                    lags[changelog.task.id] += max(0, changelog.end - max(0, changelog.position))
-            return lags
+    @property
+    def standbys(self) -> Mapping[TaskId, Progress]:
+        """How far standbys and warm-ups are, those of which it is known; another mapping when it was measured anew."""
+        return self._standby_lags.now
 
     def pause(self, paused: bool) -> None:
         """Stop (or go on) replaying; tasks stay here."""
@@ -260,6 +263,8 @@ class StateUpdater:
         with self._lock:
             self._apply(records, consumer)
             restored = self._note_ends()
+            now_ms = self._clock.monotonic_ms()
+            self._standby_lags.measure_if_due(self._changelogs.values(), consumer.lag, now_ms)
             self._checkpoint_if_due()
         self._news.tell()
         with self._lock:

@@ -39,7 +39,9 @@ from streams_py.member.events import (
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
+    Progress,
     ShutdownRequested,
+    StandbysMeasured,
     SubscriptionRequested,
 )
 from streams_py.member.member import Member
@@ -87,7 +89,7 @@ class _Carried:
 
 class Rebalance:
     """Listener of one membership (port MembershipListener). ``offset_sums`` is thread-safe: what this thread reports of
-    its tasks and of the task directories it could lock."""
+    its tasks and of the task directories it could lock. ``standbys``: the last measurement of the state updater."""
 
     def __init__(
         self,
@@ -99,6 +101,7 @@ class Rebalance:
         name: str,
         wait_ms: int,
         offset_sums: Callable[[], Mapping[TaskId, int]],
+        standbys: Callable[[], Mapping[TaskId, Progress]],
         halt: Callable[[str], None],
         hold: Callable[[str | None], None],
         on_stop_application: Callable[[], None],
@@ -111,6 +114,8 @@ class Rebalance:
         self._clock = clock
         self._wait_ms = wait_ms
         self._offset_sums = offset_sums
+        self._standbys = standbys
+        self._measured: Mapping[TaskId, Progress] = {}
         self._halt = halt
         self._hold = hold
         self._on_stop_application = on_stop_application
@@ -130,8 +135,14 @@ class Rebalance:
         return self._in_progress
 
     def rejoin_if_due(self, membership: Membership) -> None:
-        """Ask for the follow-up rebalance when its time has come."""
-        for reason in self._handle(LoopTurned(self._clock.now_ms())).rejoins:
+        """Ask for the follow-up rebalance when its time has come, or when warm-ups have caught up."""
+        now_ms = self._clock.now_ms()
+        reasons = self._handle(LoopTurned(now_ms)).rejoins
+        measured = self._standbys()
+        if measured is not self._measured:
+            self._measured = measured
+            reasons += self._handle(StandbysMeasured(now_ms, measured)).rejoins
+        for reason in reasons:
             membership.request_rejoin(reason)
 
     @property

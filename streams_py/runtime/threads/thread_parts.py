@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final, Self
 
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError
 from streams_py.events.observers import TaskObserver
 from streams_py.ports import Admin, Clock, Membership, RecordConsumer, RecordProducer, TransactionalProducer
 from streams_py.runtime.event_loop import Background
@@ -14,6 +17,10 @@ from streams_py.runtime.threads.rebalance import Rebalance
 from streams_py.runtime.threads.task_table import TaskTable
 
 __all__ = ["LoopSettings", "ThreadParts"]
+
+_CONSUMER: Final = ("consumer.", "main.consumer.")
+_MAX_POLL_INTERVAL_MS: Final = 300_000
+_MAX_POLL_RECORDS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +36,30 @@ class LoopSettings:
     task_timeout_ms: int
     uncommitted_max_bytes: int
     """Of this thread: what its stores hold for the next commit; beyond it the commit comes early."""
+
+    @classmethod
+    def from_config(cls, config: StreamsConfig) -> Self:
+        """The settings in a configuration. ConfigError for a consumer's setting that is no number."""
+        return cls(
+            poll_ms=config.poll_ms,
+            max_poll_records=_consumer_number(config, "max.poll.records", _MAX_POLL_RECORDS),
+            max_poll_interval_ms=_consumer_number(config, "max.poll.interval.ms", _MAX_POLL_INTERVAL_MS),
+            commit_interval_ms=config.commit_interval_ms,
+            log_summary_interval_ms=config.log_summary_interval_ms,
+            repartition_purge_interval_ms=config.repartition_purge_interval_ms,
+            task_timeout_ms=config.task_timeout_ms,
+            uncommitted_max_bytes=config.statestore_uncommitted_max_bytes // max(1, config.num_stream_threads),
+        )
+
+
+def _consumer_number(config: StreamsConfig, key: str, default: int) -> int:
+    text = config.client_setting(key, *_CONSUMER)
+    if text is None:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{key} = {text!r} is not valid: expected a whole number", key=key) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,6 +186,12 @@ def test_restoration_that_was_taken_away_does_not_end(thread: Thread) -> None:
     assert [event for event, _ in thread.events] == ["restore_started"]
 
 
+def test_standby_that_has_caught_up_says_how_long_that_took(thread: Thread) -> None:
+    thread.restores.warm(TASK, 12, 1_500)
+    warm = thread.one("warm")
+    assert (warm.task, warm.role, warm.lag, warm.since_created_us) == (TASK, "standby", 12, 1_500_000)
+
+
 def test_changelog_of_nobody_is_passed_over(thread: Thread) -> None:
     for call in (thread.restores.ended, thread.restores.suspended):
         call(TopicPartition("another", 0))

@@ -81,6 +81,7 @@ class FakeConsumer:
     assignments: list[dict[TopicPartition, int | None]] = field(default_factory=list)
     closed: bool = False
     polled: threading.Event = field(default_factory=threading.Event)
+    delivers_max: int = 1 << 30
 
     def assign(self, positions: Mapping[TopicPartition, int | None]) -> None:
         self.assignments.append(dict(positions))
@@ -104,7 +105,8 @@ class FakeConsumer:
             raise OffsetOutOfRangeError(gone)
         records: list[FakeRecord] = []
         for partition, position in self.positions.items():
-            found = [o for o in self.log.offsets.get(partition, []) if o >= position][:max_records]
+            present = [o for o in self.log.offsets.get(partition, []) if o >= position]
+            found = present[: min(max_records, self.delivers_max)]
             records += [FakeRecord(partition, offset) for offset in found]
             self.positions[partition] = found[-1] + 1 if found else self.log.ends.get(partition, 0)
         return records
@@ -113,7 +115,8 @@ class FakeConsumer:
         return self.positions.get(partition)
 
     def lag(self, partition: TopicPartition) -> int | None:
-        return None
+        at = self.positions.get(partition)
+        return None if at is None else max(0, self.log.ends.get(partition, 0) - at)
 
     def close(self) -> None:
         self.closed = True

@@ -11,6 +11,7 @@ from streams_protocol import NO_FOLLOW_UP, AssignmentInfo, decode_subscription_i
 from streams_protocol.types import HostInfo, ProcessId, TaskId, TopicPartition
 from streams_py.errors import MissingSourceTopicError, StreamsError, TaskAssignmentError, TaskMigratedError
 from streams_py.member.assignment import HostView, Tasks
+from streams_py.member.events import Progress
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
 from streams_py.ports import OffsetAndMetadata
@@ -66,7 +67,7 @@ class LeaderExecutor:
 class Seam:
     """A Rebalance with everything around it."""
 
-    def __init__(self, inbox: Inbox[TaskSide] | None = None) -> None:
+    def __init__(self, inbox: Inbox[TaskSide] | None = None, **settings: Any) -> None:
         self.clock = ManualClock(5_000)
         self.thread = Thread()
         self.leader_executor = LeaderExecutor()
@@ -74,17 +75,18 @@ class Seam:
         self.halted: list[str] = []
         self.held: list[str | None] = []
         self.hosts = HostView()
+        self.standbys: Mapping[TaskId, Progress] = {}
         direct = DirectInbox()
         direct.owner = self.thread
-        settings = MemberSettings(process_id=ProcessId.parse("00000000-0000-0000-0000-000000000001"))
         self.rebalance = Rebalance(
-            Member(settings),
+            Member(MemberSettings(ProcessId.parse("00000000-0000-0000-0000-000000000001"), **settings)),
             self.leader_executor,  # type: ignore[arg-type]  # all that is used of it
             inbox or direct,
             self.clock,
             name="thread-1",
             wait_ms=1,
             offset_sums=self.thread.offset_sums,
+            standbys=lambda: self.standbys,
             halt=self.halted.append,
             hold=self.held.append,
             on_stop_application=lambda: self.stopped.append("now"),
@@ -201,6 +203,29 @@ def test_follow_up_is_asked_for_once_when_its_time_has_passed(seam: Seam, due_ms
     for _ in range(3):
         seam.rebalance.rejoin_if_due(membership)  # type: ignore[arg-type]
     assert len(membership.reasons) == asks
+
+
+@pytest.mark.parametrize("setting", [True, False])
+def test_member_rejoins_when_its_warm_up_has_caught_up_and_the_setting_allows_it(setting: bool) -> None:
+    seam, membership = Seam(asks_when_caught_up=setting), Membership()
+    seam.has(IN0, standby_tasks={B: (IN1,)})
+
+    def measured(position: int) -> list[str]:
+        seam.standbys = {B: Progress(position, 100_000)}
+        seam.rebalance.rejoin_if_due(membership)  # type: ignore[arg-type]  # all that is used of it
+        return membership.reasons
+
+    assert measured(10_000) == []
+    assert measured(90_000) == (["follow-up rebalance: caught up with the changelogs of 0_1"] if setting else [])
+
+
+def test_nobody_asks_for_warm_ups_during_a_rebalance(seam: Seam) -> None:
+    seam.has(IN0, standby_tasks={B: (IN1,)})
+    membership = Membership()
+    seam.rebalance.subscription_user_data(frozenset())
+    seam.standbys = {B: Progress(100_000, 100_000)}
+    seam.rebalance.rejoin_if_due(membership)  # type: ignore[arg-type]
+    assert membership.reasons == []
 
 
 def test_lost_partitions_end_nothing_but_the_tasks(seam: Seam) -> None:

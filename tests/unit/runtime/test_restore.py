@@ -8,6 +8,7 @@ import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError, TaskCorruptedError, TimeoutExceededError
+from streams_py.member.events import Progress
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.updater import StateUpdater
 from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
@@ -41,6 +42,7 @@ class Stepped(StateUpdater):
     def __init__(self, log: FakeLog, **committed: int) -> None:
         self.log, self.clock, self.listener = log, FakeClock(), Listener()
         self.admin, self.consumer = FakeAdmin(log), FakeConsumer(log)
+        self.warm: list[tuple[TaskId, int, int]] = []
         super().__init__(
             "updater",
             lambda: self.consumer,
@@ -51,7 +53,9 @@ class Stepped(StateUpdater):
             commit_interval_ms=1000,
             retry_backoff_ms=100,
             task_timeout_ms=5000,
+            acceptable_lag=4,
             listener=self.listener,
+            on_warm=lambda *told: self.warm.append(told),
         )
 
     def _start_thread(self) -> None:
@@ -212,6 +216,43 @@ def test_standby_follows_for_ever(log: FakeLog) -> None:
         log.write(LOG, count)
         updater.turn(2)
     assert [offset for _, offset in task.restored] == list(range(6))
+
+
+def test_standby_tells_how_far_it_is_and_once_that_it_has_caught_up(log: FakeLog) -> None:
+    log.write(LOG, 10)
+    updater, task = Stepped(log), standby(LOG, OTHER)
+    updater.add(task)
+    updater.consumer.delivers_max = 4
+    updater.turn()
+    assert updater.standbys == {task.id: Progress(4, 10)}
+    assert updater.warm == []
+    for _ in range(3):
+        updater.clock.now += 200
+        updater.turn()
+    assert updater.standbys == {task.id: Progress(10, 10)}
+    assert updater.warm == [(task.id, 2, 200)]
+
+
+def test_standby_is_not_measured_while_an_active_restores(log: FakeLog) -> None:
+    log.write(LOG, 10)
+    log.write(OTHER, 10)
+    updater = Stepped(log)
+    updater.consumer.delivers_max = 4
+    updater.add(active(LOG))
+    updater.add(standby(OTHER))
+    updater.turn()
+    assert updater.standbys == {}
+
+
+def test_standby_of_a_source_changelog_counts_as_caught_up_at_the_committed_offset(log: FakeLog) -> None:
+    log.write(LOG, 10)
+    updater, task = Stepped(log), standby(LOG, source_changelogs=[LOG])
+    updater.admin.committed = {LOG: 6}
+    updater.add(task)
+    updater.turn()
+    updater.clock.now += 200
+    updater.turn()
+    assert updater.standbys == {task.id: Progress(6, 6)}
 
 
 def test_standby_of_a_source_changelog_never_passes_the_committed_offset(log: FakeLog) -> None:
@@ -406,7 +447,7 @@ def test_nobody_waits_for_a_restore_listener(log: FakeLog) -> None:
     updater.add(task)
     try:
         assert listener.called.wait(PATIENCE_S)
-        for ask in (updater.lags, updater.tasks, updater.drain_restored, updater.remaining_records):
+        for ask in (updater.tasks, updater.drain_restored, updater.remaining_records):
             thread = threading.Thread(target=ask, daemon=True)
             thread.start()
             thread.join(PATIENCE_S)

@@ -1,0 +1,65 @@
+"""How far standbys and warm-ups are: measured by the state updater from what its fetches told, without a request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Final
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.member.events import Progress
+from streams_py.runtime.restore.changelog import ChangelogInWork
+
+__all__ = ["OnWarm", "StandbyLags"]
+
+OnWarm = Callable[[TaskId, int, int], None]
+"""Called with task, lag and ms since the task came: it is within ``acceptable.recovery.lag``, for the first time."""
+
+_INTERVAL_MS: Final = 200
+
+
+class StandbyLags:
+    """Measures on the updater's thread; ``now`` may be read by any."""
+
+    def __init__(self, acceptable_lag: int, on_warm: OnWarm) -> None:
+        self.now: Mapping[TaskId, Progress] = {}
+        """The last measurement: tasks all of whose changelogs are known. A new mapping each time."""
+        self._acceptable_lag = acceptable_lag
+        self._on_warm = on_warm
+        self._came_ms: dict[TaskId, int] = {}
+        self._warm: set[TaskId] = set()
+        self._next_ms = 0
+
+    def came(self, task: TaskId, now_ms: int) -> None:
+        """The task is a standby or warm-up from now on."""
+        self._came_ms[task] = now_ms
+        self._warm.discard(task)
+
+    def measure_if_due(
+        self, changelogs: Collection[ChangelogInWork], lag_of: Callable[[TopicPartition], int | None], now_ms: int
+    ) -> None:
+        """Look how far each standby is. ``lag_of``: records between a consumer's position and the end of the log."""
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + _INTERVAL_MS
+        found: dict[TaskId, Progress | None] = {}
+        for changelog in changelogs:
+            if not changelog.task.is_active:
+                task = changelog.task.id
+                before, here = found.get(task, Progress(0, 0)), _progress(changelog, lag_of)
+                found[task] = Progress(before[0] + here[0], before[1] + here[1]) if before and here else None
+        self.now = {task: progress for task, progress in found.items() if progress is not None}
+        self._came_ms = {task: came for task, came in self._came_ms.items() if task in found}
+        for task, at in self.now.items():
+            if task not in self._warm and at.end - at.position <= self._acceptable_lag:
+                self._warm.add(task)
+                self._on_warm(task, at.end - at.position, now_ms - self._came_ms.get(task, now_ms))
+
+
+def _progress(changelog: ChangelogInWork, lag_of: Callable[[TopicPartition], int | None]) -> Progress | None:
+    if changelog.position is None:
+        return None
+    position = max(0, changelog.position)
+    if changelog.registered:
+        lag = lag_of(changelog.partition)
+        return None if lag is None else Progress(position, position + lag)
+    return Progress(position, position) if changelog.is_done else None  # a source's changelog, as far as committed

@@ -1,23 +1,11 @@
-"""``streams-py topology`` and ``streams-py check-upgrade``: topologies of user code."""
+"""``streams-py topology``: topologies of user code, printed."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import sys
-from collections.abc import Mapping
-from pathlib import Path
-from types import ModuleType
-
-from streams_py import StreamsBuilder, Topology
 from streams_py.cli.usage import refuse
-from streams_py.errors import StreamsError
+from streams_py.history.loading import TopologyNotFoundError, load_topology
 
-__all__ = ["TopologyNotFoundError", "describe_topology", "load_topology"]
-
-
-class TopologyNotFoundError(Exception):
-    """What was named gives no topology; the text says why."""
+__all__ = ["describe_topology"]
 
 
 def describe_topology(what: str, *, optimize: bool, form: str = "text") -> int:
@@ -36,86 +24,3 @@ def describe_topology(what: str, *, optimize: bool, form: str = "text") -> int:
         case _:
             print(topology.describe())
     return 0
-
-
-def load_topology(what: str, *, optimize: bool) -> Topology:
-    """The topology that ``module:name`` or ``file.py[:name]`` means. TopologyNotFoundError when there is none."""
-    module_name, _, name = what.partition(":")
-    is_file = module_name.endswith(".py")
-    if not module_name or not (name or is_file):
-        raise TopologyNotFoundError(
-            f"{what!r} is neither module:name, for example my_app.main:build_topology, nor a file app.py"
-        )
-    found: object = _from_file(Path(module_name)) if is_file else _module(module_name)
-    names = name.split(".") if name else _candidates(vars(found))
-    if not name and len(names) != 1:
-        choice = ", ".join(names) or "no topology, and no function build_topology"
-        raise TopologyNotFoundError(f"{module_name} has {choice}: say which with {module_name}:name")
-    for part in names:
-        if not hasattr(found, part):
-            raise TopologyNotFoundError(f"module {module_name} has no {name}")
-        found = getattr(found, part)
-    try:
-        topology = _topology(found, optimize=optimize)
-    except StreamsError as error:
-        raise TopologyNotFoundError(f"{what}: {error}") from None
-    except Exception as error:  # building runs user code
-        raise TopologyNotFoundError(f"{what} cannot be built: {type(error).__name__}: {error}") from None
-    if topology is None:
-        raise TopologyNotFoundError(
-            f"{what} is of type {type(found).__name__}; give a StreamsBuilder, a Topology, or a function without "
-            "arguments that returns one"
-        )
-    return topology
-
-
-def _module(name: str) -> ModuleType:
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        return importlib.import_module(name)
-    except Exception as error:  # importing runs user code
-        raise TopologyNotFoundError(f"module {name} cannot be imported: {type(error).__name__}: {error}") from None
-    finally:
-        sys.path.pop(0)
-
-
-def _from_file(path: Path) -> ModuleType:
-    """The module in a file. What it imports from its own folder is forgotten again: another version may have files of
-    the same names."""
-    folder = str(path.resolve().parent)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise TopologyNotFoundError(f"module {path} cannot be imported: there is no such file")
-    module = importlib.util.module_from_spec(spec)
-    before = dict(sys.modules)
-    sys.path.insert(0, folder)
-    sys.modules[path.stem] = module
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:  # importing runs user code
-        raise TopologyNotFoundError(f"module {path} cannot be imported: {type(error).__name__}: {error}") from None
-    finally:
-        sys.path.pop(0)
-        for name in [name for name in sys.modules if sys.modules[name] is not before.get(name)]:
-            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(folder):
-                del sys.modules[name]
-                if name in before:
-                    sys.modules[name] = before[name]
-    return module
-
-
-def _candidates(module: Mapping[str, object]) -> list[str]:
-    """What a file without a name can only mean: its topology, else its builder, else a function of a usual name."""
-    for kind in (Topology, StreamsBuilder):
-        found = [name for name, value in module.items() if isinstance(value, kind)]
-        if found:
-            return found
-    return [name for name in ("build_topology", "topology", "build") if callable(module.get(name))]
-
-
-def _topology(found: object, *, optimize: bool) -> Topology | None:
-    if callable(found) and not isinstance(found, StreamsBuilder | Topology):
-        found = found()
-    if isinstance(found, StreamsBuilder):
-        return found.build({"topology.optimization": "all"} if optimize else None)
-    return found if isinstance(found, Topology) else None

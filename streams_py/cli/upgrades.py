@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from streams_py import Topology
-from streams_py.cli.topologies import TopologyNotFoundError, load_topology
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
+from streams_py.history.loading import TopologyNotFoundError, load_topology
 from streams_py.topology.upgrade import UpgradeReport, check_running, check_upgrade
 
 __all__ = ["check"]
@@ -35,7 +35,7 @@ def check(
             return refuse("give two versions, OLD and NEW; or the new one with --bootstrap and --application-id")
         else:
             report = check_upgrade(_version(old, optimize=optimize), _version(new, optimize=optimize))
-    except (TopologyNotFoundError, StreamsError) as error:
+    except StreamsError as error:
         return refuse(str(error))
     print(report)
     return _SAFE if (report.safe_while_rolling if rolling else report.safe) else _NOT_SAFE

@@ -9,14 +9,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from streams_py import errors
 from streams_py.errors import StreamsError
 
 __all__ = ["sentence_of"]
 
-_OURS: Final = re.compile(r"^(?:[\w.]*\.)?(?:%s): (.+)$" % "|".join(  # noqa: UP031  # braces all around
-    ("StreamsError", "ConfigError", "BrokerUnavailableError", "OffsetOutOfRangeError", "_GoneOffsetError",
-     "DecodeError")
-), re.MULTILINE)  # fmt: skip
+_OURS: Final = re.compile(rf"^(?:streams_(?:py|protocol)\.[\w.]*\w|{'|'.join(errors.__all__)}): (.+)$", re.MULTILINE)
+"""Any error of a module of ours, or one of the public ones without its module."""
 _WORKER_LOST: Final = re.compile(r"Python worker exited unexpectedly|No module named '?([\w.]+)'?")
 
 

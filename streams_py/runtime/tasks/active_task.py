@@ -344,6 +344,11 @@ class ActiveTask(Task):
 
     # -- punctuation ------------------------------------------------------------------------------------
 
+    @property
+    def has_punctuators(self) -> bool:
+        """True when a processor has scheduled one."""
+        return self._has_punctuators
+
     def punctuate(self) -> int:
         """Call the punctuators that are due, stream time first; how many were called. One that a broker without answer
         stopped is called again by the next call; TimeoutExceededError after ``task.timeout.ms`` of that."""

@@ -1,0 +1,114 @@
+"""What is left of a changelog when compaction has done its work: the last record of each key, tombstones gone.
+
+This is what a store is restored from, so it is the state. Entries lie in memory; when they are many, they move to a
+database on disk, and the memory of a task stays bounded whatever its keys.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from streams_py.state.bytes_store import BytesStore
+
+__all__ = ["Fold", "FoldEntry"]
+
+_Headers = list[tuple[str, bytes | None]]
+
+_HEAD: Final = struct.Struct(">qi")
+_LENGTH: Final = struct.Struct(">i")
+_IN_MEMORY_MAX: Final = 100_000
+_NULL: Final = -1
+
+
+class FoldEntry(NamedTuple):
+    """The last record of a key. ``timestamp_ms`` -1: the time of writing."""
+
+    key: bytes
+    value: bytes
+    timestamp_ms: int
+    headers: _Headers | None
+
+
+class Fold:
+    """The fold of one changelog partition. ``disk`` opens its place on disk, once, when it is needed."""
+
+    def __init__(self, disk: Callable[[], BytesStore] | None = None, *, in_memory_max: int = _IN_MEMORY_MAX) -> None:
+        self._entries: dict[bytes, tuple[bytes | None, int, _Headers | None]] = {}
+        self._open = disk
+        self._disk: BytesStore | None = None
+        self._in_memory_max = in_memory_max
+        self.records = 0
+        """How many records were written to the changelog."""
+
+    def put(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes,
+        partition: int = 0,
+        report: object = None,
+        _: object = None,
+        timestamp_ms: int = -1,
+        headers: _Headers | None = None,
+    ) -> None:
+        """One record, with the arguments of a producer's direct send."""
+        self._entries[key] = (value, timestamp_ms, headers)
+        self.records += 1
+
+    def relieve(self) -> None:
+        """Move the entries to disk when they are many."""
+        if self._open is not None and len(self._entries) > self._in_memory_max:
+            self._move()
+
+    def _move(self) -> None:
+        if self._disk is None:
+            assert self._open is not None
+            self._disk = self._open()
+        entries = sorted(self._entries.items())
+        self._disk.write_batch((key, None if entry[0] is None else _packed(*entry)) for key, entry in entries)
+        self._entries.clear()
+
+    def entries(self) -> Iterator[FoldEntry]:
+        """Everything there is, by key."""
+        if self._disk is None:
+            for key, (value, timestamp_ms, headers) in sorted(self._entries.items()):
+                if value is not None:
+                    yield FoldEntry(key, value, timestamp_ms, headers)
+            return
+        self._move()
+        for key, data in self._disk.scan(None, None):
+            yield FoldEntry(key, *_unpacked(data))
+
+
+def _packed(value: bytes | None, timestamp_ms: int, headers: _Headers | None) -> bytes:
+    assert value is not None
+    if not headers:
+        return _HEAD.pack(timestamp_ms, 0) + value
+    parts = [_HEAD.pack(timestamp_ms, len(headers))]
+    for name, content in headers:
+        encoded = name.encode()
+        parts += (_LENGTH.pack(len(encoded)), encoded)
+        parts += (_LENGTH.pack(_NULL),) if content is None else (_LENGTH.pack(len(content)), content)
+    return b"".join((*parts, value))
+
+
+def _unpacked(data: bytes) -> tuple[bytes, int, _Headers | None]:
+    timestamp_ms, count = _HEAD.unpack_from(data)
+    at = _HEAD.size
+    headers: _Headers = []
+
+    def take() -> bytes | None:
+        nonlocal at
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        if length == _NULL:
+            return None
+        at += length
+        return data[at - length : at]
+
+    for _ in range(count):
+        name, content = take() or b"", take()
+        headers.append((name.decode(), content))
+    return data[at:], timestamp_ms, headers or None

@@ -1,0 +1,176 @@
+"""Records of a history, and the columns of what is made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import StreamsError
+from streams_py.history.fold import Fold
+from streams_py.ports import DirectSend
+
+__all__ = ["ANY_PARTITION", "Columns", "HistoryProducer", "HistoryRecord"]
+
+ANY_PARTITION: Final = -1
+"""The key decides."""
+
+_Headers = list[tuple[str, bytes | None]]
+
+
+class HistoryRecord(tuple[Any, ...]):
+    """(topic, partition, offset, key, value, (type, ms), headers), with the accessors of a raw record. A tuple, because
+    millions are made, by ``zip``."""
+
+    __slots__ = ()
+
+    def topic(self) -> str:
+        """Topic name."""
+        return self[0]  # type: ignore[no-any-return]
+
+    def partition(self) -> int:
+        """Partition number."""
+        return self[1]  # type: ignore[no-any-return]
+
+    def offset(self) -> int:
+        """Offset in the partition."""
+        return self[2]  # type: ignore[no-any-return]
+
+    def key(self) -> bytes | None:
+        """Key bytes."""
+        return self[3]  # type: ignore[no-any-return]
+
+    def value(self) -> bytes | None:
+        """Value bytes."""
+        return self[4]  # type: ignore[no-any-return]
+
+    def timestamp(self) -> tuple[int, int]:
+        """(type, ms)."""
+        return self[5]  # type: ignore[no-any-return]
+
+    def headers(self) -> _Headers | None:
+        """None when there are none."""
+        return self[6]  # type: ignore[no-any-return]
+
+
+class Columns:
+    """Records for one topic, in the order in which they were written. ``timestamps`` in ms."""
+
+    __slots__ = ("headers", "keys", "partitions", "timestamps", "values")
+
+    def __init__(self) -> None:
+        self.keys: list[bytes | None] = []
+        self.values: list[bytes | None] = []
+        self.timestamps: list[int] = []
+        self.headers: list[_Headers | None] = []
+        self.partitions: list[int] = []
+        """ANY_PARTITION where the key decides."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for column in (self.keys, self.values, self.timestamps, self.headers, self.partitions):
+            column.clear()
+
+
+class HistoryProducer:
+    """Takes what a task writes: changelog records into folds, others into columns by topic.
+
+    ``counts``: partitions of the topics that the task may write to. Satisfies ``RecordProducer``; everything is
+    acknowledged at once.
+    """
+
+    def __init__(self, counts: Mapping[str, int], folds: Mapping[str, Fold]) -> None:
+        self._counts = counts
+        self._folds = folds
+        self.columns: dict[str, Columns] = {}
+        self._sends: dict[str, DirectSend] = {}
+        self.produce = self._produce
+
+    def _produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int = ANY_PARTITION,
+        on_delivery: object = None,
+        timestamp_ms: int = -1,
+        headers: _Headers | None = None,
+    ) -> None:
+        """Keep a record. StreamsError for a topic that nobody has said anything about."""
+        self.direct(topic).send(topic, value, key, partition, None, None, timestamp_ms, headers)
+
+    def direct(self, topic: str, partition: int = ANY_PARTITION) -> DirectSend:
+        """The function that keeps records of a topic."""
+        found = self._sends.get(topic)
+        if found is None:
+            fold = self._folds.get(topic)
+            send = self._writer(topic) if fold is None else fold.put
+            found = self._sends[topic] = DirectSend(send, None, ())
+        return found
+
+    def _writer(self, topic: str) -> Any:
+        self.partitions_for(topic)
+        columns = self.columns[topic] = Columns()
+        keys, values, timestamps = columns.keys.append, columns.values.append, columns.timestamps.append
+        all_headers, partitions = columns.headers.append, columns.partitions.append
+
+        def send(
+            topic: str,
+            value: bytes | None,
+            key: bytes | None,
+            partition: int,
+            report: object,
+            _: object,
+            timestamp_ms: int,
+            headers: _Headers | None,
+        ) -> None:
+            keys(key)
+            values(value)
+            timestamps(timestamp_ms)
+            all_headers(headers)
+            partitions(partition)
+
+        return send
+
+    def partitions_for(self, topic: str) -> int:
+        """Partition count of a topic."""
+        count = self._counts.get(topic)
+        if count is None:
+            raise StreamsError(
+                f"a record is to be written to topic {topic}, of which nothing was known before; name it and its "
+                "number of partitions among the outputs"
+            )
+        return count
+
+    def poll(self, timeout_ms: int = 0) -> int:
+        """Nothing ever waits."""
+        return 0
+
+    def flush(self, timeout_ms: int) -> int:
+        """Nothing ever waits."""
+        return 0
+
+    def check(self) -> None:
+        """Nothing is ever refused."""
+
+    def acked_offsets(self) -> Mapping[TopicPartition, int]:
+        """Changelogs have no offsets here."""
+        return {}
+
+    def track(self, topics: Collection[str]) -> None:
+        """Nothing to do."""
+
+    def reset(self) -> None:
+        """Nothing waits to be sent."""
+
+    def halt(self, reason: str) -> None:
+        """There is nobody who would take a task away."""
+
+    def hold(self, reason: str | None) -> None:
+        """As above."""
+
+    def close(self) -> None:
+        """Nothing to close."""

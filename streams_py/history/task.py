@@ -1,0 +1,207 @@
+"""One task over its history, from the first record to the last one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.config import StreamsConfig
+from streams_py.errors import StreamsError, UnsupportedOperationError
+from streams_py.history.fold import Fold, FoldEntry
+from streams_py.history.plan import Stage
+from streams_py.history.records import Columns, HistoryProducer, HistoryRecord
+from streams_py.history.travel import TopologySource
+from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecutor, TaskSurroundings
+from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.state.directory import StateDirectory
+from streams_py.state.disk.database import TaskDatabase
+from streams_py.topology.physical.subtopologies import Subtopology
+
+__all__ = ["HistoryTask", "StageOrders", "StageTopology", "TaskSummary"]
+
+_COMMIT_EVERY_RECORDS = 100_000
+_UNCOMMITTED_BYTES_MAX = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StageOrders:
+    """What a worker needs to run tasks of one stage; it travels there.
+
+    ``config``: the application's settings, with ``application.id`` and without those of Kafka clients, which a task has
+    no use for. ``folder``: where tasks keep their state meanwhile; None for the system's temporary folder.
+    """
+
+    source: TopologySource
+    config: Mapping[str, Any]
+    stage: Stage
+    folder: str | None = None
+
+    def load(self) -> StageTopology:
+        """Build the topology, once for all tasks of a worker."""
+        topology = self.source.build()
+        config = StreamsConfig.of({**self.config, "bootstrap.servers": "embedded"})
+        # A task over history waits for nobody, and looks for final results after every record.
+        settings = replace(TaskSettings.from_config(config), emit_interval_ms=0, task_timeout_ms=0)
+        return StageTopology(self, topology.subtopology(self.stage.id), settings)
+
+
+@dataclass(frozen=True, slots=True)
+class StageTopology:
+    """The orders with what they mean."""
+
+    orders: StageOrders
+    nodes: Subtopology
+    settings: TaskSettings
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSummary:
+    """What one task did: records taken, dropped; and by input topic the offset to continue from, with the text that is
+    committed beside it. ``changelogs``: records that went to each changelog before the fold."""
+
+    task: int
+    records: int
+    dropped: int
+    positions: Mapping[str, tuple[int, str]]
+    changelogs: Mapping[str, int] = field(default_factory=dict)
+
+
+class _StillClock:
+    """Time stands still: what depends on it has no place in a history."""
+
+    def now_ms(self) -> int:
+        """Always the same."""
+        return 0
+
+    def monotonic_ms(self) -> int:
+        """Always the same."""
+        return 0
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        """Nobody waits."""
+
+
+class HistoryTask:
+    """The run of one task. ``feed`` in the order in which records are to be taken, then ``finish``, then ``close``."""
+
+    def __init__(self, topology: StageTopology, number: int) -> None:
+        stage, settings = topology.orders.stage, topology.settings
+        self._task_id = TaskId(stage.id, number)
+        self._upstream = stage.upstream
+        self._next_offsets: dict[str, int] = {}
+        self._records = self._uncommitted = 0
+        self._folder = Path(tempfile.mkdtemp(prefix="streams-py-history-", dir=topology.orders.folder))
+        self._database: TaskDatabase | None = None
+        self.folds = {topic: Fold(partial(self._place_of, topic)) for topic in sorted(stage.changelogs)}
+        self._producer = HistoryProducer(stage.outputs, self.folds)
+        self._directory = StateDirectory(str(self._folder), settings.application_id)
+        self._inputs = EverythingDelivered()
+        inputs = [TopicPartition(topic, number) for topic, count in stage.inputs.items() if number < count]
+        surroundings = TaskSurroundings(
+            settings=settings,
+            producer=self._producer,
+            clock=_StillClock(),
+            directory=self._directory,
+            inputs=self._inputs,
+            owner="history",
+        )
+        try:
+            self._directory.open()
+            self._executor = TaskExecutor(self._task_id, topology.nodes, inputs, surroundings)
+            self._executor.start()
+        except BaseException:
+            self._remove()
+            raise
+
+    def _place_of(self, topic: str) -> Any:
+        if self._database is None:
+            self._database = TaskDatabase(str(self._folder / "folds"), sorted(self.folds))
+        return self._database.store(topic)
+
+    def feed(self, topic: str, records: Sequence[HistoryRecord]) -> None:
+        """Process records of one topic. What user code raises names node, topic, partition and offset."""
+        partition = TopicPartition(topic, self._task_id.partition)
+        executor, task = self._executor, self._executor.task
+        self._inputs.next_offsets[partition] = records[-1].offset() + 1
+        executor.add(partition, records)
+        while task.buffered_records:
+            executor.step(task.buffered_records)
+        if task.has_punctuators:
+            raise UnsupportedOperationError(
+                f"task {self._task_id}: a processor has scheduled a punctuator, although its supplier says batch_safe; "
+                "over a history nobody calls punctuators, so run this topology live",
+                task_id=self._task_id,
+            )
+        self._records += len(records)
+        self._uncommitted += len(records)
+        if self._uncommitted >= _COMMIT_EVERY_RECORDS or task.uncommitted_bytes > _UNCOMMITTED_BYTES_MAX:
+            self._commit()
+
+    def running_number(self, topic: str, count: int) -> int:
+        """The first of ``count`` offsets for records of a topic that has none: it was never in Kafka."""
+        first = self._next_offsets.get(topic, 0)
+        self._next_offsets[topic] = first + count
+        return first
+
+    def _commit(self) -> None:
+        self._executor.commit()
+        self._uncommitted = 0
+        for fold in self.folds.values():
+            fold.relieve()
+        if self._database is not None:
+            self._database.commit({})
+
+    @property
+    def columns(self) -> Mapping[str, Columns]:
+        """What was written since somebody cleared it, by topic."""
+        return self._producer.columns
+
+    def finish(self) -> TaskSummary:
+        """Everything was fed: commit. The folds and the last columns can be read then."""
+        self._commit()
+        task = self._executor.task
+        offsets = task.committable_offsets()
+        return TaskSummary(
+            self._task_id.partition,
+            self._records,
+            task.dropped_records,
+            {
+                at.topic: (found.offset, found.metadata)
+                for at, found in offsets.items()
+                if at.topic not in self._upstream
+            },
+            {topic: fold.records for topic, fold in self.folds.items()},
+        )
+
+    def fold_of(self, topic: str) -> Iterator[FoldEntry]:
+        """The state of a store as its changelog has it, by key."""
+        return self.folds[topic].entries()
+
+    def close(self) -> None:
+        """Close and remove everything local; the error of a processor's ``close`` is raised."""
+        try:
+            failed = self._executor.close()
+        finally:
+            self._remove()
+        if failed is not None:
+            raise StreamsError(
+                f"task {self._task_id}: closing a processor: {failed}", task_id=self._task_id
+            ) from failed
+
+    def abandon(self) -> None:
+        """After an error: leave nothing behind."""
+        self._executor.task.close_dirty()
+        self._remove()
+
+    def _remove(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        self._directory.close()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,212 @@
+"""The records that a topology reads: from Kafka, from files, from any DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from streams_py.errors import ConfigError
+from streams_py.history.plan import Stage
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["GivenInputs", "Inputs", "stage_input"]
+
+GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Mapping[str, str]"
+"""Topic -> a DataFrame, the path of a Parquet folder, or options of ``streams-kafka``; or such options for all topics
+(``{"kafka.bootstrap.servers": ...}``)."""
+
+_KAFKA: Final = "kafka."
+_COLUMNS: Final = ("task", "topic", "offset", "timestamp_ms", "key", "value", "headers")
+_HEADERS: Final = "array<struct<key: string, value: binary>>"
+_NEEDED: Final = "partition and offset, key and value (binary), timestamp_ms (or timestamp); headers may be there"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Rows of one topic. ``in_order``: each Spark partition has one partition, by offset."""
+
+    rows: DataFrame
+    in_order: bool = False
+
+
+class Inputs:
+    """All inputs of a topology. Driver only."""
+
+    def __init__(self, spark: SparkSession, given: GivenInputs, topics: frozenset[str]) -> None:
+        everything: Mapping[str, Any] = given
+        if (
+            given
+            and all(isinstance(value, str) for value in given.values())
+            and any(key.startswith(_KAFKA) for key in given)
+        ):
+            everything = dict.fromkeys(sorted(topics), given)
+        unknown = sorted(everything.keys() - topics)
+        if unknown:
+            raise ConfigError(
+                f"the topology does not read {', '.join(unknown)}; it reads {', '.join(sorted(topics)) or 'nothing'}"
+            )
+        missing = sorted(topics - everything.keys())
+        if missing:
+            raise ConfigError(f"there is no input for topic {', '.join(missing)}; name a DataFrame, path or options")
+        self._given = everything
+        self._sources = {topic: _source(spark, topic, everything[topic]) for topic in sorted(topics)}
+
+    def counts(self, known: Mapping[str, int]) -> dict[str, int]:
+        """Topic -> partitions: as ``known``, else as the cluster or the rows say."""
+        return {
+            topic: known[topic] if topic in known else self._count(topic, source)
+            for topic, source in self._sources.items()
+        }
+
+    def _count(self, topic: str, source: _Source) -> int:
+        given = self._given[topic]
+        if source.in_order:
+            return _partitions_on_cluster(topic, given)
+        from pyspark.sql import functions as f
+
+        found = source.rows.agg(f.max("task")).first()
+        return 1 if found is None or found[0] is None else int(found[0]) + 1
+
+    def of(self, topic: str) -> _Source:
+        """The rows of one topic."""
+        return self._sources[topic]
+
+
+def _source(spark: SparkSession, topic: str, given: Any) -> _Source:
+    if isinstance(given, str):
+        return _Source(_normalised(spark.read.parquet(given), topic))
+    if isinstance(given, Mapping):
+        from streams_py.spark.source import register
+
+        register(spark)
+        rows = spark.read.format("streams-kafka").options(**{**given, "topics": topic}).load()
+        return _Source(_normalised(rows, topic), in_order=True)
+    return _Source(_normalised(given, topic))
+
+
+def _partitions_on_cluster(topic: str, options: Mapping[str, str]) -> int:
+    from streams_py.adapters.confluent.bulk_settings import bulk_admin_settings
+    from streams_py.adapters.confluent.log_admin import LogAdmin
+    from streams_py.spark.options import reader_options
+
+    resolved = reader_options({**options, "topics": topic}, streaming=False)
+    admin = LogAdmin(bulk_admin_settings(resolved.resolved(), client_id="streams-history"))
+    try:
+        counts = admin.partition_counts()
+    finally:
+        admin.close()
+    if topic not in counts:
+        raise ConfigError(f"topic {topic} does not exist at {options.get('kafka.bootstrap.servers')}; check the name")
+    return counts[topic]
+
+
+def _normalised(rows: DataFrame, topic: str) -> DataFrame:
+    """The columns of the kernel; of a DataFrame with several topics the rows of this one."""
+    from pyspark.sql import functions as f
+
+    kinds = dict(rows.dtypes)
+    missing = [name for name in ("partition", "offset", "key", "value") if name not in kinds]
+    if "timestamp_ms" not in kinds and "timestamp" not in kinds:
+        missing.append("timestamp_ms")
+    if missing:
+        raise ConfigError(f"the input for topic {topic} has no column {', '.join(missing)}; needed are {_NEEDED}")
+    wrong = [f"{name} is {kinds[name]}" for name in ("key", "value") if kinds[name] not in ("binary", "string")]
+    if wrong:
+        raise ConfigError(f"the input for topic {topic}: {', '.join(wrong)}; keys and values are bytes as in Kafka")
+    if "topic" in kinds:
+        rows = rows.where(f.col("topic") == topic)
+    if "timestamp_ms" in kinds:
+        timestamp = f.col("timestamp_ms").cast("bigint")
+    elif kinds["timestamp"].startswith("timestamp"):
+        timestamp = f.unix_millis("timestamp")
+    else:
+        timestamp = f.col("timestamp").cast("bigint")
+    headers = f.col("headers") if "headers" in kinds else f.lit(None)
+    return rows.select(
+        f.col("partition").cast("int").alias("task"),
+        f.lit(topic).alias("topic"),
+        f.col("offset").cast("bigint").alias("offset"),
+        timestamp.alias("timestamp_ms"),
+        f.col("key").cast("binary").alias("key"),
+        f.col("value").cast("binary").alias("value"),
+        headers.cast(_HEADERS).alias("headers"),
+    )
+
+
+def stage_input(stage: Stage, inputs: Inputs, written: DataFrame | None) -> DataFrame:
+    """The rows of one stage: each task in one Spark partition, in the order in which its records are taken.
+
+    ``written``: what earlier stages wrote. Of several topics the record with the smallest timestamp at the head comes
+    next, of equally old ones that of the first topic by name. That order is the one by (``pmax``, topic, source, seq),
+    with ``pmax`` the largest timestamp so far within one source: so one sort does it.
+    """
+    from pyspark.sql import functions as f
+
+    if len(stage.inputs) == 1:
+        (topic,) = stage.inputs
+        if topic not in stage.upstream:
+            source = inputs.of(topic)
+            rows = source.rows.select(*_COLUMNS)
+            return rows if source.in_order else _placed(rows, stage).sortWithinPartitions("task", "offset")
+        rows = _of_earlier_stages(topic, written)
+        ordered = _placed(rows, stage).sortWithinPartitions("task", "pmax", "source", "offset")
+        return ordered.select(*_COLUMNS)
+    parts = []
+    for rank, topic in enumerate(sorted(stage.inputs)):
+        if topic in stage.upstream:
+            rows = _of_earlier_stages(topic, written)
+        else:
+            source = inputs.of(topic)
+            rows = source.rows
+            if not source.in_order:
+                rows = rows.repartitionById(stage.inputs[topic], "task").sortWithinPartitions("task", "offset")
+            rows = rows.mapInArrow(_with_pmax, f"{_schema(rows)}, pmax bigint").withColumn(
+                "source", f.lit(-1).cast("bigint")
+            )
+        parts.append(rows.select(*_COLUMNS, "pmax", "source").withColumn("place", f.lit(rank)))
+    together = parts[0]
+    for part in parts[1:]:
+        together = together.unionByName(part)
+    ordered = _placed(together, stage).sortWithinPartitions("task", "pmax", "place", "source", "offset")
+    return ordered.select(*_COLUMNS)
+
+
+def _placed(rows: DataFrame, stage: Stage) -> DataFrame:
+    return rows.repartitionById(stage.tasks, "task")
+
+
+def _of_earlier_stages(topic: str, written: DataFrame | None) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    assert written is not None
+    rows = written.where((f.col("channel") == 0) & (f.col("topic") == topic))
+    return rows.withColumnsRenamed({"partition": "task", "seq": "offset"})
+
+
+def _schema(rows: DataFrame) -> str:
+    return ", ".join(f"`{name}` {kind}" for name, kind in rows.dtypes)
+
+
+def _with_pmax(batches: Iterator[Any]) -> Iterator[Any]:
+    """Add the largest timestamp so far. Batches of one Spark partition come by task, then offset."""
+    import numpy as np
+    import pyarrow as pa
+
+    latest: dict[int, int] = {}
+    for batch in batches:
+        tasks, timestamps = batch.column("task").to_numpy(), batch.column("timestamp_ms").to_numpy()
+        found = np.empty(batch.num_rows, np.int64)
+        bounds = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist(), batch.num_rows]
+        for first, end in pairwise(bounds):
+            if first < end:
+                task = int(tasks[first])
+                np.maximum.accumulate(timestamps[first:end], out=found[first:end])
+                np.maximum(found[first:end], latest.get(task, -1), out=found[first:end])
+                latest[task] = int(found[end - 1])
+        yield pa.RecordBatch.from_arrays(
+            [*batch.columns, pa.array(found)], schema=batch.schema.append(pa.field("pmax", pa.int64()))
+        )

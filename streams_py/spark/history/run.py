@@ -1,0 +1,192 @@
+"""``streams_py.spark.run``: a topology over a history, and what came out of it as DataFrames.
+
+    results = run("shop.app:topology", {"orders": spark.read.parquet("archive/orders")})
+    results.sinks["totals"].show()
+
+Stages are run one after the other, each to its end. What a stage writes goes to Parquet files at once and is read from
+there by later ones, so nothing is computed twice, and a task that Spark repeats gives the same rows again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final
+
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError, StreamsError
+from streams_py.history.plan import HistoryPlan, Stage, external_topics, plan_history
+from streams_py.history.task import StageOrders, TaskSummary
+from streams_py.history.travel import GivenTopology, TopologySource
+from streams_py.spark.failures import sentence_of
+from streams_py.spark.history.inputs import GivenInputs, Inputs, stage_input
+from streams_py.spark.history.kernel import OUTPUT, RECORD, STATE, SUMMARY, stage_kernel
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Results", "run"]
+
+_DEFAULTS: Final = {"application.id": "history"}
+_WRITTEN: Final = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class _Frames(Mapping[str, "DataFrame"]):
+    """Topic -> DataFrame, read when it is asked for."""
+
+    results: Results
+    channel: int
+    topics: tuple[str, ...]
+
+    def __getitem__(self, topic: str) -> DataFrame:
+        if topic not in self.topics:
+            raise KeyError(f"there is no {topic!r}; there is {', '.join(self.topics) or 'nothing'}")
+        return self.results.rows(self.channel, topic)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.topics)
+
+    def __len__(self) -> int:
+        return len(self.topics)
+
+
+class Results:
+    """What a run has written. Use it as a context manager, or call :meth:`close`: the rows lie in files.
+
+    DataFrames have the columns ``topic, partition, timestamp_ms, key, value, headers``, those of sinks also ``source``
+    (which task) and ``seq``: sorted by these, the records of each task are in the order in which it wrote them.
+    """
+
+    def __init__(self, spark: SparkSession, plan: HistoryPlan, work: str, *, temporary: bool) -> None:
+        self._spark = spark
+        self._work = work
+        self._temporary = temporary
+        self.plan = plan
+
+    @property
+    def sinks(self) -> Mapping[str, DataFrame]:
+        """Topic -> records that were written to it."""
+        return _Frames(self, RECORD, tuple(self.plan.sinks))
+
+    @property
+    def changelogs(self) -> Mapping[str, DataFrame]:
+        """Changelog topic (full name) -> one record per key: the state of its store at the end."""
+        return _Frames(self, STATE, tuple(self.plan.changelogs))
+
+    def summaries(self) -> dict[int, list[TaskSummary]]:
+        """Sub-topology -> what each task did, by number. Tasks without a record are missing."""
+        return {stage.id: self._summaries(stage) for stage in self.plan.stages}
+
+    def _summaries(self, stage: Stage) -> list[TaskSummary]:
+        found = self._stage(stage).where(f"channel = {SUMMARY}").select("value").collect()
+        return sorted((TaskSummary(**json.loads(row.value)) for row in found), key=lambda summary: summary.task)
+
+    def rows(self, channel: int, topic: str) -> DataFrame:
+        """The rows of one topic."""
+        from pyspark.sql import functions as f
+
+        stages = [
+            stage for stage in self.plan.stages if topic in (stage.outputs if channel == RECORD else stage.changelogs)
+        ]
+        together = self._stage(stages[0])
+        for stage in stages[1:]:
+            together = together.unionByName(self._stage(stage))
+        rows = together.where((f.col("channel") == channel) & (f.col("topic") == topic))
+        return rows.select(*_WRITTEN, "source", "seq") if channel == RECORD else rows.select(*_WRITTEN)
+
+    def _stage(self, stage: Stage) -> DataFrame:
+        return self._spark.read.schema(OUTPUT).parquet(self.path(stage))
+
+    def path(self, stage: Stage) -> str:
+        """Where the rows of a stage are."""
+        return f"{self._work}/stage-{stage.rank}"
+
+    def close(self) -> None:
+        """Delete the files, unless they are in a folder of yours."""
+        if self._temporary:
+            shutil.rmtree(self._work, ignore_errors=True)
+
+    def __enter__(self) -> Results:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def run(
+    topology: GivenTopology,
+    inputs: GivenInputs,
+    *,
+    config: Mapping[str, Any] | None = None,
+    partitions: Mapping[str, int] | None = None,
+    work: str | None = None,
+    spark: SparkSession | None = None,
+) -> Results:
+    """Run a topology over all of its inputs, to the end.
+
+    ``topology``: a topology, what builds one, or ``module:name``. ``inputs``: see :data:`GivenInputs`. ``config``: the
+    application's settings; ``application.id`` (default ``history``) begins the names of changelogs. ``partitions``: of
+    topics that are read or written, where the rows do not say it. ``work``: a folder that workers and driver share,
+    for what the stages write; a temporary one of this machine by default. ``spark``: default the active session.
+
+    Errors are StreamsError and its kinds: TopologyError for what cannot be run over a history, ConfigError for
+    inputs, and with task, topic, partition and offset what the code of the topology raises.
+    """
+    from streams_py.spark.session import spark_session
+
+    session = spark or spark_session("streams-py history")
+    settings = {**_DEFAULTS, **_without_clients(config or {})}
+    source = TopologySource(topology, settings)
+    described = source.build()
+    application_id = str(settings["application.id"])
+    found = Inputs(session, inputs, external_topics(described.metadata(application_id, settings)))
+    given = dict(partitions or {})
+    plan = plan_history(described, application_id, settings, found.counts(given), given)
+    folder, temporary = _work_folder(session, work)
+    results = Results(session, plan, folder, temporary=temporary)
+    try:
+        for stage in plan.stages:
+            _run_stage(results, stage, found, StageOrders(source, settings, stage))
+    except BaseException:
+        results.close()
+        raise
+    return results
+
+
+def _without_clients(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What tasks work with: no addresses, no passwords."""
+    checked = StreamsConfig.of({"bootstrap.servers": "embedded", **_DEFAULTS, **config})
+    dropped = {*checked.clients, "bootstrap.servers", "processing.guarantee", "state.dir"}
+    return {key: value for key, value in checked.original.items() if key not in dropped}
+
+
+def _work_folder(spark: SparkSession, given: str | None) -> tuple[str, bool]:
+    if given is not None:
+        return given.rstrip("/"), False
+    if not str(spark.sparkContext.master).startswith("local"):
+        raise ConfigError("name a folder that all workers share with work=: the session runs on a cluster")
+    return tempfile.mkdtemp(prefix="streams-py-history-"), True
+
+
+def _run_stage(results: Results, stage: Stage, inputs: Inputs, orders: StageOrders) -> None:
+    earlier = [
+        other for other in results.plan.stages if other.rank < stage.rank and stage.upstream & set(other.outputs)
+    ]
+    try:
+        written = None
+        for other in earlier:
+            rows = results._stage(other)
+            written = rows if written is None else written.unionByName(rows)
+        made = stage_input(stage, inputs, written).mapInArrow(stage_kernel(orders), OUTPUT)
+        made.write.parquet(results.path(stage))
+    except StreamsError:
+        raise
+    except Exception as error:
+        raise StreamsError(f"stage {stage.id} of {results.plan.application_id}: {sentence_of(error)}") from error

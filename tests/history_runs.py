@@ -1,0 +1,181 @@
+"""Runs over a history without Spark: the same kernel, with Python's sort where Spark would shuffle and sort.
+
+And the same records through the tasks of the test driver, as what they are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from streams_py.history.plan import HistoryPlan, external_topics, plan_history
+from streams_py.history.task import StageOrders
+from streams_py.history.travel import GivenTopology, TopologySource
+from streams_py.spark.columns import HEADERS
+from streams_py.spark.history.kernel import RECORD, STATE, stage_kernel
+from streams_py.testing import TopologyTestDriver
+from streams_py.topology.partitioning import partition_for
+from streams_py.topology.topology import Topology
+
+__all__ = ["Given", "LocalRun", "driven", "numbered", "run_locally"]
+
+_INPUT = pa.schema(
+    [
+        ("task", pa.int32()),
+        ("topic", pa.string()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+Headers = Sequence[tuple[str, bytes | None]] | None
+Written = tuple[str, int, int, bytes | None, bytes | None, Headers]
+"""(topic, partition, timestamp, key, value, headers)."""
+
+
+class Given(NamedTuple):
+    """An input record."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = None
+
+
+def numbered(records: Iterable[tuple[str, int, bytes | None, bytes | None]], partitions: int = 1) -> list[Given]:
+    """Records as (topic, timestamp, key, value), in their partitions and with offsets."""
+    ends: dict[tuple[str, int], int] = {}
+    made = []
+    for topic, timestamp_ms, key, value in records:
+        partition = 0 if key is None else partition_for(key, partitions)
+        offset = ends.get((topic, partition), 0)
+        ends[topic, partition] = offset + 1
+        made.append(Given(topic, partition, offset, timestamp_ms, key, value))
+    return made
+
+
+@dataclass
+class LocalRun:
+    """What came out: records by topic in the order of (source, seq), and folds by changelog."""
+
+    plan: HistoryPlan
+    rows: list[dict[str, Any]] = field(default_factory=list)
+
+    def records(self, topic: str) -> list[Written]:
+        found = [row for row in self.rows if row["channel"] == RECORD and row["topic"] == topic]
+        return [_written(row) for row in sorted(found, key=lambda row: (row["source"], row["seq"]))]
+
+    @property
+    def state(self) -> dict[str, dict[tuple[int, bytes], tuple[int, bytes | None, Headers]]]:
+        """Changelog topic -> (partition, key) -> (timestamp, value, headers)."""
+        made: dict[str, Any] = {}
+        for row in self.rows:
+            if row["channel"] == STATE:
+                topic, partition, timestamp_ms, key, value, headers = _written(row)
+                made.setdefault(topic, {})[partition, key] = timestamp_ms, value, headers
+        return made
+
+
+def _written(row: dict[str, Any]) -> Written:
+    headers = tuple((header["key"], header["value"]) for header in row["headers"] or ()) or None
+    return row["topic"], row["partition"], row["timestamp_ms"], row["key"], row["value"], headers
+
+
+def run_locally(
+    topology: GivenTopology,
+    records: Sequence[Given],
+    partitions: Mapping[str, int] | int = 1,
+    config: Mapping[str, Any] | None = None,
+    *,
+    batch_rows: int = 7,
+) -> LocalRun:
+    """Run all stages. ``partitions``: of every external topic, or of each."""
+    settings = {"application.id": "test", **(config or {})}
+    source = TopologySource(topology, settings)
+    described = source.build()
+    inputs = external_topics(described.metadata("test", settings))
+    counts = dict.fromkeys(inputs, partitions) if isinstance(partitions, int) else dict(partitions)
+    run = LocalRun(plan_history(described, "test", settings, counts))
+    for stage in run.plan.stages:
+        rows = []
+        for place, topic in enumerate(sorted(stage.inputs)):
+            latest: dict[int, int] = {}
+            if topic in stage.upstream:
+                rows += [
+                    (row["partition"], row["pmax"], place, row["source"], row["seq"], topic, row)
+                    for row in run.rows
+                    if row["channel"] == RECORD and row["topic"] == topic
+                ]
+                continue
+            for given in (given for given in records if given.topic == topic):
+                pmax = latest[given.partition] = max(latest.get(given.partition, -1), given.timestamp_ms)
+                headers = [{"key": key, "value": value} for key, value in given.headers or ()] or None
+                row = {"timestamp_ms": given.timestamp_ms, "key": given.key, "value": given.value, "headers": headers}
+                rows.append((given.partition, pmax, place, -1, given.offset, topic, row))
+        rows.sort(key=lambda row: row[:5])
+        kernel = stage_kernel(StageOrders(source, settings, stage))
+        for batch in kernel(_batches(rows, batch_rows)):
+            run.rows += batch.to_pylist()
+    return run
+
+
+def _batches(rows: list[Any], size: int) -> Iterable[Any]:
+    for at in range(0, len(rows), size):
+        yield pa.RecordBatch.from_pylist(
+            [
+                {
+                    "task": task,
+                    "topic": topic,
+                    "offset": offset,
+                    **{name: row[name] for name in ("timestamp_ms", "key", "value", "headers")},
+                }
+                for task, _, _, _, offset, topic, row in rows[at : at + size]
+            ],
+            schema=_INPUT,
+        )
+
+
+def driven(
+    topology: Topology, records: Iterable[Given], partitions: int = 1, config: Mapping[str, Any] | None = None
+) -> dict[str, list[Written]]:
+    """What the test driver's tasks write for these records, given one after the other: topic -> records."""
+    made: dict[str, list[Written]] = {}
+    with TopologyTestDriver(topology, config, partitions=partitions) as driver:
+        for given in records:
+            driver.write(
+                given.topic,
+                given.key,
+                given.value,
+                timestamp_ms=given.timestamp_ms,
+                headers=given.headers or (),
+                partition=given.partition,
+            )
+        for topic in driver.produced_topics:
+            made[topic] = [
+                (
+                    topic,
+                    record.partition(),
+                    record.timestamp()[1],
+                    record.key(),
+                    record.value(),
+                    tuple(record.headers() or ()) or None,
+                )
+                for record in driver._written[topic]
+            ]
+    return made
+
+
+def folded(records: Iterable[Written]) -> dict[tuple[int, bytes | None], tuple[int, bytes | None, Headers]]:
+    """The last record of every key, tombstones gone."""
+    last = {
+        (partition, key): (timestamp_ms, value, headers) for _, partition, timestamp_ms, key, value, headers in records
+    }
+    return {key: found for key, found in last.items() if found[1] is not None}

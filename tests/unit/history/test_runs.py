@@ -1,0 +1,56 @@
+"""A topology over a history equals the same topology live: every record, and the state at the end."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from streams_py import StreamsBuilder, Topology, serdes
+
+pytest.importorskip("pyarrow")
+
+from tests.history_runs import Given, driven, folded, numbered, run_locally
+
+
+def word_count() -> Topology:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    words = builder.stream("lines").flat_map_values(str.split)
+    counts = words.group_by(lambda _, word: word).count(store="counts")
+    counts.to_stream().to("totals", value=serdes.INT64)
+    return builder.build()
+
+
+def some_lines(count: int, partitions: int) -> list[Given]:
+    chance = random.Random(7)
+    return [
+        Given("lines", at % partitions, at // partitions, 1_000 + at, None, b"the %d quick %d" % (at % 13, at % 7))
+        for at in range(count)
+        if chance.random() < 0.9
+    ]
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 8])
+def test_word_count_over_a_history_leaves_the_state_of_a_live_run(partitions: int) -> None:
+    records = some_lines(300, partitions)
+    run = run_locally(word_count, records, partitions)
+    live = driven(word_count(), records, partitions)
+    assert run.state["test-counts-changelog"] == folded(live["test-counts-changelog"])
+    assert sorted(map(repr, run.records("totals"))) == sorted(map(repr, live["totals"]))
+
+
+def test_order_of_records_without_a_repartition_is_that_of_a_live_run() -> None:
+    def totals() -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.stream("orders").group_by_key().reduce(lambda a, b: a + b, store="sums").to_stream().to("totals")
+        return builder.build()
+
+    chance = random.Random(3)
+    records = numbered(
+        [("orders", chance.randrange(1_000), b"k%d" % chance.randrange(9), b"v%d" % at) for at in range(200)], 3
+    )
+    run, live = run_locally(totals, records, 3), driven(totals(), records, 3)
+    for partition in range(3):
+        ours = [record for record in run.records("totals") if record[1] == partition]
+        assert ours == [record for record in live["totals"] if record[1] == partition]
+    assert run.state["test-sums-changelog"] == folded(live["test-sums-changelog"])

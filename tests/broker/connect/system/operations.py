@@ -68,15 +68,16 @@ class Operations:
             self._settle({_A: "w6", f"{_A}-0": "w5"})
 
     def st_6(self) -> None:
-        """A worker without lists stops: its jobs wait, then run on the others."""
-        on_w3 = [job for job, worker in self.workers.placement().items() if worker == self.workers.id_of("w3")]
-        before = self.workers.delays()
-        with self._only_moves(*on_w3):
-            self.workers.stop("w3")
-            self._settle({_A: "w6", f"{_A}-0": "w5"})
+        """A worker without lists stops: its jobs wait, then run on the others. A new leader would not know them."""
+        name = next(name for name in ("w3", "w2") if name != self._leader())
+        its_jobs = [job for job, worker in self.workers.placement().items() if worker == self.workers.id_of(name)]
+        before, static = self.workers.delays(), self._shared()
+        with self._only_moves(*its_jobs):
+            self.workers.stop(name)
+            self._settle(static)
         assert self.workers.delays() > before
-        self.workers.restart("w3")
-        self._settle({_A: "w6", f"{_A}-0": "w5"})
+        self.workers.restart(name)
+        self._settle(static)
 
     def st_7(self) -> None:
         """Every job is listed: workers without lists run nothing."""
@@ -120,10 +121,9 @@ class Operations:
         self.workers.restart("w4", "static")
         self._settle()
         assert self._group()["protocol"] == "static"
-        placement, ids = self.workers.placement(), self._all_static()
-        for job in self._jobs():  # w4, w5 and w6 list the same two jobs
-            if job not in (_A, f"{_A}-0"):
-                assert placement[job] == self.workers.id_of(ids[job])
+        placement = self.workers.placement()
+        for job, name in self._all_static().items():
+            assert placement[job] == self.workers.id_of(name)
 
     def st_12(self) -> None:
         """A connector that nobody lists runs nowhere, and that is said; then somebody lists it."""
@@ -171,6 +171,21 @@ class Operations:
             self._settle()
         self.workers.stop("w2")
         self._settle()
+
+    def lose_the_leader(self) -> None:
+        """The leader stops, another one takes over, and it comes back: what is listed is where it was."""
+        listed = [job for worker in self._group()["workers"] if worker["static"] for job in _all(worker["static"])]
+        before = self.workers.placement()
+        left = self._leader()
+        shared = {_A, f"{_A}-0"} if left in ("w4", "w5", "w6") else set()  # the other lister keeps what it took over
+        self.workers.stop(left)
+        until(lambda: self._leader() != left, "another worker leads")
+        self.workers.restart(left)
+        self._settle()
+        after = self.workers.placement()
+        assert {job: after[job] for job in listed if job not in shared} == {
+            job: before[job] for job in listed if job not in shared
+        }
 
     def st_15(self) -> None:
         """A listed connector is deleted, made again, and gets more tasks and fewer."""
@@ -268,10 +283,14 @@ class Operations:
 
     def _all_static(self) -> dict[str, str]:
         tasks_of_w8 = {f"{_B}-0", f"{_B}-1", f"{_B}-2", f"{_SINK}-1"}
-        return {
-            job: "w8" if job in tasks_of_w8 else "w5" if job == f"{_A}-0" else "w6" if job == _A else "w7"
-            for job in self._jobs()
-        }
+        return {job: "w8" if job in tasks_of_w8 else "w7" for job in self._jobs()} | self._shared()
+
+    def _shared(self) -> dict[str, str]:
+        """Where the jobs are that several workers list: on one of them, and there they stay."""
+        listers = {_A: ("w4", "w6"), f"{_A}-0": ("w5", "w6")}
+        names = {worker.id: name for name, worker in self.workers.alive.items()}
+        placement = self.workers.placement()
+        return {job: names[placement[job]] for job, of in listers.items() if names[placement[job]] in of}
 
     def _create(self, name: str, connector: str, **config: str) -> None:
         config = {

@@ -32,12 +32,15 @@ def operations(workers: Workers) -> Iterator[Operations]:
     flow.close()
 
 
-def _play(operations: Operations, steps: tuple[str, ...], mode: str) -> None:
+def _play(operations: Operations, steps: tuple[str, ...], mode: str, then: Callable[[], None] | None = None) -> None:
+    """The steps, with ``then`` after each from the first static worker on."""
     operations.mode = mode
     for number in steps:
         step: Callable[[], None] = getattr(operations, f"st_{number}")
         try:
             step()
+            if then is not None and int(number) >= 3:
+                then()
         except BaseException as error:
             error.add_note(f"in ST-{number}, having started as {mode}; {operations.workers.said()}")
             raise
@@ -53,3 +56,10 @@ def test_static_workers_take_what_they_list_and_nothing_else_moves(operations: O
 @pytest.mark.parametrize("mode", ["eager", "compatible", "sessioned"])
 def test_a_group_goes_through_everything_that_an_operator_does(operations: Operations, mode: str) -> None:
     _play(operations, tuple(str(number) for number in range(1, 16)), mode)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+def test_any_leader_can_be_lost_at_any_point_of_the_way_to_static_placement(operations: Operations) -> None:
+    steps = tuple(str(number) for number in range(1, 9))
+    _play(operations, steps, "sessioned", then=operations.lose_the_leader)

@@ -41,6 +41,8 @@ app = typer.Typer(
 )
 topology_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", cls=_DescribeByDefault)
 app.add_typer(topology_app, name="topology", help="Look at a topology.")
+new_typer = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+app.add_typer(new_typer, name="new", help="Begin something.")
 app.add_typer(connect_app, name="connect", help="A group of workers that run connectors.")
 # Neither imports Spark before it is needed: without the extra, they say so when they are used.
 app.add_typer(telemetry_app, name="telemetry")
@@ -288,6 +290,21 @@ def consume(
     from streams_py.cli.records import consume_topic
 
     raise typer.Exit(consume_topic(topic, bootstrap, config, key=key, value=value, follow=follow, limit=limit))
+
+
+@new_typer.command("app")
+def new_app(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the project and its folder, for example word-count.")],
+) -> None:
+    """Make a small project: a topology, its test, a compose file with a broker. The test passes at once.
+
+    Exit status: 0 made; 2 the name is taken or cannot be one, and nothing was made.
+
+    Example: streams-py new app word-count
+    """
+    from streams_py.cli.new_app import new_app as make
+
+    raise typer.Exit(make(name))
 
 
 @topology_app.command()

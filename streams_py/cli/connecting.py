@@ -9,6 +9,7 @@ from typing import Final
 
 from streams_py.clients import KafkaClients
 from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError
 from streams_py.ports import Admin, GroupAdmin, RecordConsumer
 
 __all__ = ["Connection", "connected"]
@@ -19,16 +20,22 @@ _TIMEOUT_MS: Final = 15_000
 class Connection:
     """A cluster as seen by one command; see also :class:`~streams_py.inspection.gather.Cluster`."""
 
-    def __init__(self, clients: KafkaClients, name: str) -> None:
+    def __init__(self, clients: KafkaClients, name: str, *, embedded: bool) -> None:
         self.clients = clients
         self._name = name
         self.bootstrap = clients.bootstrap
         self.admin: Admin = clients.admin()
         self._groups: GroupAdmin | None = None
+        self._embedded = embedded
 
     @property
     def groups(self) -> GroupAdmin:
-        """Made when it is first needed."""
+        """Made when it is first needed. ConfigError on the embedded cluster, which never answers about groups."""
+        if self._embedded:
+            raise ConfigError(
+                "the embedded cluster tells nothing about its groups; this needs a Kafka broker: --bootstrap host:port",
+                key="bootstrap.servers",
+            )
         if self._groups is None:
             self._groups = self.clients.group_admin(timeout_ms=_TIMEOUT_MS)
         return self._groups
@@ -49,8 +56,9 @@ def connected(bootstrap: str, config: Path | None, name: str) -> Iterator[Connec
     settings = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
     patience = {"admin.default.api.timeout.ms": _TIMEOUT_MS, "producer.max.block.ms": _TIMEOUT_MS}
     named = {"application.id": name, "bootstrap.servers": bootstrap}
+    merged = StreamsConfig.of({**patience, **settings, **named})
     with (
-        contextlib.closing(KafkaClients(StreamsConfig.of({**patience, **settings, **named}))) as clients,
-        contextlib.closing(Connection(clients, name)) as connection,
+        contextlib.closing(KafkaClients(merged)) as clients,
+        contextlib.closing(Connection(clients, name, embedded=merged.embedded)) as connection,
     ):
         yield connection

@@ -29,6 +29,8 @@ class Reader:
         self.page = page
         self.names: dict[str, Any] = {"__name__": "page"}
         self.terminals: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
+        self.folder_of: dict[str, Path] = {}
+        self.home = Path.cwd()
         self.printed = ""  # by the last commands
         self.may_fail = self.is_output = False
 
@@ -47,8 +49,8 @@ class Reader:
         where = f"{self.page}:{block.line}"
         if self.is_output:
             self.is_output = False
-            pattern = ".*".join(re.escape(piece) for piece in re.split(r"\.\.\.\n?", block.code.strip()))
-            assert re.search(pattern, self.printed, re.DOTALL), f"{where}: printed was\n{self.printed}"
+            wanted = ".*".join(re.escape(" ".join(piece.split())) for piece in block.code.split("..."))
+            assert re.search(wanted, " ".join(self.printed.split())), f"{where}: printed was\n{self.printed}"
         elif block.language == "sh":
             if block.title:
                 self._start(block.title.removeprefix("Terminal "), block.code)
@@ -84,8 +86,9 @@ class Reader:
         exec(compile("\n" * (line - 1) + code, str(self.page), "exec", dont_inherit=True), self.names)
 
     def _command(self, where: str, code: str) -> None:
+        left_in = self.home / "left-in"
         done = subprocess.run(
-            ["bash", "-eu", "-c", code],
+            ["bash", "-eu", "-c", f"{code}\npwd > {left_in}"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -95,11 +98,16 @@ class Reader:
         self.printed = done.stdout.decode()
         assert (done.returncode != 0) == self.may_fail, f"{where}: ended with {done.returncode}\n{self.printed}"
         self.may_fail = False
+        if left_in.exists():
+            os.chdir(left_in.read_text().strip())  # the reader stays in the folder that the commands went to
 
     def _start(self, number: str, code: str) -> None:
         if number in self.terminals:  # somebody ended what ran there, or it has ended
             self._end(number, signal.SIGTERM)
-        path = Path(f"terminal-{number}.log")
+        path = self.home / f"terminal-{number}.log"
+        folder = self.folder_of.get(number, self.home)
+        if went := re.match(r"cd (\S+)\n", code):
+            self.folder_of[number] = folder / went[1]
         with path.open("wb") as log:
             process = subprocess.Popen(
                 ["bash", "-eu", "-c", code],
@@ -107,6 +115,7 @@ class Reader:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                cwd=folder,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
         self.terminals[number] = process, path
@@ -151,4 +160,5 @@ def _parse(language: str, code: str, where: str) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, "")  # modules of the folder that the reader is in
     Reader(Path(sys.argv[1])).follow()

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +27,7 @@ COMMANDS = [
     ["fuzz"],
     ["explain"],
     ["topology", "describe"],
+    ["new", "app"],
     ["connect", "worker"],
     ["connect", "status"],
     ["version"],
@@ -386,3 +388,17 @@ def test_installed_command_runs_schedules_on_several_processes() -> None:
 def test_explain_says_what_is_wrong_with_a_file(tmp_path: Path, name: str, content: bytes, why: str) -> None:
     (tmp_path / name).write_bytes(content)
     assert why in one_sentence(run("explain", "--from", str(tmp_path / name)))
+
+
+# -- groups ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["inspect", "-g", "g"], ["inspect"], ["reset", "-a", "g", "--dry-run"]])
+def test_question_about_groups_on_the_embedded_cluster_is_refused_at_once(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # short: a socket lies there
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        assert one_sentence(run(*arguments, "--bootstrap", "embedded")) == (
+            "the embedded cluster tells nothing about its groups; this needs a Kafka broker: --bootstrap host:port"
+        )

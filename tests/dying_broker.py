@@ -83,11 +83,15 @@ class DyingBroker:
         self._server.close()
         self._end_all()
 
-    def _die(self) -> None:
+    def _is_the_end(self, key: int, *, unheard: bool) -> bool:
+        """Whether to die at this request, or at its answer. Said once: another one may be under way at the same time,
+        and must neither count as a second death nor kill what was healed in the meantime."""
         with self._lock:
+            if self._fatal_key != key or (self._place == UNHEARD) is not unheard:
+                return False
             self._dead, self._fatal_key = True, None
             self.deaths += 1
-        self._end_all()
+            return True
 
     def _end_all(self) -> None:
         with self._lock:
@@ -124,10 +128,8 @@ class DyingBroker:
             while (frame := _frame_of(source)) is not None:
                 if to_broker:
                     key, _, correlation = _KEY.unpack_from(frame)
-                    with self._lock:
-                        unheard = self._fatal_key == key and self._place == UNHEARD
-                    if unheard:
-                        self._die()
+                    if self._is_the_end(key, unheard=True):
+                        self._end_all()
                         return
                     asked.append((correlation, key))
                     sink.sendall(_SIZE.pack(len(frame)) + frame)
@@ -149,13 +151,11 @@ class DyingBroker:
             asked.popleft()
         address = b"127.0.0.1"
         frame = frame.replace(address + _SIZE.pack(self._target), address + _SIZE.pack(self._port))
-        with self._lock:
-            fatal, place = self._fatal_key == key, self._place
         whole = _SIZE.pack(len(frame)) + frame
-        if fatal:
-            if place > 0:
-                sink.sendall(whole[: min(place, len(whole) - 1)])
-            self._die()
+        if self._is_the_end(key, unheard=False):
+            with contextlib.suppress(OSError):  # who asked may be gone
+                sink.sendall(whole[: min(self._place, len(whole) - 1)])
+            self._end_all()
             return False
         sink.sendall(whole)
         return True

@@ -48,8 +48,8 @@ def read_assignment(
 ) -> CustomAnswer:
     """The placements in ``returned``.
 
-    AssignorError, naming the class, when a deadline is no instant, or when a client has two entries: one of them would
-    be lost, and with it its tasks. With ``reference_behaviour`` the later one counts, as in Kafka Streams.
+    AssignorError, naming the class, when a client has two entries: one of them would be lost, and with it its tasks.
+    With ``reference_behaviour`` the later one counts, as in Kafka Streams.
     """
     placements: dict[ProcessId, Placement] = {}
     deadlines = {}
@@ -62,10 +62,7 @@ def read_assignment(
         placements[entry.process_id] = Placement(_of(entry, TaskType.ACTIVE), _of(entry, TaskType.STANDBY))
         deadline = entry.followup_rebalance_deadline
         if deadline is not None:
-            try:
-                deadlines[entry.process_id] = epoch_millis(deadline)
-            except ValueError as error:
-                raise AssignorError(f"task assignor {name}, client {entry.process_id}: {error}") from error
+            deadlines[entry.process_id] = epoch_millis(deadline)
     broken = validate_task_assignment(state, returned)
     return CustomAnswer(placements, deadlines, broken, _culprit(broken, returned, state))
 

@@ -23,10 +23,10 @@ def test_group_settles_in_one_round_when_the_leader_takes_longer_than_a_request(
             waited.wait(5)
 
     leader_thread.before_assign = take_long
-    leader, _ = group.join(leader_thread, session_timeout_ms=6000, request_timeout_ms=1500)
+    leader, _ = group.join(leader_thread, session_timeout_ms=60_000, request_timeout_ms=1500)
     group.wait_settled(leader_thread)
     before = leader.group_metadata().generation
-    _, follower_thread = group.join(name="f", session_timeout_ms=6000, request_timeout_ms=1500)
+    _, follower_thread = group.join(name="f", session_timeout_ms=60_000, request_timeout_ms=1500)
     group.wait_settled(leader_thread, follower_thread)
     # One round to join, one for what the leader gives up; each of them took longer than a request may.
     assert leader.group_metadata().generation <= before + 2

@@ -107,7 +107,7 @@ def test_every_client_ends_in_error_when_one_shuts_the_application_down(
     a = app.start("a", uncaught="SHUTDOWN_APPLICATION")
     b = app.start("b", uncaught="SHUTDOWN_APPLICATION")
     app.await_shared(a, b)
-    app.feed(["poison"])
+    app.feed(["poison once"])  # whoever gets the record next has no reason of its own to end
     assert a.wait_end() == b.wait_end() == 1
     errors = [a.error, b.error]
     assert any("poisoned on purpose" in error for error in errors)

@@ -114,12 +114,15 @@ def test_static_member_that_dies_before_its_first_answer_expires_like_any_other(
     timeline, coordinator, (leader, follower) = settled("a", "b")
     newcomer = FakeClient(coordinator, "c")
     newcomer.join()
-    newcomer.responsive = False  # and never learns its member id
-    coordinator.silent(newcomer, since_ms=0)
     leader.join()
     follower.join()
+    assert (newcomer.joins[-1].error, newcomer.member_id) == (Reply.NONE, "")  # the answer is on its way
+    newcomer.responsive = False  # and never learns its member id
+    began_ms = timeline.now_ms
+    coordinator.silent(newcomer, since_ms=0)
     while len(coordinator.members) == 3:
         assert timeline.step()
+    assert timeline.now_ms - began_ms == SESSION_MS < REBALANCE_MS, "not only because it does not sync"
     assert {member.instance_id for member in coordinator.members.values()} == {"a", "b"}
 
 

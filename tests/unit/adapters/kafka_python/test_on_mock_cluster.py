@@ -71,7 +71,7 @@ def test_three_members_share_the_partitions_and_their_commits(broker):
     members = [
         KafkaPythonMembership(
             membership_settings(
-                {"session.timeout.ms": 1500, "heartbeat.interval.ms": 100},
+                {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 100},
                 bootstrap_servers=broker.bootstrap,
                 group_id="g",
                 client_id=f"member-{number}",
@@ -95,7 +95,7 @@ def test_three_members_share_the_partitions_and_their_commits(broker):
             return [len(held) for held in owned] == [2, 2, 2] and sorted(itertools.chain(*owned)) == PARTITIONS
 
         def committed_by_one_and_seen_by_another() -> bool:
-            """False while the group rebalances, again perhaps: on a busy machine a session of 1.5 s is soon over."""
+            """False while the group rebalances, which a busy machine may make it do again."""
             held = threads[0].owned
             if not held:
                 return False
@@ -105,8 +105,7 @@ def test_three_members_share_the_partitions_and_their_commits(broker):
                 seen = members[1].committed([one], timeout_ms=5000).result(30)
             except (BrokerUnavailableError, TaskMigratedError):
                 return False
-            assert seen == {one: OffsetAndMetadata(3, "AgAA")}
-            return True
+            return seen == {one: OffsetAndMetadata(3, "AgAA")}  # else the partition was revoked in between
 
         until(shared_evenly, "two partitions for each")
         until(committed_by_one_and_seen_by_another, "a commit")

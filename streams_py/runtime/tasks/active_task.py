@@ -95,6 +95,8 @@ class ActiveTask(Task):
         self._calls: InFlight | None = None
         """Records under way outside of this thread; None without nodes that let them."""
         self._draining = False
+        self._answered = False
+        """Whether answers may have been sent on since the last commit, which holds their records back until then."""
         self._failures = Failures(id, self.record, collector, self._current_raw)
         self._loop = RecordLoop(
             self.record,
@@ -202,7 +204,7 @@ class ActiveTask(Task):
     def _forget_consumed(self) -> None:
         self._loop.queues.clear()
         self._calls, self._draining = None, False
-        self._loop.progressed = self._punctuated = self._commit_requested = False
+        self._loop.progressed = self._punctuated = self._answered = self._commit_requested = False
         self._retrying_since_ms = None
         self._committed.clear()
         self._processor_metadata.clear()
@@ -252,6 +254,7 @@ class ActiveTask(Task):
         return count
 
     def _send_on(self, calls: InFlight) -> int:
+        self._answered = self._answered or bool(calls.live)
         try:
             return calls.send_on()
         except StreamsError:
@@ -268,6 +271,7 @@ class ActiveTask(Task):
         calls = self._calls
         if calls is None or self._phase is not TaskPhase.RUNNING:
             return 0
+        self._answered = self._answered or bool(calls.live)
         if within_ms is None:
             return calls.await_answers(None)
         deadline_ms = self._clock.monotonic_ms() + within_ms
@@ -401,7 +405,7 @@ class ActiveTask(Task):
     def commit_needed(self) -> bool:
         """True when something happened since the last commit; also when the consumer has passed over something that is
         no record (transaction markers)."""
-        if self._loop.progressed or self._punctuated or self.has_calls:
+        if self._loop.progressed or self._punctuated or self._answered or self.has_calls:
             return True
         for partition, queue in self._loop.queues.items():
             if queue.consumed_offset >= 0 and not queue.buffer:
@@ -467,7 +471,7 @@ class ActiveTask(Task):
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
         """The offsets are committed. ``acked``: highest acknowledged offset per changelog partition (of all tasks)."""
         self._committed.update(self._positions())
-        self._loop.progressed = self._punctuated = self._commit_requested = False
+        self._loop.progressed = self._punctuated = self._answered = self._commit_requested = False
         self._draining = self._calls is not None and self._calls.holds_everything
         if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:
             return

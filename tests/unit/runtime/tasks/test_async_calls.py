@@ -319,9 +319,25 @@ def test_what_a_punctuator_made_holds_all_positions_until_it_is_done() -> None:
     service.answer("tick")
     until_sent(kit, "TICK")
     assert kit.task.is_drained
+    assert kit.task.commit_needed, "although records wait: the task takes none before it"
     assert offset(kit) == 1
     kit.task.post_commit(enforce_checkpoint=False, acked={})
     assert kit.task.process(100) == 1
+
+
+def test_answers_are_something_to_commit_although_nothing_else_was_processed_since_the_last_commit() -> None:
+    service = Service()
+    kit = asking(service)
+    add(kit, ("a", "1"), ("b", "2"))
+    assert kit.task.process(1) == 1
+    kit.task.post_commit(enforce_checkpoint=False, acked={})
+    service.answer("1")
+    assert kit.task.await_answers(60_000) == 1
+    assert not kit.task.has_calls
+    assert kit.task.commit_needed
+    assert offset(kit) == 1
+    kit.task.post_commit(enforce_checkpoint=False, acked={})
+    assert not kit.task.commit_needed
 
 
 def batching(function: Callable[[list[str]], Any], **options: Any) -> Kit:

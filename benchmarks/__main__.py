@@ -31,6 +31,8 @@ once), beside a bare confluent-kafka loop, Java Kafka Streams (compiled with jav
 window, table-join, stream-join: the same with windows of 10 s, with a table of 100,000 rows, and with two streams whose
 records meet within 100 ms, beside Kafka Streams (and Quix Streams, for windows).
 
+join-growth: the windowed join over four times as many records: time for each, and memory. No broker.
+
 async: map_values_async with look-ups of 10 ms, 64 at a time. chain: ten map and filter operators beside ten calls.
 
 protocol: SubscriptionInfo v11 beside json.

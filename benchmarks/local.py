@@ -16,6 +16,7 @@ from benchmarks.assignors.rows import assignor_rows
 from benchmarks.chain import chain_rows
 from benchmarks.cluster import BenchmarkError
 from benchmarks.connect import connect_rows
+from benchmarks.join_growth import growth_rows
 from benchmarks.simulated import simulator_rows
 from benchmarks.spark_backtest import backtest_rows
 from benchmarks.spark_events import event_rows
@@ -156,6 +157,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "imports": imports,
     "memory": memory,
     "chain": chain_rows,
+    "join-growth": growth_rows,
     "assignors": assignor_rows,
     "simulator": simulator_rows,
     "connect": connect_rows,

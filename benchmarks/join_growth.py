@@ -1,0 +1,128 @@
+"""A windowed join of two streams over more and more records: time per record, and memory.
+
+    python -m benchmarks.join_growth RECORDS    (one process: processor us per record, and peak MB)
+
+One real task with stores on disk, fed by hand: what is written is counted and dropped, so all memory is the join's.
+Event time goes on as records come, so every window holds equally many of them, however many there are in all.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cluster import BenchmarkError
+from benchmarks.table import Goal, Row
+from streams_protocol.types import TaskId, TopicPartition
+
+__all__ = ["growth_rows"]
+
+_RECORDS = 100_000
+_TIMES = 4
+_RECORDS_PER_MS = 5
+_WINDOW_MS = 1_000
+_KEYS = 5_000
+_BATCH = 1_000
+_COMMIT_EVERY = 20
+"""Batches."""
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def growth_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
+    """So many records, and four times as many."""
+    times: dict[int, list[float]] = {_RECORDS: [], _TIMES * _RECORDS: []}
+    peaks: dict[int, list[float]] = {_RECORDS: [], _TIMES * _RECORDS: []}
+    for run in range(runs):
+        for records in times:
+            tick(f"join of {records:,} records, run {run + 1}")
+            us, peak_mb = _measured(records)
+            times[records].append(us)
+            peaks[records].append(peak_mb)
+    few, many = times
+    work = f"windowed join of two streams, {many:,} records"
+    beside = f"{few:,} records"
+    yield Row(f"{work}: each", beside, "us", tuple(times[many]), tuple(times[few]), Goal("<= 1.2", ratio_max=1.2))
+    yield Row(f"{work}: peak", beside, "MB", tuple(peaks[many]), tuple(peaks[few]), Goal("<= 1.2", ratio_max=1.2))
+
+
+def _measured(records: int) -> tuple[float, float]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.join_growth", str(records)],
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        check=False,
+        timeout=300,
+    )
+    if done.returncode:
+        raise BenchmarkError(f"the join failed:\n{done.stderr[-2000:]}")
+    us, peak_mb = done.stdout.split()[-2:]
+    return float(us), float(peak_mb)
+
+
+def run(records: int, state_dir: str) -> tuple[float, float]:
+    """Join them. Processor us per record, peak MB of this process."""
+    from streams_py import JoinWindows, StreamsBuilder, serdes
+    from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
+    from streams_py.runtime.tasks.task_settings import TaskSettings
+    from streams_py.state.directory import StateDirectory
+    from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
+
+    class Counting(MemoryProducer):
+        """Keeps nothing."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.counts: dict[str, int] = {}
+            self.produce = self._count
+
+        def _count(self, topic: str, *_: Any) -> None:
+            self.counts[topic] = self.counts.get(topic, 0) + 1
+
+    builder = StreamsBuilder()
+    left, right = (builder.stream(name, key=serdes.STRING, value=serdes.BYTES) for name in ("left", "right"))
+    joined = left.join(right, lambda this, other: other, JoinWindows.of(_WINDOW_MS))
+    joined.to("joined", key=serdes.STRING, value=serdes.BYTES)
+    [nodes] = builder.build().subtopologies()
+    producer, directory = Counting(), StateDirectory(state_dir, "bench")
+    directory.open()
+    inputs = [TopicPartition("left", 0), TopicPartition("right", 0)]
+    around = TaskSurroundings(
+        settings=TaskSettings(application_id="bench"), producer=producer, clock=ManualClock(), directory=directory
+    )
+    executor = TaskExecutor(TaskId(0, 0), nodes, inputs, around)
+    executor.start()
+    used_s = 0.0
+    for batch, first in enumerate(range(0, records, _BATCH)):
+        made: tuple[list[MemoryRecord], list[MemoryRecord]] = ([], [])
+        for number in range(first, first + _BATCH):
+            side, timestamp_ms = number % 2, 1 + number // _RECORDS_PER_MS
+            key = b"key-%d" % (number // 2 % _KEYS)
+            made[side].append(
+                MemoryRecord(inputs[side].topic, 0, number // 2, key, b"v" * 100, timestamp_ms=timestamp_ms)
+            )
+        began = time.thread_time()
+        for side in (0, 1):
+            executor.add(inputs[side], made[side])
+        while executor.step(_BATCH):
+            pass
+        if batch % _COMMIT_EVERY == _COMMIT_EVERY - 1:
+            executor.commit()
+        used_s += time.thread_time() - began
+    executor.close()
+    directory.close()
+    if producer.counts.get("joined", 0) < records // 2:
+        raise SystemExit(f"only {producer.counts} of {records} records were joined")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used_s / records * 1e6, peak / (2**20 if sys.platform == "darwin" else 1024)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="streams-py-bench-") as folder:
+        print(*run(int(sys.argv[1]), folder))

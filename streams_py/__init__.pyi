@@ -12,6 +12,7 @@ from streams_py.config import StreamsConfig as StreamsConfig
 from streams_py.errors import AssignorError as AssignorError
 from streams_py.errors import BrokerUnavailableError as BrokerUnavailableError
 from streams_py.errors import CallTimeoutError as CallTimeoutError
+from streams_py.errors import ChangedInPlaceError as ChangedInPlaceError
 from streams_py.errors import ConfigError as ConfigError
 from streams_py.errors import ConnectorError as ConnectorError
 from streams_py.errors import DeserializationError as DeserializationError

@@ -115,6 +115,13 @@ class ProcessingError(StreamsError):
     """
 
 
+class ChangedInPlaceError(ProcessingError):
+    """A function changed a value that others get too, or changed its aggregate and returned None.
+
+    Raised by the test driver, which looks for it; no handler is asked. The message names operator, line and key.
+    """
+
+
 class CallTimeoutError(ProcessingError):
     """An asynchronous function did not answer within its ``timeout``; the processing handler is asked about its record.
 

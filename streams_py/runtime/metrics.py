@@ -6,13 +6,14 @@ tags in the key of the group: ``stream-thread-metrics{thread-id=...}``. Rates ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.task import Task
 from streams_py.runtime.threads.stream_thread import StreamThread
 
-__all__ = ["client_metrics"]
+__all__ = ["Metrics", "client_metrics", "task_metrics"]
 
 Metrics = dict[str, dict[str, float | str]]
 
@@ -41,10 +42,17 @@ def client_metrics(state: State, threads: Sequence[StreamThread], failed_threads
         metrics[f"stream-state-updater-metrics{{thread-id={thread.name}}}"] = {
             "restore-remaining-records-total": thread.loop.parts.updater.remaining_records()
         }
-        for task in thread.tasks:
-            if isinstance(task, ActiveTask):
-                metrics[f"stream-task-metrics{{thread-id={thread.name},task-id={task.id}}}"] = {
-                    "dropped-records-total": task.dropped_records,
-                    "active-buffer-count": task.buffered_records,
-                }
+        metrics.update(task_metrics(thread.name, thread.tasks))
     return metrics
+
+
+def task_metrics(thread: str, tasks: Iterable[Task]) -> Metrics:
+    """Figures of the active ones among the tasks of a thread."""
+    return {
+        f"stream-task-metrics{{thread-id={thread},task-id={task.id}}}": {
+            "dropped-records-total": task.dropped_records,
+            "active-buffer-count": task.buffered_records,
+        }
+        for task in tasks
+        if isinstance(task, ActiveTask)
+    }

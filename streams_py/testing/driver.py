@@ -13,6 +13,7 @@ stands still until a test moves it. Answers to Kafka Streams' class of the same 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import TracebackType
@@ -21,12 +22,14 @@ from typing import Any, Generic, TypeVar
 from streams_py.config import StreamsConfig
 from streams_py.errors import IllegalStateError, TopologyError
 from streams_py.ports import Headers
+from streams_py.runtime.metrics import Metrics, task_metrics
 from streams_py.runtime.tasks.collector import as_list
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.serdes import Serde, SerdeDefaults
 from streams_py.state.open import Store
 from streams_py.testing.in_process import InProcessTasks
 from streams_py.testing.memory_clients import ManualClock, MemoryRecord
+from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.missing_serdes import check_serdes
 from streams_py.topology.partitioning import partition_for
 from streams_py.topology.processor import Record
@@ -43,11 +46,33 @@ _DEFAULTS = {"application.id": "test", "bootstrap.servers": "embedded"}
 class InputTopic(Generic[K, V]):
     """Writes records that the topology reads."""
 
-    def __init__(self, driver: TopologyTestDriver, name: str, key: Serde[K], value: Serde[V]) -> None:
+    def __init__(
+        self,
+        driver: TopologyTestDriver,
+        name: str,
+        key: Serde[K],
+        value: Serde[V],
+        start_ms: int | None = None,
+        advance: Duration = 0,
+    ) -> None:
         self.name = name
         self._driver = driver
         self._encode_key = key.serializer(name, is_key=True)
         self._encode_value = value.serializer(name, is_key=False)
+        self._advance_ms = duration_ms(advance, f"advance of the input topic {name}")
+        self._next_ms = driver.wall_clock_ms if start_ms is None and self._advance_ms else start_ms
+
+    def advance_time(self, duration: Duration) -> None:
+        """The next record without a timestamp is so much later."""
+        now_ms = self._driver.wall_clock_ms if self._next_ms is None else self._next_ms
+        self._next_ms = now_ms + duration_ms(duration, f"advance_time of the input topic {self.name}")
+
+    def _timestamp_ms(self, given: int | None) -> int | None:
+        if given is not None or self._next_ms is None:
+            return given
+        now_ms = self._next_ms
+        self._next_ms += self._advance_ms
+        return now_ms
 
     def send(
         self,
@@ -58,21 +83,39 @@ class InputTopic(Generic[K, V]):
         headers: Headers = (),
         partition: int | None = None,
     ) -> None:
-        """Process one record. Default timestamp: the driver's clock; default partition: by the key, as Kafka does (a
-        null key goes to partition 0). Errors that would stop a stream thread are raised here."""
+        """Process one record. Default timestamp: the driver's clock, or that of this topic if it has one
+        (``start_ms``, ``advance``, :meth:`advance_time`); default partition: by the key, as Kafka does (a null key goes
+        to partition 0). Errors that would stop a stream thread are raised here."""
         self._driver.write(
             self.name,
             None if key is None else self._encode_key(key),
             None if value is None else self._encode_value(value),
-            timestamp_ms=timestamp_ms,
+            timestamp_ms=self._timestamp_ms(timestamp_ms),
             headers=headers,
             partition=partition,
         )
 
-    def send_all(self, records: Iterable[tuple[K | None, V | None]], *, timestamp_ms: int | None = None) -> None:
-        """Process (key, value) pairs one after the other."""
-        for key, value in records:
-            self.send(key, value, timestamp_ms=timestamp_ms)
+    def send_all(
+        self, records: Iterable[tuple[K | None, V | None]], *, timestamp_ms: int | None = None, advance: Duration = 0
+    ) -> None:
+        """Process (key, value) pairs one after the other, all at ``timestamp_ms`` or each ``advance`` after the one
+        before."""
+        step_ms = duration_ms(advance, f"advance of records for {self.name}")
+        if timestamp_ms is None and step_ms:
+            timestamp_ms = self._driver.wall_clock_ms if self._next_ms is None else self._next_ms
+        for number, (key, value) in enumerate(records):
+            self.send(key, value, timestamp_ms=None if timestamp_ms is None else timestamp_ms + number * step_ms)
+
+    def send_values(
+        self, values: Iterable[V | None], *, timestamp_ms: int | None = None, advance: Duration = 0
+    ) -> None:
+        """As :meth:`send_all`, for records without a key."""
+        self.send_all(((None, value) for value in values), timestamp_ms=timestamp_ms, advance=advance)
+
+    def send_records(self, records: Iterable[Record[K | None, V | None]]) -> None:
+        """Process records with their timestamps and headers, such as those that an output topic has given."""
+        for record in records:
+            self.send(record.key, record.value, timestamp_ms=record.timestamp, headers=record.headers)
 
 
 class OutputTopic(Generic[K, V]):
@@ -103,9 +146,27 @@ class OutputTopic(Generic[K, V]):
             tuple(raw.headers() or ()),
         )
 
+    @property
+    def is_empty(self) -> bool:
+        """True when all records are read."""
+        return not len(self)
+
+    def read_value(self) -> V | None:
+        """The value of the next record; LookupError when there is none."""
+        return self.read().value
+
+    def read_pair(self) -> tuple[K | None, V | None]:
+        """(key, value) of the next record; LookupError when there is none."""
+        record = self.read()
+        return record.key, record.value
+
     def read_all(self) -> list[Record[K | None, V | None]]:
         """All further records."""
         return [self.read() for _ in range(len(self))]
+
+    def read_values(self) -> list[V | None]:
+        """The values of all further records."""
+        return [record.value for record in self.read_all()]
 
     def read_pairs(self) -> list[tuple[K | None, V | None]]:
         """(key, value) of all further records."""
@@ -121,7 +182,9 @@ class TopologyTestDriver:
 
     ``config``: whatever StreamsConfig takes; ``application.id`` is "test" unless given, serdes and handlers are used as
     configured. ``wall_clock_ms``: where the clock starts. ``partitions``: of every topic; there is one task for each
-    sub-topology and partition number. Pattern sources read the topics that are written to.
+    sub-topology and partition number. Pattern sources read the topics that are written to. ``in_place_checks``:
+    ChangedInPlaceError for a function that changes a value which other operators get too, or changes its aggregate and
+    returns None; that costs a copy of each such value.
     """
 
     def __init__(
@@ -131,6 +194,7 @@ class TopologyTestDriver:
         *,
         wall_clock_ms: int = 0,
         partitions: int = 1,
+        in_place_checks: bool = True,
     ) -> None:
         checked = config if isinstance(config, StreamsConfig) else StreamsConfig.of({**_DEFAULTS, **(config or {})})
         if partitions < 1:
@@ -141,24 +205,30 @@ class TopologyTestDriver:
         self._tasks = InProcessTasks(
             topology.subtopologies(),
             # Waiting for somebody (a schema registry) is an error: a test wants to know.
-            replace(settings, emit_interval_ms=0, task_timeout_ms=0),
+            replace(
+                settings, emit_interval_ms=0, task_timeout_ms=0, in_place_checks=topology if in_place_checks else None
+            ),
             clock=ManualClock(wall_clock_ms),
             partitions=partitions,
             cache_max_bytes=checked.statestore_cache_max_bytes,
             on_sent=lambda record: self._topic(record.topic()).append(record),
         )
         self._closed = False
-        self._tasks.drain(commit=True)
+        self._processed = self._tasks.drain(commit=True)
+        self._started_ms = wall_clock_ms
 
     def _topic(self, name: str) -> list[MemoryRecord]:
         return self._written.setdefault(name, [])
 
-    def input_topic(self, name: str, *, key: Serde[K], value: Serde[V]) -> InputTopic[K, V]:
-        """Write to a topic that some source reads; TopologyError for any other."""
+    def input_topic(
+        self, name: str, *, key: Serde[K], value: Serde[V], start_ms: int | None = None, advance: Duration = 0
+    ) -> InputTopic[K, V]:
+        """Write to a topic that some source reads; TopologyError for any other. Records without a timestamp get
+        ``start_ms``, and each further one is ``advance`` later; with neither, the driver's clock."""
         if not self._tasks.readers_of(name):
             sources = ", ".join(self._tasks.source_names()) or "nothing"
             raise TopologyError(f"no source reads topic {name!r}; this topology reads {sources}")
-        return InputTopic(self, name, key, value)
+        return InputTopic(self, name, key, value, start_ms, advance)
 
     def output_topic(self, name: str, *, key: Serde[K], value: Serde[V]) -> OutputTopic[K, V]:
         """Read what was written to a topic; internal topics are named ``<application.id>-<name>``."""
@@ -173,17 +243,34 @@ class TopologyTestDriver:
         """A state store of one task, as its processors see it. UnknownStateStoreError names those that exist."""
         return self._tasks.store(name, partition)
 
+    def stores(self, *, partition: int = 0) -> dict[str, Store]:
+        """All state stores of one partition number by name, global ones included."""
+        return {name: self._tasks.store(name, partition) for name in self._tasks.store_names()}
+
+    def metrics(self) -> Metrics:
+        """Figures by group (with tags) and name, as of ``KafkaStreams.metrics``; the thread is the one of the test."""
+        thread = threading.current_thread().name
+        seconds = max(1, self.wall_clock_ms - self._started_ms) / 1000
+        return {
+            f"stream-thread-metrics{{thread-id={thread}}}": {
+                "process-total": self._processed,
+                "process-rate": self._processed / seconds,
+                "thread-start-time": self._started_ms,
+            },
+            **task_metrics(thread, self._tasks.tasks.values()),
+        }
+
     @property
     def wall_clock_ms(self) -> int:
         """What the tasks' clock shows."""
         return self._tasks.clock.now_ms()
 
-    def advance_wall_clock(self, duration_ms: int) -> None:
-        """Move the clock; wall-clock punctuators that become due are called once each."""
+    def advance_wall_clock(self, duration: Duration) -> None:
+        """Move the clock by ms or a timedelta; wall-clock punctuators that become due are called once each."""
         self._check_open()
-        self._tasks.advance(duration_ms)
+        self._tasks.advance(duration_ms(duration, "advance_wall_clock"))
         self._tasks.commit()
-        self._tasks.drain(commit=True)
+        self._processed += self._tasks.drain(commit=True)
 
     def write(
         self,
@@ -204,7 +291,7 @@ class TopologyTestDriver:
             raise ValueError(f"topic {topic} has partitions 0 to {count - 1}, not {partition}")
         time_ms = self.wall_clock_ms if timestamp_ms is None else timestamp_ms
         self._tasks.write(topic, key, value, time_ms, as_list(headers), partition)
-        self._tasks.drain(commit=True)
+        self._processed += self._tasks.drain(commit=True)
 
     def close(self) -> None:
         """Close processors and stores; errors of a processor's ``close`` are raised."""

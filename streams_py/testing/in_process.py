@@ -250,8 +250,12 @@ class InProcessTasks:
         for (_, number), executor in (*self._executors.items(), *everywhere):
             if number == partition and any(builder.name == name for builder in executor.task.nodes.stores):
                 return executor.store(name)
-        known = sorted({builder.name for unit in self._units for builder in unit.stores})
-        raise UnknownStateStoreError(f"there is no store {name!r}; the topology has {', '.join(known) or 'none'}")
+        known = ", ".join(self.store_names()) or "none"
+        raise UnknownStateStoreError(f"there is no store {name!r}; the topology has {known}")
+
+    def store_names(self) -> list[str]:
+        """Names of all stores, of every unit."""
+        return sorted({builder.name for unit in self._units for builder in unit.stores})
 
     def close(self) -> None:
         """Suspend and close all tasks; the first error of a processor's ``close`` is raised at the end."""

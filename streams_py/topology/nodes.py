@@ -26,6 +26,7 @@ __all__ = [
     "AsyncCalls",
     "BatchCalls",
     "Change",
+    "InPlaceChecks",
     "LateChange",
     "NodeContext",
     "Operator",
@@ -182,6 +183,10 @@ class NodeContext(Protocol):
         """At least so much wall-clock time lies between two looks for results that have become final."""
 
     @property
+    def in_place_checks(self) -> InPlaceChecks | None:
+        """Set where functions are watched for values that they change in place: by the test driver."""
+
+    @property
     def processor_metadata(self) -> dict[str, int]:
         """Numbers by store name that are committed with the offsets and come back with them, from ``on_init`` on."""
 
@@ -195,6 +200,13 @@ class NodeContext(Protocol):
     def state_dir(self) -> str: ...
     def now_ms(self) -> int:
         """Wall clock of the task."""
+
+
+class InPlaceChecks(Protocol):
+    """Asks for checks of values changed in place, and names an operator for their messages."""
+
+    def where(self, node: str) -> str | None:
+        """Line of the program that described a node."""
 
 
 class Operator(Protocol):

@@ -25,6 +25,7 @@ from streams_py.serdes import SerdeDefaults
 from streams_py.topology.nodes import (
     AsyncCalls,
     BatchCalls,
+    InPlaceChecks,
     NodeContext,
     Process,
     ProcessorNode,
@@ -34,6 +35,7 @@ from streams_py.topology.nodes import (
     SourceNode,
 )
 from streams_py.topology.operators.stateless import Statement
+from streams_py.topology.operators.unchanged import forward_unchanged
 
 __all__ = ["BoundNode", "BoundTopology", "Node", "ReportedFailureError", "TaskServices", "bind_nodes"]
 
@@ -79,7 +81,7 @@ class BoundNode:
         self.name = node.name
         self.record = task.record
         self.children = children
-        self.forward = _forward_to(tuple(children.values()))
+        self.forward = _forward_to(children, task.settings.in_place_checks)
         self._store_names = frozenset(node.stores)
         self._task = task
         self._init: list[Callable[[], None]] = []
@@ -99,6 +101,11 @@ class BoundNode:
     def emit_interval_ms(self) -> int:
         """Throttle of emission."""
         return self._task.settings.emit_interval_ms
+
+    @property
+    def in_place_checks(self) -> InPlaceChecks | None:
+        """Set in tests."""
+        return self._task.settings.in_place_checks
 
     @property
     def processor_metadata(self) -> dict[str, int]:
@@ -236,7 +243,7 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
             continue
         below = {name: functions[name] for name in children[node.name]}
         if isinstance(node, SourceNode):
-            functions[node.name] = _forward_to(tuple(below.values()))
+            functions[node.name] = _forward_to(below, task.settings.in_place_checks)
             continue
         context = BoundNode(node, task, below)
         bound.append(context)
@@ -253,8 +260,11 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
     return BoundTopology(sources, tuple(reversed(bound)))
 
 
-def _forward_to(children: tuple[Process, ...]) -> Process:
+def _forward_to(targets: Mapping[str, Process], checks: InPlaceChecks | None) -> Process:
     """One function that calls all of them in order."""
+    if checks is not None and len(targets) > 1:
+        return forward_unchanged(list(targets.items()), checks)
+    children = tuple(targets.values())
     match children:
         case ():
             return _nowhere

@@ -14,7 +14,7 @@ from streams_py.runtime.tasks.error_handling.handlers import (
     resolve_handler,
 )
 from streams_py.serdes import Serde, resolve_serde
-from streams_py.topology.nodes import TimestampExtractor
+from streams_py.topology.nodes import InPlaceChecks, TimestampExtractor
 
 __all__ = ["TaskSettings"]
 
@@ -55,7 +55,8 @@ class TaskSettings:
     """Settings of all tasks of a client. Times in ms; ``max_task_idle_ms`` -1 = never wait for a partition.
 
     ``emit_interval_ms``: throttle of what looks for results that have become final (windows, unmatched join partners).
-    ``default_timestamp_extractor`` None = the record's own timestamp, an error if there is none.
+    ``default_timestamp_extractor`` None = the record's own timestamp, an error if there is none. ``in_place_checks``:
+    functions are watched for values that they change in place.
     """
 
     application_id: str
@@ -72,6 +73,7 @@ class TaskSettings:
     exactly_once: bool = False
     state_dir: str = ""
     app_configs: Mapping[str, Any] = field(default_factory=dict)
+    in_place_checks: InPlaceChecks | None = None
 
     @classmethod
     def from_config(cls, config: _Config) -> TaskSettings:

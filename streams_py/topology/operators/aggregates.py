@@ -15,6 +15,7 @@ from streams_py.topology.nodes import Change, NodeContext, Process
 from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import fresh_initializer, on_copies
 from streams_py.topology.operators.tables import TableOperator, forward_flushed, make_change
+from streams_py.topology.operators.unchanged import aggregating
 
 __all__ = ["GroupedTableAggregate", "GroupedTableReduce", "StreamAggregate", "StreamReduce"]
 
@@ -56,7 +57,7 @@ def _bind_grouped_stream(
     forwards = forward_flushed(node, store, send_old_values=old_values)
     if initializer is not None:
         initializer = fresh_initializer(initializer, store)
-    aggregator = within(node, aggregator)
+    aggregator = aggregating(node, within(node, aggregator))
     if old_values and forwards:
         aggregator = on_copies(aggregator, store)
     update = store.updater(initializer, aggregator)
@@ -96,6 +97,8 @@ class GroupedTableAggregate(TableOperator):
         adder, subtractor = self._adder, self._subtractor
         initializer = fresh_initializer(self._initializer, self.own_store(node))
 
+        adder, subtractor = aggregating(node, adder), aggregating(node, subtractor)
+
         def combine(key: Any, change: Change, current: Any) -> Any:
             if change.old is not None and current is not None:
                 current = subtractor(key, change.old, current)
@@ -117,12 +120,15 @@ class GroupedTableReduce(TableOperator):
     def bind(self, node: NodeContext) -> Process:
         adder, subtractor = self._adder, self._subtractor
 
+        add = aggregating(node, lambda key, value, current: adder(current, value))
+        subtract = aggregating(node, lambda key, value, current: subtractor(current, value))
+
         def combine(key: Any, change: Change, current: Any) -> Any:
             if change.old is not None and current is not None:
-                current = subtractor(current, change.old)
+                current = subtract(key, change.old, current)
             if change.new is None:
                 return current
-            return change.new if current is None else adder(current, change.new)
+            return change.new if current is None else add(key, change.new, current)
 
         return _bind_grouped_table(self, node, combine)
 

@@ -16,6 +16,7 @@ from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults
 from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import copier_of, fresh_initializer
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
+from streams_py.topology.operators.unchanged import aggregating
 from streams_py.topology.operators.windowed import NULL_KEY, WINDOW_CLOSED
 from streams_py.topology.windows import EmitStrategy, SessionWindows
 
@@ -53,7 +54,8 @@ class SessionAggregate(TableOperator):
     def bind(self, node: NodeContext) -> Process:
         store, forward, failed, context = node.store(self.store_name), node.forward, node.failed, node.record
         gap, grace = self._windows.gap_ms, self._windows.grace_ms
-        aggregator, merger = within(node, self._aggregator), within(node, self._merger)
+        aggregator = aggregating(node, within(node, self._aggregator))
+        merger = within(node, self._merger)
         initializer = fresh_initializer(self._initializer, store)
         old_values = self.sends_old_values
         forwards = not self._emits_final and forward_flushed(node, store, send_old_values=old_values)

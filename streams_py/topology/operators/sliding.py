@@ -16,6 +16,7 @@ from streams_py.topology.operators.emission import UNKNOWN_TIME
 from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import fresh_initializer, on_copies
 from streams_py.topology.operators.tables import make_change
+from streams_py.topology.operators.unchanged import aggregating
 from streams_py.topology.operators.windowed import WINDOW_CLOSED, WindowedOperator, make_windowed
 from streams_py.topology.windows import SlidingWindows
 
@@ -30,7 +31,7 @@ class SlidingWindowAggregate(WindowedOperator[SlidingWindows]):
     def bind(self, node: NodeContext) -> Process:
         failed, grace, difference = node.failed, self._windows.grace_ms, self._windows.difference_ms
         emit_final = self._final_results(node, self._closed_since)
-        path = _Path(self, node, self._windows, self._initializer, within(node, self._aggregator))
+        path = _Path(self, node, self._windows, self._initializer, aggregating(node, within(node, self._aggregator)))
         observed_ms = UNKNOWN_TIME
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:

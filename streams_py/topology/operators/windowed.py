@@ -15,6 +15,7 @@ from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults
 from streams_py.topology.operators.in_context import within
 from streams_py.topology.operators.in_place import fresh_initializer, on_copies
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
+from streams_py.topology.operators.unchanged import aggregating
 from streams_py.topology.windows import EmitStrategy, TimeWindows, UnlimitedWindows
 
 __all__ = ["NULL_KEY", "WINDOW_CLOSED", "TimeWindowAggregate", "WindowedOperator"]
@@ -80,7 +81,7 @@ class TimeWindowAggregate(WindowedOperator[TimeWindows]):
         old_values = self.sends_old_values
         forwards = self._forwards(node, store)
         emit_final = self._final_results(node, self._closed_since)
-        aggregator = within(node, self._aggregator)
+        aggregator = aggregating(node, within(node, self._aggregator))
         if old_values and forwards:
             aggregator = on_copies(aggregator, store)
         update = store.updater(fresh_initializer(self._initializer, store), aggregator)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -173,3 +175,76 @@ def test_records_go_to_the_partition_of_their_key_in_every_topic() -> None:
         written = {record.key(): record.partition() for record in driver._written["test-r-repartition"]}
     assert written == {letter.encode(): partition_for(letter.encode(), 4) for letter in "abcdefgh"}
     assert len(set(written.values())) > 1
+
+
+def passing() -> Topology:
+    builder = StreamsBuilder()
+    builder.stream("in", key=S, value=S).filter(lambda key, value: value != "no").to("out")
+    return builder.build()
+
+
+def test_input_topic_has_a_time_of_its_own_when_it_is_given_one() -> None:
+    with TopologyTestDriver(passing(), wall_clock_ms=1) as driver:
+        topic = driver.input_topic("in", key=S, value=S, start_ms=100, advance=timedelta(seconds=1))
+        out = driver.output_topic("out", key=S, value=S)
+        topic.send("k", "a")
+        topic.send("k", "b", timestamp_ms=7)
+        topic.send("k", "c")
+        topic.advance_time(10)
+        topic.send_all([("k", "d"), (None, "e")])
+        assert [record.timestamp for record in out.read_all()] == [100, 7, 1100, 2110, 3110]
+        topic.send_all([("k", "f"), ("k", "g")], timestamp_ms=5, advance=3)
+        topic.send_values(["h", "i"], timestamp_ms=20, advance=1)
+        assert [(r.key, r.timestamp) for r in out.read_all()] == [("k", 5), ("k", 8), (None, 20), (None, 21)]
+        clock = driver.input_topic("in", key=S, value=S)
+        clock.send("k", "j")
+        clock.advance_time(4)
+        clock.send("k", "k")
+        clock.send("k", "l")
+        assert [record.timestamp for record in out.read_all()] == [1, 5, 5]
+
+
+def test_records_are_sent_and_read_whole_or_in_parts() -> None:
+    with TopologyTestDriver(passing()) as driver:
+        out = driver.output_topic("out", key=S, value=S)
+        assert out.is_empty
+        sent: list[Record[str | None, str | None]] = [
+            Record("k", value, number, (("h", b"x"),)) for number, value in enumerate("abcde")
+        ]
+        driver.input_topic("in", key=S, value=S).send_records(sent)
+        assert (out.read_value(), out.read_pair(), out.read()) == ("a", ("k", "b"), sent[2])
+        assert not out.is_empty
+        assert out.read_values() == ["d", "e"]
+
+
+def test_all_stores_are_there_by_name() -> None:
+    with TopologyTestDriver(word_count()) as driver:
+        driver.input_topic("lines", key=S, value=S).send("k", "hello")
+        assert {name: [key for key, _ in store.all()] for name, store in driver.stores().items()} == {  # type: ignore[union-attr]
+            "counts": ["hello"]
+        }
+
+
+def test_metrics_have_the_names_and_tags_of_a_client() -> None:
+    with TopologyTestDriver(word_count()) as driver:
+        lines = driver.input_topic("lines", key=S, value=S)
+        lines.send("k", "hello world")
+        driver.advance_wall_clock(timedelta(seconds=2))
+        metrics = driver.metrics()
+        thread = threading.current_thread().name
+        assert metrics[f"stream-thread-metrics{{thread-id={thread}}}"] == {
+            "process-total": 3,
+            "process-rate": 1.5,
+            "thread-start-time": 0,
+        }
+        assert metrics[f"stream-task-metrics{{thread-id={thread},task-id=0_0}}"]["dropped-records-total"] == 0
+        assert f"stream-task-metrics{{thread-id={thread},task-id=1_0}}" in metrics
+
+
+def test_dropped_records_are_counted() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=S, value=S).group_by_key().count()
+    with TopologyTestDriver(builder.build()) as driver:
+        driver.input_topic("in", key=S, value=S).send(None, "v")
+        [figures] = [figures for group, figures in driver.metrics().items() if group.startswith("stream-task-metrics")]
+        assert figures["dropped-records-total"] == 1

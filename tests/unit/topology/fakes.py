@@ -11,7 +11,7 @@ from streams_py import serdes
 from streams_py.ports import Headers
 from streams_py.serdes import SerdeDefaults
 from streams_py.state.codec import StoreCodec
-from streams_py.topology.nodes import Process, ProcessorNode, Punctuation, RecordContext, SinkNode
+from streams_py.topology.nodes import InPlaceChecks, Process, ProcessorNode, Punctuation, RecordContext, SinkNode
 from streams_py.topology.stores import StoreBuilder, StoreKind
 from streams_py.topology.topology import Topology
 
@@ -92,6 +92,7 @@ class FakeNode:
     emit_interval_ms: int = 0
     serde_defaults: SerdeDefaults = SerdeDefaults()  # noqa: RUF009  # a tuple of nothing
     processor_metadata: dict[str, int] = field(default_factory=dict)
+    in_place_checks: InPlaceChecks | None = None
 
     def forward(self, key: Any, value: Any, timestamp_ms: int) -> None:
         for child in self.children.values():

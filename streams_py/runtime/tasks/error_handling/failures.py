@@ -12,6 +12,7 @@ from typing import Any
 from streams_protocol.types import TaskId
 from streams_py.errors import (
     BrokerUnavailableError,
+    ChangedInPlaceError,
     DeserializationError,
     ProductionError,
     RegistryError,
@@ -47,6 +48,7 @@ _FINAL = (
     TimeoutExceededError,
     StateError,
     RegistryError,
+    ChangedInPlaceError,
 )
 
 _NOT_THE_RECORD = (BrokerUnavailableError, RegistryError)

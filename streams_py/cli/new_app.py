@@ -156,7 +156,7 @@ build-backend = "hatchling.build"
 
 [project]
 name = "$name"
-version = "0.1.0"
+version = "0.0.1"
 requires-python = ">=$python"
 dependencies = ["kafka-streams-py[cli]>=$version"]
 

@@ -11,16 +11,20 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from streams_protocol.types import TaskId, TopicPartition
 from streams_py.history.plan import HistoryPlan, external_topics, plan_history
 from streams_py.history.task import StageOrders
 from streams_py.history.travel import GivenTopology, TopologySource
+from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
 from streams_py.spark.columns import HEADERS
 from streams_py.spark.history.kernel import RECORD, STATE, stage_kernel
+from streams_py.state.directory import StateDirectory
 from streams_py.testing import TopologyTestDriver
+from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.partitioning import partition_for
 from streams_py.topology.topology import Topology
 
-__all__ = ["Given", "LocalRun", "driven", "numbered", "run_locally"]
+__all__ = ["Given", "LocalRun", "buffered", "driven", "folded", "numbered", "run_locally"]
 
 _INPUT = pa.schema(
     [
@@ -99,11 +103,12 @@ def run_locally(
 ) -> LocalRun:
     """Run all stages. ``partitions``: of every external topic, or of each."""
     settings = {"application.id": "test", **(config or {})}
+    name = str(settings["application.id"])
     source = TopologySource(topology, settings)
     described = source.build()
-    inputs = external_topics(described.metadata("test", settings))
+    inputs = external_topics(described.metadata(name, settings))
     counts = dict.fromkeys(inputs, partitions) if isinstance(partitions, int) else dict(partitions)
-    run = LocalRun(plan_history(described, "test", settings, counts))
+    run = LocalRun(plan_history(described, name, settings, counts))
     for stage in run.plan.stages:
         rows = []
         for place, topic in enumerate(sorted(stage.inputs)):
@@ -179,3 +184,59 @@ def folded(records: Iterable[Written]) -> dict[tuple[int, bytes | None], tuple[i
         (partition, key): (timestamp_ms, value, headers) for _, partition, timestamp_ms, key, value, headers in records
     }
     return {key: found for key, found in last.items() if found[1] is not None}
+
+
+def buffered(
+    topology: GivenTopology, records: Sequence[Given], partitions: int = 1, config: Mapping[str, Any] | None = None
+) -> dict[str, list[Written]]:
+    """What live tasks write that have all records buffered before they start, and all of their upstream's: topic ->
+    records. Each task chooses the next record by the heads of its queues, as live ones do."""
+    settings = {"application.id": "test", **(config or {})}
+    name = str(settings["application.id"])
+    source = TopologySource(topology, settings)
+    described = source.build()
+    inputs = external_topics(described.metadata(name, settings))
+    plan = plan_history(described, name, settings, dict.fromkeys(inputs, partitions))
+    logs: dict[TopicPartition, list[MemoryRecord]] = {}
+    for given in records:
+        at = TopicPartition(given.topic, given.partition)
+        logs.setdefault(at, []).append(
+            MemoryRecord(
+                *at, given.offset, given.key, given.value, timestamp_ms=given.timestamp_ms, headers=given.headers
+            )
+        )
+    producer = MemoryProducer({topic: count for stage in plan.stages for topic, count in stage.outputs.items()})
+    for stage in plan.stages:
+        nodes = StageOrders(source, settings, stage).load()
+        for number in range(stage.tasks):
+            given_to = [TopicPartition(topic, number) for topic, count in stage.inputs.items() if number < count]
+            surroundings = TaskSurroundings(
+                settings=nodes.settings,
+                producer=producer,
+                clock=ManualClock(),
+                directory=StateDirectory("unused", name, persistent=False),
+            )
+            executor = TaskExecutor(TaskId(stage.id, number), nodes.nodes, given_to, surroundings)
+            executor.start()
+            for at in given_to:
+                upstream = producer.records.get(at, []) if at.topic in stage.upstream else logs.get(at, [])
+                if upstream:
+                    executor.add(at, upstream)
+            while executor.task.buffered_records:
+                executor.step()
+            executor.commit()
+            executor.close()
+    made: dict[str, list[Written]] = {}
+    for at, log in producer.records.items():
+        made.setdefault(at.topic, []).extend(
+            (
+                at.topic,
+                at.partition,
+                -1 if record.producers_clock else record.timestamp()[1],
+                record.key(),
+                record.value(),
+                tuple(record.headers() or ()) or None,
+            )
+            for record in log
+        )
+    return made

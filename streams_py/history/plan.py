@@ -14,7 +14,7 @@ from streams_py.leader.steps.repartition import missing_source_topics, repartiti
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 
-__all__ = ["HistoryPlan", "Stage", "external_topics", "plan_history"]
+__all__ = ["HistoryPlan", "Stage", "circles", "external_topics", "plan_history"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,11 @@ def plan_history(
     looped = metadata.source_topics - inputs - _internal(metadata)
     known.update({topic: given.get(topic, max(counts.values(), default=1)) for topic in looped})
     known.update(repartition_counts(metadata, known))
+    for topics in circles(metadata):
+        raise TopologyError(
+            f"data goes round in a circle through topics {', '.join(topics)}: no stage can be run to its end before "
+            "the others; run this topology live"
+        )
     stages: list[Stage] = []
     for rank, id in enumerate(_ordered(metadata)):
         sub = metadata.subtopologies[id]
@@ -111,22 +116,17 @@ def _ordered(metadata: TopologyMetadata) -> list[int]:
         for id, sub in subs.items()
     }
     order: list[int] = []
-    while len(order) < len(subs):
-        ready = [id for id in sorted(subs) if id not in order and before[id] <= set(order)]
-        if not ready:
-            left = sorted(set(subs) - set(order))
-            topics = sorted(
-                topic
-                for id in left
-                for topic in subs[id].source_topics
-                if any(topic in subs[other].sink_topics for other in left)
-            )
-            raise TopologyError(
-                f"data goes round in a circle through topics {', '.join(topics)}: no stage can be run to its end "
-                "before the others; run this topology live"
-            )
+    while ready := [id for id in sorted(subs) if id not in order and before[id] <= set(order)]:
         order.append(ready[0])
     return order
+
+
+def circles(metadata: TopologyMetadata) -> list[list[str]]:
+    """Topics through which data goes round in a circle; at most one list, of all of them."""
+    subs = metadata.subtopologies
+    left = subs.keys() - set(_ordered(metadata))
+    topics = {topic for id in left for other in left for topic in subs[id].source_topics & subs[other].sink_topics}
+    return [sorted(topics)] if topics else []
 
 
 def _listed(topics: frozenset[str]) -> str:

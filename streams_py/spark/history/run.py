@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.plan import HistoryPlan, Stage, external_topics, plan_history
+from streams_py.history.refuse import check_allowed
 from streams_py.history.task import StageOrders, TaskSummary
 from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.spark.failures import sentence_of
@@ -127,6 +128,7 @@ def run(
     config: Mapping[str, Any] | None = None,
     partitions: Mapping[str, int] | None = None,
     work: str | None = None,
+    allow_side_effects: bool = False,
     spark: SparkSession | None = None,
 ) -> Results:
     """Run a topology over all of its inputs, to the end.
@@ -134,20 +136,22 @@ def run(
     ``topology``: a topology, what builds one, or ``module:name``. ``inputs``: see :data:`GivenInputs`. ``config``: the
     application's settings; ``application.id`` (default ``history``) begins the names of changelogs. ``partitions``: of
     topics that are read or written, where the rows do not say it. ``work``: a folder that workers and driver share,
-    for what the stages write; a temporary one of this machine by default. ``spark``: default the active session.
+    for what the stages write; a temporary one of this machine by default. ``allow_side_effects``: the functions of
+    ``peek`` and ``foreach`` may be called again for the same record. ``spark``: default the active session.
 
-    Errors are StreamsError and its kinds: TopologyError for what cannot be run over a history, ConfigError for
-    inputs, and with task, topic, partition and offset what the code of the topology raises.
+    Errors are StreamsError and its kinds: RefusedTopologyError with everything that cannot be run over a history,
+    ConfigError for inputs, and with task, topic, partition and offset what the code of the topology raises.
     """
     from streams_py.spark.session import spark_session
 
-    session = spark or spark_session("streams-py history")
     settings = {**_DEFAULTS, **_without_clients(config or {})}
     source = TopologySource(topology, settings)
     described = source.build()
     application_id = str(settings["application.id"])
-    found = Inputs(session, inputs, external_topics(described.metadata(application_id, settings)))
     given = dict(partitions or {})
+    check_allowed(described, application_id, settings, outputs=given, allow_side_effects=allow_side_effects)
+    session = spark or spark_session("streams-py history")
+    found = Inputs(session, inputs, external_topics(described.metadata(application_id, settings)))
     plan = plan_history(described, application_id, settings, found.counts(given), given)
     folder, temporary = _work_folder(session, work)
     results = Results(session, plan, folder, temporary=temporary)

@@ -44,6 +44,8 @@ class ProcessorOperator:
                 "or tasks would share state"
             )
         self._supplier = supplier
+        self.batch_safe = bool(getattr(processor, "batch_safe", False))
+        """Its author says that it needs no punctuators, no clock and no other services."""
         self._record_class: Callable[[Any, Any, int, Any], AnyRecord] = FixedKeyRecord if fixed_key else Record
 
     def bind(self, node: NodeContext) -> Process:

@@ -36,6 +36,8 @@ class TableTransformValues(TableTransformation):
                 "or tasks would share state"
             )
         self._supplier = supplier
+        self.batch_safe = bool(getattr(supplier, "batch_safe", False))
+        """As of processors."""
 
     def _row_function(self, node: NodeContext) -> Callable[[Any, Any], Any]:
         transformer = self._supplier()

@@ -1,0 +1,155 @@
+"""What a topology asks for that a history cannot give: every finding at once, with the node, the rule and a remedy.
+
+A history has no clock, and nobody waits. A task of it may run twice, because Spark repeats what was lost. So what
+depends on the time of day, on other services, or on being called once has no place here; what depends on stream time
+has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from streams_py.errors import TopologyError
+from streams_py.history.plan import circles
+from streams_py.runtime.tasks.timestamps import wall_clock_time
+from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
+from streams_py.topology.operators.asynchronous import CallAsync, CallInBatches
+from streams_py.topology.operators.processors import ProcessorOperator
+from streams_py.topology.operators.stateless import Foreach, Peek, Print
+from streams_py.topology.operators.stream_joins import GlobalTableJoin
+from streams_py.topology.operators.table_transforms import TableTransformValues
+from streams_py.topology.physical.subtopologies import Subtopology
+from streams_py.topology.topology import Topology
+
+__all__ = ["Finding", "RefusedTopologyError", "check_allowed", "findings"]
+
+_OPERATORS: Final = "streams_py.topology.operators."
+
+
+class Finding(NamedTuple):
+    """One thing that cannot be, and what to do about it."""
+
+    node: str
+    rule: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.rule}; {self.remedy}"
+
+
+class RefusedTopologyError(TopologyError):
+    """A topology cannot run over a history; ``findings`` says why, all of it."""
+
+    def __init__(self, found: Collection[Finding]) -> None:
+        listed = "".join(f"\n  {finding}" for finding in found)
+        super().__init__(f"this topology cannot run over a history:{listed}")
+        self.findings = tuple(found)
+
+
+def check_allowed(
+    topology: Topology,
+    application_id: str,
+    config: Mapping[str, Any],
+    *,
+    outputs: Collection[str] = (),
+    allow_side_effects: bool = False,
+    warm_start: bool = False,
+) -> None:
+    """RefusedTopologyError with all findings, if there are any. See :func:`findings`."""
+    found = findings(
+        topology, application_id, config, outputs=outputs, allow_side_effects=allow_side_effects, warm_start=warm_start
+    )
+    if found:
+        raise RefusedTopologyError(found)
+
+
+def findings(
+    topology: Topology,
+    application_id: str,
+    config: Mapping[str, Any],
+    *,
+    outputs: Collection[str] = (),
+    allow_side_effects: bool = False,
+    warm_start: bool = False,
+) -> list[Finding]:
+    """Everything that is not allowed. ``outputs``: topics that choosers may name. ``allow_side_effects``: peek and
+    foreach may be called again for the same record. ``warm_start``: a live application is to go on from the state."""
+    found: list[Finding] = []
+    if config.get("default.timestamp.extractor") in ("wall_clock", wall_clock_time):
+        found.append(_clock("default.timestamp.extractor"))
+    for sub in topology.subtopologies():
+        if sub.is_global:
+            found += _of_global(sub)
+            continue
+        for node in sub.nodes:
+            if isinstance(node, SourceNode):
+                found += _of_source(node)
+            elif isinstance(node, SinkNode):
+                found += _of_sink(node, outputs)
+            else:
+                found += _of_processor(node, allow_side_effects=allow_side_effects)
+        if warm_start:
+            found += _of_stores(sub)
+    if not topology.has_patterns:
+        for topics in circles(topology.metadata(application_id, config)):
+            rule = "a stage would read what it, or a later one, writes"
+            found.append(Finding(f"topic {', '.join(topics)}", rule, "run this part live (foreign-key joins do this)"))
+    return found
+
+
+def _clock(node: str) -> Finding:
+    return Finding(node, "timestamps come from the time of day", "use the records' own timestamps")
+
+
+def _of_global(sub: Subtopology) -> Iterator[Finding]:
+    names = ", ".join(source.name for source in sub.sources)
+    yield Finding(names, "a global table has no time: it is as new as it is", "join a table that is read as a stream")
+
+
+def _of_source(node: SourceNode) -> Iterator[Finding]:
+    if node.pattern is not None:
+        yield Finding(node.name, f"topics are matched by pattern {node.pattern.pattern!r}", "name the topics")
+    if node.timestamp_extractor is wall_clock_time:
+        yield _clock(node.name)
+
+
+def _of_sink(node: SinkNode, outputs: Collection[str]) -> Iterator[Finding]:
+    if node.chooser is not None and not outputs:
+        yield Finding(
+            node.name, "a function chooses the topic of each record", "name all topics that it may choose as outputs"
+        )
+
+
+def _of_processor(node: ProcessorNode, *, allow_side_effects: bool) -> Iterator[Finding]:
+    operator: Any = node.operator
+    match operator:
+        case ProcessorOperator() | TableTransformValues():
+            if not operator.batch_safe:
+                yield Finding(
+                    node.name,
+                    "it runs a processor of yours, which may use punctuators, the clock or other services",
+                    "set batch_safe = True on the supplier (or function) if it does not",
+                )
+        case CallAsync() | CallInBatches():
+            yield Finding(node.name, "it calls something that waits", "call it before, and read its answers as a topic")
+        case Foreach() | Peek() | Print() if not allow_side_effects:
+            yield Finding(
+                node.name,
+                "its function is called again when Spark repeats a task",
+                "take it out, or allow side effects if that does no harm",
+            )
+        case GlobalTableJoin():
+            pass  # its global table is a finding already
+        case _ if not type(operator).__module__.startswith(_OPERATORS):
+            yield Finding(node.name, f"{type(operator).__qualname__} is no operator of this library", "use the DSL")
+
+
+def _of_stores(sub: Subtopology) -> Iterator[Finding]:
+    for store in sub.stores:
+        if not store.logging and store.source_topic is None:
+            yield Finding(
+                f"store {store.name}",
+                "it has no changelog, so its state cannot be handed over",
+                "log it, or start the application without",
+            )

@@ -1,0 +1,96 @@
+"""What cannot run over a history is said all at once, with node, rule and remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from streams_py import StreamsBuilder, TimeWindows, Topology, serdes
+from streams_py.history.refuse import RefusedTopologyError, check_allowed, findings
+from streams_py.topology.dsl.suppressed import Suppressed
+
+
+def built(describe: Callable[[Any, StreamsBuilder], object]) -> Topology:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    describe(builder.stream("in"), builder)
+    return builder.build()
+
+
+def refused(describe: Callable[[Any, StreamsBuilder], object], **given: Any) -> list[str]:
+    return [finding.rule for finding in findings(built(describe), "app", {}, **given)]
+
+
+async def ask(value: str) -> str:
+    return value
+
+
+def identity(record: Any, context: Any) -> Any:
+    yield record
+
+
+def safe(record: Any, context: Any) -> Any:
+    yield record
+
+
+safe.batch_safe = True  # type: ignore[attr-defined]
+
+
+def sums(stream: Any, builder: StreamsBuilder) -> None:
+    table = stream.group_by_key().count(store="counts")
+    table.filter(lambda key, value: True).to_stream().to("out", value=serdes.INT64)
+    windows = TimeWindows.of(timedelta(seconds=5), grace=timedelta(0))
+    windowed = stream.group_by_key().windowed_by(windows).count(store="windows")
+    windowed.suppress(Suppressed.until_window_closes()).to_stream().to("finals", value=serdes.INT64)
+    stream.join(builder.table("names"), lambda a, b: a + b).to("joined")
+
+
+def test_dsl_is_allowed() -> None:
+    assert refused(sums, warm_start=True) == []
+
+
+@pytest.mark.parametrize(
+    ("describe", "rule"),
+    [
+        (lambda stream, _: stream.process(identity).to("out"), "punctuators"),
+        (lambda stream, _: stream.map_values_async(ask).to("out"), "waits"),
+        (lambda stream, _: stream.peek(print).to("out"), "called again"),
+        (lambda stream, _: stream.foreach(print), "called again"),
+        (lambda stream, _: stream.to(lambda key, value, record: "out"), "chooses the topic"),
+        (lambda _, builder: builder.stream(re.compile("a.*")).to("out"), "pattern"),
+        (lambda stream, builder: stream.join(builder.global_table("g"), min, on=lambda k, v: k).to("out"), "global"),
+        (
+            lambda _, builder: builder.table("a").join(builder.table("b"), min, on=lambda key, value: value),
+            "stage would read",
+        ),
+    ],
+)
+def test_construct_is_refused(describe: Callable[[Any, StreamsBuilder], object], rule: str) -> None:
+    assert any(rule in found for found in refused(describe)), refused(describe)
+
+
+def test_all_findings_are_in_one_error() -> None:
+    def describe(stream: Any, _: StreamsBuilder) -> None:
+        stream.peek(print, name="look").process(identity, name="mine").to(lambda *_: "out", name="anywhere")
+
+    with pytest.raises(RefusedTopologyError, match=r"(?s)look.*take it out.*mine.*batch_safe.*anywhere.*name all"):
+        check_allowed(built(describe), "app", {})
+
+
+def test_findings_end_with_what_is_promised_or_allowed() -> None:
+    assert refused(lambda stream, _: stream.process(safe).to("out")) == []
+    assert refused(lambda stream, _: stream.peek(print).to("out"), allow_side_effects=True) == []
+    assert refused(lambda stream, _: stream.to(lambda *_: "out"), outputs=["out"]) == []
+
+
+def test_state_without_a_changelog_cannot_be_handed_over() -> None:
+    def describe(stream: Any, _: StreamsBuilder) -> None:
+        from streams_py import Materialized
+
+        stream.group_by_key().count(materialized=Materialized("counts", logging=False))
+
+    assert refused(describe) == []
+    assert any("no changelog" in rule for rule in refused(describe, warm_start=True))

@@ -94,6 +94,7 @@ from streams_py.topology.nodes import RecordContext as RecordContext
 from streams_py.topology.nodes import ResetPolicy as ResetPolicy
 from streams_py.topology.nodes import TimestampExtractor as TimestampExtractor
 from streams_py.topology.nodes import TopicChooser as TopicChooser
+from streams_py.topology.operators.in_context import with_context as with_context
 from streams_py.topology.processor import ConnectedStoreProvider as ConnectedStoreProvider
 from streams_py.topology.processor import FixedKeyProcessor as FixedKeyProcessor
 from streams_py.topology.processor import FixedKeyProcessorContext as FixedKeyProcessorContext
@@ -108,6 +109,7 @@ from streams_py.topology.processor import Record as Record
 from streams_py.topology.processor import RecordFunction as RecordFunction
 from streams_py.topology.processor import RecordMetadata as RecordMetadata
 from streams_py.topology.processor import ValueTransformer as ValueTransformer
+from streams_py.topology.processor import ValueTransformerContext as ValueTransformerContext
 from streams_py.topology.stores import KeyValueStore as KeyValueStore
 from streams_py.topology.stores import StateStore as StateStore
 from streams_py.topology.stores import StoreBuilder as StoreBuilder

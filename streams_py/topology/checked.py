@@ -17,6 +17,7 @@ from streams_py.errors import TopologyError
 from streams_py.topology.caller import locate, user_line
 from streams_py.topology.given_serdes import check_serde, kind_of
 from streams_py.topology.names import check_topic
+from streams_py.topology.operators.in_context import WithContext
 from streams_py.topology.stores import StoreBuilder
 
 __all__ = ["check_function", "check_serde", "checked"]
@@ -32,6 +33,9 @@ _NAMES: Final[Mapping[str, str]] = {
 _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "TimestampExtractor": ("key", "value", "record timestamp", "partition time")
 }
+
+_MAY_ASK: Final = ("initializer", "adder", "subtractor", "merger", "on")
+"""Functions that may be given as ``with_context(f)``, because ``with_context=`` stands for another one or for none."""
 
 
 def checked(cls: type[T]) -> type[T]:
@@ -86,7 +90,15 @@ def _checks_of(name: str, annotation: str) -> Iterable[Callable[[Any, str], None
             if "Coroutine[" in annotation
             else check_function
         )
-        yield (lambda given, what: None if may_be_text and isinstance(given, str) else check(given, what, arguments))
+        takes_context = name in _MAY_ASK
+
+        def check_given(given: object, what: str) -> None:
+            if takes_context and isinstance(given, WithContext):
+                check(given.function, f"{what}, with_context", (*arguments, "record context"))
+            elif not (may_be_text and isinstance(given, str)):
+                check(given, what, arguments)
+
+        yield check_given
     if name in ("topic", "topics"):
         yield _check_topics
     if name == "stores":
@@ -141,6 +153,11 @@ def _check_async_function(given: object, what: str, arguments: tuple[str, ...]) 
 
 
 def _check_callable(given: object, what: str, arguments: tuple[str, ...]) -> None:
+    if isinstance(given, WithContext):
+        name = what.rpartition(" ")[2]
+        raise TopologyError(
+            f"{what} cannot be with_context(f): where there is one function, give with_context=f instead of {name}="
+        )
     if not callable(given):
         raise TopologyError(f"{what} is {kind_of(given)}, and no function of ({', '.join(arguments)})")
 

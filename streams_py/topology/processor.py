@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkabl
 
 from streams_protocol.types import TaskId
 from streams_py.ports import Headers
-from streams_py.topology.nodes import Cancellable, Punctuation
+from streams_py.topology.nodes import Cancellable, Punctuation, RecordContext
 from streams_py.topology.stores import StoreBuilder
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "RecordFunction",
     "RecordMetadata",
     "ValueTransformer",
+    "ValueTransformerContext",
 ]
 
 K = TypeVar("K")
@@ -214,10 +215,18 @@ class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
         """Called once when the task ends here. Stores close by themselves."""
 
 
+class ValueTransformerContext(ProcessingContext, Protocol):
+    """The context of a :class:`ValueTransformer`."""
+
+    @property
+    def record(self) -> RecordContext:
+        """Topic, partition, offset, timestamp and headers of the record in process; one object for all of them."""
+
+
 class ValueTransformer(ABC, Generic[KIn, VIn, VOut]):
     """Gives the rows of a table new values (``KTable.transform_values``); one object per task."""
 
-    def init(self, context: ProcessingContext) -> None:  # nothing to do is a fine default
+    def init(self, context: ValueTransformerContext) -> None:  # nothing to do is a fine default
         """Called once before the first row."""
 
     @abstractmethod

@@ -56,7 +56,7 @@ def _bind_grouped_stream(
     old_values = operator.sends_old_values
     forwards = forward_flushed(node, store, send_old_values=old_values)
     if initializer is not None:
-        initializer = fresh_initializer(initializer, store)
+        initializer = fresh_initializer(node, initializer, store)
     aggregator = aggregating(node, within(node, aggregator))
     if old_values and forwards:
         aggregator = on_copies(aggregator, store)
@@ -94,8 +94,8 @@ class GroupedTableAggregate(TableOperator):
         self._subtractor = subtractor
 
     def bind(self, node: NodeContext) -> Process:
-        adder, subtractor = self._adder, self._subtractor
-        initializer = fresh_initializer(self._initializer, self.own_store(node))
+        adder, subtractor = within(node, self._adder), within(node, self._subtractor)
+        initializer = fresh_initializer(node, self._initializer, self.own_store(node))
 
         adder, subtractor = aggregating(node, adder), aggregating(node, subtractor)
 
@@ -118,7 +118,7 @@ class GroupedTableReduce(TableOperator):
         self._subtractor = subtractor
 
     def bind(self, node: NodeContext) -> Process:
-        adder, subtractor = self._adder, self._subtractor
+        adder, subtractor = within(node, self._adder), within(node, self._subtractor)
 
         add = aggregating(node, lambda key, value, current: adder(current, value))
         subtract = aggregating(node, lambda key, value, current: subtractor(current, value))

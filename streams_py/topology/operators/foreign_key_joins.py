@@ -96,7 +96,7 @@ class SubscriptionSend:
         self._keeps_left = keeps_left
 
     def bind(self, node: NodeContext) -> Process:
-        extractor, keeps_left = self._extractor, self._keeps_left
+        extractor, keeps_left = within(node, self._extractor), self._keeps_left
         encode, hash_of = self._serdes.foreign_key_encoder(node), self._serdes.hasher(node)
         forward, failed, context = node.forward, node.failed, node.record
         version = 0 if _upgrades_from_before_partitions(node) else 1
@@ -137,7 +137,7 @@ class SubscriptionSend:
                 partition = context.partition
                 forward(foreign_key, Subscription(hashed, instruction, key, partition, version), timestamp_ms)
 
-        return latest_only(self._left, process, node.dropped)
+        return latest_only(self._left, at_its_time(node, process, self._extractor), node.dropped)
 
 
 def _upgrades_from_before_partitions(node: NodeContext) -> bool:

@@ -7,12 +7,17 @@ bound. One that does not ask pays nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.topology.nodes import NodeContext, Process, RecordContext
 
-__all__ = ["WithContext", "at_its_time", "one_function", "rearranged", "within"]
+__all__ = ["WithContext", "at_its_time", "one_function", "rearranged", "with_context", "within"]
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+R = TypeVar("R")
 
 
 class WithContext:
@@ -22,6 +27,23 @@ class WithContext:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
+
+
+@overload
+def with_context(function: Callable[[RecordContext], R]) -> Callable[[], R]: ...
+@overload
+def with_context(function: Callable[[A, RecordContext], R]) -> Callable[[A], R]: ...
+@overload
+def with_context(function: Callable[[A, B, RecordContext], R]) -> Callable[[A, B], R]: ...
+@overload
+def with_context(function: Callable[[A, B, C, RecordContext], R]) -> Callable[[A, B, C], R]: ...
+def with_context(function: Callable[..., Any]) -> Any:
+    """A function that takes the record's context as well, at the end, for those that are not the only one of their
+    call: ``initializer``, ``adder``, ``subtractor``, ``merger`` and ``on``. (Where there is one, ``with_context=f``.)
+
+    ``rows.group_by(...).aggregate(dict, adder=with_context(add), subtractor=subtract)``
+    """
+    return WithContext(function)
 
 
 def one_function(function: Callable[..., Any] | None, with_context: Callable[..., Any] | None, what: str) -> Any:

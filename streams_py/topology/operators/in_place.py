@@ -12,6 +12,9 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
+from streams_py.topology.nodes import NodeContext
+from streams_py.topology.operators.in_context import within
+
 __all__ = ["copier_of", "fresh_initializer", "on_copies"]
 
 _NONE_YET = object()
@@ -40,9 +43,10 @@ def on_copies(aggregator: Callable[[Any, Any, Any], Any], store: Any) -> Callabl
     return lambda key, value, old: aggregator(key, value, copy(old))
 
 
-def fresh_initializer(initializer: Callable[[], Any], store: Any) -> Callable[[], Any]:
-    """The same, but where values can change it never gives an object twice: with ``lambda: EMPTY`` all keys would share
-    what the first one makes of it."""
+def fresh_initializer(node: NodeContext, initializer: Callable[[], Any], store: Any) -> Callable[[], Any]:
+    """The same in this task, but where values can change it never gives an object twice: with ``lambda: EMPTY`` all
+    keys would share what the first one makes of it."""
+    initializer = within(node, initializer)
     if copier_of(store) is None:
         return initializer
     given: Any = _NONE_YET

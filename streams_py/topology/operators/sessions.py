@@ -56,7 +56,7 @@ class SessionAggregate(TableOperator):
         gap, grace = self._windows.gap_ms, self._windows.grace_ms
         aggregator = aggregating(node, within(node, self._aggregator))
         merger = within(node, self._merger)
-        initializer = fresh_initializer(self._initializer, store)
+        initializer = fresh_initializer(node, self._initializer, store)
         old_values = self.sends_old_values
         forwards = not self._emits_final and forward_flushed(node, store, send_old_values=old_values)
         emit_final = self._final_results(node, store)

@@ -87,7 +87,7 @@ class _Path:
         self._forwards = operator.forwards(node, store)
         self._old_values = operator.sends_old_values
         self._difference = windows.difference_ms
-        self._initializer = fresh_initializer(initializer, store)
+        self._initializer = fresh_initializer(node, initializer, store)
         # An aggregate is needed afterwards: as old value, or to begin the right window with.
         self._aggregator = on_copies(aggregator, store)
 

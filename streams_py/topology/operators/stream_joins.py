@@ -115,7 +115,7 @@ class GlobalTableJoin:
     def bind(self, node: NodeContext) -> Process:
         get, selector, joiner, keeps_stream = (
             node.store(self._store).get,
-            self._selector,
+            within(node, self._selector),
             within(node, self._joiner),
             self._keeps_stream,
         )
@@ -139,4 +139,4 @@ class GlobalTableJoin:
                 return
             forward(key, joined, timestamp_ms)
 
-        return at_its_time(node, process, self._joiner)
+        return at_its_time(node, process, self._selector, self._joiner)

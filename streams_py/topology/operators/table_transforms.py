@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from streams_py.errors import ProcessingError, TopologyError
-from streams_py.topology.nodes import NodeContext, Process
+from streams_py.topology.nodes import NodeContext, Process, RecordContext
 from streams_py.topology.operators.processors import BoundContext
 from streams_py.topology.operators.tables import PastRowReader, RowReader, TableOperator, TableTransformation
 from streams_py.topology.processor import ValueTransformer
@@ -75,6 +75,10 @@ class TableTransformValues(TableTransformation):
 
 class _TransformerContext(BoundContext):
     """A transformer returns its result; it cannot send anything else."""
+
+    @property
+    def record(self) -> RecordContext:
+        return self._record
 
     def forward(self, record: Any, *, child: str | None = None) -> NoReturn:
         """ProcessingError: what a transformer gives is what it returns."""

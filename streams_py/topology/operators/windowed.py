@@ -84,7 +84,7 @@ class TimeWindowAggregate(WindowedOperator[TimeWindows]):
         aggregator = aggregating(node, within(node, self._aggregator))
         if old_values and forwards:
             aggregator = on_copies(aggregator, store)
-        update = store.updater(fresh_initializer(self._initializer, store), aggregator)
+        update = store.updater(fresh_initializer(node, self._initializer, store), aggregator)
         observed_ms = UNKNOWN_TIME
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:

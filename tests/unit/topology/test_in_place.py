@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from streams_py import StreamsBuilder, serdes
 from streams_py.state.codec import StoreCodec
 from streams_py.testing.driver import TopologyTestDriver
 from streams_py.topology.dsl.kstream import KStream
+from streams_py.topology.nodes import NodeContext
 from streams_py.topology.operators.in_place import fresh_initializer
 from streams_py.topology.windows import SessionWindows, SlidingWindows, TimeWindows
 
@@ -168,7 +169,7 @@ def test_initializer_that_always_gives_one_object_is_asked_but_its_object_not_sh
     class Store:
         codec: StoreCodec[str, Any] = StoreCodec("t", serdes.STRING, serdes.JSON)
 
-    initial = fresh_initializer(lambda: EMPTY, Store())
+    initial = fresh_initializer(cast("NodeContext", None), lambda: EMPTY, Store())
     for _ in range(3):
         given = initial()
         assert given == {"n": 0, "seen": []}

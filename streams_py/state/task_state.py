@@ -166,12 +166,17 @@ class TaskState:
             if is_persistent(self._builders[name], self._defaults)
         ]
 
+    def _changelogs_of(self, store: str) -> list[TopicPartition]:
+        return [changelog for changelog, name in self._store_by_changelog.items() if name == store]
+
     def _open_stores(self, path: str | None) -> None:
         if path is not None:
             from streams_py.state.disk.database import TaskDatabase  # not loaded without persistent stores
+            from streams_py.state.disk.layouts import empty_changed
 
             on_disk = [name for name, builder in self._builders.items() if is_persistent(builder, self._defaults)]
             self._database = TaskDatabase(path, on_disk)
+            empty_changed(self._database, [self._builders[name] for name in on_disk], self._changelogs_of)
         nobody = RecordContext()
         for name, builder in self._builders.items():
             self._stores[name] = open_store(

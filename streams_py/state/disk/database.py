@@ -27,6 +27,8 @@ __all__ = ["RocksMemory", "TaskDatabase"]
 _POSITIONS: Final = "*positions"
 """No store is called like this: names have no asterisk."""
 _OFFSET = struct.Struct(">q")
+_LAYOUT: Final = b"\0layout "
+"""Before the name of a store; no topic begins like this."""
 
 
 class TaskDatabase:
@@ -75,9 +77,23 @@ class TaskDatabase:
         """The offsets that were committed with what they stand for; those of which nothing is known are missing."""
         found: dict[TopicPartition, int] = {}
         for key, data in self._attempt(lambda: list(self._positions.items())):
+            if key.startswith(_LAYOUT):
+                continue
             topic, partition = key.decode().split(" ")
             (found[TopicPartition(topic, int(partition))],) = _OFFSET.unpack(data)
         return found
+
+    def layouts(self) -> dict[str, str]:
+        """How the files of each store are laid out (:mod:`.layouts`); those that nobody has noted are missing."""
+        entries = self._attempt(lambda: list(self._positions.items()))
+        return {key[len(_LAYOUT) :].decode(): data.decode() for key, data in entries if key.startswith(_LAYOUT)}
+
+    def note_layouts(self, layouts: Mapping[str, str]) -> None:
+        """The files of these stores are laid out like this."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for name, layout in layouts.items():
+            batch.put(_LAYOUT + name.encode(), layout.encode(), self._database.get_column_family_handle(_POSITIONS))
+        self._attempt(lambda: self._database.write(batch))
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """Write what waits in all stores, and the positions, as one batch: after a crash all of it is there, or

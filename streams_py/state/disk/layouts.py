@@ -1,0 +1,62 @@
+"""How the files of a store are laid out, and what happens when a new version of a program wants them otherwise.
+
+The keys of window and session stores begin with the number of a segment, whose length follows from size and retention;
+a time to live puts a timestamp before each value. Files of another layout cannot be read. The database says beside the
+positions how each store is kept, so that a store whose declaration has changed starts empty and is restored from its
+changelog topic, which has Kafka Streams' format whatever the declaration.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
+
+from streams_protocol.types import TopicPartition
+from streams_py.topology.stores import StoreBuilder
+
+if TYPE_CHECKING:
+    from streams_py.state.disk.database import TaskDatabase
+
+__all__ = ["empty_changed", "layout_of"]
+
+_logger = logging.getLogger(__name__)
+
+
+def layout_of(builder: StoreBuilder) -> str:
+    """How the files of a store are laid out, in words."""
+    words = [f"a {builder.kind.value} store"]
+    if builder.windows is not None:
+        words.append(f"with segments of {builder.windows.segment_ms} ms")
+    if builder.ttl_ms is not None:
+        words.append("with a time to live")
+    return " ".join(words)
+
+
+def empty_changed(
+    database: TaskDatabase,
+    builders: Collection[StoreBuilder],
+    changelogs_of: Callable[[str], Collection[TopicPartition]],
+) -> None:
+    """Empty the stores on disk whose files are laid out otherwise than declared, and forget their positions, those of
+    ``changelogs_of(store)``. The stores are not open yet."""
+    known = database.layouts()
+    wanted: Mapping[str, str] = {builder.name: layout_of(builder) for builder in builders}
+    for builder in builders:
+        name = builder.name
+        before = known.get(name, wanted[name])
+        if name not in database.found_stores or before == wanted[name]:
+            continue
+        changelogs = changelogs_of(name)
+        _logger.warning(
+            "store %s in %s was kept as %s and is now declared as %s: it starts empty%s",
+            name,
+            database.path,
+            before,
+            wanted[name],
+            " and is restored from its changelog topic" if changelogs else ", and has no changelog to be restored from",
+        )
+        database.forget(changelogs)
+        database.store(name).clear()
+    if any(known.get(name) != layout for name, layout in wanted.items()):
+        database.note_layouts(wanted)

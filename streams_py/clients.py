@@ -13,6 +13,7 @@ from streams_py.adapters.kafka_python.group_admin import KafkaPythonGroupAdmin
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.options import MOCK_CLUSTER
 from streams_py.adapters.kafka_python.settings import membership_settings
+from streams_py.adapters.kafka_python.transaction_admin import KafkaPythonTransactionAdmin
 from streams_py.adapters.security import parse_security
 from streams_py.config import StreamsConfig
 from streams_py.member.versions import RebalanceProtocol, start_protocols
@@ -32,6 +33,7 @@ _SHARED_KEYS = (
     "send.buffer.bytes",
 )
 """Keys of Kafka Streams itself that its clients follow."""
+_TRANSACTION_ADMIN_MS = 5_000
 
 
 class KafkaClients(ConfluentClients):
@@ -69,6 +71,15 @@ class KafkaClients(ConfluentClients):
         client_id = f"{self._config.client_id or self._config.application_id}-groups"
         connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=self.embedded is not None)
         return KafkaPythonGroupAdmin(connection, timeout_ms=timeout_ms)
+
+    def transaction_admin(self) -> KafkaPythonTransactionAdmin:
+        """Requests about transactions; connects when it is used."""
+        from streams_py.adapters.librdkafka_gaps import kafka_python_connection
+
+        security = parse_security(self._config.client_settings("admin."))
+        client_id = f"{self._config.client_id or self._config.application_id}-transactions"
+        connection = kafka_python_connection(self.bootstrap, client_id, security, embedded=self.embedded is not None)
+        return KafkaPythonTransactionAdmin(connection, timeout_ms=_TRANSACTION_ADMIN_MS)
 
     def _membership_settings(self, thread_name: str, thread_index: int) -> dict[str, Any]:
         instance_id = self._settings.get("group.instance.id")

@@ -35,11 +35,14 @@ __all__ = [
     "Membership",
     "MembershipListener",
     "OffsetAndMetadata",
+    "OpenTransaction",
     "PartitionInfo",
     "RawRecord",
     "RecordConsumer",
     "RecordProducer",
     "TopicSpec",
+    "TransactionAdmin",
+    "TransactionInfo",
     "TransactionalProducer",
 ]
 
@@ -187,6 +190,56 @@ class TransactionalProducer(RecordProducer, Protocol):
         """Commit what was sent and the input offsets it was made from, all or nothing, provided that ``member`` is
         still in the group's generation (KIP-447). Without an answer in time the outcome is unknown, and that is a
         TaskCorruptedError, too."""
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that a partition's leader takes for open, from the offset ``start`` on."""
+
+    partition: TopicPartition
+    producer_id: int
+    epoch: int
+    start: int
+
+
+class TransactionInfo(NamedTuple):
+    """What a coordinator knows of a transactional id. ``state``: Empty, Ongoing, PrepareCommit, PrepareAbort,
+    PrepareEpochFence, CompleteCommit, CompleteAbort or Dead; ``partitions``: those of the ongoing transaction."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    epoch: int
+    partitions: frozenset[TopicPartition]
+
+
+class TransactionAdmin(Protocol):
+    """Transactions seen from outside. One thread at a time. BrokerUnavailableError, or StreamsError with what was
+    refused."""
+
+    def open_transactions(self, partitions: Collection[TopicPartition]) -> Sequence[OpenTransaction]:
+        """Those of partitions that cannot be asked are left out."""
+
+    def transactional_ids(self, producer_ids: Collection[int]) -> Mapping[int, str]:
+        """By producer id, as far as they are known."""
+
+    def describe(self, transactional_id: str) -> TransactionInfo | None:
+        """None for an id that nobody has used."""
+
+    def take_over(self, transactional_id: str, transaction_timeout_ms: int) -> tuple[int, int]:
+        """Fence whoever uses the id, which ends its ongoing transaction; producer id and new epoch."""
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[TopicPartition],
+        *,
+        group: str | None,
+        commit: bool,
+    ) -> None:
+        """End what is open in these partitions and in the offsets of ``group``, as the producer that took over."""
+
+    def close(self) -> None: ...
 
 
 # -- administration ------------------------------------------------------------------------------------------
@@ -425,6 +478,10 @@ class Clients(Protocol):
     def producer(self, thread_name: str) -> RecordProducer: ...
     def transactional_producer(self, thread_name: str, transactional_id: str) -> TransactionalProducer: ...
     def admin(self) -> Admin: ...
+
+    def transaction_admin(self) -> TransactionAdmin:
+        """Asked for under exactly-once only; connects when it is used."""
+
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> Membership: ...
 
     def close(self) -> None:

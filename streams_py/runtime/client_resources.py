@@ -37,6 +37,7 @@ from streams_py.ports import (
 )
 from streams_py.runtime.event_loop import Background, EventLoop
 from streams_py.runtime.missing_sinks import warn_of_missing_sinks
+from streams_py.runtime.open_transactions import OpenTransactions
 from streams_py.runtime.queries.hosts import StoreHosts
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.restore_events import RestoreEventsListener
@@ -113,6 +114,7 @@ class ClientResources:
         self.running_since_ms: int | None = None
         """Since when the client is RUNNING; None in other states. Set by the client."""
         self._cleaner: StateCleaner | None = None
+        self._open_transactions: OpenTransactions | None = None
         self._events = InstanceObserver()
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
@@ -147,6 +149,16 @@ class ClientResources:
         self._cleaner = StateCleaner(
             self.directory, self._clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
         )
+        if self.config.exactly_once:
+            self._open_transactions = OpenTransactions(
+                self._clients.transaction_admin(),
+                self._admin,
+                self._clock,
+                application_id=self.config.application_id,
+                topics=self._metadata.topics,
+                transaction_timeout_ms=self.config.transaction_timeout_ms,
+            )
+            self._open_transactions.start()
         self._events = open_assignment_events(
             self.config, self._clients, self.admin, self._clock, process=str(self._process_id), client_id=self.client_id
         )
@@ -182,6 +194,8 @@ class ClientResources:
             closing.callback(self._events.close)
             if self._cleaner is not None:
                 closing.callback(self._cleaner.stop)
+            if self._open_transactions is not None:
+                closing.callback(self._open_transactions.close)
             closing.callback(self._event_loop.close)
             if self._global_thread is not None:
                 closing.callback(self._global_thread.producer.close)
@@ -311,7 +325,7 @@ class ClientResources:
         )
         consumer = self._clients.main_consumer(thread.name)
         opened.callback(consumer.close)
-        transactions = self._transactional_producer(thread) if config.exactly_once else None
+        transactions, settle = self._transactions(thread, updater)
         producer = transactions or self._clients.producer(thread.name)
         opened.callback(producer.close)
         cache = self._caches[thread] = RecordCache(self._cache_bytes)
@@ -353,6 +367,7 @@ class ClientResources:
             consumer=consumer,
             producer=producer,
             transactions=transactions,
+            settle_transactions=settle,
             membership=self._membership(thread, rebalance),
             rebalance=rebalance,
             updater=updater,
@@ -368,9 +383,17 @@ class ClientResources:
             release_locks=lambda: self.directory.unlock_except(thread.name, {task.id for task in table.all()}),
         )
 
-    def _transactional_producer(self, thread: StreamThread) -> TransactionalProducer:
+    def _transactions(
+        self, thread: StreamThread, updater: StateUpdater
+    ) -> tuple[TransactionalProducer | None, Callable[[], None]]:
+        """The producer of a thread under exactly-once, and what is to be done before it begins."""
+        others = self._open_transactions
+        if others is None:
+            return None, lambda: None
         transactional_id = f"{self.config.application_id}-{self._process_id}-{thread.index}"
-        return self._clients.transactional_producer(thread.name, transactional_id)
+        others.watch(thread, updater.restoring)
+        producer = self._clients.transactional_producer(thread.name, transactional_id)
+        return producer, lambda: others.settle(transactional_id)
 
     def _membership(self, thread: StreamThread, rebalance: Rebalance) -> Membership:
         membership = self._clients.membership(thread.name, thread.index, rebalance)

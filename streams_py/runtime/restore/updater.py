@@ -137,6 +137,11 @@ class StateUpdater:
                     return entry[0]
             return None
 
+    def restoring(self) -> set[TopicPartition]:
+        """Changelogs of actives that have not been read to their end yet."""
+        with self._lock:
+            return {c.partition for c in self._changelogs.values() if c.task.is_active and not c.is_done}
+
     def drain_restored(self) -> list[RestorableTask]:
         """Actives that are up to date; they are not here any more afterwards."""
         with self._lock:

@@ -75,6 +75,7 @@ class TaskMoves:
         if transactions is None or transactions.is_ready:
             return True
         try:
+            self._parts.settle_transactions()
             transactions.initialize(_INITIALIZE_MS)
         except BrokerUnavailableError as error:
             _log.log(

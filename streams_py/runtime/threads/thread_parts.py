@@ -70,6 +70,8 @@ class ThreadParts:
     producer: RecordProducer
     transactions: TransactionalProducer | None
     """The producer, when records are processed in transactions."""
+    settle_transactions: Callable[[], None]
+    """Before the producer begins: end what was left open under its id. Raises BrokerUnavailableError."""
     membership: Membership
     rebalance: Rebalance
     updater: StateUpdater

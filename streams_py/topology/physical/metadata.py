@@ -74,3 +74,9 @@ class TopologyMetadata:
     def source_topics(self) -> frozenset[str]:
         """Union of all sub-topologies' source topics: what a member subscribes to."""
         return frozenset().union(*(sub.source_topics for sub in self.subtopologies.values()))
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """All that the tasks read or write."""
+        subs = self.subtopologies.values()
+        return frozenset().union(*(sub.source_topics | sub.sink_topics | sub.changelogs.keys() for sub in subs))

@@ -7,7 +7,7 @@ membership are all called by the test, one step at a time, on the test's own thr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,8 +34,10 @@ from streams_py.ports import (
     MembershipListener,
     MemberSubscription,
     OffsetAndMetadata,
+    OpenTransaction,
     PartitionInfo,
     TopicSpec,
+    TransactionInfo,
 )
 from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.states import ThreadState
@@ -104,6 +106,9 @@ class World:
 
     def admin(self) -> WorldAdmin:
         return WorldAdmin(self)
+
+    def transaction_admin(self) -> NothingOpen:
+        return NothingOpen()
 
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> WorldMembership:
         self.memberships[thread_name] = WorldMembership(self, listener)
@@ -259,6 +264,35 @@ class WorldTransactions(WorldProducer):
         super().reset()
         self._waiting = []
         self.is_ready = False
+
+
+class NothingOpen:
+    """A cluster on which no transaction was ever left open (port ``TransactionAdmin``)."""
+
+    def open_transactions(self, partitions: Collection[TopicPartition]) -> Sequence[OpenTransaction]:
+        return []
+
+    def transactional_ids(self, producer_ids: Collection[int]) -> Mapping[int, str]:
+        return {}
+
+    def describe(self, transactional_id: str) -> TransactionInfo | None:
+        return None
+
+    def take_over(self, transactional_id: str, transaction_timeout_ms: int) -> tuple[int, int]:
+        raise AssertionError("nothing is open")
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[TopicPartition],
+        *,
+        group: str | None,
+        commit: bool,
+    ) -> None:
+        raise AssertionError("nothing is open")
+
+    def close(self) -> None: ...
 
 
 class WorldAdmin:

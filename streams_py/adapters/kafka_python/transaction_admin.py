@@ -1,0 +1,217 @@
+"""Transactions seen from outside, and ended from outside: the port ``TransactionAdmin`` by kafka-python.
+
+What is left open is ended by the transaction's own coordinator, under its transactional id: whoever takes the id over
+may add partitions to a transaction and end it, which writes a marker to each of them, and no record. That needs no
+rights beyond those of the application itself, unlike an operator's WriteTxnMarkers.
+
+Requests are made here because kafka-python's own calls give up at the first partition that cannot be asked. Private
+names: ``_manager``, ``_find_coordinator_ids``, ``_async_get_leader_for_partitions``; the broker tests watch them. All
+stay with the older transaction protocol (KIP-890's first part), in which a producer's epoch lives until it is fenced.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from kafka import KafkaAdminClient
+from kafka import errors as kafka_errors
+from kafka.protocol.admin.transactions import DescribeProducersRequest, DescribeTransactionsRequest
+from kafka.protocol.metadata import CoordinatorType
+from kafka.protocol.producer.transaction import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+from kafka.structs import TopicPartition as KafkaPartition
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
+from streams_py.adapters.kafka_python.failures import is_retriable, translated
+from streams_py.errors import BrokerUnavailableError
+from streams_py.ports import OpenTransaction, TransactionInfo
+
+__all__ = ["KafkaPythonTransactionAdmin"]
+
+T = TypeVar("T")
+
+_PAUSE_S: Final = 0.1
+
+
+class KafkaPythonTransactionAdmin:
+    """``connection`` as from ``kafka_python_connection``; ``timeout_ms`` bounds one call. Not thread-safe."""
+
+    def __init__(self, connection: Mapping[str, Any], *, timeout_ms: int) -> None:
+        self._connection = connection
+        self._timeout_ms = timeout_ms
+        self._where = ",".join(connection["bootstrap_servers"])
+        self._client: Any = None
+
+    def open_transactions(self, partitions: Collection[TopicPartition]) -> list[OpenTransaction]:
+        """Those of partitions that cannot be asked (no leader, no right to read) are left out."""
+        return self._patiently("open transactions cannot be listed", lambda: self._open(partitions))
+
+    def transactional_ids(self, producer_ids: Collection[int]) -> Mapping[int, str]:
+        """Who the producers are, as far as a coordinator knows, and this user may describe, their ids."""
+
+        def ask() -> dict[int, str]:
+            listed = self._admin().list_transactions(producer_id_filters=sorted(producer_ids))
+            return {one.producer_id: one.transactional_id for of_broker in listed.values() for one in of_broker}
+
+        return self._patiently("transactions cannot be listed", ask)
+
+    def describe(self, transactional_id: str) -> TransactionInfo | None:
+        """What the coordinator knows; None when it has never heard of the id."""
+
+        def ask() -> TransactionInfo | None:
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            (found,) = self._ask_coordinator(transactional_id, request).transaction_states
+            if found.error_code == kafka_errors.TransactionalIdNotFoundError.errno:
+                return None
+            _check(found.error_code)
+            partitions = frozenset(TopicPartition(of.topic, number) for of in found.topics for number in of.partitions)
+            return TransactionInfo(
+                transactional_id, found.transaction_state, found.producer_id, found.producer_epoch, partitions
+            )
+
+        return self._patiently(f"transaction {transactional_id} cannot be described", ask)
+
+    def take_over(self, transactional_id: str, transaction_timeout_ms: int) -> tuple[int, int]:
+        """Fence whoever uses the id, which ends a transaction that its coordinator knows to be ongoing; the producer's
+        id and new epoch."""
+
+        def ask() -> tuple[int, int]:
+            request = InitProducerIdRequest(
+                transactional_id=transactional_id,
+                transaction_timeout_ms=transaction_timeout_ms,
+                producer_id=-1,
+                producer_epoch=-1,
+                max_version=4,
+            )
+            answer = self._ask_coordinator(transactional_id, request)
+            _check(answer.error_code)
+            return answer.producer_id, answer.producer_epoch
+
+        return self._patiently(f"transactional id {transactional_id} cannot be taken over", ask)
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[TopicPartition],
+        *,
+        group: str | None,
+        commit: bool,
+    ) -> None:
+        """End what is open in these partitions, and in the offsets of ``group``, for a producer (id, epoch) from
+        :meth:`take_over`. BrokerUnavailableError leaves the outcome open: look again."""
+        producer_id, epoch = producer
+        who = {"transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": epoch}
+
+        def add_partitions() -> None:
+            topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+            request = AddPartitionsToTxnRequest(
+                **{f"v3_and_below_{name}": value for name, value in who.items()},
+                v3_and_below_topics=[topic(name=name, partitions=of) for name, of in _by_topic(partitions).items()],
+                max_version=3,
+            )
+            answer = self._ask_coordinator(transactional_id, request)
+            for topic_result in answer.results_by_topic_v3_and_below:
+                for one in topic_result.results_by_partition:
+                    _check(one.partition_error_code)
+
+        def add_offsets() -> None:
+            request = AddOffsetsToTxnRequest(**who, group_id=group, max_version=3)
+            _check(self._ask_coordinator(transactional_id, request).error_code)
+
+        def end_transaction() -> None:
+            request = EndTxnRequest(**who, committed=commit, max_version=3)
+            _check(self._ask_coordinator(transactional_id, request).error_code)
+
+        failing = f"the transaction of {transactional_id} cannot be ended"
+        if partitions:
+            self._patiently(failing, add_partitions)
+        if group is not None:
+            self._patiently(failing, add_offsets)
+        self._patiently(failing, end_transaction)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _admin(self) -> Any:
+        if self._client is None:
+            limits = {"bootstrap_timeout_ms": self._timeout_ms, "request_timeout_ms": self._timeout_ms}
+            self._client = KafkaAdminClient(**self._connection, **limits)
+        return self._client
+
+    def _ask_coordinator(self, transactional_id: str, request: Any) -> Any:
+        admin = self._admin()
+        manager = admin._manager
+        found = manager.run(admin._find_coordinator_ids, [transactional_id], CoordinatorType.TRANSACTION)
+        return manager.run(manager.send, request, found[transactional_id])
+
+    def _open(self, partitions: Collection[TopicPartition]) -> list[OpenTransaction]:
+        admin = self._admin()
+        asked = [KafkaPartition(*partition) for partition in partitions]
+        by_leader = admin._manager.run(admin._async_get_leader_for_partitions, asked) if asked else {}
+        found = []
+        for leader, of_leader in by_leader.items():
+            if leader < 0:
+                continue
+            topic = DescribeProducersRequest.TopicRequest
+            topics = [topic(name=name, partition_indexes=numbers) for name, numbers in _by_topic(of_leader).items()]
+            answer = admin._manager.run(admin._manager.send, DescribeProducersRequest(topics=topics), leader)
+            found += [
+                OpenTransaction(
+                    TopicPartition(of.name, partition.partition_index),
+                    one.producer_id,
+                    one.producer_epoch,
+                    one.current_txn_start_offset,
+                )
+                for of in answer.topics
+                for partition in of.partitions
+                if partition.error_code == 0
+                for one in partition.active_producers
+                if one.current_txn_start_offset >= 0
+            ]
+        return found
+
+    def _patiently(self, failing: str, ask: Callable[[], T]) -> T:
+        """The answer, asked for again while a coordinator is loading, moving, or still ending a transaction."""
+        until = time.monotonic() + self._timeout_ms / 1000
+        while True:
+            try:
+                return ask()
+            except kafka_errors.KafkaError as error:
+                again = is_retriable(error) or isinstance(error, kafka_errors.ConcurrentTransactionsError)
+                timed_out = isinstance(error, kafka_errors.KafkaTimeoutError)
+                if again and time.monotonic() + _PAUSE_S < until:
+                    self._forget_coordinators()
+                    time.sleep(_PAUSE_S)
+                    continue
+                self.close()  # a new connection next time: this one may lead to a broker that is no more
+                if again or timed_out:
+                    raise BrokerUnavailableError(f"{failing}: {self._where}: {error}") from error
+                raise translated(error, failing) from error
+
+    def _forget_coordinators(self) -> None:
+        if self._client is not None:
+            self._client._manager.cluster._coordinators.clear()
+
+
+def _check(code: int) -> None:
+    error = kafka_errors.for_code(code)
+    if error is not kafka_errors.NoError:
+        raise error()
+
+
+def _by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, number in sorted(partitions):
+        by_topic[topic].append(number)
+    return by_topic

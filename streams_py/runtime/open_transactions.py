@@ -1,0 +1,256 @@
+"""Transactions of this application that nobody ends: found, and ended as their coordinator has decided.
+
+Whoever reads committed records waits for the oldest open transaction of a partition. Two kinds stay open longer than
+their producer needs them:
+
+* **of a killed member**, until ``transaction.timeout.ms`` is over. The next owner of its tasks need not wait: what
+  another member has left open in a changelog that this one restores is of a former owner, whose id is taken over, which
+  ends the transaction (and fences the owner, should it be a zombie);
+* **hanging ones**, for ever. A broker that is killed and comes back goes on with the transactions that it finds in its
+  log, and may take those for ended whose partitions it does not know yet at that moment: it writes no markers (seen
+  with Apache Kafka 4.3.1, committed ones included). They are ended once more, under the same id and in the same way.
+
+What is open belongs to the coordinator's last transaction of that id, or to one of an earlier epoch. That tells how it
+ended (:func:`was_committed`), provided that nobody has used the id since. So the question is asked before a producer
+begins (:meth:`OpenTransactions.settle`), about its own id, and by :meth:`OpenTransactions.check` about others.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import weakref
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+
+from streams_protocol.types import TopicPartition
+from streams_py.assignment.java_order import string_hash
+from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.ports import Admin, AdminError, Clock, OpenTransaction, PartitionInfo, TransactionAdmin, TransactionInfo
+
+__all__ = ["OpenTransactions", "is_of_application", "was_committed"]
+
+_log = logging.getLogger("streams_py")
+
+_OFFSETS_TOPIC = "__consumer_offsets"
+_INTERVAL_S = 0.5
+_ENDING_MS = 5_000
+_ENDING_PAUSE_MS = 50
+_RESTORE_PATIENCE_MS = 1_000
+"""How long a transaction may hold up a restoration: markers that are on their way arrive within that time."""
+_FULL_CHECK_MS = 10_000
+"""How often all partitions are looked at, and how long beyond the time-out a transaction is no reason to act."""
+_REMEDY = (
+    "`kafka-transactions.sh find-hanging` lists such transactions and `abort` ends them; what the coordinator calls "
+    "CompleteCommit was committed, and would be lost by that"
+)
+
+_PROCESS_ID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
+def is_of_application(transactional_id: str, application_id: str) -> bool:
+    """True when a stream thread of this application has made the id, in Python or in Java."""
+    return re.fullmatch(f"{re.escape(application_id)}-{_PROCESS_ID}-[0-9]+", transactional_id) is not None
+
+
+def was_committed(known: TransactionInfo, left: OpenTransaction) -> bool:
+    """How a transaction ended that is still open in a partition, from what its coordinator knows of the id.
+
+    Our producers (and those of Kafka Streams after a failure) never go on after an abort: so within an epoch all
+    transactions but the last one were committed. A higher epoch means that the producer was fenced before it decided.
+    """
+    if left.epoch != known.epoch:
+        return False
+    if known.state == "Ongoing":
+        return left.partition not in known.partitions
+    return known.state == "CompleteCommit"
+
+
+class OpenTransactions:
+    """One per client. ``topics``: those that the application writes, whose partitions are looked at."""
+
+    def __init__(
+        self,
+        client: TransactionAdmin,
+        admin: Admin,
+        clock: Clock,
+        *,
+        application_id: str,
+        topics: Collection[str],
+        transaction_timeout_ms: int,
+    ) -> None:
+        self._client = client
+        self._admin = admin
+        self._clock = clock
+        self._application_id = application_id
+        self._topics = frozenset(topics)
+        self._timeout_ms = transaction_timeout_ms
+        self._lock = threading.Lock()  # of the client
+        self._restoring: weakref.WeakKeyDictionary[object, Callable[[], Collection[TopicPartition]]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._seen: dict[OpenTransaction, int] = {}  # since when
+        self._told: set[object] = set()
+        self._next_full_ms = clock.monotonic_ms() + _FULL_CHECK_MS
+        self._stop = threading.Event()
+
+    # -- before a producer begins ----------------------------------------
+
+    def settle(self, transactional_id: str) -> None:
+        """End what is open under an id that is about to be used. BrokerUnavailableError when that has to be tried
+        again; what is refused is logged, and the producer begins nevertheless."""
+        try:
+            with self._lock:
+                self._settle(transactional_id)
+        except BrokerUnavailableError:
+            raise
+        except StreamsError as error:
+            self._tell(
+                "settle",
+                f"it is not known whether transactions of {transactional_id} hang: {error}. If readers stand "
+                f"still: {_REMEDY}",
+            )
+
+    def _settle(self, transactional_id: str) -> None:
+        known = self._decided(transactional_id)
+        if known is None:
+            return
+        left = [one for one in self._open(self._all_partitions()) if one.producer_id == known.producer_id]
+        if not left:
+            return
+        producer = self._client.take_over(transactional_id, self._timeout_ms)
+        before = frozenset(left)
+        left = [one for one in self._open({one.partition for one in before}) if one in before]
+        names = ", ".join(str(one.partition) for one in sorted(before))
+        if not left:
+            _log.info("transaction %s was left open and is ended now: it held up %s", transactional_id, names)
+            return
+        if producer[0] != known.producer_id:
+            self._tell(left[0], f"a transaction of {transactional_id} hangs in {names}: {_REMEDY}")
+            return
+        self._end_again(transactional_id, producer, known, left)
+
+    def _decided(self, transactional_id: str) -> TransactionInfo | None:
+        """What the coordinator knows when no decision is being carried out."""
+        until_ms = self._clock.monotonic_ms() + _ENDING_MS
+        while True:
+            known = self._client.describe(transactional_id)
+            if known is None or not known.state.startswith("Prepare"):
+                return known
+            if self._clock.monotonic_ms() > until_ms:
+                raise BrokerUnavailableError(f"transaction {transactional_id} is still being ended ({known.state})")
+            self._clock.sleep_ms(_ENDING_PAUSE_MS)
+
+    def _end_again(
+        self, transactional_id: str, producer: tuple[int, int], known: TransactionInfo, left: Sequence[OpenTransaction]
+    ) -> None:
+        outcomes = {one.partition: was_committed(known, one) for one in left}
+        unanimous = len(set(outcomes.values())) == 1
+        for commit in sorted(set(outcomes.values())):
+            partitions = [partition for partition, outcome in outcomes.items() if outcome is commit]
+            records = [partition for partition in partitions if partition.topic != _OFFSETS_TOPIC]
+            # Who may not read the topic of offsets does not see them, and ends them with the records.
+            group = self._application_id if unanimous or len(records) < len(partitions) else None
+            self._client.end(transactional_id, producer, records, group=group, commit=commit)
+            _log.warning(
+                "a transaction of %s was hanging in %s: its coordinator had ended it (%s), but had not told these "
+                "partitions; it is %s now",
+                transactional_id,
+                ", ".join(map(str, sorted(partitions))),
+                known.state,
+                "committed" if commit else "aborted",
+            )
+
+    # -- while the client runs ----------------------------------------
+
+    def watch(self, owner: object, restoring: Callable[[], Collection[TopicPartition]]) -> None:
+        """Changelogs that ``owner`` restores now are looked at more often, as long as it lives."""
+        self._restoring[owner] = restoring
+
+    def start(self) -> None:
+        """Check from now on, on a thread of its own."""
+        threading.Thread(target=self._run, name="open-transactions", daemon=True).start()
+
+    def close(self) -> None:
+        self._stop.set()
+        with self._lock:
+            self._client.close()
+
+    def _run(self) -> None:
+        while not self._stop.wait(_INTERVAL_S):
+            try:
+                self.check()
+            except BrokerUnavailableError as error:
+                _log.debug("open transactions are not known: %s", error)
+            except StreamsError as error:
+                self._tell("check", f"open transactions are not looked for: {error}. If readers stand still: {_REMEDY}")
+            except Exception:
+                if not self._stop.is_set():
+                    _log.exception("looking for open transactions failed; trying again")
+
+    def check(self) -> None:
+        """Look at the partitions it is time for, and end what holds them up."""
+        now_ms = self._clock.monotonic_ms()
+        urgent = {partition for restoring in list(self._restoring.values()) for partition in restoring()}
+        full = now_ms >= self._next_full_ms
+        if not urgent and not full:
+            return
+        with self._lock:
+            if self._stop.is_set():
+                return
+            asked = urgent | self._all_partitions() if full else urgent
+            if full:
+                self._next_full_ms = now_ms + _FULL_CHECK_MS
+            found = self._open(asked)
+            kept = {one: since for one, since in self._seen.items() if one.partition not in asked}
+            self._seen = kept | {one: self._seen.get(one, now_ms) for one in found}
+            late = [one for one in found if self._is_late(one, now_ms, one.partition in urgent)]
+            if late:
+                self._end_late(late)
+
+    def _is_late(self, one: OpenTransaction, now_ms: int, urgent: bool) -> bool:
+        patience_ms = _RESTORE_PATIENCE_MS if urgent else self._timeout_ms + _FULL_CHECK_MS
+        return now_ms - self._seen[one] >= patience_ms
+
+    def _end_late(self, late: Sequence[OpenTransaction]) -> None:
+        names = self._client.transactional_ids({one.producer_id for one in late})
+        for producer_id in sorted({one.producer_id for one in late}):
+            name = names.get(producer_id)
+            if name is not None and is_of_application(name, self._application_id):
+                self._settle(name)
+                continue
+            first = min(one for one in late if one.producer_id == producer_id)
+            open_s = (self._clock.monotonic_ms() - self._seen[first]) / 1000
+            if open_s * 1000 >= self._timeout_ms + _FULL_CHECK_MS:
+                who = f"producer {producer_id}" if name is None else f"{name} (producer {producer_id})"
+                self._tell(
+                    first,
+                    f"a transaction of {who}, which is not of this application, has been open in {first.partition} "
+                    f"for {open_s:.0f} s; readers of committed records wait for it. If it hangs: {_REMEDY}",
+                )
+
+    # -- partitions ----------------------------------------
+
+    def _open(self, partitions: Collection[TopicPartition]) -> Sequence[OpenTransaction]:
+        return self._client.open_transactions(partitions)
+
+    def _all_partitions(self) -> set[TopicPartition]:
+        found = self._admin.describe_topics(self._topics | {_OFFSETS_TOPIC})
+        return set(_partitions(found, self._application_id))
+
+    def _tell(self, about: object, sentence: str) -> None:
+        """Warn, once."""
+        if about not in self._told:
+            self._told.add(about)
+            _log.warning("%s", sentence)
+
+
+def _partitions(topics: Mapping[str, Sequence[PartitionInfo] | AdminError], group: str) -> Iterator[TopicPartition]:
+    """All with a leader; of the topic of offsets only the one that has the group's."""
+    for topic, infos in topics.items():
+        if isinstance(infos, AdminError):
+            continue
+        only = (string_hash(group) & 0x7FFFFFFF) % len(infos) if topic == _OFFSETS_TOPIC else None
+        for info in infos:
+            if info.leader is not None and only in (None, info.partition):
+                yield TopicPartition(topic, info.partition)

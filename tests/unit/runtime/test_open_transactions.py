@@ -1,0 +1,205 @@
+"""Which transactions are ended from outside, when, and how."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import StreamsError
+from streams_py.ports import OpenTransaction, TransactionInfo
+from streams_py.runtime.open_transactions import OpenTransactions, is_of_application, was_committed
+from tests.unit.runtime.world import World, tp
+
+UUID = "01234567-89ab-cdef-0123-456789abcdef"
+OURS = f"app-{UUID}-1"
+OFFSETS = "__consumer_offsets"
+
+
+class Cluster:
+    """Open transactions and coordinators. Taking an id over ends what the coordinator calls Ongoing."""
+
+    def __init__(self, *open_: OpenTransaction) -> None:
+        self.open = set(open_)
+        self.known: dict[str, TransactionInfo] = {}
+        self.ended: list[tuple[Any, ...]] = []
+        self.asked: list[set[TopicPartition]] = []
+        self.refuses: StreamsError | None = None
+
+    def open_transactions(self, partitions: Collection[TopicPartition]) -> Sequence[OpenTransaction]:
+        self.asked.append(set(partitions))
+        return [one for one in sorted(self.open) if one.partition in partitions]
+
+    def transactional_ids(self, producer_ids: Collection[int]) -> Mapping[int, str]:
+        return {one.producer_id: name for name, one in self.known.items() if one.producer_id in producer_ids}
+
+    def describe(self, transactional_id: str) -> TransactionInfo | None:
+        if self.refuses is not None:
+            raise self.refuses
+        return self.known.get(transactional_id)
+
+    def take_over(self, transactional_id: str, transaction_timeout_ms: int) -> tuple[int, int]:
+        known = self.known[transactional_id]
+        if known.state == "Ongoing":
+            self.open = {one for one in self.open if one.partition not in known.partitions}
+        self.ended.append(("taken over", transactional_id))
+        return known.producer_id, known.epoch + 1
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: tuple[int, int],
+        partitions: Collection[TopicPartition],
+        *,
+        group: str | None,
+        commit: bool,
+    ) -> None:
+        self.ended.append((commit, set(partitions), group))
+
+    def close(self) -> None: ...
+
+
+def left(partition: TopicPartition, *, epoch: int = 3, producer_id: int = 7) -> OpenTransaction:
+    return OpenTransaction(partition, producer_id, epoch, 100)
+
+
+def known(state: str, *partitions: TopicPartition, epoch: int = 3) -> TransactionInfo:
+    return TransactionInfo(OURS, state, 7, epoch, frozenset(partitions))
+
+
+def guard(world: World, cluster: Cluster) -> OpenTransactions:
+    return OpenTransactions(
+        cluster,
+        world.admin(),
+        world.clock,
+        application_id="app",
+        topics={"out", "app-counts-changelog"},
+        transaction_timeout_ms=30_000,
+    )
+
+
+@pytest.fixture
+def world() -> World:
+    return World(out=2, app_counts_changelog=2)
+
+
+@pytest.mark.parametrize(
+    ("coordinator", "committed"),
+    [
+        (known("CompleteCommit"), True),
+        (known("CompleteAbort"), False),
+        (known("CompleteAbort", epoch=4), False),  # it has timed out
+        (known("CompleteCommit", epoch=4), False),  # that was the next producer
+        (known("Empty", epoch=4), False),
+        (known("Ongoing", tp("out-0")), False),
+        (known("Ongoing", tp("out-1")), True),  # the one before
+    ],
+)
+def test_outcome_is_what_the_coordinator_decided(coordinator: TransactionInfo, committed: bool) -> None:
+    assert was_committed(coordinator, left(tp("out-0"))) is committed
+
+
+@pytest.mark.parametrize(
+    "other", [f"app-eu-{UUID}-1", f"app{UUID}-1", "app-1", f"app-{UUID}", f"app-{UUID}-x", f"xapp-{UUID}-1", "", UUID]
+)
+def test_only_ids_of_this_application_are_ended(other: str) -> None:
+    assert is_of_application(OURS, "app")
+    assert not is_of_application(other, "app")
+    assert not is_of_application(OURS.replace("app", "axp"), "a.p")
+
+
+@pytest.mark.parametrize(("state", "epoch", "commit"), [("CompleteCommit", 3, True), ("CompleteAbort", 4, False)])
+def test_producer_ends_what_hangs_under_its_id_before_it_begins(
+    world: World, state: str, epoch: int, commit: bool
+) -> None:
+    cluster = Cluster(left(tp("out-0")), left(tp("app-counts-changelog-1")), left(tp("out-1"), producer_id=8))
+    cluster.known[OURS] = known(state, epoch=epoch)
+    guard(world, cluster).settle(OURS)
+    assert cluster.ended == [("taken over", OURS), (commit, {tp("out-0"), tp("app-counts-changelog-1")}, "app")]
+
+
+def test_ongoing_transaction_is_ended_by_its_coordinator_alone(world: World) -> None:
+    cluster = Cluster(left(tp("out-0")))
+    cluster.known[OURS] = known("Ongoing", tp("out-0"))
+    guard(world, cluster).settle(OURS)
+    assert cluster.ended == [("taken over", OURS)]
+
+
+def test_new_id_and_one_with_nothing_open_are_left_alone(world: World) -> None:
+    cluster = Cluster(left(tp("out-0"), producer_id=8))
+    guard(world, cluster).settle(OURS)
+    cluster.known[OURS] = known("CompleteAbort")
+    guard(world, cluster).settle(OURS)
+    assert cluster.ended == []
+
+
+def test_restoration_waits_a_second_for_an_open_transaction_and_others_for_the_time_out(world: World) -> None:
+    cluster = Cluster(left(tp("app-counts-changelog-0")), left(tp("out-1"), producer_id=8))
+    cluster.known[OURS] = known("CompleteAbort", epoch=4)
+    cluster.known[f"app-{UUID}-2"] = TransactionInfo(f"app-{UUID}-2", "CompleteCommit", 8, 3, frozenset())
+    looking = guard(world, cluster)
+    looking.watch(looking, lambda: {tp("app-counts-changelog-0")})
+    looking.check()
+    assert cluster.asked == [{tp("app-counts-changelog-0")}]
+    world.clock.sleep_ms(999)
+    looking.check()
+    assert cluster.ended == []
+    world.clock.sleep_ms(1)
+    looking.check()
+    assert cluster.ended[-1] == (False, {tp("app-counts-changelog-0")}, "app")
+    cluster.open.discard(left(tp("app-counts-changelog-0")))
+    cluster.ended.clear()
+    world.clock.sleep_ms(10_000)
+    looking.check()  # the first look at everything
+    world.clock.sleep_ms(39_999)
+    looking.check()
+    assert cluster.ended == []
+    world.clock.sleep_ms(10_000)
+    looking.check()
+    assert cluster.ended[-1] == (True, {tp("out-1")}, "app")
+
+
+def test_transaction_that_moves_on_is_never_late(world: World) -> None:
+    cluster = Cluster()
+    cluster.known[OURS] = known("Ongoing", tp("out-0"))
+    looking = guard(world, cluster)
+    for start in range(20):
+        cluster.open = {left(tp("out-0"))._replace(start=start)}
+        world.clock.sleep_ms(10_000)
+        looking.check()
+    assert len(cluster.asked) == 20
+    assert cluster.ended == []
+
+
+def test_open_transaction_of_somebody_else_is_told_once_and_left_alone(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster(left(tp("out-0")), left(tp("out-1"), producer_id=9))
+    cluster.known["bank"] = TransactionInfo("bank", "CompleteAbort", 7, 4, frozenset())
+    looking = guard(world, cluster)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(8):
+            world.clock.sleep_ms(10_000)
+            looking.check()
+    assert cluster.ended == []
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 2
+    assert "bank (producer 7)" in told[0]
+    assert "out-0" in told[0]
+    assert "producer 9" in told[1]
+
+
+def test_missing_rights_are_told_once_with_the_remedy_and_the_producer_begins(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = Cluster(left(tp("out-0")))
+    cluster.refuses = StreamsError("not allowed")
+    looking = guard(world, cluster)
+    for _ in range(3):
+        looking.settle(OURS)
+    (told,) = [record.getMessage() for record in caplog.records]
+    assert "not allowed" in told
+    assert "find-hanging" in told

@@ -243,30 +243,36 @@ class Application:
         topics = [self.input, f"{self.id}-counts-repartition"] if self.app == "count" else [self.input]
         if any(topic not in self.admin.describe_topics(None) for topic in topics):
             return False
-        for topic in topics:
-            partitions = [TopicPartition(topic, number) for number in range(self.partitions)]
-            committed = self.admin.committed_offsets(self.id, partitions)
-            ends = self.admin.list_offsets(partitions)
-            if any((committed[partition] or 0) != ends[partition] for partition in partitions):
-                return False
-        return True
+        partitions = [TopicPartition(topic, number) for topic in topics for number in range(self.partitions)]
+        committed = {at: offset or 0 for at, offset in self.admin.committed_offsets(self.id, partitions).items()}
+        behind = [at for at, end in self.admin.list_offsets(partitions).items() if committed[at] != end]
+        if "processing.guarantee" not in self.config or any(at.topic == self.input for at in behind):
+            return not behind
+        return not behind or not self._records_of(behind, committed)  # what is left are the ends of transactions
 
     def await_caught_up(self, *, timeout_s: float = PATIENCE_S) -> None:
         self.until(self.caught_up, "the input to be processed", timeout_s=timeout_s)
 
     def read(self, topic: str | None = None, *, partitions: int | None = None) -> list[RawRecord]:
         """All records of a topic."""
-        numbers = range(partitions or self.partitions)
-        every = [TopicPartition(topic or self.output, number) for number in numbers]
+        every = [TopicPartition(topic or self.output, number) for number in range(partitions or self.partitions)]
+        return self._records_of(every, dict.fromkeys(every, BEGINNING))
+
+    def _records_of(self, every: Sequence[TopicPartition], starts: Mapping[TopicPartition, int]) -> list[RawRecord]:
+        """Up to the ends as they are now; under exactly-once what is committed."""
         ends = self.admin.list_offsets(every)
-        left = sum(end for end in ends.values() if isinstance(end, int))
         consumer = self.clients.restore_consumer("reader")
-        consumer.assign(dict.fromkeys(every, BEGINNING))
+        consumer.assign({partition: starts[partition] for partition in every})
         records: list[RawRecord] = []
-        wait_until(
-            lambda: records.extend(consumer.poll(10_000, 200)) or len(records) >= left, f"{left} records of {topic}"
-        )
-        consumer.close()
+
+        def at_end() -> bool:
+            records.extend(consumer.poll(10_000, 200))
+            return all((consumer.position(partition) or 0) >= end for partition, end in ends.items())
+
+        try:
+            wait_until(at_end, f"the end of {sorted(every)}")
+        finally:
+            consumer.close()
         return records
 
     def counts(self, topic: str | None = None) -> Counter[str]:

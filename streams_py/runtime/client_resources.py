@@ -152,7 +152,7 @@ class ClientResources:
         if self.config.exactly_once:
             self._open_transactions = OpenTransactions(
                 self._clients.transaction_admin(),
-                self._admin,
+                self.admin,
                 self._clock,
                 application_id=self.config.application_id,
                 topics=self._metadata.topics,

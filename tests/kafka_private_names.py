@@ -23,6 +23,7 @@ _FILES: Final = [*sorted((_ADAPTERS / "kafka_python").glob("*.py")), _ADAPTERS /
 _COORDINATORS: Final = ("coordinator:StreamsCoordinator", "connect_coordinator:_Base")
 _COORDINATOR: Final = "kafka.coordinator.base:BaseCoordinator"
 OTHERS: Final = {
+    "_async_get_leader_for_partitions": "kafka.admin.client:KafkaAdminClient",
     "_class_version": "kafka.protocol.api_message:ApiMessage",
     "_close_heartbeat": _COORDINATOR,
     "_cluster": _COORDINATOR,
@@ -31,6 +32,7 @@ OTHERS: Final = {
     "_exception": "kafka.net.selector:NetworkSelector",
     "_failed_request": _COORDINATOR,
     "_find_coordinator_id": "kafka.admin.client:KafkaAdminClient",
+    "_find_coordinator_ids": "kafka.admin.client:KafkaAdminClient",
     "_handle_offset_fetch_response": "kafka.coordinator.consumer:ConsumerCoordinator",
     "_heartbeat_loop_future": _COORDINATOR,
     "_io_thread": "kafka.net.selector:NetworkSelector",

@@ -188,20 +188,16 @@ class KafkaPythonTransactionAdmin:
             try:
                 return ask()
             except kafka_errors.KafkaError as error:
-                again = is_retriable(error) or isinstance(error, kafka_errors.ConcurrentTransactionsError)
-                timed_out = isinstance(error, kafka_errors.KafkaTimeoutError)
+                ending = isinstance(error, kafka_errors.ConcurrentTransactionsError)
+                again, timed_out = is_retriable(error), isinstance(error, kafka_errors.KafkaTimeoutError)
+                if not ending:
+                    self.close()  # it remembers coordinators, and brokers, that are none any more
                 if again and time.monotonic() + _PAUSE_S < until:
-                    self._forget_coordinators()
                     time.sleep(_PAUSE_S)
                     continue
-                self.close()  # a new connection next time: this one may lead to a broker that is no more
                 if again or timed_out:
                     raise BrokerUnavailableError(f"{failing}: {self._where}: {error}") from error
                 raise translated(error, failing) from error
-
-    def _forget_coordinators(self) -> None:
-        if self._client is not None:
-            self._client._manager.cluster._coordinators.clear()
 
 
 def _check(code: int) -> None:

@@ -17,6 +17,7 @@ begins (:meth:`OpenTransactions.settle`), about its own id, and by :meth:`OpenTr
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import threading
@@ -34,6 +35,7 @@ _log = logging.getLogger("streams_py")
 
 _OFFSETS_TOPIC = "__consumer_offsets"
 _INTERVAL_S = 0.5
+_QUESTION_S = 2.0
 _ENDING_MS = 5_000
 _ENDING_PAUSE_MS = 50
 _RESTORE_PATIENCE_MS = 1_000
@@ -100,7 +102,7 @@ class OpenTransactions:
         """End what is open under an id that is about to be used. BrokerUnavailableError when that has to be tried
         again; what is refused is logged, and the producer begins nevertheless."""
         try:
-            with self._lock:
+            with self._asking():
                 self._settle(transactional_id)
         except BrokerUnavailableError:
             raise
@@ -173,8 +175,18 @@ class OpenTransactions:
 
     def close(self) -> None:
         self._stop.set()
-        with self._lock:
+        with contextlib.suppress(BrokerUnavailableError), self._asking():
             self._client.close()
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[None]:
+        """A stream thread has other things to do than to wait for a question that nobody answers."""
+        if not self._lock.acquire(timeout=_QUESTION_S):
+            raise BrokerUnavailableError("a question about open transactions has no answer yet")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _run(self) -> None:
         while not self._stop.wait(_INTERVAL_S):

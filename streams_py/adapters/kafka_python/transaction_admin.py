@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any, Final, TypeVar, cast
 
 from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
-from kafka.protocol.admin.transactions import DescribeProducersRequest, DescribeTransactionsRequest
+from kafka.protocol.admin.transactions import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
+)
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer.transaction import (
     AddOffsetsToTxnRequest,
@@ -58,8 +62,13 @@ class KafkaPythonTransactionAdmin:
         """Who the producers are, as far as a coordinator knows, and this user may describe, their ids."""
 
         def ask() -> dict[int, str]:
-            listed = self._admin().list_transactions(producer_id_filters=sorted(producer_ids))
-            return {one.producer_id: one.transactional_id for of_broker in listed.values() for one in of_broker}
+            names: dict[int, str] = {}
+            for broker in self._admin()._manager.cluster.brokers():
+                request = ListTransactionsRequest(state_filters=[], producer_id_filters=sorted(producer_ids))
+                answer = self._send(request, broker.node_id)
+                _check(answer.error_code)
+                names |= {one.producer_id: one.transactional_id for one in answer.transaction_states}
+            return names
 
         return self._patiently("transactions cannot be listed", ask)
 
@@ -151,21 +160,35 @@ class KafkaPythonTransactionAdmin:
 
     def _ask_coordinator(self, transactional_id: str, request: Any) -> Any:
         admin = self._admin()
-        manager = admin._manager
-        found = manager.run(admin._find_coordinator_ids, [transactional_id], CoordinatorType.TRANSACTION)
-        return manager.run(manager.send, request, found[transactional_id])
+        found = self._run(lambda: admin._find_coordinator_ids([transactional_id], CoordinatorType.TRANSACTION))
+        return self._send(request, found[transactional_id])
+
+    def _send(self, request: Any, node_id: int) -> Any:
+        return self._run(lambda: self._admin()._manager.send(request, node_id=node_id))
+
+    def _run(self, step: Callable[[], Awaitable[T]]) -> T:
+        """On the network thread. A request to a broker that died may never be answered, nor refused."""
+        manager = self._admin()._manager
+
+        async def bounded() -> Any:
+            async def ask() -> T:
+                return await step()
+
+            return await manager.wait_for(manager.call_soon(ask), self._timeout_ms)
+
+        return cast("T", manager.run(bounded))
 
     def _open(self, partitions: Collection[TopicPartition]) -> list[OpenTransaction]:
         admin = self._admin()
         asked = [KafkaPartition(*partition) for partition in partitions]
-        by_leader = admin._manager.run(admin._async_get_leader_for_partitions, asked) if asked else {}
+        by_leader = self._run(lambda: admin._async_get_leader_for_partitions(asked)) if asked else {}
         found = []
         for leader, of_leader in by_leader.items():
             if leader < 0:
                 continue
             topic = DescribeProducersRequest.TopicRequest
             topics = [topic(name=name, partition_indexes=numbers) for name, numbers in _by_topic(of_leader).items()]
-            answer = admin._manager.run(admin._manager.send, DescribeProducersRequest(topics=topics), leader)
+            answer = self._send(DescribeProducersRequest(topics=topics), leader)
             found += [
                 OpenTransaction(
                     TopicPartition(of.name, partition.partition_index),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import StreamsError
+from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import OpenTransaction, TransactionInfo
 from streams_py.runtime.open_transactions import OpenTransactions, is_of_application, was_committed
 from tests.unit.runtime.world import World, tp
@@ -203,3 +204,27 @@ def test_missing_rights_are_told_once_with_the_remedy_and_the_producer_begins(
     (told,) = [record.getMessage() for record in caplog.records]
     assert "not allowed" in told
     assert "find-hanging" in told
+
+
+def test_producer_does_not_wait_for_a_question_that_has_no_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams_py.runtime.open_transactions._QUESTION_S", 0.01)
+    asked, answers = threading.Event(), threading.Event()
+
+    class Silent(Cluster):
+        def open_transactions(self, partitions: Collection[TopicPartition]) -> Sequence[OpenTransaction]:
+            asked.set()
+            assert answers.wait(60)
+            return []
+
+    looking = guard(world, Silent())
+    looking.watch(looking, lambda: {tp("out-0")})
+    looks = threading.Thread(target=looking.check)
+    looks.start()
+    assert asked.wait(60)
+    with pytest.raises(BrokerUnavailableError):
+        looking.settle(OURS)
+    answers.set()
+    looks.join(60)
+    looking.settle(OURS)

@@ -27,6 +27,7 @@ from typing import TypeAlias
 from streams_protocol import EARLIEST_PROBEABLE_VERSION, DecodeError, ErrorCode
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.api import AssignmentError, GroupAssignment, GroupSubscription
+from streams_py.assignment.assignors.draining import DrainingAssignor, is_draining
 from streams_py.assignment.assignors.registry import assignor_name, public_built_in
 from streams_py.assignment.configs import STRATEGY_NONE
 from streams_py.assignment.problem import Placement, RackOptimiser, sentences
@@ -239,8 +240,10 @@ class GroupLeader:
     def _assign_internal(self, step: Gathered) -> Steps[_Effects]:
         lags_known = step.ends.failed is None
         racks = (yield from self._look_up_racks(step)) if lags_known else None
-        assignor = internal_assignor(self._settings, lags_known=lags_known)
         problem = replace(step.problem, racks=racks)
+        assignor = internal_assignor(self._settings, lags_known=lags_known)
+        if lags_known and not self._settings.reference_behaviour and any(map(is_draining, problem.clients)):
+            assignor = DrainingAssignor(assignor)
         decision = assignor.decide(problem)
         self._notices.append(Remember(self._now_ms, problem, assignor))
         for text in sentences(decision.notes):

@@ -10,6 +10,7 @@ from streams_protocol.types import TaskId, TopicPartition
 
 __all__ = [
     "AssignmentReceived",
+    "DrainRequested",
     "Event",
     "LoopTurned",
     "PartitionsAssigned",
@@ -89,6 +90,11 @@ class ShutdownRequested:
     """This client asks the whole application to stop."""
 
 
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """This client is to hand its tasks over to others, and to get no more."""
+
+
 Event: TypeAlias = (
     SubscriptionRequested
     | AssignmentReceived
@@ -98,4 +104,5 @@ Event: TypeAlias = (
     | LoopTurned
     | StandbysMeasured
     | ShutdownRequested
+    | DrainRequested
 )

@@ -35,6 +35,7 @@ from streams_py.member.effects import (
 )
 from streams_py.member.events import (
     AssignmentReceived,
+    DrainRequested,
     Event,
     LoopTurned,
     PartitionsAssigned,
@@ -77,6 +78,7 @@ class Member:
         self._tasks = Tasks()
         self._suspended: frozenset[TaskId] = frozenset()
         self._hosts = HostView()
+        self._draining = self._drain_told = False
         self._promotion = Promotion(settings.acceptable_lag)
 
     @property
@@ -98,6 +100,11 @@ class Member:
     def protocols(self) -> tuple[RebalanceProtocol, ...]:
         """Rebalance protocols to list in the consumer, least preferred first."""
         return self._protocols
+
+    @property
+    def is_drained(self) -> bool:
+        """True once it has asked for its tasks to be handed over, and has no active one any more."""
+        return self._drain_told and self._phase is Phase.STABLE and not self._tasks.active
 
     @property
     def error_code(self) -> int:
@@ -139,6 +146,9 @@ class Member:
             case ShutdownRequested():
                 self._error_code = int(ErrorCode.SHUTDOWN_REQUESTED)
                 return ()
+            case DrainRequested():
+                self._draining = True
+                return ()
             case _:
                 assert_never(event)
 
@@ -155,6 +165,7 @@ class Member:
     def _on_subscription_requested(self, event: SubscriptionRequested) -> tuple[Effect, ...]:
         self._unique_field = next_unique_field(self._unique_field)
         self._phase = Phase.JOINING
+        self._drain_told = self._draining
         self._promotion.subscribed(event.task_offset_sums)
         return (
             SendUserData(
@@ -164,6 +175,7 @@ class Member:
                     unique_field=self._unique_field,
                     error_code=self._error_code,
                     task_offset_sums=event.task_offset_sums,
+                    draining=self._draining,
                 )
             ),
         )
@@ -249,6 +261,8 @@ class Member:
             if self._phase is Phase.STOPPING:
                 return ()  # everybody has been told
             return (RequestRejoin("the application is shutting down"),)
+        if self._draining and not self._drain_told and self._phase is Phase.STABLE:
+            return (RequestRejoin("its tasks are to be handed over"),)
         if self.rebalance_in_progress or not is_due(self._scheduled_ms, event.now_ms):
             return ()
         reason = "at once" if self._scheduled_ms == FOLLOW_UP_NOW else f"planned for {self._scheduled_ms}"

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from streams_protocol import SubscriptionInfo, encode_subscription_info
 from streams_protocol.types import TaskId
+from streams_py.assignment.assignors.draining import DRAINING_TAG
 from streams_py.member.settings import MemberSettings
 
 __all__ = ["build_user_data", "next_unique_field"]
@@ -28,8 +29,11 @@ def build_user_data(
     unique_field: int,
     error_code: int,
     task_offset_sums: Mapping[TaskId, int],
+    draining: bool = False,
 ) -> bytes:
-    """Bytes of a SubscriptionInfo in the version used; fields that it lacks are left out."""
+    """Bytes of a SubscriptionInfo in the version used; fields that it lacks are left out. ``draining`` asks the leader
+    to hand the tasks of this client over to others."""
+    tags = {**settings.client_tags, DRAINING_TAG: "true"} if draining else settings.client_tags
     return encode_subscription_info(
         SubscriptionInfo(
             process_id=settings.process_id,
@@ -38,6 +42,6 @@ def build_user_data(
             task_offset_sums=task_offset_sums,
             unique_field=unique_field,
             error_code=error_code,
-            client_tags=settings.client_tags,
+            client_tags=tags,
         )
     )

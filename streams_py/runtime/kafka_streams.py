@@ -38,6 +38,9 @@ __all__ = ["KafkaStreams"]
 
 _log = logging.getLogger("streams_py")
 
+_DRAIN_POLL_MS = 20
+_OVER = (State.PENDING_ERROR, State.ERROR, State.NOT_RUNNING)
+
 
 class KafkaStreams(ClientQueries):
     """One instance of an application.
@@ -88,7 +91,7 @@ class KafkaStreams(ClientQueries):
         self._uncaught = on_error
         self._failed_threads = 0
         self._stopping_application = False
-        self._paused = False
+        self._paused = self._draining = False
         self._finishing = False
         self._in_context = False
         self._error: Exception | None = None
@@ -135,6 +138,42 @@ class KafkaStreams(ClientQueries):
             if self._state.now is State.REBALANCING:
                 self._state.go(State.RUNNING)
 
+    def drain(self, timeout: float | None = 60.0) -> bool:
+        """Have the other instances take the tasks over, one after the other, while this one goes on with the rest;
+        True when they have. Then ``close(leave_group=True)``: nothing moves any more.
+
+        A task with state moves when its new instance has caught up with its changelog; until then it is processed here.
+        False when that has not happened within ``timeout`` seconds (None: wait as long as it takes), or the client has
+        ended: what is left moves when it is closed. That is so when no other instance runs, when a Java member or an
+        assignor of yours decides for the group, and in a group with members older than Kafka Streams 3.2. There is no
+        way back: this instance gets no tasks any more.
+        """
+        if timeout is not None and timeout < 0:
+            raise ValueError(f"timeout must not be negative: {timeout}")
+        with self._lock:
+            if not self._is_working():
+                return False
+            self._draining = True
+            for thread in self._threads.values():
+                thread.drain()
+        began_ms = self._clock.monotonic_ms()
+        _log.info("%s: draining: other instances are to take its tasks over", self._instance.client_id)
+        while not all(thread.is_drained for thread in self._current_threads()):
+            spent_ms = self._clock.monotonic_ms() - began_ms
+            if not self._is_working() or (timeout is not None and spent_ms > 1000 * timeout):
+                left = sorted(task.id for thread in self._current_threads() for task in thread.tasks if task.is_active)
+                names = ", ".join(map(str, left)) or "nothing"
+                _log.warning(
+                    "%s: not drained after %.1f s: it has %s", self._instance.client_id, spent_ms / 1000, names
+                )
+                return False
+            self._clock.sleep_ms(_DRAIN_POLL_MS)
+        _log.info("%s: drained", self._instance.client_id)
+        return True
+
+    def _is_working(self) -> bool:
+        return self._state.now.is_running_or_rebalancing
+
     def close(self, timeout: float | None = None, *, leave_group: bool = False) -> bool:
         """Stop everything: commit, close tasks, free the state directory. True when that is done.
 
@@ -177,21 +216,26 @@ class KafkaStreams(ClientQueries):
             raise self._error
         return ended
 
-    def run(self) -> None:
+    def run(self, *, drain: float | None = None) -> None:
         """Start, work until SIGINT (Ctrl-C) or SIGTERM, then close. For programs that do nothing else.
+
+        ``drain``: after the signal, give other instances so many seconds to take the tasks over (:meth:`drain`), and
+        then leave the group; for an instance that is not to come back.
 
         While it closes, the log says what it waits for. A second signal ends the process at once. Call it on the main
         thread. Raises the error of a failed stream thread, as :meth:`wait` does.
         """
         with stop_signals() as asked, self:
             if not wait_or_stop(asked, self._state.wait_for_end, None):
-                self._close_aloud()
+                if drain is not None:
+                    self.drain(drain)
+                self._close_aloud(leave_group=drain is not None)
         self.wait()
 
-    def _close_aloud(self) -> bool:
+    def _close_aloud(self, *, leave_group: bool = False) -> bool:
         """Close after a signal: as long as it takes, saying what it takes."""
         _log.info("%s: closing; a second signal ends the process at once", self._instance.client_id)
-        self.close(0)
+        self.close(0, leave_group=leave_group)
         wait_aloud(
             self._state.wait_for_end,
             lambda: [thread for thread in self._current_threads() if thread.state is not ThreadState.DEAD],
@@ -215,6 +259,17 @@ class KafkaStreams(ClientQueries):
     def state(self) -> State:
         """State of the client."""
         return self._state.now
+
+    def is_alive(self) -> bool:
+        """For a liveness probe: False when only a new process helps. That is after the client has failed or ended, and
+        while a stream thread has been busy with one record, or one call, for longer than ``max.poll.interval.ms``."""
+        return self._state.now not in _OVER and not any(thread.is_stuck for thread in self._current_threads())
+
+    def is_ready(self) -> bool:
+        """For a readiness probe: True while every task that the group has given to this instance is processed here, or
+        none was given. False before that, while tasks restore, after :meth:`drain`, and from the moment on in which it
+        closes. Standbys do not matter."""
+        return self._state.now is State.RUNNING and not self._draining
 
     @property
     def error(self) -> Exception | None:
@@ -305,6 +360,8 @@ class KafkaStreams(ClientQueries):
             index, on_state=self._thread_changed, on_error=self._thread_failed, on_end=self._thread_ended
         )
         thread.pause(self._paused)
+        if self._draining:
+            thread.drain()
         self._threads = {**self._threads, index: thread}
         self._share_cache()
         return thread

@@ -34,6 +34,7 @@ from streams_py.member.effects import (
 )
 from streams_py.member.events import (
     AssignmentReceived,
+    DrainRequested,
     Event,
     LoopTurned,
     PartitionsAssigned,
@@ -153,6 +154,15 @@ class Rebalance:
     def request_application_shutdown(self) -> None:
         """Tell every member of the group, with the next subscription, to shut down. Thread-safe."""
         self._handle(ShutdownRequested())
+
+    def request_drain(self) -> None:
+        """Have the group take this client's tasks over. Thread-safe."""
+        self._handle(DrainRequested())
+
+    @property
+    def is_drained(self) -> bool:
+        """True when the group has been asked, and this member has no active task any more. Thread-safe."""
+        return self._member.is_drained
 
     def close(self) -> None:
         """The stream thread is ending: callbacks return at once from now on."""

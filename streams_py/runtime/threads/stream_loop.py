@@ -71,6 +71,7 @@ class StreamLoop:
         self._summary = Summary(name, interval_ms=settings.log_summary_interval_ms, now_ms=clock.monotonic_ms())
         self._last_commit_ms = self._last_purge_ms = clock.monotonic_ms()
         self._next_commit_try_ms = 0
+        self._turned_ms = clock.monotonic_ms()
         self._idle = True  # nothing was processed in the last turn
 
     def run(self) -> None:
@@ -93,6 +94,7 @@ class StreamLoop:
 
     def _run_once(self) -> None:
         parts, control = self.parts, self._control
+        self._turned_ms = self._clock.monotonic_ms()
         self._inbox.serve(self.moves)
         self.moves.deferred.raise_worst()
         parts.membership.check()
@@ -119,6 +121,10 @@ class StreamLoop:
                 break
             if self._inbox.serve(self.moves) or control.is_shutting_down:
                 break
+
+    def is_stuck(self) -> bool:
+        """True when the last turn has taken longer than ``max.poll.interval.ms`` so far. Thread-safe."""
+        return self._clock.monotonic_ms() - self._turned_ms > self._settings.max_poll_interval_ms
 
     # -- records ---------------------------------------------------------------------------------------------
 

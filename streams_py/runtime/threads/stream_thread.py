@@ -23,6 +23,8 @@ __all__ = ["StreamThread"]
 
 _log = logging.getLogger(__name__)
 
+_NOT_TURNING = (ThreadState.CREATED, ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD)
+
 
 class StreamThread:
     """One stream thread. ``open_loop`` is called on it first; ``on_state`` hears every change of state, ``on_error``
@@ -55,6 +57,7 @@ class StreamThread:
         self._open_loop = open_loop
         self._on_error, self._on_end = on_error, on_end
         self._stop_application = False
+        self._drains = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     # -- called from other threads -------------------------------------------------------------------------
@@ -110,6 +113,24 @@ class StreamThread:
         if self.loop is not None:
             self.loop.parts.rebalance.request_application_shutdown()
 
+    def drain(self) -> None:
+        """Have the group take its tasks over."""
+        self._drains = True
+        if self.loop is not None:
+            self.loop.parts.rebalance.request_drain()
+
+    @property
+    def is_drained(self) -> bool:
+        """True when it has no active task, and the group knows that it wants none."""
+        if self.state is ThreadState.DEAD:
+            return True
+        return self.loop is not None and self.loop.parts.rebalance.is_drained
+
+    @property
+    def is_stuck(self) -> bool:
+        """True when its loop has not turned for ``max.poll.interval.ms``: it is busy with one record, or one call."""
+        return self.state not in _NOT_TURNING and self.loop is not None and self.loop.is_stuck()
+
     def report(self, error: Exception) -> None:
         """Note an error that stops nothing."""
         self.reported_errors += 1
@@ -138,6 +159,8 @@ class StreamThread:
     def _open(self) -> StreamLoop:
         loop = self.loop = self._open_loop(self)
         loop.parts.updater.pause(self.control.paused)
+        if self._drains:
+            loop.parts.rebalance.request_drain()
         if self._stop_application:
             loop.parts.rebalance.request_application_shutdown()
         return loop

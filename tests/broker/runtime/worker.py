@@ -184,6 +184,10 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
             return streams.remove_stream_thread(command.get("timeout"))
         case "close":
             return streams.close(command.get("timeout"), leave_group=command.get("leave", False))
+        case "drain":
+            return streams.drain(command.get("timeout"))
+        case "probes":
+            return {"alive": streams.is_alive(), "ready": streams.is_ready()}
         case "store":
             view = streams.store("counts", stale=command.get("stale", False))
             return dict(view.all())

@@ -35,6 +35,7 @@ from streams_py.member.effects import (
 )
 from streams_py.member.events import (
     AssignmentReceived,
+    DrainRequested,
     Event,
     LoopTurned,
     PartitionsAssigned,
@@ -452,3 +453,31 @@ def test_all_actives_are_closed_without_commit_and_standbys_stay_when_membership
     assert member.tasks.active == {}
     assert member.tasks.standby == standby
     assert member.phase is Phase.OUTSIDE
+
+
+# -- handing over ------------------------------------------------------------------------------------------------
+
+
+def test_draining_member_tells_the_leader_once_and_is_drained_when_it_has_no_active_task() -> None:
+    member = stable("in-0", active_tasks=(TaskId(0, 0),))
+    assert member.handle(LoopTurned(1)) == ()
+    member.handle(DrainRequested())
+    assert only(member.handle(LoopTurned(1)), RequestRejoin) == RequestRejoin("its tasks are to be handed over")
+    assert not member.is_drained
+    assert sent(member).client_tags == {"streams-py.draining": "true"}
+    member.handle(received("in-0", active_tasks=(TaskId(0, 0),)))
+    member.handle(PartitionsAssigned())
+    assert member.handle(LoopTurned(1)) == ()
+    assert not member.is_drained
+    assert sent(member).client_tags == {"streams-py.draining": "true"}
+    member.handle(received())
+    assert not member.is_drained  # until the rebalance is over
+    member.handle(PartitionsAssigned())
+    assert member.is_drained
+
+
+def test_member_that_drains_before_it_joins_says_so_at_once() -> None:
+    member = new(client_tags={"zone": "a"})
+    member.handle(DrainRequested())
+    assert member.handle(LoopTurned(1)) == ()
+    assert sent(member).client_tags == {"zone": "a", "streams-py.draining": "true"}

@@ -28,7 +28,8 @@ class FakeThread:
         self.state = ThreadState.CREATED
         self.replace = False
         self.asked: list[Any] = []
-        self.is_current = False
+        self.is_current = self.is_drained = self.is_stuck = False
+        self.tasks: list[Any] = []
         self.table = self.parts = None
         self._on_state, self._on_error, self._on_end = on_state, on_error, on_end
 
@@ -74,6 +75,9 @@ class FakeThread:
 
     def request_application_shutdown(self) -> None:
         self.asked.append("stop application")
+
+    def drain(self) -> None:
+        self.asked.append("drain")
 
 
 class Client:

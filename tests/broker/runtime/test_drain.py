@@ -1,0 +1,70 @@
+"""Planned moves: an instance that drains hands its tasks over, with their state, before it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from .kit import Application, steady_producer, text, true_counts
+from .test_hand_over import check_in_order, check_single_owner
+
+pytestmark = pytest.mark.broker
+
+
+def test_draining_instance_works_on_until_others_have_its_state_and_nothing_moves_when_it_goes(
+    application: Callable[..., Application],
+) -> None:
+    app = application(acceptable_recovery_lag=0, probing_rebalance_interval_ms=600_000)
+    lines = text(12_000)
+    half = len(lines) // 2
+    a = app.start("a")
+    app.await_shared(a)
+    app.feed(lines[:half])
+    app.await_caught_up()
+    b = app.start("b")
+    app.until(lambda: b.standby or b.running, "the second member to take part")
+    app.until(lambda: a.ask("probes") == {"alive": True, "ready": True}, "probes to be content")
+    assert a.ask("drain", timeout=110)
+    app.await_shared(b)
+    assert a.ask("probes") == {"alive": True, "ready": False}
+    assert not a.running
+    restored = [one for one in b.ask("restored") if one["end"]]
+    assert restored
+    assert all(one["start"] == one["end"] for one in restored), "what became active there had all of its state"
+    assert a.ask("close", leave=True, timeout=60)
+    app.feed(lines[half:])
+    app.await_caught_up()
+    assert app.counts() == true_counts(lines)
+    assert b.ask("store") == true_counts(lines)
+
+
+def test_records_flow_on_in_order_with_one_owner_while_an_instance_drains(
+    application: Callable[..., Application],
+) -> None:
+    app = application(app="trace", partitions=6, num_stream_threads=2)
+    a, b = app.start("a"), app.start("b")
+    app.await_shared(a, b)
+    with steady_producer(app, spacing_s=0.05):
+        app.until(lambda: len(app.traces()) > 300, "records to flow")
+        assert a.ask("drain", timeout=110)
+        app.await_shared(b)
+        assert a.ask("close", leave=True, timeout=60)
+        seen = len(app.traces())
+        app.until(lambda: len(app.traces()) > seen + 150, "records to flow on")
+    app.await_caught_up()
+    traces = app.traces()
+    check_single_owner(traces)
+    check_in_order(traces, set(range(6)))
+
+
+def test_instance_that_nobody_can_follow_goes_on_and_says_so(application: Callable[..., Application]) -> None:
+    app = application()
+    alone = app.start("a")
+    app.await_shared(alone)
+    assert not alone.ask("drain", timeout=1)
+    assert "not drained after" in alone.log_text
+    lines = text(1_000)
+    app.feed(lines)
+    app.await_caught_up()
+    assert app.counts() == true_counts(lines)

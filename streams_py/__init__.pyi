@@ -7,6 +7,7 @@ from streams_py import assignment as assignment
 from streams_py import errors as errors
 from streams_py import serdes as serdes
 from streams_py.admin import create_topics as create_topics
+from streams_py.cli.restore_bar import restore_bar as restore_bar
 from streams_py.clients import KafkaClients as KafkaClients
 from streams_py.config import StreamsConfig as StreamsConfig
 from streams_py.errors import AssignorError as AssignorError
@@ -47,6 +48,7 @@ from streams_py.runtime.queries.hosts import KeyQueryMetadata as KeyQueryMetadat
 from streams_py.runtime.queries.hosts import StreamsMetadata as StreamsMetadata
 from streams_py.runtime.queries.lags import LagInfo as LagInfo
 from streams_py.runtime.restore.listener import RestoreListener as RestoreListener
+from streams_py.runtime.restore.progress import RestoreProgress as RestoreProgress
 from streams_py.runtime.states import State as State
 from streams_py.runtime.states import ThreadState as ThreadState
 from streams_py.runtime.tasks.error_handling.handlers import Answer as Answer

@@ -29,7 +29,7 @@ AREAS: Final = {
         "KafkaStreams and configuration",
         "Starting an application, watching it, and what its handlers get. All names are those of `streams_py`.",
         *("streams_py.runtime", "streams_py.config", "streams_py.clients", "streams_py.admin", "streams_py.ports"),
-        "streams_protocol.types",
+        *("streams_protocol.types", "streams_py.cli.restore_bar"),
     ),
     "dsl": Area(
         "Streams, tables and windows",

@@ -26,6 +26,7 @@ from streams_py.runtime.closing import wait_aloud
 from streams_py.runtime.metrics import client_metrics
 from streams_py.runtime.queries.client_queries import ClientQueries
 from streams_py.runtime.restore.listener import RestoreListener
+from streams_py.runtime.restore.progress import RestoreProgress
 from streams_py.runtime.states import State, ThreadState, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
 from streams_py.runtime.tasks.configured import imported
@@ -307,6 +308,14 @@ class KafkaStreams(ClientQueries):
     def metrics(self) -> dict[str, dict[str, float | str]]:
         """Current figures by group (with tags) and name, those of Kafka Streams."""
         return client_metrics(self._state.now, self._current_threads(), self._failed_threads, self._clock.now_ms())
+
+    def restore_progress(self) -> RestoreProgress:
+        """How far the restoration of this instance's active tasks is: records, bytes, rate, time left."""
+        progress = RestoreProgress()
+        for thread in self._current_threads():
+            if thread.loop is not None and thread.state is not ThreadState.DEAD:
+                progress += thread.loop.parts.updater.progress()
+        return progress
 
     # -- threads ---------------------------------------------------------------------------------------------
 

@@ -39,8 +39,11 @@ def client_metrics(state: State, threads: Sequence[StreamThread], failed_threads
         }
         if thread.loop is None:
             continue
+        updater = thread.loop.parts.updater
         metrics[f"stream-state-updater-metrics{{thread-id={thread.name}}}"] = {
-            "restore-remaining-records-total": thread.loop.parts.updater.remaining_records()
+            "restore-remaining-records-total": updater.remaining_records(),
+            "restore-records-total": updater.restored_total,
+            "restore-records-rate": updater.progress().rate,
         }
         metrics.update(task_metrics(thread.name, thread.tasks))
     return metrics

@@ -36,6 +36,7 @@ from streams_py.runtime.restore.batches import by_partition
 from streams_py.runtime.restore.changelog import ChangelogInWork, RestorableTask
 from streams_py.runtime.restore.ends import ask_ends
 from streams_py.runtime.restore.listener import RestoreListener, RestoreNews
+from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.standby_lags import OnWarm, StandbyLags
 
 __all__ = ["StateUpdater"]
@@ -85,6 +86,7 @@ class StateUpdater:
         self._retry_backoff_ms = retry_backoff_ms
         self._task_timeout_ms = task_timeout_ms
         self._news = RestoreNews(listener or RestoreListener())
+        self._meter = RestoreMeter(name, self.remaining_records)
         self._standby_lags = StandbyLags(acceptable_lag, on_warm)
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
@@ -174,6 +176,15 @@ class StateUpdater:
                 for changelog in self._changelogs.values()
                 if changelog.task.is_active and changelog.end is not None
             )
+
+    def progress(self) -> RestoreProgress:
+        """How far the restoration of actives is. Thread-safe."""
+        return self._meter.progress()
+
+    @property
+    def restored_total(self) -> int:
+        """Records restored into actives since the thread began."""
+        return self._meter.records_total
 
     @property
     def standbys(self) -> Mapping[TaskId, Progress]:
@@ -388,14 +399,12 @@ class StateUpdater:
             changelog = self._changelogs.get(partition)
             if changelog is None or not changelog.registered:
                 continue
-            if changelog.end is not None:
-                kept = [record for record in batch if record.offset() < changelog.end]
-                if len(kept) < len(batch):
-                    changelog.registered = False  # what was read too early is read again later
-                batch_end = changelog.end if len(kept) < len(batch) else batch[-1].offset() + 1
-            else:
-                kept, batch_end = batch, batch[-1].offset() + 1
-            self._replay(changelog, kept, batch_end)
+            batch_end = batch[-1].offset() + 1
+            if changelog.end is not None and batch_end > changelog.end:
+                batch_end = changelog.end
+                batch = [record for record in batch if record.offset() < batch_end]
+                changelog.registered = False  # what was read too early is read again later
+            self._replay(changelog, batch, batch_end)
         for changelog in self._changelogs.values():
             if changelog.registered and changelog.end is not None and not changelog.is_done:
                 position = consumer.position(changelog.partition)
@@ -413,6 +422,7 @@ class StateUpdater:
         changelog.position = position
         changelog.total += len(records)
         if records and task.is_active:
+            self._meter.count(records, self._clock.monotonic_ms())
             store = task.store_of(changelog.partition)
             self._news.batch(changelog.partition, store, records[-1].offset(), len(records))
 
@@ -451,6 +461,8 @@ class StateUpdater:
         self._tasks.pop(task.id, None)
         for partition in task.changelog_partitions:
             self._changelogs.pop(partition, None)
+        if not any(held.is_active for held in self._tasks.values()):
+            self._meter.ended(self._clock.monotonic_ms())
 
     def _corrupted(self, partitions: Collection[TopicPartition], what: str = "does not reach back to") -> None:
         with self._lock:

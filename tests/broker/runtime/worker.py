@@ -184,6 +184,9 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
             return streams.remove_stream_thread(command.get("timeout"))
         case "close":
             return streams.close(command.get("timeout"), leave_group=command.get("leave", False))
+        case "protocols":
+            loops = [thread.loop for thread in streams._threads.values() if thread.loop is not None]
+            return sorted({one.name for loop in loops for one in loop.parts.rebalance._member.protocols})
         case "drain":
             return streams.drain(command.get("timeout"))
         case "probes":

@@ -10,6 +10,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError, TaskCorruptedError, TimeoutExceededError
 from streams_py.member.events import Progress
 from streams_py.runtime.restore.listener import RestoreListener
+from streams_py.runtime.restore.progress import RestoreProgress
 from streams_py.runtime.restore.updater import StateUpdater
 from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
 from tests.waiting import PATIENCE_S, until
@@ -358,6 +359,45 @@ def test_remaining_records_shrink_to_nothing(log: FakeLog) -> None:
     assert updater.remaining_records() == 6
     updater.turn()
     assert updater.remaining_records() == 0
+
+
+def test_progress_says_what_is_done_and_left_at_which_rate(log: FakeLog, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    log.write(LOG, 100)
+    updater = Stepped(log)
+    updater.consumer.delivers_max = 32
+    updater.add(active(LOG))
+    assert updater.progress() == RestoreProgress()
+    updater.turn()
+    assert updater.progress() == RestoreProgress(records=32, bytes=64, remaining=68)
+    assert updater.progress().seconds_left is None
+    updater.clock.now += 11_000
+    updater.turn()
+    assert updater.progress() == RestoreProgress(records=64, bytes=128, remaining=36, rate=32 / 11)
+    assert "restores: 64 records (0.0 MB), 36 to go, 3 records/s, about 12 s left" in caplog.text
+    updater.turn(2)
+    assert updater.progress() == RestoreProgress()
+    assert updater.progress().seconds_left == 0
+    assert "restored 100 records (0.0 MB) in 11.0 s, 9 records/s" in caplog.text
+    assert updater.restored_total == 100
+
+
+def test_progress_begins_anew_when_the_task_was_taken_away(log: FakeLog) -> None:
+    log.write(LOG, 100)
+    updater, task = Stepped(log), active(LOG)
+    updater.consumer.delivers_max = 32
+    updater.add(task)
+    updater.turn()
+    updater.remove(task.id)
+    assert updater.progress() == RestoreProgress()
+
+
+def test_standbys_are_no_restoration(log: FakeLog) -> None:
+    log.write(LOG, 100)
+    updater = Stepped(log)
+    updater.add(standby(LOG))
+    updater.turn()
+    assert updater.progress() == RestoreProgress()
 
 
 def test_restoration_starts_with_its_end_known_when_a_task_is_added_in_the_middle_of_a_round(log: FakeLog) -> None:

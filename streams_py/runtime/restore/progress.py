@@ -1,0 +1,110 @@
+"""How far restoring is: for logs, metrics, and whoever shows it."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from streams_py.ports import RawRecord
+
+__all__ = ["RestoreMeter", "RestoreProgress"]
+
+_log = logging.getLogger(__name__)
+
+_LOG_INTERVAL_MS: Final = 10_000
+_RATE_WINDOW_MS: Final = 5_000
+_WEIGHED: Final = 16
+"""One record of so many is weighed: bytes are for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreProgress:
+    """Restoration of active tasks: ``records`` and ``bytes`` (about) done since it began, ``remaining`` records, and
+    ``rate`` in records per second over the last seconds. All 0 when nothing is being restored."""
+
+    records: int = 0
+    bytes: int = 0
+    remaining: int = 0
+    rate: float = 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time left at this rate; None while that cannot be said."""
+        if not self.remaining:
+            return 0.0
+        return self.remaining / self.rate if self.rate else None
+
+    def __add__(self, other: RestoreProgress) -> RestoreProgress:
+        return RestoreProgress(
+            self.records + other.records,
+            self.bytes + other.bytes,
+            self.remaining + other.remaining,
+            self.rate + other.rate,
+        )
+
+    def __str__(self) -> str:
+        left = self.seconds_left
+        time = "" if left is None else f", about {left:,.0f} s left"
+        return (
+            f"{self.records:,} records ({self.bytes / 1e6:,.1f} MB), {self.remaining:,} to go, "
+            f"{self.rate:,.0f} records/s{time}"
+        )
+
+
+class RestoreMeter:
+    """Counts on the updater's thread, which makes all calls but :meth:`progress`."""
+
+    def __init__(self, name: str, remaining: Callable[[], int]) -> None:
+        self._name = name
+        self._remaining = remaining
+        self._began_ms: int | None = None
+        self._next_log_ms = 0
+        self._records = self._bytes = 0
+        self._marks: deque[tuple[int, int]] = deque()  # (ms, records until then)
+        self.records_total = 0
+        """Records restored since the thread began."""
+
+    def count(self, records: Sequence[RawRecord], now_ms: int) -> None:
+        """These were restored."""
+        if self._began_ms is None:
+            self._began_ms, self._next_log_ms = now_ms, now_ms + _LOG_INTERVAL_MS
+        weighed = records[::_WEIGHED]
+        weight = sum(len(record.key() or b"") + len(record.value() or b"") for record in weighed)
+        self._records += len(records)
+        self.records_total += len(records)
+        self._bytes += weight * len(records) // len(weighed)
+        self._marks.append((now_ms, self._records))
+        while len(self._marks) > 2 and self._marks[1][0] <= now_ms - _RATE_WINDOW_MS:
+            self._marks.popleft()
+        if now_ms >= self._next_log_ms:
+            self._next_log_ms = now_ms + _LOG_INTERVAL_MS
+            _log.info("%s restores: %s", self._name, self.progress())
+
+    def ended(self, now_ms: int) -> None:
+        """Nothing is being restored any more."""
+        if self._began_ms is None:
+            return
+        spent_ms = max(1, now_ms - self._began_ms)
+        _log.info(
+            "%s restored %s records (%.1f MB) in %.1f s, %s records/s",
+            self._name,
+            f"{self._records:,}",
+            self._bytes / 1e6,
+            spent_ms / 1000,
+            f"{self._records * 1000 // spent_ms:,}",
+        )
+        self._began_ms = None
+        self._records = self._bytes = 0
+        self._marks = deque()
+
+    def progress(self) -> RestoreProgress:
+        """As of the last batch. Thread-safe."""
+        marks = list(self._marks)
+        rate = 0.0
+        if len(marks) > 1:
+            (from_ms, from_records), (to_ms, to_records) = marks[0], marks[-1]
+            rate = (to_records - from_records) * 1000 / max(1, to_ms - from_ms)
+        return RestoreProgress(self._records, self._bytes, self._remaining(), rate)

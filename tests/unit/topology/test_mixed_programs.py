@@ -24,19 +24,22 @@ from streams_py.topology.stores import StoreKind
 from streams_py.topology.topology import Topology
 from tests.conformance.programs.user_code import show
 
-from .mixed_programs import PROGRAMS, build
+from . import edge_programs, mixed_programs
 
-VECTORS = Path(__file__).with_name("recorded") / "mixed_programs.jsonl.gz"
+BUILD = dict.fromkeys(mixed_programs.PROGRAMS, mixed_programs.build) | dict.fromkeys(
+    edge_programs.PROGRAMS, edge_programs.build
+)
 RUNS: dict[str, dict[str, Any]] = {
-    f"{run['id']}-cache-{run['cache']}": run
-    for run in map(json.loads, gzip.decompress(VECTORS.read_bytes()).splitlines())
+    f"{run['id']}-cache-{run['cache']}-{number}": run
+    for path in sorted(Path(__file__).with_name("recorded").glob("*.jsonl.gz"))
+    for number, run in enumerate(map(json.loads, gzip.decompress(path.read_bytes()).splitlines()))
 }
 Rows = Iterable[list[Any]]
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_program_does_what_kafka_streams_does(run: dict[str, Any]) -> None:
-    topology = build(run["id"])
+    topology = BUILD[run["id"]](run["id"])
     assert in_one_order(topology.describe()) == in_one_order(run["describe"])
     rows, stores = feed(topology, run)
     ours, theirs = by_topic(rows), by_topic(run["rows"])
@@ -49,7 +52,7 @@ def test_program_does_what_kafka_streams_does(run: dict[str, Any]) -> None:
 
 
 def test_every_program_is_recorded() -> None:
-    assert {run["id"] for run in RUNS.values()} == set(PROGRAMS)
+    assert {run["id"] for run in RUNS.values()} == set(BUILD)
 
 
 def feed(topology: Topology, run: dict[str, Any]) -> tuple[Rows, dict[str, list[str]]]:

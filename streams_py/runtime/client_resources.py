@@ -217,12 +217,12 @@ class ClientResources:
         """The open global stores by name."""
         return {} if self._global_thread is None else self._global_thread.stores.stores
 
-    def start_global_thread(self, on_error: Callable[[Exception], None]) -> None:
-        """Fill the global stores, if there are any; raises what makes that impossible. Afterwards a thread follows
-        their topics, and calls ``on_error`` when it fails."""
+    def start_global_thread(self, on_error: Callable[[Exception], None]) -> bool:
+        """Fill the global stores, if there are any; raises what makes that impossible, and is False when it was given
+        up. Afterwards a thread follows their topics, and calls ``on_error`` when it fails."""
         topics = self._topology.global_topics
         if not topics or self.admin is None:
-            return
+            return True
         config, subs = self.config, [sub for sub in self._subtopologies if sub.is_global]
         declared = self._topology.global_stores
         topic_of = {name: topic for topic, name in topics.items()}
@@ -243,7 +243,7 @@ class ClientResources:
             name,
             nodes,
             stores,
-            settings=replace(self._task_settings, max_task_idle_ms=-1),
+            settings=replace(self._task_settings, max_task_idle_ms=-1, exactly_once=False),  # no transaction is near
             consumer=lambda: self._clients.global_consumer(self.client_id),
             producer=ProducerOnDemand(lambda: self._clients.producer(name)),
             admin=self.admin,
@@ -253,7 +253,12 @@ class ClientResources:
             retry_backoff_ms=config.retry_backoff_ms,
             on_error=on_error,
         )
-        self._global_thread.start()
+        return self._global_thread.start()
+
+    def stop_filling(self) -> None:
+        """Let :meth:`start_global_thread` return, however much is missing; may be called by a signal's handler."""
+        if self._global_thread is not None:
+            self._global_thread.give_up()
 
     # -- threads ---------------------------------------------------------------------------------------------
 

@@ -124,10 +124,12 @@ class KafkaStreams(ClientQueries):
             threads = [self._new_thread(index) for index in range(1, count + 1)]
             self._state.go(State.REBALANCING)
         try:
-            self._instance.start_global_thread(self._shut_down_in_error)
+            is_filled = self._instance.start_global_thread(self._shut_down_in_error)
         except Exception as error:
             self._shut_down_in_error(error)
             raise
+        if not is_filled:
+            return  # somebody closes this client: nothing may be processed without its global stores
         if not threads:
             self._run_without_threads()
         for thread in threads:
@@ -226,7 +228,7 @@ class KafkaStreams(ClientQueries):
         While it closes, the log says what it waits for. A second signal ends the process at once. Call it on the main
         thread. Raises the error of a failed stream thread, as :meth:`wait` does.
         """
-        with stop_signals() as asked, self:
+        with stop_signals(at_first=self._instance.stop_filling) as asked, self:
             if not wait_or_stop(asked, self._state.wait_for_end, None):
                 if drain is not None:
                     self.drain(drain)

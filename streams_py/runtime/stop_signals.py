@@ -18,9 +18,11 @@ _SIGNAL_CHECK_S: Final = 0.5
 
 
 @contextlib.contextmanager
-def stop_signals(*, replace_handlers: bool = True) -> Iterator[threading.Event]:
-    """Yields an event that is set by the first signal, which then has no other effect. A second signal ends the process
-    at once, by the system's hand: also when user code hangs and holds the interpreter.
+def stop_signals(
+    *, replace_handlers: bool = True, at_first: Callable[[], None] = lambda: None
+) -> Iterator[threading.Event]:
+    """Yields an event that is set by the first signal, which then calls ``at_first`` and has no other effect. A second
+    signal ends the process at once, by the system's hand: also when user code hangs and holds the interpreter.
 
     Without ``replace_handlers`` a signal that the application handles itself is left to it. Outside the main thread,
     where Python delivers no signals, nothing is done and the event is never set.
@@ -32,6 +34,7 @@ def stop_signals(*, replace_handlers: bool = True) -> Iterator[threading.Event]:
         asked.set()
         for number in before:
             signal.signal(number, signal.SIG_DFL)
+        at_first()
 
     if threading.current_thread() is threading.main_thread():
         for number in _SIGNALS:

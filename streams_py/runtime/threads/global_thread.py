@@ -24,6 +24,7 @@ from streams_py.errors import (
     TimeoutExceededError,
 )
 from streams_py.ports import BEGINNING, Admin, AdminError, Clock, RawRecord, RecordConsumer, RecordProducer
+from streams_py.runtime.closing import place_of
 from streams_py.runtime.restore.batches import by_partition
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.binding import Node
@@ -37,6 +38,8 @@ __all__ = ["GlobalNodes", "GlobalThread", "ProducerOnDemand"]
 _log = logging.getLogger("streams_py")
 
 _RECORDS_MAX = 1_000
+_STOP_MS = 5_000
+"""How long a close waits for the thread to end."""
 _TASK_ID = TaskId(-1, -1)
 """Kafka Streams' id of what is no task of a group."""
 
@@ -107,18 +110,31 @@ class GlobalThread:
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def start(self) -> None:
-        """Start, and wait until the stores are filled; raises what went wrong."""
+    def start(self) -> bool:
+        """Start, and wait until the stores are filled; False when :meth:`give_up` came before that. Raises what went
+        wrong."""
         self._thread.start()
         self._ready.wait()
         if self._error is not None:
             raise self._error
+        return not self._stopping.is_set()
+
+    def give_up(self) -> None:
+        """Ask the thread to end; does not wait, and may be called by a signal's handler."""
+        self._stopping.set()
 
     def stop(self) -> None:
-        """End the thread; a second call does nothing."""
+        """End the thread, which is left behind when it hangs in the user's code; a second call does nothing."""
         self._stopping.set()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(_STOP_MS / 1000)
+            if self._thread.is_alive():
+                _log.warning(
+                    "%s did not stop within %d ms and is left behind: it is %s",
+                    self.name,
+                    _STOP_MS,
+                    place_of(self._thread.ident),
+                )
 
     # -- the thread --------------------------------------------------------------------------------------------
 
@@ -126,6 +142,9 @@ class GlobalThread:
         try:
             self._work()
         except Exception as error:
+            if self._stopping.is_set():
+                _log.debug("%s ended with %r after it was told to", self.name, error)
+                return
             self._error = error
             was_ready = self._ready.is_set()
             self._ready.set()
@@ -220,6 +239,9 @@ class GlobalThread:
         def process(partition: TopicPartition, records: Sequence[RawRecord]) -> None:
             task.add_records(partition, records)
             _process_all(task)
+            while task.buffered_records and not self._stopping.is_set():  # something that it needs is away
+                self._clock.sleep_ms(self._retry_backoff_ms)
+                _process_all(task)
 
         self._read_to(consumer, others, process)
 
@@ -237,6 +259,8 @@ class GlobalThread:
         while open_ends and not self._stopping.is_set():
             for partition, records in by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms)).items():
                 apply(partition, records)
+                if self._stopping.is_set():
+                    return  # perhaps not all of them were applied: they are read again
                 self.stores.note_positions({partition: records[-1].offset() + 1})
             for partition in list(open_ends):
                 position = consumer.position(partition)
@@ -249,12 +273,15 @@ class GlobalThread:
         starts = {partition: self.stores.restore_position(partition) for partition in partitions}
         consumer.assign({p: 0 if start == BEGINNING else start for p, start in starts.items()})
         next_checkpoint_ms = self._clock.monotonic_ms() + self._commit_interval_ms
+        read: dict[TopicPartition, int] = {}
         while not self._stopping.is_set():
-            batches = by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms))
-            for partition, records in batches.items():
+            for partition, records in by_partition(consumer.poll(_RECORDS_MAX, self._poll_ms)).items():
                 task.add_records(partition, records)
+                read[partition] = records[-1].offset() + 1
             _process_all(task)
-            self.stores.note_positions({p: records[-1].offset() + 1 for p, records in batches.items()})
+            if read and not task.buffered_records:  # else they wait for something that is away, and are in no store yet
+                self.stores.note_positions(read)
+                read = {}
             now_ms = self._clock.monotonic_ms()
             if now_ms >= next_checkpoint_ms:
                 next_checkpoint_ms = now_ms + self._commit_interval_ms

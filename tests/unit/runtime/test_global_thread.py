@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,9 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import MissingSourceTopicError, StreamsError
+from streams_py.errors import BrokerUnavailableError, MissingSourceTopicError, StreamsError, TimeoutExceededError
 from streams_py.runtime.kafka_streams import KafkaStreams
-from streams_py.runtime.states import State
+from streams_py.runtime.states import State, ThreadState
 from streams_py.serdes import STRING
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.processor import Processor, Record
@@ -28,27 +29,47 @@ class Upper(Processor[str, str, None, None]):
         self.context.get_state_store("names").put(record.key, record.value.upper())
 
 
+class Waiting(Upper):
+    """Needs something that is away until it is told to go on."""
+
+    is_away = True
+    tries = 0
+
+    def process(self, record: Record[str, str]) -> None:
+        if self.is_away and record.value == "three":
+            Waiting.tries += 1
+            raise BrokerUnavailableError("the registry is away")
+        super().process(record)
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> type[Waiting]:
+    monkeypatch.setattr(Waiting, "is_away", True)
+    monkeypatch.setattr(Waiting, "tries", 0)
+    return Waiting
+
+
 def table() -> Topology:
     builder = StreamsBuilder(key=STRING, value=STRING)
     builder.global_table("g", store="names")
     return builder.build()
 
 
-def custom() -> Topology:
+def custom(processor: type[Upper] = Upper) -> Topology:
     builder = StreamsBuilder(key=STRING, value=STRING)
-    builder.add_global_store(key_value_store("names", logging=False), "g", Upper)
+    builder.add_global_store(key_value_store("names", logging=False), "g", processor)
     return builder.build()
 
 
 def client(world: World, topology: Topology, path: Path, **more: Any) -> KafkaStreams:
-    config = {
+    config: dict[str, Any] = {
         "application.id": "app",
         "bootstrap.servers": "localhost:1",
         "state.dir": str(path),
         "task.timeout.ms": 1000,
         "dsl.store.suppliers.class": "rocksdb",
     }
-    return KafkaStreams(topology, config, clients=world, **more)
+    return KafkaStreams(topology, config | more, clients=world)
 
 
 @pytest.fixture
@@ -84,6 +105,70 @@ def test_global_store_on_disk_goes_on_from_where_it_was(world: World, tmp_path: 
     with client(world, table(), tmp_path) as streams:
         view = streams.store("names")
         assert [view.get(key) for key in "abc"] == ["one", "two", "three"]
+
+
+def test_record_that_waits_for_what_is_away_is_read_again_after_a_restart(
+    world: World, tmp_path: Path, waiting: type[Waiting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client(world, custom(waiting), tmp_path, **{"task.timeout.ms": 60_000}):
+        world.write("g", b"three", key=b"c")
+        until(lambda: waiting.tries, "the record to be tried")
+    monkeypatch.setattr(Waiting, "is_away", False)
+    with client(world, custom(waiting), tmp_path) as streams:
+        view = streams.store("names")
+        assert [view.get(key) for key in "abc"] == ["ONE", "TWO", "THREE"]
+
+
+def test_start_waits_for_a_record_that_waits_for_what_is_away(
+    world: World, tmp_path: Path, waiting: type[Waiting]
+) -> None:
+    world.write("g", b"three", key=b"c")
+    streams = client(world, custom(waiting), tmp_path)
+    with pytest.raises(TimeoutExceededError, match="the registry is away"):
+        streams.start()
+    assert streams.close()
+
+
+def test_client_that_is_told_to_end_while_it_fills_global_stores_processes_nothing(
+    world: World, tmp_path: Path, waiting: type[Waiting]
+) -> None:
+    world.write("g", b"three", key=b"c")
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.add_global_store(key_value_store("names", logging=False), "g", waiting)
+    builder.stream("g2").to("out")
+    world.topics.update({"g2": 1, "out": 1})
+    streams = client(world, builder.build(), tmp_path, **{"task.timeout.ms": 600_000})
+    starting = threading.Thread(target=streams.start)
+    starting.start()
+    until(lambda: waiting.tries, "the record to be tried")
+    streams._instance.stop_filling()
+    starting.join(PATIENCE_S)
+    assert not starting.is_alive()
+    assert streams.state is State.REBALANCING
+    assert all(thread.state is ThreadState.CREATED for thread in streams._current_threads())
+    assert streams.close()
+
+
+def test_close_leaves_a_global_thread_behind_that_hangs_in_user_code(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams_py.runtime.threads.global_thread._STOP_MS", 50)
+    entered, leave = threading.Event(), threading.Event()
+
+    class Hanging(Upper):
+        def process(self, record: Record[str, str]) -> None:
+            if record.value == "three":
+                entered.set()
+                leave.wait(PATIENCE_S)
+            super().process(record)
+
+    streams = client(world, custom(Hanging), tmp_path)
+    streams.start()
+    world.write("g", b"three", key=b"c")
+    assert entered.wait(PATIENCE_S)
+    assert streams.close()
+    leave.set()
+    assert f"is left behind: it is in {__file__}" in caplog.text
 
 
 def test_start_says_that_the_topic_of_a_global_store_is_missing(tmp_path: Path) -> None:

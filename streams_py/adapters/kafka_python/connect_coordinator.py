@@ -14,6 +14,8 @@ from kafka import errors as kafka_errors
 from kafka.coordinator.base import BaseCoordinator
 from kafka.net.compat import KafkaNetClient
 
+from streams_py.adapters.kafka_python.network import close_client, close_with_dead_tasks
+from streams_py.adapters.kafka_python.quiet_closing import QuietClosing
 from streams_py.adapters.kafka_python.quiet_logs import limit_library_logs
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.errors import BrokerUnavailableError, ConfigError
@@ -70,6 +72,7 @@ class ConnectCoordinator:
         settings = {key: value for key, value in self._settings.items() if key not in _CLIENT_SETTINGS}
         self._client = KafkaNetClient(**{key: value for key, value in settings.items() if key in _known_settings()})
         self._client.cluster.config["allow_auto_create_topics"] = False
+        close_with_dead_tasks(self._client)
         self._client._net.start()
         self._base: _Base | None = None
 
@@ -127,9 +130,9 @@ class ConnectCoordinator:
         base, self._base = self._base, None
         with contextlib.suppress(Exception):  # a broker that is away finds out by itself
             if base is not None:
+                base.is_closing = True
                 base.close(timeout_ms=_CLOSE_MS)
-        with contextlib.suppress(Exception):
-            self._client.close()
+        close_client(self._client, _CLOSE_MS / 1000)
 
     def _connected(self, timeout_ms: int) -> _Base:
         if self._base is None:
@@ -158,7 +161,7 @@ def _known_settings() -> frozenset[str]:
     return frozenset({*KafkaConnectionManager.DEFAULT_CONFIG, *NetworkSelector.DEFAULT_CONFIG})
 
 
-class _Base(BaseCoordinator):  # type: ignore[misc]  # kafka-python has no type information
+class _Base(QuietClosing, BaseCoordinator):  # type: ignore[misc]  # kafka-python has no type information
     def __init__(self, client: Any, handler: _Handler, settings: Mapping[str, Any]) -> None:
         self._handler = handler
         self._finished: tuple[Any, bytes] | None = None

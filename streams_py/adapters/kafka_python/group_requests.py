@@ -16,6 +16,7 @@ from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.future import Future
 
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
+from streams_py.adapters.kafka_python.quiet_closing import QuietClosing
 from streams_py.adapters.kafka_python.session import Session
 
 __all__ = ["GroupRequests"]
@@ -23,17 +24,13 @@ __all__ = ["GroupRequests"]
 _log = logging.getLogger(__name__)
 
 
-class GroupRequests(ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
+class GroupRequests(QuietClosing, ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
     """kafka-python's coordinator with a Streams member's way of asking; on the network thread."""
-
-    coordinator_id: Any
 
     def __init__(self, client: Any, subscription: Any, inbox: CallbackInbox, **settings: Any) -> None:
         self._inbox = inbox
         self.failure: BaseException | None = None
         """What ended this membership for good; read by the polling thread."""
-        self.is_closing = False
-        """Set before the connections are closed: what that cuts off is no news, and no coordinator is dead."""
         self._waits_for_group = False  # JoinGroup or SyncGroup is under way
         super().__init__(client, subscription, **settings)
         self._session = Session(self.config["session_timeout_ms"])
@@ -43,16 +40,6 @@ class GroupRequests(ConsumerCoordinator):  # type: ignore[misc]  # kafka-python 
         if self.failure is None:
             self.failure = error
         self._inbox.wake()
-
-    def coordinator_dead(self, error: Any) -> None:
-        if self.is_closing:
-            self.coordinator_id = None
-        else:
-            super().coordinator_dead(error)
-
-    def _failed_request(self, node_id: Any, request: Any, error: Any) -> None:
-        if not self.is_closing:
-            super()._failed_request(node_id, request, error)
 
     def _confirm(self, sent_at: float) -> None:
         """The broker has answered, as to a member, what was sent then."""

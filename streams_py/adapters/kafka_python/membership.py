@@ -30,7 +30,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.coordinator import StreamsCoordinator
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
-from streams_py.adapters.kafka_python.network import close_with_dead_tasks, revive_refresh
+from streams_py.adapters.kafka_python.network import close_client, close_with_dead_tasks, revive_refresh, wait_for
 from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import UserDataCheck
 from streams_py.adapters.kafka_python.quiet_logs import Outage, limit_library_logs
@@ -243,8 +243,8 @@ class KafkaPythonMembership:
                     leaving = self._client._manager.call_soon(
                         coordinator.leave_async, "the consumer is being closed", left_ms
                     )
-                    _wait(leaving, left_ms / 1000)
-        self._close_client(max(1.0, limit - time.monotonic()))
+                    wait_for(leaving, left_ms / 1000)
+        close_client(self._client, max(1.0, limit - time.monotonic()))
 
     # -- polling thread ------------------------------------------------------------------------------------------------
 
@@ -375,22 +375,11 @@ class KafkaPythonMembership:
             done = self._client._net.call_soon_with_future(lambda: step(coordinator))
         except Exception as error:
             raise IllegalStateError(f"{doing}: this membership is closed") from error
-        if not _wait(done, timeout_ms / 1000 + _GRACE_S):
+        if not wait_for(done, timeout_ms / 1000 + _GRACE_S):
             raise BrokerUnavailableError(f"{doing}: no answer from {servers} within {timeout_ms} ms")
         if done.exception is not None:
             raise translated(done.exception, doing)
         return done.value
-
-    def _close_client(self, timeout_s: float) -> None:
-        net = self._client._net
-        network_thread = net._io_thread
-        with contextlib.suppress(Exception):  # a network thread that has died needs no orders
-            _wait(net.call_soon_with_future(self._client._manager.close), timeout_s)
-            net.stop(timeout_ms=timeout_s * 1000)
-        if network_thread is not None and network_thread.is_alive():
-            _log.warning("%s did not stop within %.0f s; it is left behind", network_thread.name, timeout_s)
-            return
-        net.close()
 
 
 def _hand_over(done: Any, answer: Future[Any], doing: str) -> None:
@@ -399,10 +388,3 @@ def _hand_over(done: Any, answer: Future[Any], doing: str) -> None:
         answer.set_exception(translated(done.exception, doing))
     else:
         answer.set_result(done.value)
-
-
-def _wait(future: Any, timeout_s: float) -> bool:
-    """Wait for a kafka-python future from outside the network thread; False when it takes longer."""
-    done = threading.Event()
-    future.add_both(lambda _: done.set())
-    return done.wait(timeout_s)

@@ -8,12 +8,14 @@ again on a new one. The loop that refreshes the metadata may end for good in the
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import threading
 from typing import Any
 
 from kafka import errors as kafka_errors
 
-__all__ = ["close_with_dead_tasks", "revive_refresh"]
+__all__ = ["close_client", "close_with_dead_tasks", "revive_refresh", "wait_for"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,3 +55,24 @@ def revive_refresh(client: Any) -> None:
             cluster.start_refresh_loop()
 
     client._net.call_soon_threadsafe(start)
+
+
+def wait_for(future: Any, timeout_s: float) -> bool:
+    """Wait for a kafka-python future from outside the network thread; False when it takes longer."""
+    done = threading.Event()
+    future.add_both(lambda _: done.set())
+    return done.wait(timeout_s)
+
+
+def close_client(client: Any, timeout_s: float) -> None:
+    """Close the connections on the network thread, which reads them, and then end it. One that does not end in time is
+    left behind."""
+    net = client._net
+    network_thread = net._io_thread
+    with contextlib.suppress(Exception):  # a network thread that has died needs no orders
+        wait_for(net.call_soon_with_future(client._manager.close), timeout_s)
+        net.stop(timeout_ms=timeout_s * 1000)
+    if network_thread is not None and network_thread.is_alive():
+        _log.warning("%s did not stop within %.0f s; it is left behind", network_thread.name, timeout_s)
+        return
+    net.close()

@@ -1,0 +1,25 @@
+"""What our own closing cuts off is no news: kafka-python would log an error, and call the coordinator dead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["QuietClosing"]
+
+
+class QuietClosing:
+    """To be mixed into a coordinator of kafka-python; on the network thread."""
+
+    coordinator_id: Any
+    is_closing = False
+    """Set before the connections are closed."""
+
+    def coordinator_dead(self, error: Any) -> None:
+        if self.is_closing:
+            self.coordinator_id = None
+        else:
+            super().coordinator_dead(error)  # type: ignore[misc]  # the library's
+
+    def _failed_request(self, node_id: Any, request: Any, error: Any) -> None:
+        if not self.is_closing:
+            super()._failed_request(node_id, request, error)  # type: ignore[misc]  # the library's

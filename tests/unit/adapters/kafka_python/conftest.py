@@ -1,0 +1,13 @@
+"""Fixtures of the membership's tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from streams_py.adapters.kafka_python import quiet_logs
+
+
+@pytest.fixture(autouse=True)
+def _nothing_was_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that another test has logged a moment ago would not be seen again."""
+    monkeypatch.setattr(quiet_logs._REPEAT_FILTER, "_passed_at", {})

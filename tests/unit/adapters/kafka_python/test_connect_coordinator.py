@@ -1,0 +1,44 @@
+"""The coordinator of a Connect worker: its own closing is no news."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from kafka import errors as kafka_errors
+from kafka.protocol.consumer import HeartbeatRequest
+
+from streams_py.adapters.kafka_python.connect_coordinator import ConnectCoordinator, _Base
+
+
+class Member:
+    """Nobody joins here."""
+
+    def protocols(self) -> list[tuple[str, bytes]]:
+        return []
+
+    def perform(self, leader: str, protocol: str, members: Mapping[str, bytes], generation: int) -> dict[str, bytes]:
+        return {}
+
+    def joined(self, generation: int, member_id: str, protocol: str, assignment: bytes) -> None: ...
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_request_that_our_own_closing_cuts_off_is_no_news(
+    closed: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = ConnectCoordinator(
+        Member(), bootstrap_servers="127.0.0.1:1", group_id="g", client_id="w", rebalance_timeout_ms=60_000, config={}
+    )
+    monkeypatch.setattr(type(coordinator._client._manager), "broker_version", (4, 0))
+    base = coordinator._base = _Base(coordinator._client, Member(), coordinator._settings)
+    try:
+        if closed:
+            coordinator.close()
+        base.coordinator_id = "coordinator-1"
+        base._failed_request("coordinator-1", HeartbeatRequest(), kafka_errors.Cancelled("closed"))
+        warned = [record.getMessage() for record in caplog.records if record.name == "kafka.coordinator"]
+        assert not (closed and warned)
+        assert (base.coordinator_id is None) is not closed
+    finally:
+        coordinator.close()

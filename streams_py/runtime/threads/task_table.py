@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import LockError, TaskMigratedError
+from streams_py.errors import LockError, TaskCorruptedError, TaskMigratedError
 from streams_py.events.observers import UNOBSERVED, TaskObserver
 from streams_py.ports import Clock, OffsetAndMetadata
 from streams_py.runtime.restore.updater import StateUpdater
@@ -106,8 +106,8 @@ class TaskTable:
     def assign(self, active: Mapping[TaskId, Partitions], standby: Mapping[TaskId, Partitions]) -> None:
         """Make these the tasks of this thread: keep, recycle, close and create (existing x wanted).
 
-        Raises the most serious error met on the way, before anything new is created: a fatal one, else
-        TaskMigratedError, else one TaskCorruptedError that names all corrupted tasks.
+        Raises the most serious error met on the way: a fatal one, else TaskMigratedError, before anything new is made;
+        else one TaskCorruptedError that names all corrupted tasks, when the new ones are there: the thread goes on.
         """
         wanted_active, wanted_standby = dict(active), dict(standby)
         errors: list[Exception] = []
@@ -117,10 +117,13 @@ class TaskTable:
                     self._reconcile(task, wanted_active, wanted_standby)
                 except Exception as error:
                     errors.append(error)
-                    wanted_active.pop(task.id, None)
-                    wanted_standby.pop(task.id, None)
+                    for given, wanted in ((active, wanted_active), (standby, wanted_standby)):
+                        wanted.pop(task.id, None)
+                        if task.id in given and task.state is TaskPhase.CLOSED:
+                            wanted[task.id] = given[task.id]  # anew
             self._show()
-            raise_worst(errors)
+            if not all(isinstance(error, TaskCorruptedError) for error in errors):
+                raise_worst(errors)
             for task_id, partitions in sorted(wanted_active.items()):
                 self._pending[task_id] = _Pending(self._factory.active(task_id, partitions))
                 self._events.assigned(task_id, is_active=True)
@@ -131,6 +134,7 @@ class TaskTable:
                     self._events.assigned(task_id, is_active=False)
             self._show()
             self._events.rebalanced([task.id for task in self.shown])
+            raise_worst(errors)
 
     def _show(self) -> None:
         self.shown = tuple(self.all())

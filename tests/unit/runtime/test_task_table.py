@@ -267,6 +267,23 @@ def test_all_tasks_are_dealt_with_before_the_worst_error_is_raised(steps: Steps)
     assert steps.tasks == {"0_1 standby": "CREATED"}
 
 
+def test_new_tasks_are_there_although_closing_an_old_one_has_corrupted_others(steps: Steps) -> None:
+    """What the processor of a task writes when it is closed may tell of a refused record of any task."""
+    first, second = two_running(steps)
+
+    suspend = first.suspend
+
+    def refused() -> None:
+        first.suspend = suspend  # type: ignore[method-assign]
+        suspend()
+        raise TaskCorruptedError("a record was refused", {second.id: ()})
+
+    first.suspend = refused  # type: ignore[method-assign]
+    with pytest.raises(TaskCorruptedError):
+        steps.parts.table.assign({second.id: frozenset({tp("in-1")})}, {first.id: frozenset({tp("in-0")})})
+    assert steps.tasks == {"0_0 standby": "CREATED", "0_1": "RUNNING"}
+
+
 def test_corruption_of_several_tasks_is_one_error(steps: Steps) -> None:
     steps.parts.table.assign({task("0_0"): frozenset({tp("in-0")}), task("0_1"): frozenset({tp("in-1")})}, {})
     steps.parts.table.initialize_pending()

@@ -17,6 +17,7 @@ from streams_py.errors import ChangedInPlaceError as ChangedInPlaceError
 from streams_py.errors import ConfigError as ConfigError
 from streams_py.errors import ConnectorError as ConnectorError
 from streams_py.errors import DeserializationError as DeserializationError
+from streams_py.errors import HandlerError as HandlerError
 from streams_py.errors import IllegalStateError as IllegalStateError
 from streams_py.errors import InvalidStateStoreError as InvalidStateStoreError
 from streams_py.errors import InvalidStateStorePartitionError as InvalidStateStorePartitionError

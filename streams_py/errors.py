@@ -28,6 +28,7 @@ __all__ = [
     "ConfigError",
     "ConnectorError",
     "DeserializationError",
+    "HandlerError",
     "IllegalStateError",
     "InvalidStateStoreError",
     "InvalidStateStorePartitionError",
@@ -57,10 +58,12 @@ __all__ = [
 class StreamsError(Exception):
     """Base of all errors that streams_py raises.
 
-    ``retriable`` is True when doing the same again later may work; ``task_id`` is set when one task is concerned.
+    ``retriable`` is True when doing the same again later may work; ``task_id`` is set when one task is concerned;
+    ``was_handled`` is True when an exception handler was asked about it: no other one is.
     """
 
     retriable: ClassVar[bool] = False
+    was_handled = False
 
     def __init__(self, message: str, *, task_id: TaskId | None = None) -> None:
         super().__init__(message)
@@ -120,6 +123,12 @@ class ChangedInPlaceError(ProcessingError):
 
     Raised by the test driver, which looks for it; no handler is asked. The message names operator, line and key.
     """
+
+
+class HandlerError(StreamsError):
+    """Your exception handler raised, or returned something that is no answer. Always stops the stream thread."""
+
+    was_handled = True
 
 
 class CallTimeoutError(ProcessingError):
@@ -201,9 +210,10 @@ class BatchRefusedError(ProductionError):
 class OffsetOutOfRangeError(StreamsError):
     """The positions of these partitions do not exist on the broker (any more)."""
 
-    def __init__(self, partitions: Collection[TopicPartition]) -> None:
+    def __init__(self, partitions: Collection[TopicPartition], message: str = "") -> None:
         self.partitions = frozenset(partitions)
-        super().__init__(f"no such offset (deleted or never written): {', '.join(map(str, sorted(self.partitions)))}")
+        names = ", ".join(map(str, sorted(self.partitions)))
+        super().__init__(message or f"no such offset (deleted or never written): {names}")
 
 
 class StateError(StreamsError):

@@ -73,6 +73,17 @@ def test_every_error_that_users_see_is_public() -> None:
     assert {name for name in errors.__all__ if not hasattr(streams_py, name)} == control
 
 
+@pytest.mark.parametrize("package", ["adapters", "runtime", "serdes", "state", "topology"])
+def test_what_runs_an_application_raises_errors_of_that_page_and_no_private_ones(package: str) -> None:
+    classes = {
+        node.name
+        for path in Path(streams_py.__path__[0], package).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Error")
+    }
+    assert classes <= {"InboxClosedError", "_OverrunError"}, "which end where they are waited for"
+
+
 def test_names_of_the_assignment_package_are_those_of_its_modules() -> None:
     from streams_py import assignment
 

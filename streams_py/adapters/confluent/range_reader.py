@@ -206,7 +206,7 @@ class _RangeReader:
             self._position = low
             self._assign(low)
             return
-        raise _GoneOffsetError(self._partition, self._position, low, high)
+        raise _gone(self._partition, self._position, low, high)
 
     def _stuck(self) -> StreamsError:
         self._log.check()
@@ -217,16 +217,12 @@ class _RangeReader:
         )
 
 
-class _GoneOffsetError(OffsetOutOfRangeError):
-    """With the numbers."""
-
-    def __init__(self, partition: TopicPartition, wanted: int, low: int, high: int) -> None:
-        super().__init__([partition])
-        if wanted < low:
-            text = (
-                f"OFFSET_GONE: offset {wanted} of {partition} was deleted, the first one left is {low}; read from "
-                "there, keep records longer, or set on.gone=skip"
-            )
-        else:
-            text = f"offset {wanted} of {partition} does not exist: the log ends at {high}; was the topic created anew?"
-        self.args = (text,)
+def _gone(partition: TopicPartition, wanted: int, low: int, high: int) -> OffsetOutOfRangeError:
+    if wanted < low:
+        text = (
+            f"OFFSET_GONE: offset {wanted} of {partition} was deleted, the first one left is {low}; read from "
+            "there, keep records longer, or set on.gone=skip"
+        )
+    else:
+        text = f"offset {wanted} of {partition} does not exist: the log ends at {high}; was the topic created anew?"
+    return OffsetOutOfRangeError([partition], text)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from streams_protocol.types import TaskId
-from streams_py.errors import BrokerUnavailableError, IllegalStateError, ProcessingError, TopologyError
+from streams_py.errors import BrokerUnavailableError, IllegalStateError, TopologyError
 from streams_py.runtime.tasks.fusing import Link, fused
 from streams_py.runtime.tasks.punctuation import Schedule
 from streams_py.runtime.tasks.task_settings import TaskSettings
@@ -37,15 +37,11 @@ from streams_py.topology.nodes import (
 from streams_py.topology.operators.stateless import Statement
 from streams_py.topology.operators.unchanged import forward_unchanged
 
-__all__ = ["BoundNode", "BoundTopology", "Node", "ReportedFailureError", "TaskServices", "bind_nodes"]
+__all__ = ["BoundNode", "BoundTopology", "Node", "TaskServices", "bind_nodes"]
 
 _log = logging.getLogger(__name__)
 
 Node: TypeAlias = SourceNode | ProcessorNode | SinkNode
-
-
-class ReportedFailureError(ProcessingError):
-    """A node failed and the processing handler answered FAIL: the nodes around it must not report it again."""
 
 
 class TaskServices(Protocol):

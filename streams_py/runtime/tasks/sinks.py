@@ -30,7 +30,7 @@ from streams_py.topology.names import topic_on_broker
 from streams_py.topology.nodes import Partitioner, Process, RecordContext, SinkNode, TopicChooser
 from streams_py.topology.partitioning import partition_for
 
-__all__ = ["ContextOf", "RecordNotSerializableError", "bind_sink", "known_serde"]
+__all__ = ["ContextOf", "bind_sink", "known_serde"]
 
 ContextOf: TypeAlias = Callable[[str], ErrorContext]
 """The error context of a node (by name) for the record in process."""
@@ -39,11 +39,6 @@ Failed: TypeAlias = Callable[[str, Exception, Any, Any, int], None]
 """failed(node, error, key, value, timestamp_ms): the user's code raised; returns when the record is to be dropped."""
 
 _Encode: TypeAlias = Callable[[Any], bytes]
-
-
-class RecordNotSerializableError(SerializationError):
-    """A sink could not serialize a record and the production handler answered FAIL, or the value has a type that the
-    serde does not take. Names topic, node, input record, serde and Python type."""
 
 
 def known_serde(given: Serde[Any] | None, settings: TaskSettings, node: str, *, is_key: bool) -> Serde[Any]:
@@ -267,10 +262,12 @@ class _Sink:
             if response.answer is Answer.CONTINUE:
                 self._count_dropped(self._node.name, message)
                 return
-        raise RecordNotSerializableError(
+        failed = SerializationError(
             f"{message}. Give sink {self._node.name} a serde that fits, or change the {origin.value} before it",
             task_id=self._collector.task_id,
-        ) from error
+        )
+        failed.was_handled = True
+        raise failed from error
 
 
 def _negative(topic: str, timestamp_ms: int) -> StreamsError:

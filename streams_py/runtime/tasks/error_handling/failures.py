@@ -14,6 +14,7 @@ from streams_py.errors import (
     BrokerUnavailableError,
     ChangedInPlaceError,
     DeserializationError,
+    ProcessingError,
     ProductionError,
     RegistryError,
     StateError,
@@ -23,11 +24,9 @@ from streams_py.errors import (
     TimeoutExceededError,
 )
 from streams_py.ports import RawRecord
-from streams_py.runtime.tasks.binding import ReportedFailureError
 from streams_py.runtime.tasks.collector import RecordCollector
-from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord, HandlerError, ask
+from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord, ask
 from streams_py.runtime.tasks.record_queue import SourceReader
-from streams_py.runtime.tasks.sinks import RecordNotSerializableError
 from streams_py.serdes import cannot_decode
 from streams_py.topology.nodes import RecordContext
 
@@ -35,13 +34,10 @@ __all__ = ["Failures"]
 
 _log = logging.getLogger(__name__)
 
-# Errors that no processing handler is asked about: they have been through a handler, or say nothing about the record.
+# Errors that no processing handler is asked about, besides those that were handled: they say nothing about the record.
 # (A failed store write is among them, unlike in Kafka Streams: "continue" would leave a hole in the state.)
 _FINAL = (
-    ReportedFailureError,
     ProductionError,
-    RecordNotSerializableError,
-    HandlerError,
     TaskCorruptedError,
     TaskMigratedError,
     BrokerUnavailableError,
@@ -52,6 +48,17 @@ _FINAL = (
 )
 
 _NOT_THE_RECORD = (BrokerUnavailableError, RegistryError)
+
+
+def _is_final(error: Exception) -> bool:
+    return isinstance(error, _FINAL) or (isinstance(error, StreamsError) and error.was_handled)
+
+
+def _reported(message: str, *, task_id: TaskId) -> ProcessingError:
+    """A node failed and the processing handler answered FAIL: the nodes around it must not report it again."""
+    error = ProcessingError(message, task_id=task_id)
+    error.was_handled = True
+    return error
 
 
 class Failures:
@@ -102,7 +109,7 @@ class Failures:
 
     def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
         """A node raised: returns when its record is to be dropped. Errors that no handler is asked about are raised."""
-        if isinstance(error, _FINAL):
+        if _is_final(error):
             raise error
         context = self.context_of(node)
         record = FailedRecord(key, value, timestamp_ms, context.headers)
@@ -110,7 +117,7 @@ class Failures:
 
     def punctuator_failed(self, node: str, error: Exception) -> None:
         """A punctuator raised: returns when that is to be passed over."""
-        if isinstance(error, _FINAL):
+        if _is_final(error):
             raise error
         self._ask_processing_handler(self.context_of(node), None, error, "a punctuator failed")
 
@@ -120,9 +127,7 @@ class Failures:
         response = ask(self._settings.processing_handler, context, record, error)
         self._collector.write(response.dead_letters, context)
         if response.answer is not Answer.CONTINUE:
-            raise ReportedFailureError(
-                f"{what} in {context}: {type(error).__name__}: {error}", task_id=self._task_id
-            ) from error
+            raise _reported(f"{what} in {context}: {type(error).__name__}: {error}", task_id=self._task_id) from error
         self.dropped(context.node, f"{type(error).__name__}: {error}")
 
     def undecodable(self, reader: SourceReader, raw: RawRecord, error: Exception) -> None:
@@ -156,7 +161,7 @@ class Failures:
     def extractor_failed(self, reader: SourceReader, raw: RawRecord, error: Exception) -> StreamsError:
         """The error for a timestamp extractor that raised."""
         context = self._context_of_raw(reader, raw)
-        return ReportedFailureError(
+        return _reported(
             f"the timestamp extractor failed in {context}: {type(error).__name__}: {error}", task_id=self._task_id
         )
 
@@ -171,9 +176,7 @@ class Failures:
     def unexpected(self, error: Exception, node: str) -> StreamsError:
         """An error that no node claimed."""
         context = self.context_of(node)
-        return ReportedFailureError(
-            f"processing failed below {context}: {type(error).__name__}: {error}", task_id=self._task_id
-        )
+        return _reported(f"processing failed below {context}: {type(error).__name__}: {error}", task_id=self._task_id)
 
     def _context_of_raw(self, reader: SourceReader, raw: RawRecord) -> ErrorContext:
         return ErrorContext(

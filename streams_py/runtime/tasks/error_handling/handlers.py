@@ -23,7 +23,7 @@ from enum import Enum
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from streams_protocol.types import TaskId
-from streams_py.errors import ConfigError, ProductionError, StreamsError
+from streams_py.errors import ConfigError, HandlerError, ProductionError
 from streams_py.ports import Headers, RawRecord
 from streams_py.runtime.tasks.configured import imported
 
@@ -35,7 +35,6 @@ __all__ = [
     "ErrorContext",
     "FailedRecord",
     "Handler",
-    "HandlerError",
     "Origin",
     "OutgoingRecord",
     "ProcessingHandler",
@@ -49,10 +48,6 @@ __all__ = [
 ]
 
 _log = logging.getLogger("streams_py.handlers")
-
-
-class HandlerError(StreamsError):
-    """An exception handler raised, or returned something that is no answer. Always stops the stream thread."""
 
 
 class Answer(Enum):

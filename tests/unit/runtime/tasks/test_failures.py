@@ -22,7 +22,6 @@ from streams_py.errors import (
     TopologyError,
 )
 from streams_py.ports import DirectSend
-from streams_py.runtime.tasks.binding import ReportedFailureError
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.error_handling.handlers import (
     Answer,
@@ -740,7 +739,7 @@ class TestCommitCheck:
 def test_records_before_the_one_that_raised_are_taken_and_those_after_wait() -> None:
     kit = Kit(chain())
     kit.add(record("a"), record("b", at=5, offset=1), record("bad", at=9, offset=2), record("c", offset=3))
-    with pytest.raises(ReportedFailureError, match="in-0 at offset 2"):
+    with pytest.raises(ProcessingError, match="in-0 at offset 2"):
         kit.task.process(10)
     assert [value for _, value, _ in kit.sent("out")] == [b"a", b"b"]
     assert kit.task.buffered_records == 2

@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from streams_protocol.types import TaskId
-from streams_py.errors import ConfigError, ProductionError
+from streams_py.errors import ConfigError, HandlerError, ProductionError
 from streams_py.runtime.tasks.error_handling.handlers import (
     Answer,
     DeadLetterQueue,
     ErrorContext,
-    HandlerError,
     Origin,
     Response,
     ask,

@@ -8,9 +8,8 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py import serdes
-from streams_py.errors import StreamsError
+from streams_py.errors import ProcessingError, StreamsError
 from streams_py.ports import OffsetAndMetadata
-from streams_py.runtime.tasks.binding import ReportedFailureError
 from streams_py.runtime.tasks.offset_metadata import OffsetMetadata, encode_offset_metadata
 from streams_py.topology.processor import Processor, Record
 from streams_py.topology.topology import Topology
@@ -250,7 +249,7 @@ class TestTimestamps:
     def test_extractor_that_raises_is_an_error_that_names_the_record(self) -> None:
         kit = Kit(pipe(timestamp_extractor=lambda key, value, at, known: int(value)))
         kit.add(record("soon", offset=3))
-        with pytest.raises(ReportedFailureError, match=r"timestamp extractor failed .*node source.*in-0 at offset 3"):
+        with pytest.raises(ProcessingError, match=r"timestamp extractor failed .*node source.*in-0 at offset 3"):
             kit.task.process(1)
 
 

@@ -62,6 +62,8 @@ class Reader:
             assert ".." not in path.parts, where
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.code, encoding="utf-8")
+            if block.language not in ("python", "dockerfile"):
+                _parse(block.language, block.code, where)
         elif block.language == "python":
             self._python(block.line, block.code)
         else:

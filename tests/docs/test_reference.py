@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections import Counter
+from xml.etree import ElementTree as ET
 
 import pytest
 
 import streams_py
-from docs.tools import api, configuration
+from docs.tools import api, configuration, pictures
 from docs.tools.generated import GENERATED
 from streams_py.config import StreamsConfig, known_keys
 from streams_py.config_help import default_of, key_of
@@ -62,6 +64,14 @@ def _java(key: str, fields: dict[str, str]) -> str:
 def test_every_key_of_kafka_streams_is_known_or_says_what_to_use_instead() -> None:
     known = known_keys() | CLIENT_KEYS | set(RENAMED)
     assert set(configuration.JAVA) - known == set(configuration.INSTEAD)
+
+
+def test_picture_is_what_the_recorded_run_draws() -> None:
+    run = json.loads(pictures.RUN.read_text(encoding="utf-8"))
+    svg = pictures.drawn(run)
+    assert pictures.RUN.with_suffix(".svg").read_text(encoding="utf-8") == svg
+    ET.fromstring(svg)
+    assert all(event["what"] in svg for event in run["done"])
 
 
 def test_command_line_page_has_every_command() -> None:

@@ -2,6 +2,24 @@
 
     from streams_py import KafkaStreams, StreamsBuilder, serdes
 
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    words = builder.stream("lines").flat_map_values(str.split)
+    words.group_by(lambda _, word: word).count(store="counts").to_stream().to("counts")
+
+    if __name__ == "__main__":
+        KafkaStreams(builder.build(), {"application.id": "words", "bootstrap.servers": "embedded"}).run()
+
+Start it in several processes: they share the work. ``embedded`` is a small broker on this machine; for a real one only
+the address changes. ``streams-py new app words`` makes this a project with a test.
+
+* Describe a topology: :class:`StreamsBuilder`, :class:`KStream`, :class:`KTable`, or :class:`Topology` and
+  :class:`Processor`; windows are :class:`TimeWindows`, :class:`SessionWindows` and their kin.
+* Say what bytes mean: :mod:`streams_py.serdes`, :class:`SchemaRegistry`.
+* Run it: :class:`KafkaStreams`; ``help(StreamsConfig)`` lists every setting with its default and when to change it.
+* Test it: :class:`streams_py.testing.TopologyTestDriver`, without a broker.
+* Decide who runs what: :mod:`streams_py.assignment`.
+* Errors: all are a :class:`StreamsError`, and say what to do.
+
 Everything public is here, except for ``streams_py.serdes``, ``streams_py.assignment`` (your own task assignor),
 ``streams_py.testing`` (the test kit) and ``streams_py.connect.api`` (your own connectors), which are public modules, as
 are those of ``streams_py.backtest``, ``streams_py.telemetry`` and ``streams_py.spark``: what they list in ``__all__``.

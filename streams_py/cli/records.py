@@ -27,6 +27,9 @@ _POLL_MS: Final = 200
 _POLL_RECORDS_MAX: Final = 1_000
 _LENGTH_SHOWN_MAX: Final = 60
 
+_ESCAPED: Final = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if chr(code) not in "\t"}
+"""Control characters of a record do nothing to the terminal, and a record stays on one line."""
+
 Topics = Mapping[str, tuple[PartitionInfo, ...]]
 
 
@@ -228,12 +231,16 @@ def consume_topic(
             ends = {at: end for at, (first, end) in _ranges(admin, partitions).items() if first < end}
             left = sys.maxsize if limit is None else limit
             consumer = clients.main_consumer("streams-py")
+            warned = False
             try:
                 consumer.assign(dict.fromkeys(partitions, BEGINNING))
                 while left > 0 and (follow or ends):
                     for record in consumer.poll(min(left, _POLL_RECORDS_MAX), _POLL_MS):
                         print(_line(record, *serdes))
                         left -= 1
+                        if value == "string" and not warned and b"\0" in (record.value() or b""):
+                            warned = True
+                            print(_no_text(topic, record.value() or b""), file=sys.stderr)
                     sys.stdout.flush()
                     ends = {at: end for at, end in ends.items() if (consumer.position(at) or 0) < end}
             except KeyboardInterrupt:  # how one stops following
@@ -262,4 +269,10 @@ def _shown(record: RawRecord, data: bytes | None, serde: Serde[Any], *, is_key: 
         ) from None
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
-    return str(value)
+    return str(value).translate(_ESCAPED)
+
+
+def _no_text(topic: str, data: bytes) -> str:
+    """Numbers are valid text, too, so no serde complains of them."""
+    likely = {4: "int32", 8: "int64"}.get(len(data), "bytes")
+    return f"values of {topic} do not look like text ({len(data)} bytes, with zeros): try --value {likely}"

@@ -90,6 +90,15 @@ def test_value_of_another_serde_names_the_record_and_the_remedy(broker: Embedded
     assert failed.stderr.count("\n") == 1
 
 
+def test_numbers_shown_as_text_are_told_of_once_and_do_nothing_to_the_terminal(broker: EmbeddedBroker) -> None:
+    broker.create_topic("numbers", 1)
+    run(broker, "produce", "numbers", "--value", "int64", "1", "27")
+    read = run(broker, "consume", "numbers")
+    assert read.exit_code == 0
+    assert read.stdout.splitlines() == ["null\t" + r"\x00" * 7 + r"\x01", "null\t" + r"\x00" * 7 + r"\x1b"]
+    assert read.stderr == "values of numbers do not look like text (8 bytes, with zeros): try --value int64\n"
+
+
 def test_empty_embedded_cluster_says_where_topics_come_from(tmp_path: Path) -> None:
     empty = EmbeddedBroker()
     try:

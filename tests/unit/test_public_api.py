@@ -6,8 +6,10 @@ import ast
 import re
 import subprocess
 import sys
+import textwrap
 from importlib import import_module, metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +48,18 @@ def test_public_name_loads(name: str) -> None:
     value = getattr(streams_py, name)
     assert getattr(streams_py, name) is value
     assert name in dir(streams_py)
+
+
+def test_front_page_shows_a_program_that_works_and_names_what_is_there() -> None:
+    page = streams_py.__doc__ or ""
+    program = re.search(r"\n\n((?:    .*\n|\n)+)", page)
+    assert program is not None
+    names: dict[str, Any] = {"__name__": "front page"}
+    exec(textwrap.dedent(program[1]), names)
+    assert names["builder"].build().source_topics("words")
+    named = re.findall(r":class:`(?:streams_py\.testing\.)?(\w+)`", page)
+    assert len(named) > 8
+    assert [name for name in named if name not in streams_py.__all__] == ["TopologyTestDriver"]
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -27,6 +27,7 @@ from docs.tools.generated import GENERATED  # noqa: E402
 
 PROJECT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "README.md", "protocol/README.md",
                  "examples/README.md", "tests/README.md")  # fmt: skip
+_COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 
 
@@ -75,7 +76,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links to files outside of ``docs/`` lead to their copies in the site."""
+    """Links to files outside of ``docs/`` lead to their copies in the site; what pages tell their test is left out."""
 
     def rewritten(match: re.Match[str]) -> str:
         target = _in_repository(page.file.src_uri, match[2])
@@ -87,7 +88,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         relative = os.path.relpath(home, PurePosixPath(page.file.src_uri).parent.as_posix())
         return f"{match[1]}{relative}{match[3] or ''}{match[4]}"
 
-    return _LINK.sub(rewritten, markdown)
+    return _LINK.sub(rewritten, _COMMENT.sub("", markdown))
 
 
 def _in_repository(src_uri: str, target: str) -> str | None:

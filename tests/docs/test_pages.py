@@ -103,7 +103,9 @@ def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
     assert len(pages) > len(_PAGES)
     for page in pages:
         resources = _Resources()
-        resources.feed(page.read_text(encoding="utf-8"))
+        text = page.read_text(encoding="utf-8")
+        assert not re.search("<!-- (test|not run|output|terminal)", text), page
+        resources.feed(text)
         assert resources.found - {""}, page
         assert {url for url in resources.found if re.match(r"(https?:)?//", url)} == set(), page
 

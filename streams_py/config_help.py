@@ -50,7 +50,7 @@ def default_of(field: FieldInfo) -> str:
     """The default as one would write it into a file; ``required`` when there is none, empty for an empty text."""
     if field.is_required():
         return "required"
-    value: Any = field.get_default(call_default_factory=True)
+    value: Any = field.get_default(call_default_factory=True, validated_data={})
     if value is None:
         return ""
     if isinstance(value, bool):

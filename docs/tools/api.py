@@ -28,13 +28,13 @@ AREAS: Final = {
     "kafka-streams": Area(
         "KafkaStreams and configuration",
         "Starting an application, watching it, and what its handlers get. All names are those of `streams_py`.",
-        *("streams_py.runtime", "streams_py.config", "streams_py.clients", "streams_py.admin", "streams_py.ports"),
-        *("streams_protocol.types", "streams_py.cli.restore_bar"),
+        "*",
     ),
     "dsl": Area(
         "Streams, tables and windows",
         "What a topology is made of, from `streams_py`.",
         *("streams_py.topology.dsl", "streams_py.topology.windows", "streams_py.serdes.windowed"),
+        "streams_py.topology.operators.in_context",
     ),
     "processors": Area(
         "Topology and processors",
@@ -58,7 +58,7 @@ AREAS: Final = {
     "connectors": Area("Connectors", "From `streams_py.connect.api`.", "=streams_py.connect.api"),
 }  # fmt: skip
 """Page -> what is on it. ``=module`` means everything the module lists in ``__all__``, other modules stand for the
-names of ``streams_py`` that live there."""
+names of ``streams_py`` that live there, ``*`` for those that are on no other page."""
 
 
 def homes() -> dict[str, str]:
@@ -79,9 +79,19 @@ def names_of(area: Area) -> list[tuple[str, str]]:
         if module.startswith("="):
             found |= dict.fromkeys(importlib.import_module(module[1:]).__all__, module[1:])
         else:
-            inside = (module, f"{module}.")
-            found |= {name: at for name, at in homes().items() if at == inside[0] or at.startswith(inside[1])}
+            inside = _elsewhere if module == "*" else partial(_lives_in, module)
+            found |= {name: at for name, at in homes().items() if inside(at)}
     return [(module, name) for name, module in found.items()]
+
+
+def _lives_in(module: str, home: str) -> bool:
+    return home == module or home.startswith(f"{module}.")
+
+
+def _elsewhere(home: str) -> bool:
+    """A home that no other page is about; modules themselves have none."""
+    named = [module for area in AREAS.values() for module in area.modules if not module.startswith(("=", "*"))]
+    return home != "streams_py" and not any(_lives_in(module, home) for module in named)
 
 
 def _page(area: Area) -> str:

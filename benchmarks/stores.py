@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from streams_py.serdes import INT64, JSON, STRING, Serde
-from streams_py.state.cache import RecordCache
+from streams_py.state.caching.cache import RecordCache
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import open_store
 from streams_py.topology.nodes import RecordContext

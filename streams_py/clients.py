@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from streams_py.adapters.confluent.clients import ConfluentClients
-from streams_py.adapters.confluent.embedded import EMBEDDED_MEMBERSHIP_DEFAULTS
+from streams_py.adapters.confluent.embedded.cluster import EMBEDDED_MEMBERSHIP_DEFAULTS
 from streams_py.adapters.kafka_python.group_admin import KafkaPythonGroupAdmin
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.options import MOCK_CLUSTER

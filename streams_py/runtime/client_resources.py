@@ -55,7 +55,7 @@ from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.task_table import TaskTable
 from streams_py.runtime.threads.thread_parts import LoopSettings, ThreadParts
 from streams_py.serdes import SerdeDefaults
-from streams_py.state.cache import RecordCache
+from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.global_stores import GlobalStores
 from streams_py.state.open import Store, StoreDefaults, is_persistent

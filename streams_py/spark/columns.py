@@ -21,7 +21,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from streams_py.adapters.confluent.range_reader import Columns
+from streams_py.adapters.confluent.bulk.range_reader import Columns
 
 __all__ = ["ARROW_SCHEMA", "HEADERS", "SCHEMA", "record_batch"]
 

@@ -37,7 +37,7 @@ class OffsetRange(NamedTuple):
 
 
 class LogOffsets(Protocol):
-    """What is asked of the cluster (``streams_py.adapters.confluent.log_admin.LogAdmin``)."""
+    """What is asked of the cluster (``streams_py.adapters.confluent.bulk.log_admin.LogAdmin``)."""
 
     def partition_counts(self) -> Mapping[str, int]: ...
     def log_starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...

@@ -38,9 +38,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.confluent.bulk_settings import bulk_admin_settings, bulk_consumer_settings
-from streams_py.adapters.confluent.log_admin import LogAdmin
-from streams_py.adapters.confluent.range_reader import ReadLimits, read_range
+from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings, bulk_consumer_settings
+from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
+from streams_py.adapters.confluent.bulk.range_reader import ReadLimits, read_range
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark.columns import SCHEMA, record_batch
 from streams_py.spark.options import ReaderOptions, reader_options, writer_options

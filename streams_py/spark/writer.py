@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import WriterCommitMessage
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.confluent.bulk_settings import bulk_admin_settings, bulk_producer_settings
-from streams_py.adapters.confluent.bulk_writer import BulkWriter
-from streams_py.adapters.confluent.log_admin import LogAdmin
+from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings, bulk_producer_settings
+from streams_py.adapters.confluent.bulk.bulk_writer import BulkWriter
+from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark.options import WriterOptions
 from streams_py.spark.version import check_same_version, library_version

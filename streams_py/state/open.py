@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 from streams_py.errors import ConfigError
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 from streams_py.state.bytes_store import BytesStore, MemoryBytes
-from streams_py.state.cache import RecordCache
-from streams_py.state.cached_plain import CachedPlainStore
-from streams_py.state.cached_timestamped import CachedTimestampedStore
+from streams_py.state.caching.cache import RecordCache
+from streams_py.state.caching.cached_plain import CachedPlainStore
+from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.expiring import ExpiringBytes
 from streams_py.state.join_buffer import JoinBuffer

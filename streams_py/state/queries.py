@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
 from streams_py.errors import InvalidStateStoreError, StateStoreNotAvailableError
-from streams_py.state.cached_plain import CachedPlainStore
+from streams_py.state.caching.cached_plain import CachedPlainStore
 from streams_py.state.join_buffer import JoinBuffer
 from streams_py.state.key_value import ExpiringPlainStore, PlainStore
 from streams_py.state.open import AnyKeyValueStore, Store

@@ -24,7 +24,7 @@ from streams_protocol import OFFSET_UNKNOWN
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import LockError, StateError, StateStoreMigratedError, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
-from streams_py.state.cache import RecordCache, flush_until_clean
+from streams_py.state.caching.cache import RecordCache, flush_until_clean
 from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog

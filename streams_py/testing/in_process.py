@@ -20,7 +20,7 @@ from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.task import TaskNodes
 from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.state.cache import RecordCache
+from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import Store, changelog_topic
 from streams_py.state.write_protected import WriteProtectedStore

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 
 from streams_py import KafkaStreams, StreamsBuilder, serdes
-from streams_py.adapters.confluent import embedded_server
-from streams_py.adapters.confluent.embedded import EmbeddedCluster
+from streams_py.adapters.confluent.embedded import server
+from streams_py.adapters.confluent.embedded.cluster import EmbeddedCluster
 from streams_py.errors import InvalidStateStoreError
 from tests.waiting import until
 
@@ -32,12 +32,12 @@ def counting() -> StreamsBuilder:
 def test_application_that_is_run_three_times_on_the_same_lines_counts_the_same(scratch: Path, tmp_path: Path) -> None:
     for _ in range(3):
         assert count_lines(tmp_path) == {"hello": 2, "world": 1}
-        server_lock = scratch / f"streams-py-{os.getuid()}" / "embedded-default" / embedded_server.SERVER_LOCK
+        server_lock = scratch / f"streams-py-{os.getuid()}" / "embedded-default" / server.SERVER_LOCK
         until(lambda lock=server_lock: is_free(lock), "the end of the cluster")
 
 
 def is_free(path: Path) -> bool:
-    with embedded_server.locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB) as free:
+    with server.locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB) as free:
         return free
 
 

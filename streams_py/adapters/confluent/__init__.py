@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streams_py.adapters.confluent.clients import ConfluentClients
-    from streams_py.adapters.confluent.embedded import EmbeddedCluster
+    from streams_py.adapters.confluent.embedded.cluster import EmbeddedCluster
 
 __all__ = ["ConfluentClients", "EmbeddedCluster"]
 
-_HOMES = {"ConfluentClients": "clients", "EmbeddedCluster": "embedded"}
+_HOMES = {"ConfluentClients": "clients", "EmbeddedCluster": "embedded.cluster"}
 
 
 def __getattr__(name: str) -> object:

@@ -7,7 +7,12 @@ from typing import Final, TypeVar
 
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
-from streams_py.adapters.confluent.embedded import EmbeddedAdmin, EmbeddedCluster, embedded_name, refuse_unsupported
+from streams_py.adapters.confluent.embedded.cluster import (
+    EmbeddedAdmin,
+    EmbeddedCluster,
+    embedded_name,
+    refuse_unsupported,
+)
 from streams_py.adapters.confluent.event_producer import ConfluentEventProducer, event_producer_settings
 from streams_py.adapters.confluent.group_metadata import check_group_metadata
 from streams_py.adapters.confluent.producer import ConfluentProducer, EpochRecordSender

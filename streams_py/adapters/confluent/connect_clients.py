@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.broker_log import BrokerLog
-from streams_py.adapters.confluent.bulk_settings import (
+from streams_py.adapters.confluent.bulk.bulk_settings import (
     bulk_admin_settings,
     bulk_consumer_settings,
     bulk_producer_settings,

@@ -20,7 +20,7 @@ from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.task import TaskNodes
 from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.state.cache import RecordCache
+from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import Store, StoreDefaults
 from streams_py.state.task_state import TaskState

@@ -16,7 +16,7 @@ from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task import TaskStores
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.runtime.threads.task_table import Partitions, StreamTask
-from streams_py.state.cache import RecordCache
+from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import StoreDefaults
 from streams_py.state.task_state import TaskState

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 from streams_py.errors import StateError
 from streams_py.serdes import BYTES
 from streams_py.state.bytes_store import BytesStore
-from streams_py.state.cache import RecordCache
-from streams_py.state.cached_plain import CachedPlainStore
-from streams_py.state.cached_timestamped import CachedTimestampedStore
+from streams_py.state.caching.cache import RecordCache
+from streams_py.state.caching.cached_plain import CachedPlainStore
+from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, PlainStore, TimestampedStore
 from streams_py.state.windowed.entries import AnyEntries, without_segment

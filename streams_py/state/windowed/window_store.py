@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 from streams_py.ports import Headers
 from streams_py.serdes.windowed import Windowed
-from streams_py.state.cached_timestamped import CachedTimestampedStore
+from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, TimestampedStore
 from streams_py.state.windowed.entries import AnyEntries, WindowedEntries

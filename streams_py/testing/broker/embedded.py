@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from streams_py.adapters.confluent.embedded import EmbeddedCluster
+from streams_py.adapters.confluent.embedded.cluster import EmbeddedCluster
 from streams_py.testing.broker.interface import BrokerCapabilities
 
 __all__ = ["EmbeddedBroker"]

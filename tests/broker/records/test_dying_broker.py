@@ -16,7 +16,7 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
-from streams_py.adapters.confluent.log_admin import LogAdmin
+from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.confluent.settings import admin_settings
 from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
 from streams_py.adapters.security import SecuritySettings

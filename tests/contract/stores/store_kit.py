@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from streams_py.serdes import INT64, STRING, Serde
-from streams_py.state.cache import RecordCache
+from streams_py.state.caching.cache import RecordCache
 from streams_py.state.disk.database import RocksMemory, TaskDatabase
 from streams_py.state.open import AnyKeyValueStore, open_store
 from streams_py.topology.nodes import RecordContext

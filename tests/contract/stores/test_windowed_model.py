@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from streams_py.errors import InvalidStateStoreError
 from streams_py.serdes import BYTES, INT64, Windowed
-from streams_py.state.cache import RecordCache
+from streams_py.state.caching.cache import RecordCache
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import open_store
 from streams_py.topology.nodes import RecordContext

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from streams_py.adapters.confluent.range_reader import Columns
+from streams_py.adapters.confluent.bulk.range_reader import Columns
 from streams_py.errors import ConfigError
 from streams_py.spark.columns import ARROW_SCHEMA, SCHEMA, record_batch
 from streams_py.spark.writer import check_columns

@@ -10,9 +10,9 @@ import pytest
 
 from streams_py.errors import BrokerUnavailableError, ProcessingError, StateError
 from streams_py.serdes import INT64, JSON, STRING, list_of
-from streams_py.state.cache import RecordCache, flush_until_clean
-from streams_py.state.cached_plain import CachedPlainStore
-from streams_py.state.cached_timestamped import CachedTimestampedStore
+from streams_py.state.caching.cache import RecordCache, flush_until_clean
+from streams_py.state.caching.cached_plain import CachedPlainStore
+from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
 from streams_py.state.open import open_store
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind

@@ -14,7 +14,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import InvalidStateStoreError, LockError, StateError, UnknownStateStoreError
 from streams_py.ports import BEGINNING
 from streams_py.serdes import INT64, STRING
-from streams_py.state.cache import RecordCache
+from streams_py.state.caching.cache import RecordCache
 from streams_py.state.checkpoint import read_checkpoint
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import StoreDefaults

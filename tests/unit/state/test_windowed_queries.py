@@ -9,7 +9,7 @@ import pytest
 
 from streams_py.errors import InvalidStateStoreError
 from streams_py.serdes import INT64, STRING, Windowed
-from streams_py.state.cache import RecordCache
+from streams_py.state.caching.cache import RecordCache
 from streams_py.state.open import open_store
 from streams_py.state.queries import QueryableStoreType, read_only
 from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore

@@ -10,7 +10,7 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
-from streams_py.adapters.confluent.mock_library import MockCluster
+from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.config import StreamsConfig
 from streams_py.ports import BEGINNING, RawRecord

@@ -17,8 +17,8 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients, EmbeddedCluster
-from streams_py.adapters.confluent.embedded import EmbeddedAdmin, _ask, _folder, _is_running
-from streams_py.adapters.confluent.embedded_server import SOCKET_NAME
+from streams_py.adapters.confluent.embedded.cluster import EmbeddedAdmin, _ask, _folder, _is_running
+from streams_py.adapters.confluent.embedded.server import SOCKET_NAME
 from streams_py.config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec

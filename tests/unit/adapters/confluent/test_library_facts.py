@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # exports unmarked
 
-from streams_py.adapters.confluent.mock_library import MockCluster
+from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 
 
 def reader(cluster: MockCluster, **settings: Any) -> Consumer:

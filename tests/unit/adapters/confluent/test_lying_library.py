@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streams_protocol.types import TopicPartition
 from streams_py.adapters import librdkafka_gaps
 from streams_py.adapters.confluent.admin import ConfluentAdmin
-from streams_py.adapters.confluent.log_admin import LogAdmin
+from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, TopicSpec
 

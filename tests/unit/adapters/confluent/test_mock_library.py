@@ -7,7 +7,7 @@ import sys
 import confluent_kafka
 import pytest
 
-from streams_py.adapters.confluent.mock_library import TOPIC_ALREADY_EXISTS, MockCluster
+from streams_py.adapters.confluent.embedded.mock_library import TOPIC_ALREADY_EXISTS, MockCluster
 from streams_py.errors import StreamsError
 
 MEGABYTE = 1_000_000

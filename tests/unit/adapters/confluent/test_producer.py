@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
-from streams_py.adapters.confluent.mock_library import MockCluster
+from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.adapters.librdkafka_gaps import KafkaPythonEpochSender, kafka_python_connection
 from streams_py.adapters.security import SecuritySettings

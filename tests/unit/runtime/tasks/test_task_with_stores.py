@@ -14,7 +14,7 @@ from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.standby_task import StandbyTask
 from streams_py.runtime.tasks.task_settings import TaskSettings
-from streams_py.state.cache import RecordCache
+from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer

@@ -30,7 +30,7 @@ from typing import Any, TypeVar
 
 from streams_py.ports import Headers
 from streams_py.state.bytes_store import overlaid
-from streams_py.state.cache import RecordCache, headers_size
+from streams_py.state.caching.cache import RecordCache, headers_size
 from streams_py.state.key_value import ChangeLog, RestoreRecord, StoreOverBytes
 from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext

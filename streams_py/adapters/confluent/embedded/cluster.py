@@ -1,9 +1,8 @@
 """The embedded default: ``bootstrap.servers=embedded`` needs no broker at all.
 
-One cluster (librdkafka's mock, see :mod:`streams_py.adapters.confluent.mock_library`) is shared by all processes of
-this user on this machine that ask for the same name: ``embedded`` or ``embedded://some-name``. The first one to come
-starts a small server process, see :mod:`streams_py.adapters.confluent.embedded_server`; it ends shortly after the last
-user is gone, and with it all data.
+One cluster (librdkafka's mock, see :mod:`.mock_library`) is shared by all processes of this user on this machine that
+ask for the same name: ``embedded`` or ``embedded://some-name``. The first one to come starts a small server process,
+see :mod:`.server`; it ends shortly after the last user is gone, and with it all data.
 
 It is for trying things out, for demonstrations and for tests. What it cannot do is refused by
 :func:`refuse_unsupported` with a sentence that says what to use instead: it has no transactions worth the name, no
@@ -28,10 +27,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.confluent import embedded_server as server
 from streams_py.adapters.confluent.admin import ConfluentAdmin
 from streams_py.adapters.confluent.answers import NO_ANSWER, whole_partitions
-from streams_py.adapters.confluent.mock_library import TOPIC_ALREADY_EXISTS
+from streams_py.adapters.confluent.embedded import server
+from streams_py.adapters.confluent.embedded.mock_library import TOPIC_ALREADY_EXISTS
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.security import is_security_key
 from streams_py.config import StreamsConfig

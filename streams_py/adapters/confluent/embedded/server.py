@@ -13,7 +13,7 @@ stop it:
 Users talk to it through a Unix socket in the same folder (mode 0700): one request and one answer per connection, each a
 32-bit big-endian length and that many bytes of JSON.
 
-Run as ``python -m streams_py.adapters.confluent.embedded_server FOLDER BROKERS``; prints ``ready`` when it can be
+Run as ``python -m streams_py.adapters.confluent.embedded.server FOLDER BROKERS``; prints ``ready`` when it can be
 asked.
 """
 
@@ -36,7 +36,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from streams_py.adapters.confluent.mock_library import MockCluster
+from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.errors import StreamsError
 from streams_py.ports import EMBEDDED_CLUSTER_ID
 

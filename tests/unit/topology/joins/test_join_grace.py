@@ -20,7 +20,7 @@ from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.topology import Topology
 
-RECORDED = Path(__file__).parents[2] / "vectors" / "versioned_tables" / "join_with_grace.json"
+RECORDED = Path(__file__).parents[3] / "vectors" / "versioned_tables" / "join_with_grace.json"
 """What Kafka Streams 4.3.1 does with :func:`topology`, out of order."""
 
 

@@ -38,7 +38,7 @@ _PRODUCER_FORCED: Final[Settings] = {"enable.idempotence": True, "acks": "all"}
 
 
 def bulk_consumer_settings(kafka: Mapping[str, str], *, client_id: str, read_committed: bool) -> Settings:
-    """For :func:`streams_py.adapters.confluent.range_reader.read_range`."""
+    """For :func:`streams_py.adapters.confluent.bulk.range_reader.read_range`."""
     isolation = "read_committed" if read_committed else "read_uncommitted"
     return {
         **_CONSUMER_DEFAULTS,
@@ -58,7 +58,7 @@ def bulk_producer_settings(kafka: Mapping[str, str], *, client_id: str) -> Setti
 
 
 def bulk_admin_settings(kafka: Mapping[str, str], *, client_id: str) -> Settings:
-    """For a :class:`~streams_py.adapters.confluent.log_admin.LogAdmin`."""
+    """For a :class:`~streams_py.adapters.confluent.bulk.log_admin.LogAdmin`."""
     common = {key: value for key, value in kafka.items() if key in _ADMIN_KEYS or is_security_key(key)}
     return _shared(common, client_id, refused={})
 

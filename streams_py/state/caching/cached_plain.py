@@ -1,11 +1,11 @@
-"""A key-value store with a record cache; see :mod:`streams_py.state.cached`."""
+"""A key-value store with a record cache; see :mod:`streams_py.state.caching.cached`."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from streams_py.state.cache import RecordCache
-from streams_py.state.cached import CachedStore
+from streams_py.state.caching.cache import RecordCache
+from streams_py.state.caching.cached import CachedStore
 from streams_py.state.key_value import PlainStore
 from streams_py.topology.nodes import RecordContext
 

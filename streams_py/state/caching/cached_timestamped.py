@@ -1,4 +1,4 @@
-"""A timestamped key-value store with a record cache; see :mod:`streams_py.state.cached`.
+"""A timestamped key-value store with a record cache; see :mod:`streams_py.state.caching.cached`.
 
 This is the store of cached aggregations. The path of each of their records is written out here in one function, without
 the calls between objects that it would need otherwise.
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from streams_py.state.cache import RecordCache, headers_size
-from streams_py.state.cached import ENTRY_BYTES, CachedStore, Entry
+from streams_py.state.caching.cache import RecordCache, headers_size
+from streams_py.state.caching.cached import ENTRY_BYTES, CachedStore, Entry
 from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
 from streams_py.state.key_value import TimestampedStore
 from streams_py.topology.nodes import RecordContext

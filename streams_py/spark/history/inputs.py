@@ -89,8 +89,8 @@ def _source(spark: SparkSession, topic: str, given: Any) -> _Source:
 
 
 def _partitions_on_cluster(topic: str, options: Mapping[str, str]) -> int:
-    from streams_py.adapters.confluent.bulk_settings import bulk_admin_settings
-    from streams_py.adapters.confluent.log_admin import LogAdmin
+    from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
+    from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
     from streams_py.spark.options import reader_options
 
     resolved = reader_options({**options, "topics": topic}, streaming=False)

@@ -10,7 +10,7 @@ import pytest
 
 from streams_py.cli.inspecting import inspect_command
 
-from .kit import Application, text, true_counts
+from ..kit import Application, text, true_counts
 
 
 def test_a_group_of_java_and_python_is_shown_as_its_members_see_it(

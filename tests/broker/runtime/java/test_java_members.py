@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .kit import Application, Instance, text, true_counts
+from ..kit import Application, Instance, text, true_counts
 
 WORDS = 6_000
 

@@ -18,7 +18,7 @@ from streams_protocol.types import TopicPartition
 from streams_py import KafkaStreams, StreamsBuilder, serdes
 from streams_py.testing import TopologyTestDriver
 
-from .kit import Application, Instance
+from ..kit import Application, Instance
 from .state_programs import PROGRAMS, Input, portions
 
 # Outputs of these come in an order that depends on the clock, or on what was read from where first.

@@ -17,13 +17,7 @@ from typing import Any, ClassVar
 
 from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import (
-    BrokerUnavailableError,
-    IllegalStateError,
-    StreamsError,
-    TaskCorruptedError,
-    TimeoutExceededError,
-)
+from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError, TaskCorruptedError
 from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
 from streams_py.runtime.event_loop import Background
 from streams_py.runtime.tasks.asynchronous.async_calls import AsyncNode
@@ -31,13 +25,10 @@ from streams_py.runtime.tasks.asynchronous.batch_calls import BatchNode
 from streams_py.runtime.tasks.asynchronous.in_flight import InFlight
 from streams_py.runtime.tasks.binding import BoundTopology, bind_nodes
 from streams_py.runtime.tasks.collector import RecordCollector
+from streams_py.runtime.tasks.commit_positions import CommitPositions
 from streams_py.runtime.tasks.error_handling.failures import Failures
-from streams_py.runtime.tasks.offset_metadata import (
-    UNKNOWN_TIME,
-    OffsetMetadata,
-    decode_offset_metadata,
-    encode_offset_metadata,
-)
+from streams_py.runtime.tasks.error_handling.silence import Silence
+from streams_py.runtime.tasks.offset_metadata import UNKNOWN_TIME
 from streams_py.runtime.tasks.punctuation import PunctuationQueue, Schedule
 from streams_py.runtime.tasks.record_loop import InputPositions, RecordLoop
 from streams_py.runtime.tasks.sinks import bind_sink
@@ -112,10 +103,8 @@ class ActiveTask(Task):
         self._has_punctuators = False
         self._punctuated = False
         self._commit_requested = False
-        self._retrying_since_ms: int | None = None
-        self._tries = 0
-        self._committed: dict[TopicPartition, int] = {}
-        self._processor_metadata: dict[str, int] = {}
+        self._silence = Silence(id, settings, clock)
+        self._positions = CommitPositions(self._loop, inputs)
 
     # -- life -------------------------------------------------------------------------------------------
 
@@ -137,7 +126,7 @@ class ActiveTask(Task):
         self._calls, self._draining = None, False
         self._bound = bound = bind_nodes(self.nodes.nodes, self)
         self._set_readers(bound)
-        self._read_metadata(committed)
+        self.record.stream_time_ms = self._positions.read(committed)
         try:
             bound.init()
         except BrokerUnavailableError:
@@ -153,18 +142,6 @@ class ActiveTask(Task):
         topics = {partition.topic for partition in self.input_partitions}
         readers = source_readers(self.nodes.nodes, self.settings, topics, bound.sources)
         self._loop.set_readers({partition: readers[partition.topic] for partition in self.input_partitions})
-
-    def _read_metadata(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
-        self.record.stream_time_ms = UNKNOWN_TIME
-        for partition, queue in self._loop.queues.items():
-            entry = committed.get(partition)
-            if entry is None:
-                continue
-            metadata = decode_offset_metadata(entry.metadata)
-            queue.partition_time_ms = metadata.partition_time_ms
-            self.record.stream_time_ms = max(self.record.stream_time_ms, metadata.partition_time_ms)
-            for name, value in metadata.processors.items():
-                self._processor_metadata[name] = max(value, self._processor_metadata.get(name, value))
 
     def update_input_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions from now on; buffered records of those that stay are kept."""
@@ -205,9 +182,8 @@ class ActiveTask(Task):
         self._loop.queues.clear()
         self._calls, self._draining = None, False
         self._loop.progressed = self._punctuated = self._answered = self._commit_requested = False
-        self._retrying_since_ms = None
-        self._committed.clear()
-        self._processor_metadata.clear()
+        self._silence.over()
+        self._positions.clear()
 
     # -- records ----------------------------------------------------------------------------------------
 
@@ -230,8 +206,8 @@ class ActiveTask(Task):
             taken = loop.run(max_records) if self._calls is None else self._process_async(self._calls, max_records)
         except BrokerUnavailableError as error:
             if loop.progressed:  # records before this one
-                self._retrying_since_ms = None
-            self._note_silence(error)
+                self._silence.over()
+            self._silence.note(error)
             return 0
         except StreamsError as error:
             error.task_id = error.task_id or self.id
@@ -239,7 +215,7 @@ class ActiveTask(Task):
         finally:
             loop.progressed = loop.progressed or progressed
         if taken:
-            self._retrying_since_ms = None
+            self._silence.over()
         return taken
 
     def _process_async(self, calls: InFlight, max_records: int) -> int:
@@ -301,23 +277,6 @@ class ActiveTask(Task):
     def _current_raw(self) -> RawRecord | None:
         return (self._calls and self._calls.current_raw()) or self._loop.current_raw()
 
-    def _note_silence(self, error: BrokerUnavailableError) -> None:
-        if self.settings.exactly_once:  # the record may be half processed, in a transaction
-            raise TaskCorruptedError(f"task {self.id}: {error}", {self.id: ()}) from error
-        now_ms = self._clock.monotonic_ms()
-        if self._retrying_since_ms is None:
-            self._retrying_since_ms, self._tries = now_ms, 0
-        self._tries = tries = self._tries + 1
-        silent_ms = now_ms - self._retrying_since_ms
-        if silent_ms >= self.settings.task_timeout_ms:
-            raise TimeoutExceededError(
-                f"task {self.id} could not go on for {silent_ms} ms "
-                f"(task.timeout.ms is {self.settings.task_timeout_ms}): {error}",
-                task_id=self.id,
-            ) from error
-        if tries & (tries - 1) == 0:  # ever fewer: there may be many tries per second
-            _log.warning("task %s: %s; trying again", self.id, error)
-
     def partitions_to_pause(self) -> frozenset[TopicPartition]:
         """Partitions to pause in the consumer: their buffers are full. Each is named once."""
         return self._loop.take_to_pause()
@@ -362,10 +321,10 @@ class ActiveTask(Task):
             fired = self.punctuate_stream_time()
             fired += self.punctuate_wall_clock()
         except BrokerUnavailableError as error:
-            self._note_silence(error)
+            self._silence.note(error)
             return 0
         if fired:
-            self._retrying_since_ms = None
+            self._silence.over()
         return fired
 
     def punctuate_stream_time(self) -> int:
@@ -405,14 +364,8 @@ class ActiveTask(Task):
     def commit_needed(self) -> bool:
         """True when something happened since the last commit; also when the consumer has passed over something that is
         no record (transaction markers)."""
-        if self._loop.progressed or self._punctuated or self._answered or self.has_calls:
-            return True
-        for partition, queue in self._loop.queues.items():
-            if queue.consumed_offset >= 0 and not queue.buffer:
-                position = self._inputs.position(partition)
-                if position is not None and position > self._committed.get(partition, queue.consumed_offset + 1):
-                    return True
-        return False
+        touched = self._loop.progressed or self._punctuated or self._answered or self.has_calls
+        return touched or self._positions.passed_over()
 
     def flush_caches(self) -> None:
         """Write and forward what the record caches hold, until nothing is dirty. Goes through the stores in the order
@@ -437,64 +390,25 @@ class ActiveTask(Task):
     def committable_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit: for each partition that was read from so far the offset of the next record to process, with
         the partition time as metadata. Valid after a flush."""
-        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        for partition, offset in self._positions().items():
-            time_ms = self._loop.queues[partition].partition_time_ms
-            if self._calls is not None:
-                time_ms = self._calls.oldest_ms(time_ms)
-            metadata = OffsetMetadata(time_ms, self._processor_metadata)
-            offsets[partition] = OffsetAndMetadata(offset, encode_offset_metadata(metadata))
-        return offsets
-
-    def _positions(self) -> dict[TopicPartition, int]:
-        """Offset of the first record of each partition that is not known to be done; nothing when that is unknown."""
-        calls = self._calls
-        if calls is not None and calls.holds_everything:
-            return {}
-        positions = {
-            partition: self._next_offset(partition)
-            for partition, queue in self._loop.queues.items()
-            if queue.consumed_offset >= 0
-        }
-        if calls is None:
-            return positions
-        return {partition: calls.lowest_offset(partition, offset) for partition, offset in positions.items()}
-
-    def _next_offset(self, partition: TopicPartition) -> int:
-        queue = self._loop.queues[partition]
-        if queue.buffer:
-            return queue.buffer[0].offset()
-        if self._phase is not TaskPhase.RUNNING:  # the queue was emptied, the position is too far
-            return queue.consumed_offset + 1
-        return max(queue.consumed_offset + 1, self._inputs.position(partition) or 0)
+        return self._positions.offsets(self._calls, running=self._phase is TaskPhase.RUNNING)
 
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
         """The offsets are committed. ``acked``: highest acknowledged offset per changelog partition (of all tasks)."""
-        self._committed.update(self._positions())
+        self._positions.note_committed(self._calls, running=self._phase is TaskPhase.RUNNING)
         self._loop.progressed = self._punctuated = self._answered = self._commit_requested = False
         self._draining = self._calls is not None and self._calls.holds_everything
         if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:
             return
-        self.stores.update_offsets(self._changelog_progress(acked))
+        own = self.stores.changelog_partitions
+        progress = {partition: acked[partition] for partition in own if partition in acked}
+        progress |= self._positions.source_progress(self.stores.source_changelogs, under_way=self.has_calls)
+        self.stores.update_offsets(progress)
         self.stores.commit()
         self.stores.checkpoint(enforce=enforce_checkpoint)
 
-    def _changelog_progress(self, acked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        own = self.stores.changelog_partitions
-        progress = {partition: acked[partition] for partition in own if partition in acked}
-        for partition in self.stores.source_changelogs:
-            queue = self._loop.queues.get(partition)
-            if queue is None or queue.consumed_offset < 0:
-                continue
-            if not self.has_calls:
-                progress[partition] = queue.consumed_offset
-            elif partition in self._committed:  # what is under way is read again, and must not meet its own future
-                progress[partition] = self._committed[partition] - 1
-        return progress
-
     def committed_positions(self) -> Mapping[TopicPartition, int]:
         """Offsets of the last commit, for partitions that this task has read from."""
-        return self._committed
+        return self._positions.committed
 
     def offset_sum(self) -> int | None:
         """As for every task, but -2 while running: nobody is further ahead."""
@@ -505,7 +419,7 @@ class ActiveTask(Task):
     @property
     def processor_metadata(self) -> dict[str, int]:
         """What processors want to be committed with the offsets, by store name."""
-        return self._processor_metadata
+        return self._positions.processor_metadata
 
     def store(self, name: str) -> Any:
         """A store of this task."""

@@ -1,0 +1,111 @@
+"""What one task is to commit: the offset of its next record in each input partition, and the times that go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from streams_protocol.types import TopicPartition
+from streams_py.ports import OffsetAndMetadata
+from streams_py.runtime.tasks.asynchronous.in_flight import InFlight
+from streams_py.runtime.tasks.offset_metadata import (
+    UNKNOWN_TIME,
+    OffsetMetadata,
+    decode_offset_metadata,
+    encode_offset_metadata,
+)
+from streams_py.runtime.tasks.record_loop import InputPositions, RecordLoop
+
+__all__ = ["CommitPositions"]
+
+
+class CommitPositions:
+    """The positions of a task's input partitions: those that are committed, and those that could be.
+
+    ``calls`` of the methods are the records under way outside of the task's thread, if it has any: no commit passes
+    them. ``running`` is False when the queues were emptied, so that the consumer's position is too far.
+    """
+
+    def __init__(self, loop: RecordLoop, inputs: InputPositions) -> None:
+        self._loop = loop
+        self._inputs = inputs
+        self.committed: dict[TopicPartition, int] = {}
+        """Offsets of the last commit, for partitions that were read from."""
+        self.processor_metadata: dict[str, int] = {}
+        """What processors want to be committed with the offsets, by store name."""
+
+    def read(self, committed: Mapping[TopicPartition, OffsetAndMetadata | None]) -> int:
+        """Take partition times and processors' metadata from what the group has committed; the stream time in ms."""
+        stream_time_ms = UNKNOWN_TIME
+        for partition, queue in self._loop.queues.items():
+            entry = committed.get(partition)
+            if entry is None:
+                continue
+            metadata = decode_offset_metadata(entry.metadata)
+            queue.partition_time_ms = metadata.partition_time_ms
+            stream_time_ms = max(stream_time_ms, metadata.partition_time_ms)
+            for name, value in metadata.processors.items():
+                self.processor_metadata[name] = max(value, self.processor_metadata.get(name, value))
+        return stream_time_ms
+
+    def passed_over(self) -> bool:
+        """True when the consumer has passed over something that is no record (transaction markers)."""
+        for partition, queue in self._loop.queues.items():
+            if queue.consumed_offset >= 0 and not queue.buffer:
+                position = self._inputs.position(partition)
+                if position is not None and position > self.committed.get(partition, queue.consumed_offset + 1):
+                    return True
+        return False
+
+    def offsets(self, calls: InFlight | None, *, running: bool) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit, with partition times as metadata. Valid after a flush."""
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for partition, offset in self._positions(calls, running=running).items():
+            time_ms = self._loop.queues[partition].partition_time_ms
+            if calls is not None:
+                time_ms = calls.oldest_ms(time_ms)
+            metadata = OffsetMetadata(time_ms, self.processor_metadata)
+            offsets[partition] = OffsetAndMetadata(offset, encode_offset_metadata(metadata))
+        return offsets
+
+    def note_committed(self, calls: InFlight | None, *, running: bool) -> None:
+        """What could be committed now is."""
+        self.committed.update(self._positions(calls, running=running))
+
+    def _positions(self, calls: InFlight | None, *, running: bool) -> dict[TopicPartition, int]:
+        """Offset of the first record of each partition that is not known to be done; nothing when that is unknown."""
+        if calls is not None and calls.holds_everything:
+            return {}
+        positions = {
+            partition: self._next_offset(partition, running=running)
+            for partition, queue in self._loop.queues.items()
+            if queue.consumed_offset >= 0
+        }
+        if calls is None:
+            return positions
+        return {partition: calls.lowest_offset(partition, offset) for partition, offset in positions.items()}
+
+    def _next_offset(self, partition: TopicPartition, *, running: bool) -> int:
+        queue = self._loop.queues[partition]
+        if queue.buffer:
+            return queue.buffer[0].offset()
+        if not running:
+            return queue.consumed_offset + 1
+        return max(queue.consumed_offset + 1, self._inputs.position(partition) or 0)
+
+    def source_progress(self, changelogs: Collection[TopicPartition], *, under_way: bool) -> dict[TopicPartition, int]:
+        """Last offset that counts for each source topic that is a changelog. ``under_way``: calls have not ended."""
+        progress = {}
+        for partition in changelogs:
+            queue = self._loop.queues.get(partition)
+            if queue is None or queue.consumed_offset < 0:
+                continue
+            if not under_way:
+                progress[partition] = queue.consumed_offset
+            elif partition in self.committed:  # what is under way is read again, and must not meet its own future
+                progress[partition] = self.committed[partition] - 1
+        return progress
+
+    def clear(self) -> None:
+        """Nothing that was consumed before counts any more."""
+        self.committed.clear()
+        self.processor_metadata.clear()

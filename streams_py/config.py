@@ -298,11 +298,6 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
         """True when the built-in cluster is to be used."""
         return self.bootstrap_servers[0].startswith("embedded")
 
-    @property
-    def application_dir(self) -> Path:
-        """``<state.dir>/<application.id>``."""
-        return Path(self.state_dir) / self.application_id
-
     def client_settings(self, *prefixes: str) -> dict[str, str]:
         """Settings for one client: unprefixed ones, then those of each prefix in turn (a later one wins).
 

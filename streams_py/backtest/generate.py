@@ -17,7 +17,7 @@ from typing import Final
 from streams_py.backtest.candidates import CONFIG_KEYS, Candidate, choose
 from streams_py.backtest.deciding import Answer, Followup, ask
 from streams_py.backtest.inputs import ClientDecision, RecordedDecision, ReplayClient, ReplayInput
-from streams_py.backtest.rounds import Pace, advance
+from streams_py.backtest.rounds import RoundSettings, advance
 from streams_py.backtest.situation import Plan, Situation
 from streams_py.backtest.what_if import apply_what_if
 from streams_py.errors import ConfigError
@@ -61,12 +61,12 @@ def generate(history: History, count: int) -> Iterator[str]:
     high_availability = choose(Candidate("ha", "builtin:high_availability"))
     replay = _cold(history, source)
     plan = Plan(replay.subs)
-    pace = Pace(produce_rate=source.randrange(1, 50))
+    settings = RoundSettings(produce_rate=source.randrange(1, 50))
     for number in range(count):
         situation = Situation(replay, plan=plan)
         answer = ask(high_availability, situation, seed=0, limit_s=0, once=True)
         yield replace(replay, decision=_recorded(answer)).canonical()
-        step = advance(situation, answer, pace)
+        step = advance(situation, answer, settings)
         replay = step.replay
         is_at_rest = not step.withheld and answer.followup == Followup.NONE
         if is_at_rest or (not step.withheld and source.random() < _HASTE):

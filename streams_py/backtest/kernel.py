@@ -19,7 +19,7 @@ from streams_protocol import DecodeError
 from streams_py.backtest.candidates import RECORDED, Candidate, Chosen, choose, seed_of
 from streams_py.backtest.deciding import OK, Answer, Placed, ask, recorded_answer
 from streams_py.backtest.inputs import ReplayInput, read_input
-from streams_py.backtest.rounds import Pace, settle
+from streams_py.backtest.rounds import RoundSettings, settle
 from streams_py.backtest.scores import Scores, score
 from streams_py.backtest.situation import Situation, configs_of
 from streams_py.backtest.what_if import apply_what_if
@@ -107,7 +107,7 @@ class Orders:
     seed: int = 0
     limit_s: float = 60.0
     rounds: bool = True
-    pace: Pace = field(default_factory=Pace)
+    round_settings: RoundSettings = field(default_factory=RoundSettings)
     keep_decisions: bool = False
 
     def __post_init__(self) -> None:
@@ -129,7 +129,7 @@ class Orders:
                 "seed": self.seed,
                 "limit_s": self.limit_s,
                 "rounds": self.rounds,
-                "pace": list(self.pace),
+                "round_settings": list(self.round_settings),
                 "keep_decisions": self.keep_decisions,
             }
         )
@@ -207,7 +207,9 @@ class Bench:
     def _settled(self, chosen: Chosen, situation: Situation, answer: Answer, seed: int) -> Row:
         orders = self._orders
         try:
-            settled = settle(chosen, situation, answer, seed=seed, limit_s=orders.limit_s, pace=orders.pace)
+            settled = settle(
+                chosen, situation, answer, seed=seed, limit_s=orders.limit_s, settings=orders.round_settings
+            )
         except StreamsError as error:  # tasks that cannot be dealt to threads
             return {"valid": "raised", "error": f"when it was carried out: {error}"}
         row: Row = {"rounds": settled.rounds, "stable": settled.stable, "cycle": settled.cycle}

@@ -36,13 +36,13 @@ from streams_py.events.model import Consumer, OffsetSums, SubtopologySlice
 from streams_py.leader.steps.decode import consumer_order
 from streams_py.leader.steps.threads import distribute_client
 
-__all__ = ["Pace", "Settled", "advance", "settle"]
+__all__ = ["RoundSettings", "Settled", "advance", "settle"]
 
 _SOON_MS: Final = 1_000
 _CLEANUP_MS: Final = 600_000  # Kafka Streams' default
 
 
-class Pace(NamedTuple):
+class RoundSettings(NamedTuple):
     """``restore_rate`` and ``produce_rate`` in records a second for each task; ``rounds_max`` is when to give up."""
 
     restore_rate: int = 50_000
@@ -68,7 +68,7 @@ def settle(
     *,
     seed: int,
     limit_s: float,
-    pace: Pace = Pace(),  # noqa: B008  # immutable
+    settings: RoundSettings = RoundSettings(),  # noqa: B008  # immutable
 ) -> Settled:
     """Carry the first decision out, ask again, and so on."""
     history: list[Mapping[str, Placed]] = []
@@ -78,14 +78,14 @@ def settle(
         for name, client in situation.clients.items()
     }
     answer = first
-    for number in range(1, pace.rounds_max + 1):
-        step = advance(situation, answer, pace)
+    for number in range(1, settings.rounds_max + 1):
+        step = advance(situation, answer, settings)
         if not step.withheld and answer.followup == Followup.NONE and _same(answer.placed, previous):
             return Settled(number, stable=True)
         history.append(answer.placed)
         goes_on.append(bool(step.withheld) or answer.followup != Followup.NONE)
         previous = answer.placed
-        if number == pace.rounds_max:
+        if number == settings.rounds_max:
             break
         situation = Situation(step.replay, chosen.candidate.overrides, situation.plan)
         answer = ask(chosen, situation, seed=seed + number, limit_s=limit_s, once=True)
@@ -93,7 +93,7 @@ def settle(
             return Settled(number + 1, stable=False, problem=answer)
     cycle = _cycle(history)
     endless = cycle is not None and all(goes_on[len(goes_on) // 2 :])
-    return Settled(pace.rounds_max, stable=False, cycle=cycle, endless=endless)
+    return Settled(settings.rounds_max, stable=False, cycle=cycle, endless=endless)
 
 
 def _same(now: Mapping[str, Placed], before: Mapping[str, Placed]) -> bool:
@@ -122,23 +122,23 @@ class Step(NamedTuple):
     withheld: frozenset[TaskId]
 
 
-def advance(situation: Situation, answer: Answer, pace: Pace) -> Step:
+def advance(situation: Situation, answer: Answer, settings: RoundSettings) -> Step:
     """What the clients report when they join again."""
     threads = _threads(situation, answer.placed)
     owner = {task: c.member for client in situation.clients.values() for c in client.consumers for task in c.owned}
     withheld = frozenset(task for task, member in threads.items() if owner.get(task, member) != member)
     soon = withheld or answer.followup == Followup.AT_ONCE
     interval_ms = _SOON_MS if soon else situation.configs.probing_rebalance_interval_ms
-    ends = {task: _grown(end, pace, interval_ms) for task, end in situation.ends.items()}
+    ends = {task: _grown(end, settings, interval_ms) for task, end in situation.ends.items()}
     clients = [
         _rejoined(
-            _Client(client, answer.placed.get(client.client, Placed())), threads, withheld, ends, pace, interval_ms
+            _Client(client, answer.placed.get(client.client, Placed())), threads, withheld, ends, settings, interval_ms
         )
         for client in situation.replay.clients
     ]
     subs = situation.replay.subs
-    if pace.produce_rate:
-        subs = [_grown_slice(piece, pace, interval_ms) for piece in subs]
+    if settings.produce_rate:
+        subs = [_grown_slice(piece, settings, interval_ms) for piece in subs]
     return Step(ReplayInput(situation.replay.configs, situation.replay.lag_ok, subs, clients), withheld)
 
 
@@ -185,7 +185,7 @@ def _rejoined(
     threads: Mapping[TaskId, str],
     withheld: frozenset[TaskId],
     ends: Mapping[TaskId, int],
-    pace: Pace,
+    settings: RoundSettings,
     interval_ms: int,
 ) -> ReplayClient:
     before, placed = client.before, client.placed
@@ -198,13 +198,13 @@ def _rejoined(
             reported[task] = ends.get(task, UNKNOWN_OFFSET_SUM)
     for task in running:
         if task in ends:
-            done = _restored(reported.get(task, 0), ends[task], pace, interval_ms)
+            done = _restored(reported.get(task, 0), ends[task], settings, interval_ms)
             sums[task] = LATEST_OFFSET if done >= ends[task] else done
         elif task in reported:
             sums[task] = LATEST_OFFSET
     for task in sorted(copies & ends.keys()):
         if task in reported or task not in withheld:  # a withheld task is not opened before it is handed over
-            sums[task] = _restored(reported.get(task, 0), ends[task], pace, interval_ms)
+            sums[task] = _restored(reported.get(task, 0), ends[task], settings, interval_ms)
     if interval_ms < _CLEANUP_MS:
         for task, value in reported.items():
             if task in ends:
@@ -224,17 +224,17 @@ def _rejoined(
     )
 
 
-def _restored(done: int, end: int, pace: Pace, interval_ms: int) -> int:
+def _restored(done: int, end: int, settings: RoundSettings, interval_ms: int) -> int:
     if UNKNOWN_OFFSET_SUM in (done, end):
         return UNKNOWN_OFFSET_SUM
-    return min(end, (0 if done > end else done) + pace.restore_rate * interval_ms // 1000)
+    return min(end, (0 if done > end else done) + settings.restore_rate * interval_ms // 1000)
 
 
-def _grown(end: int, pace: Pace, interval_ms: int) -> int:
-    return end if end == UNKNOWN_OFFSET_SUM else end + pace.produce_rate * interval_ms // 1000
+def _grown(end: int, settings: RoundSettings, interval_ms: int) -> int:
+    return end if end == UNKNOWN_OFFSET_SUM else end + settings.produce_rate * interval_ms // 1000
 
 
-def _grown_slice(piece: SubtopologySlice, pace: Pace, interval_ms: int) -> SubtopologySlice:
+def _grown_slice(piece: SubtopologySlice, settings: RoundSettings, interval_ms: int) -> SubtopologySlice:
     if piece.end is None:
         return piece
-    return replace(piece, end=tuple(_grown(end, pace, interval_ms) for end in piece.end))
+    return replace(piece, end=tuple(_grown(end, settings, interval_ms) for end in piece.end))

@@ -94,7 +94,7 @@ def backtest(
     with _explained():
         from streams_py.backtest.candidates import choose, parse_candidate
         from streams_py.backtest.kernel import Orders
-        from streams_py.backtest.rounds import Pace
+        from streams_py.backtest.rounds import RoundSettings
         from streams_py.backtest.sweep import sweep
         from streams_py.backtest.what_if import check_what_if
 
@@ -113,7 +113,7 @@ def backtest(
             seed=seed,
             limit_s=limit_s,
             rounds=rounds > 0,
-            pace=Pace(restore_rate, produce_rate, max(1, rounds)),
+            round_settings=RoundSettings(restore_rate, produce_rate, max(1, rounds)),
             keep_decisions=keep_decisions,
         )
         names = [one.name for one in candidates]

@@ -21,7 +21,7 @@ from rich.table import Table
 from streams_protocol import RepeatedTagDecodeError
 from streams_protocol.types import TaskId
 from streams_py.cli.connecting import Connection, connected
-from streams_py.cli.usage import WRONG_USAGE, refuse
+from streams_py.cli.usage import failed
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.members import Member
@@ -30,7 +30,6 @@ from streams_py.ports import GroupAdmin
 
 __all__ = ["inspect_command"]
 
-_FAILED: Final = 1
 _TASKS_SHOWN_MAX: Final = 60
 _PROBLEMS_SHOWN_MAX: Final = 20
 
@@ -50,16 +49,11 @@ def inspect_command(
                 console.print(render(inspect_group(cluster, group), all_tasks=all_tasks))
             else:
                 _watch(cluster, group, console, watch_s, all_tasks=all_tasks)
-    except ConfigError as error:
-        return refuse(str(error))
-    except BrokerUnavailableError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        return _FAILED
     except StreamsError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        if group is not None:
+        status = failed(error)
+        if group is not None and not isinstance(error, ConfigError | BrokerUnavailableError):
             _suggest(group, bootstrap, config)
-        return WRONG_USAGE
+        return status
     except KeyboardInterrupt:  # how one stops watching
         return 0
     return 0

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import connected
-from streams_py.cli.usage import refuse
+from streams_py.cli.usage import FAILED, refuse, say
 from streams_py.clients import KafkaClients
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
@@ -21,7 +21,6 @@ from streams_py.serdes import Serde, cannot_decode, cannot_encode, resolve_serde
 
 __all__ = ["consume_topic", "create_topic", "existing_topics", "list_topics", "produce_lines"]
 
-_FAILED: Final = 1
 _TIMEOUT_MS: Final = 15_000
 _POLL_MS: Final = 200
 _POLL_RECORDS_MAX: Final = 1_000
@@ -47,8 +46,8 @@ def _ended(command: Callable[[], None]) -> int:
     except BrokenPipeError:  # `| head`: nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except StreamsError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        return _FAILED
+        say(error)
+        return FAILED
     return 0
 
 

@@ -14,15 +14,14 @@ from typing import Final
 
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import Connection, connected
-from streams_py.cli.usage import WRONG_USAGE, refuse
-from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
+from streams_py.cli.usage import FAILED, failed, refuse
+from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, DescribedMember
 from streams_py.state.directory import StateDirectory
 from streams_py.topology.names import internal_topics
 
 __all__ = ["Target", "reset_application"]
 
-_FAILED: Final = 1
 _MEMBERS_GONE_S: Final = 30.0
 _SHOWN_MAX: Final = 30
 
@@ -81,16 +80,12 @@ def reset_application(
                 return 0
             if not confirmed():
                 print("nothing was changed", file=sys.stderr)
-                return _FAILED
+                return FAILED
             _carry_out(cluster, plan, application_id, state_dir)
-    except (ConfigError, _RefusedError) as error:
-        return refuse(str(error))
-    except BrokerUnavailableError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        return _FAILED
+    except _RefusedError as refused:
+        return refuse(str(refused))
     except StreamsError as error:
-        print(" ".join(str(error).split()), file=sys.stderr)
-        return WRONG_USAGE
+        return failed(error)
     print(f"{application_id} is reset")
     if state_dir is None:
         print("local state stays: delete it on each machine with --state-dir DIR, or call KafkaStreams.clean_up()")

@@ -1,17 +1,32 @@
-"""How a command that was used wrongly ends."""
+"""How a command ends that was used wrongly, or that could not do what it was asked for."""
 
 from __future__ import annotations
 
 import sys
 from typing import Final
 
-__all__ = ["WRONG_USAGE", "refuse"]
+from streams_py.errors import BrokerUnavailableError, StreamsError
 
+__all__ = ["FAILED", "WRONG_USAGE", "failed", "refuse", "say"]
+
+FAILED: Final = 1
+"""The exit status when the same command may work later."""
 WRONG_USAGE: Final = 2
-"""The exit status."""
+"""The exit status when the command has to change."""
+
+
+def say(why: object) -> None:
+    """Print it in one line, where errors go."""
+    print(" ".join(str(why).split()), file=sys.stderr)
 
 
 def refuse(why: str) -> int:
     """Say in one sentence what is wrong; the exit status."""
-    print(" ".join(why.split()), file=sys.stderr)
+    say(why)
     return WRONG_USAGE
+
+
+def failed(error: StreamsError) -> int:
+    """Say what became of a command; the exit status: a broker without answer may answer later."""
+    say(error)
+    return FAILED if isinstance(error, BrokerUnavailableError) else WRONG_USAGE

@@ -36,7 +36,6 @@ __all__ = [
     "CreateTopics",
     "DescribeTopics",
     "Effect",
-    "Ending",
     "EnterStep",
     "FailAssign",
     "FetchCommittedOffsets",
@@ -45,6 +44,7 @@ __all__ = [
     "Notice",
     "NotifyAssignor",
     "Observe",
+    "Outcome",
     "PublishAssignments",
     "Question",
     "Remember",
@@ -246,8 +246,8 @@ Question: TypeAlias = (
     DescribeTopics | CreateTopics | Wait | ListEndOffsets | FetchCommittedOffsets | RunAssignor | EnterStep
 )
 Notice: TypeAlias = NotifyAssignor | ReportError | Log | Observe | Remember
-Ending: TypeAlias = PublishAssignments | FailAssign
-Effect: TypeAlias = Question | Notice | Ending
+Outcome: TypeAlias = PublishAssignments | FailAssign
+Effect: TypeAlias = Question | Notice | Outcome
 Steps: TypeAlias = Generator[tuple[Effect, ...], Event, T]
 """A part of the assign step: yields effects, is sent the events that answer them, returns its result."""
 

@@ -20,7 +20,7 @@ _LONGEST_SILENCE_S: Final = 60.0
 _OURS: Final = __name__.partition(".")[0]
 
 
-class Ending(Protocol):
+class ClosingThread(Protocol):
     """A thread that is to end."""
 
     @property
@@ -29,7 +29,7 @@ class Ending(Protocol):
     def ident(self) -> int | None: ...
 
 
-def wait_aloud(ended: Callable[[float], bool], waits_for: Callable[[], Collection[Ending]]) -> None:
+def wait_aloud(ended: Callable[[float], bool], waits_for: Callable[[], Collection[ClosingThread]]) -> None:
     """Wait until ``ended(seconds to wait)`` is true; after two seconds, and then ever less often, log which threads
     have not ended, and where they are."""
     began = time.monotonic()

@@ -386,10 +386,6 @@ def test_prefixed_key_is_passed_on_unchecked() -> None:
     assert of(producer__whatever__it__is=1).client_settings("producer.") == {"whatever.it.is": "1"}
 
 
-def test_application_folder_is_below_the_state_folder() -> None:
-    assert of(state__dir="/data").application_dir == Path("/data/app")
-
-
 def test_known_keys_are_dotted_and_complete() -> None:
     keys = known_keys()
     assert {"application.id", "rack.aware.assignment.traffic_cost", "task.assignor.class"} <= keys

@@ -11,7 +11,7 @@ from streams_py.backtest.candidates import Candidate
 from streams_py.backtest.generate import History, generate
 from streams_py.backtest.inputs import read_input
 from streams_py.backtest.kernel import Row
-from streams_py.backtest.rounds import Pace, advance
+from streams_py.backtest.rounds import RoundSettings, advance
 from streams_py.backtest.situation import Situation
 from streams_py.backtest.summary import summarise
 from tests.unit.backtest import assignors
@@ -70,7 +70,7 @@ class RaisesWhenShared(assignors.InTurn):
 
 def test_task_is_withheld_and_given_up_when_another_client_is_to_have_it() -> None:
     situation = situation_of(replay(client(A, "0:0-3"), client(B, sums={"0:3": 400})))
-    step = advance(situation, answer(placed(A="0:0-1", B="0:2-3")), Pace(restore_rate=100))
+    step = advance(situation, answer(placed(A="0:0-1", B="0:2-3")), RoundSettings(restore_rate=100))
     assert step.withheld == {TaskId(0, 2), TaskId(0, 3)}
     a, b = step.replay.clients
     assert list(a.prev_active) == [TaskId(0, 0), TaskId(0, 1)]
@@ -82,34 +82,34 @@ def test_task_is_withheld_and_given_up_when_another_client_is_to_have_it() -> No
 
 def test_task_is_taken_over_when_nobody_owns_it_any_more() -> None:
     situation = situation_of(replay(client(A, "0:0-1"), client(B, sums={"0:2-3": 0})))
-    step = advance(situation, answer(placed(A="0:0-1", B="0:2-3")), Pace(restore_rate=1))
+    step = advance(situation, answer(placed(A="0:0-1", B="0:2-3")), RoundSettings(restore_rate=1))
     assert not step.withheld
     b = step.replay.clients[1]
     assert list(b.prev_active) == [TaskId(0, 2), TaskId(0, 3)]
     assert list(b.sums.v) == [600, 600]  # still restoring after ten minutes of one record a second
-    done = advance(situation, answer(placed(A="0:0-1", B="0:2-3")), Pace()).replay.clients[1]
+    done = advance(situation, answer(placed(A="0:0-1", B="0:2-3")), RoundSettings()).replay.clients[1]
     assert list(done.sums.v) == [LATEST_OFFSET, LATEST_OFFSET]
 
 
 def test_dropped_copy_is_gone_when_the_cleanup_delay_is_over() -> None:
     situation = situation_of(replay(client(A, "0:0-3"), client(B, sums={"0:0-1": 1_000})))
-    at_rest = advance(situation, answer(placed(A="0:0-3", B=("", "0:0"))), Pace())
+    at_rest = advance(situation, answer(placed(A="0:0-3", B=("", "0:0"))), RoundSettings())
     assert list(at_rest.replay.clients[1].sums.tasks) == [TaskId(0, 0)]
-    soon = advance(situation, answer(placed(A="0:0-3", B=("", "0:0")), "at_once"), Pace())
+    soon = advance(situation, answer(placed(A="0:0-3", B=("", "0:0")), "at_once"), RoundSettings())
     assert list(soon.replay.clients[1].sums.tasks) == [TaskId(0, 0), TaskId(0, 1)]
 
 
 def test_changelogs_grow_when_records_arrive() -> None:
     situation = situation_of(replay(client(A, "0:0-3"), subs=[sub(ends=(0, 10, -3, 10))]))
-    step = advance(situation, answer(placed(A="0:0-3")), Pace(produce_rate=2))
+    step = advance(situation, answer(placed(A="0:0-3")), RoundSettings(produce_rate=2))
     assert step.replay.subs[0].end == (1_200, 1_210, -3, 1_210)
 
 
 def test_stateless_task_needs_no_sums_when_it_moves() -> None:
     situation = situation_of(replay(client(A, "0:0-3"), client(B), subs=[sub(ends=None)]))
-    first = advance(situation, answer(placed(A="0:0-1", B="0:2-3")), Pace())
+    first = advance(situation, answer(placed(A="0:0-1", B="0:2-3")), RoundSettings())
     assert len(first.withheld) == 2
-    second = advance(Situation(first.replay), answer(placed(A="0:0-1", B="0:2-3")), Pace())
+    second = advance(Situation(first.replay), answer(placed(A="0:0-1", B="0:2-3")), RoundSettings())
     assert not second.withheld
     assert [len(c.prev_active) for c in second.replay.clients] == [2, 2]
 

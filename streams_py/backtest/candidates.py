@@ -54,7 +54,7 @@ class Candidate:
 
     @property
     def spec(self) -> str:
-        """The assignor as text."""
+        """The assignor as it was named, e.g. ``builtin:sticky``."""
         return self.assignor if isinstance(self.assignor, str) else assignor_name(self.assignor)
 
     @property

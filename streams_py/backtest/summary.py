@@ -124,7 +124,7 @@ class Summary:
         return any(finding.is_error for finding in self.findings)
 
     def to_json(self) -> str:
-        """As text, for programs."""
+        """For programs: findings, and the figures of each candidate in each scenario."""
         value: dict[str, Any] = {
             "candidates": list(self.candidates),
             "scenarios": list(self.scenarios),
@@ -159,7 +159,7 @@ def base_of(candidates: Sequence[str], scenarios: Sequence[str], wanted: str | N
 
 
 def p_value(wins: int, losses: int) -> float:
-    """Two-sided sign test."""
+    """Two-sided sign test: the chance of a split at least as uneven, were both equally good."""
     count, fewer = wins + losses, min(wins, losses)
     if count == 0 or wins == losses:
         return 1.0
@@ -172,7 +172,7 @@ def p_value(wins: int, losses: int) -> float:
 def summarise(
     rows: Iterable[Row], candidates: Sequence[str], scenarios: Sequence[str], *, base: str | None = None
 ) -> Summary:
-    """Of rows in memory."""
+    """The summary of rows in memory."""
     base = base_of(candidates, scenarios, base)
     by_key: dict[Key, dict[str, Row]] = defaultdict(dict)
     seen: dict[str, int] = {}

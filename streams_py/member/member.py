@@ -83,7 +83,7 @@ class Member:
 
     @property
     def phase(self) -> Phase:
-        """Where the member stands."""
+        """The phase of the protocol that the member is in."""
         return self._phase
 
     @property

@@ -21,7 +21,7 @@ _OURS: Final = __name__.partition(".")[0]
 
 
 class ClosingThread(Protocol):
-    """A thread that is to end."""
+    """What is asked of a thread that a close waits for."""
 
     @property
     def name(self) -> str: ...

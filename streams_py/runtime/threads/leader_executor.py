@@ -165,7 +165,7 @@ class LeaderExecutor(Executor):
     # -- what the leader says ------------------------------------------------------------------------------------
 
     def log(self, level: int, text: str) -> None:
-        """As in the base class."""
+        """Write a line to the log."""
         _log.log(level, "%s", text)
 
     def report(self, error: StreamsError) -> None:
@@ -174,5 +174,5 @@ class LeaderExecutor(Executor):
         self._on_error(error)
 
     def observe(self, fact: Fact) -> None:
-        """As in the base class."""
+        """Tell whoever records assignment events."""
         self._watch.observe(fact)

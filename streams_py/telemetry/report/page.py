@@ -405,7 +405,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _moments(first: datetime, last: datetime) -> list[str]:
-    """Labels of a time axis."""
+    """Times and their labels, at most a handful, for the axis of a chart."""
     if last <= first:
         return [_time(first)]
     step = (last - first) / (_MOMENTS - 1)

@@ -101,7 +101,7 @@ class BatchNode:
                 self._books.background.loop.post(running.unwatch)
 
     def sort_ended(self) -> None:
-        """They are in order."""
+        """Nothing to sort: the records of a batch end in their order."""
 
     def send_on(self, call: Call) -> None:
         """Forward the answer, or report the error."""
@@ -238,7 +238,7 @@ class _Worker:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def run(self, job: Callable[[], None]) -> None:
-        """Do that next."""
+        """Have the batch thread call it next."""
         self._jobs.put(job)
 
     def end(self) -> None:

@@ -13,7 +13,8 @@ from typing import reveal_type
 from streams_py import serdes
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.options import Materialized
-from streams_py.topology.nodes import Punctuation
+from streams_py.topology.nodes import Punctuation, RecordContext
+from streams_py.topology.operators.in_context import with_context
 from streams_py.topology.processor import (
     FixedKeyProcessor,
     FixedKeyProcessorContext,
@@ -24,6 +25,7 @@ from streams_py.topology.processor import (
 )
 from streams_py.topology.stores import key_value_store
 from streams_py.topology.topology import Topology
+from streams_py.topology.windows import JoinWindows
 
 builder = StreamsBuilder()
 text = serdes.STRING
@@ -117,3 +119,33 @@ lengths.process(shout)  # error
 lines.map_values(len, value=text)  # error
 words.count(materialized=Materialized(value=text))  # error
 lines.group_by(lambda k, v: v, key=serdes.INT64)  # error
+
+rows = builder.table("rows", key=text, value=text)
+numbers = builder.table("numbers", key=text, value=serdes.INT64)
+everywhere = builder.global_table("everywhere", key=serdes.INT64, value=text)
+by_text = rows.group_by(lambda k, v: (v, len(v)), key=text, value=serdes.INT64)
+reveal_type(by_text.reduce(lambda a, v: a + v, lambda a, v: a - v))  # KTable[str, int]
+reveal_type(rows.join(numbers, lambda v, n: v * n))  # KTable[str, str]
+reveal_type(lines.join(everywhere, lambda v, row: v + row, on=lambda k, v: len(v)))  # KStream[str, str]
+
+
+def late(key: str, value: int, total: int, record: RecordContext) -> int:
+    return total + value + record.timestamp
+
+
+reveal_type(by_text.aggregate(lambda: 0, with_context(late), lambda k, v, a: a - v))  # KTable[str, int]
+
+lengths.filter(lambda k, v: v.startswith("a"))  # error
+lengths.select_key(lambda k, v: v.upper())  # error
+lengths.foreach(lambda k, v: print(v.upper()))  # error
+lines.group_by_key().reduce(lambda a, v: len(a))  # error
+lines.group_by_key().aggregate(lambda: 0, lambda k, v, a: a + v, value=serdes.INT64)  # error
+lines.join(numbers, lambda v, n: n.upper())  # error
+lines.join(lengths, lambda v, n: v + n, JoinWindows.of(5))  # error
+lines.join(everywhere, lambda v, row: row, on=lambda k, v: v)  # error
+rows.join(numbers, lambda v, n: v + n)  # error
+rows.map_values(lambda v: v.upper() + 1)  # error
+rows.group_by(lambda k, v: v, key=text, value=text)  # error
+by_text.reduce(lambda a, v: a.upper(), lambda a, v: a)  # error
+by_text.aggregate(lambda: 0, with_context(lambda k, v, a: a), lambda k, v, a: a)  # error
+rows.transform_values(lambda: len)  # error

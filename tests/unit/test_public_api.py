@@ -106,7 +106,18 @@ def test_names_of_the_assignment_package_are_those_of_its_modules() -> None:
         assert hasattr(assignment, name)
 
 
-_PUBLIC = ("assignment", "backtest", "connect.api", "errors", "serdes", "spark", "telemetry", "testing")
+_PUBLIC = (
+    "assignment",
+    "backtest",
+    "connect.api",
+    "errors",
+    "metrics",
+    "query",
+    "serdes",
+    "spark",
+    "telemetry",
+    "testing",
+)
 _ROOT = Path(streams_py.__file__).parent.parent
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, overload
 
 from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.client_state import ClientState
-from streams_py.runtime.queries.hosts import KeyQueryMetadata, StreamsMetadata
+from streams_py.runtime.queries.hosts import KeyQueryMetadata, StoreHosts, StreamsMetadata
 from streams_py.runtime.queries.lags import LagInfo, store_partition_lags
 from streams_py.runtime.queries.store_view import store_view
 from streams_py.runtime.threads.stream_thread import StreamThread
@@ -90,6 +90,11 @@ class ClientQueries:
             partition=partition,
             stale=stale,
         )
+
+    @property
+    def store_hosts(self) -> StoreHosts:
+        """What is known of the stores and where they are; what the query service works with."""
+        return self._instance.hosts
 
     def metadata_for_all_clients(self) -> list[StreamsMetadata]:
         """Every instance of the application that has an ``application.server``: its stores and partitions, as active

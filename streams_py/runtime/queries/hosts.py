@@ -18,6 +18,7 @@ from streams_py.member.assignment import HostView
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 from streams_py.topology.nodes import Partitioner
 from streams_py.topology.partitioning import partition_for
+from streams_py.topology.stores import StoreBuilder
 from streams_py.topology.topology import Topology
 
 __all__ = ["NOT_AVAILABLE", "KeyQueryMetadata", "StoreHosts", "StreamsMetadata"]
@@ -74,6 +75,31 @@ class StoreHosts:
     def own(self) -> HostInfo | None:
         """This client's ``application.server``."""
         return self._own
+
+    @property
+    def stores(self) -> Mapping[str, StoreBuilder]:
+        """Every store of the topology, global ones included."""
+        return self._topology.stores
+
+    def declared(self, store: str) -> StoreBuilder:
+        """A store's declaration. UnknownStateStoreError."""
+        self._check_known(store)
+        return self._topology.stores[store]
+
+    def is_global(self, store: str) -> bool:
+        """True for a store that every instance has as a whole."""
+        return store in self._topology.global_stores
+
+    def key_serde(self, store: str) -> Serde[Any]:
+        """The serde of the store's keys. ConfigError when it has none."""
+        serde = serde_or_default(self._topology.stores[store].key_serde, self._serde_defaults, is_key=True)
+        if serde is None:
+            raise ConfigError(f"store {store!r} has no key serde: give one as key_serde=", key="default.key.serde")
+        return serde
+
+    def changelog(self, store: str) -> str:
+        """The topic that the store's serdes are told."""
+        return self._topology.changelog_topic(store, self._application_id)
 
     def show(self, view: HostView) -> None:
         """A new assignment said this."""
@@ -148,10 +174,8 @@ class StoreHosts:
             raise UnknownStateStoreError(f"no store is called {store!r}; there are: {', '.join(known) or 'none'}")
 
     def _key_bytes(self, store: str, key: Any, key_serde: Serde[Any] | None) -> bytes:
-        serde = serde_or_default(key_serde or self._topology.stores[store].key_serde, self._serde_defaults, is_key=True)
-        if serde is None:
-            raise ConfigError(f"store {store!r} has no key serde: give one as key_serde=", key="default.key.serde")
-        return serde.serializer(self._topology.changelog_topic(store, self._application_id), is_key=True)(key)
+        serde = key_serde or self.key_serde(store)
+        return serde.serializer(self.changelog(store), is_key=True)(key)
 
     def _topics_of(self, store: str, view: HostView) -> frozenset[str]:
         return frozenset(topic for topic, stores in self._stores_by_topic(view).items() if store in stores)

@@ -1,0 +1,204 @@
+"""The addresses of the query service.
+
+Nothing here changes anything, and there is no authentication: whoever reaches the port can read the stores. On
+loopback, names of others in ``Host`` are refused, because a web page may point its own name there and read along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from streams_py.errors import BrokerUnavailableError, InvalidStateStoreError, StreamsError, UnknownStateStoreError
+from streams_py.query.errors import BadQueryError, QueryError
+from streams_py.query.keys import to_json
+from streams_py.query.reading import Query, key_of, kind_of
+from streams_py.query.routing import HOP_HEADER, Router
+from streams_py.runtime.kafka_streams import KafkaStreams
+from streams_py.state.queries import QueryableStoreType
+
+__all__ = ["query_app"]
+
+_RETRY_AFTER_S = 1
+_PATHS = {
+    QueryableStoreType.KEY_VALUE: "keys",
+    QueryableStoreType.WINDOW: "windows",
+    QueryableStoreType.SESSION: "sessions",
+    QueryableStoreType.VERSIONED: "versions",
+}
+
+
+def query_app(streams: KafkaStreams, router: Router, *, hosts: Collection[str] | None) -> Starlette:
+    """The ASGI application of one instance. ``hosts``: the names by which it may be called, beside ``localhost`` and
+    addresses; None: any."""
+    api = _Api(streams, router)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await router.close()
+
+    def route(path: str, handler: Callable[[Request], Awaitable[Response]]) -> Route:
+        async def guarded(request: Request) -> Response:
+            try:
+                _check(request, hosts)
+                return await handler(request)
+            except StreamsError as error:
+                return _refused(error)
+
+        return Route(path, guarded, methods=["GET"])
+
+    routes = [
+        route("/stores", api.stores),
+        *(
+            route(f"/stores/{{store}}/{word}{key}", api.query(kind))
+            for kind, word in _PATHS.items()
+            for key in ("/{key:path}", "")
+        ),
+        route("/metadata", api.metadata),
+        route("/metadata/{store}", api.metadata),
+        route("/metadata/{store}/{key:path}", api.key_metadata),
+        route("/lags", api.lags),
+    ]
+    return Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _http_error})
+
+
+class _Api:
+    """A method per address."""
+
+    def __init__(self, streams: KafkaStreams, router: Router) -> None:
+        self._streams = streams
+        self._router = router
+
+    async def stores(self, request: Request) -> Response:
+        """Every store, and what it is."""
+        declared = self._streams.store_hosts.stores
+        return _json({"stores": {name: builder.kind.value for name, builder in sorted(declared.items())}})
+
+    def query(self, kind: QueryableStoreType) -> Callable[[Request], Awaitable[Response]]:
+        """Reads of stores of one kind."""
+
+        async def handler(request: Request) -> Response:
+            store, key = request.path_params["store"], request.path_params.get("key")
+            there = kind_of(self._streams, store)
+            if there is not kind:
+                raise BadQueryError(f"store {store!r} is read under /stores/{store}/{_PATHS[there]}")
+            query = Query(store, kind, key, _options(request))
+            passed_on = HOP_HEADER in request.headers
+            status, body = await self._router.answer(query, request.scope["path"], passed_on=passed_on)
+            return _json(body, status)
+
+        return handler
+
+    async def metadata(self, request: Request) -> Response:
+        """Every instance, or those that have a store."""
+        store = request.path_params.get("store")
+        streams = self._streams
+        found = streams.metadata_for_all_clients() if store is None else streams.streams_metadata_for_store(store)
+        return _json(
+            {
+                "instances": [
+                    {
+                        "host": str(one.host),
+                        "stores": sorted(one.stores),
+                        "partitions": sorted(map(str, one.partitions)),
+                        "standby_stores": sorted(one.standby_stores),
+                        "standby_partitions": sorted(map(str, one.standby_partitions)),
+                    }
+                    for one in found
+                ]
+            }
+        )
+
+    async def key_metadata(self, request: Request) -> Response:
+        """Where a key is."""
+        store = request.path_params["store"]
+        query = Query(store, kind_of(self._streams, store), None, _options(request))
+        key = key_of(self._streams, query, request.path_params["key"])
+        found = self._streams.query_metadata_for_key(store, key)
+        return _json(
+            {
+                "active": str(found.active_host) if found.is_available else None,
+                "standbys": sorted(map(str, found.standby_hosts)),
+                "partition": found.partition,
+            }
+        )
+
+    async def lags(self, request: Request) -> Response:
+        """How far the copies here are behind."""
+        found = await to_thread.run_sync(self._streams.all_local_store_partition_lags)
+        return _json(
+            {
+                store: {
+                    str(number): {"position": lag.position, "end": lag.end, "lag": lag.lag}
+                    for number, lag in of.items()
+                }
+                for store, of in found.items()
+            }
+        )
+
+
+def _options(request: Request) -> dict[str, str]:
+    options = dict(request.query_params)
+    if len(options) < len(request.query_params.multi_items()):
+        raise BadQueryError("a parameter is given twice")
+    return options
+
+
+def _check(request: Request, hosts: Collection[str] | None) -> None:
+    if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
+        raise BadQueryError("queries have no body")
+    if hosts is None:
+        return
+    host = request.headers.get("host", "")
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        name = host
+    if name != "localhost" and name not in hosts and not _is_address(name):
+        raise BadQueryError(f"this service is not called {name!r:.100}: use localhost or 127.0.0.1")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _json(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    try:
+        text = json.dumps(body, default=to_json, allow_nan=True)
+    except (TypeError, ValueError, RecursionError) as error:
+        return _refused(QueryError(f"what is stored cannot be written as JSON: {error}"))
+    return Response(text, status, headers, "application/json")
+
+
+def _refused(error: StreamsError) -> Response:
+    if isinstance(error, QueryError):
+        status, code = error.status, error.code
+    elif isinstance(error, UnknownStateStoreError):
+        status, code = 404, "unknown_store"
+    elif isinstance(error, BrokerUnavailableError):
+        status, code = 503, "not_available"
+    else:
+        status, code = (400, "bad_query") if isinstance(error, InvalidStateStoreError) else (500, "failed")
+    headers = {"Retry-After": str(_RETRY_AFTER_S)} if status == 503 else None
+    return _json({"error": code, "message": str(error)}, status, headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _json({"error": "no_such_address", "message": error.detail}, error.status_code)

@@ -50,6 +50,7 @@ from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.runtime.threads.global_thread import GlobalNodes, GlobalThread, ProducerOnDemand
 from streams_py.runtime.threads.leader_executor import LeaderExecutor
 from streams_py.runtime.threads.rebalance import Rebalance
+from streams_py.runtime.threads.rebalance_timeline import RebalanceListener, Timekeeper
 from streams_py.runtime.threads.stream_loop import StreamLoop
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.task_table import TaskTable
@@ -80,6 +81,7 @@ class ClientResources:
     def __init__(self, topology: Topology, config: StreamsConfig, clients: Clients, clock: Clock) -> None:
         self.config = config
         self.restore_listener = RestoreListener()
+        self.rebalance_listeners: list[RebalanceListener] = []
         self.on_stop_application: Callable[[], None] = lambda: None
         check_event_clients(config, clients)
         self._topology = topology
@@ -352,7 +354,8 @@ class ClientResources:
         events = self._events.tasks(lambda: _who(thread))
         table = TaskTable(factory, updater, clock, events=events)
         producer.track({topic for sub in self._metadata.subtopologies.values() for topic in sub.changelogs})
-        leader_executor = self._leader_executors[thread] = self._leader_executor(thread, admin)
+        times = Timekeeper(thread.name, self.rebalance_listeners)
+        leader_executor = self._leader_executors[thread] = self._leader_executor(thread, admin, times)
         rebalance = Rebalance(
             Member(MemberSettings.from_config(config, process_id=self._process_id)),
             leader_executor,
@@ -367,6 +370,7 @@ class ClientResources:
             on_stop_application=self.on_stop_application,
             on_hosts=self.hosts.show,
             explain=self._explain,
+            times=times,
         )
         return ThreadParts(
             consumer=consumer,
@@ -409,7 +413,7 @@ class ClientResources:
             membership.subscribe(frozenset(), subscription.pattern)
         return membership
 
-    def _leader_executor(self, thread: StreamThread, admin: Admin) -> LeaderExecutor:
+    def _leader_executor(self, thread: StreamThread, admin: Admin, times: Timekeeper) -> LeaderExecutor:
         assert self._process_id is not None
         settings = LeaderSettings.from_config(
             self.config, process_id=self._process_id, future_process_id=self._future_process_id
@@ -429,6 +433,7 @@ class ClientResources:
             request_timeout_ms=max(3_000, self._loop_settings.max_poll_interval_ms // 10),
             on_error=thread.report,
             watch=watch,
+            times=times,
         )
 
     def _restore_observer(self, thread: StreamThread) -> RestoreObserver:

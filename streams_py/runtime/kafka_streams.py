@@ -23,13 +23,14 @@ from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.client_state import ClientState, StateListener
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.closing import wait_aloud
-from streams_py.runtime.metrics import client_metrics
+from streams_py.runtime.metrics import Measured, ThreadFigures, client_metrics, measure
 from streams_py.runtime.queries.client_queries import ClientQueries
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.progress import RestoreProgress
 from streams_py.runtime.states import State, ThreadState, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
 from streams_py.runtime.tasks.configured import imported
+from streams_py.runtime.threads.rebalance_timeline import RebalanceListener
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.runtime.threads.thread_metadata import ThreadMetadata, thread_metadata
 from streams_py.runtime.uncaught import StreamThreadExceptionResponse, UncaughtHandler, response_to
@@ -308,8 +309,28 @@ class KafkaStreams(ClientQueries):
         return sorted(explanations, key=lambda explanation: -explanation.assigned_at_ms)
 
     def metrics(self) -> dict[str, dict[str, float | str]]:
-        """Current figures by group (with tags) and name, those of Kafka Streams."""
-        return client_metrics(self._state.now, self._current_threads(), self._failed_threads, self._clock.now_ms())
+        """Current figures by group (with tags) and name, those of Kafka Streams. For exporters see
+        :mod:`streams_py.metrics`."""
+        return client_metrics(self._figures())
+
+    def measure(self) -> list[Measured]:
+        """The same, one by one: group, tags, name and value."""
+        return list(measure(self._figures()))
+
+    def _figures(self) -> ThreadFigures:
+        return ThreadFigures(
+            self._config.application_id,
+            self._state.now,
+            self._current_threads(),
+            self._failed_threads,
+            self._clock.now_ms(),
+            is_debug=self._config.metrics_recording_level != "INFO",
+        )
+
+    def on_rebalance(self, listener: RebalanceListener) -> None:
+        """Call ``listener(timeline)`` after each rebalance of each stream thread, on a thread that must not wait long:
+        what took how long (decode, lags, assign, encode, hand-over). Thread-safe."""
+        self._instance.rebalance_listeners.append(listener)
 
     def restore_progress(self) -> RestoreProgress:
         """How far the restoration of this instance's active tasks is: records, bytes, rate, time left."""

@@ -8,22 +8,33 @@ __all__ = ["Latency"]
 
 
 class Latency:
-    """Count, average and maximum of how long something took, in ms."""
+    """Count, average and maximum of how long something took, in ms. One thread adds, any thread reads."""
 
     __slots__ = ("count", "max_ms", "total_ms")
 
     def __init__(self) -> None:
         self.count = 0
         self.total_ms = 0
-        self.max_ms = 0
+        self.max_ms = 0.0
 
-    def add(self, duration_ms: int) -> None:
-        """Count one that took this long."""
-        self.count += 1
-        self.total_ms += duration_ms
-        self.max_ms = max(self.max_ms, duration_ms)
+    def add(self, duration_ms: int, count: int = 1) -> None:
+        """So many of them took this long together."""
+        if count:
+            self.count += count
+            self.total_ms += duration_ms
+            self.max_ms = max(self.max_ms, duration_ms / count)
 
-    def figures(self, name: str) -> Mapping[str, float]:
-        """``name``-total, -latency-avg and -latency-max."""
-        average = self.total_ms / self.count if self.count else 0.0
-        return {f"{name}-total": self.count, f"{name}-latency-avg": average, f"{name}-latency-max": self.max_ms}
+    @property
+    def average_ms(self) -> float:
+        """Of one; 0 when there was none."""
+        return self.total_ms / self.count if self.count else 0.0
+
+    def figures(self, name: str, seconds: float) -> Mapping[str, float]:
+        """``name``-total, -rate, -latency-avg, -latency-max and -ratio (of the time since the thread started)."""
+        return {
+            f"{name}-total": self.count,
+            f"{name}-rate": self.count / seconds,
+            f"{name}-latency-avg": self.average_ms,
+            f"{name}-latency-max": self.max_ms,
+            f"{name}-ratio": self.total_ms / 1000 / seconds,
+        }

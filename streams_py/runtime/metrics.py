@@ -1,61 +1,152 @@
 """Figures of a client under the names that Kafka Streams gives them.
 
-Groups and names are Kafka's (``stream-thread-metrics`` / ``process-rate``); a figure of a thread or task carries its
-tags in the key of the group: ``stream-thread-metrics{thread-id=...}``. Rates are per second since the thread started.
+Groups, tags and names are Kafka's (``stream-thread-metrics`` / ``process-rate``). Totals count from the start of the
+thread, or since the task is here; rates are averages over that time. Latencies are in ms. With
+``metrics.recording.level`` INFO (the default) there is what costs nothing; DEBUG adds figures of tasks and nodes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final, NamedTuple
 
 from streams_py.runtime.states import State, ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.task import Task
+from streams_py.runtime.tasks.task import Task, TaskPhase
 from streams_py.runtime.threads.stream_thread import StreamThread
 
-__all__ = ["Metrics", "client_metrics", "task_metrics"]
+__all__ = ["Measured", "Metrics", "ThreadFigures", "client_metrics", "measure", "task_metrics"]
 
 Metrics = dict[str, dict[str, float | str]]
+_DISTRIBUTION: Final = "kafka-streams-py"
 
 
-def client_metrics(state: State, threads: Sequence[StreamThread], failed_threads: int, now_ms: int) -> Metrics:
-    """Everything there is to say about a client now."""
-    alive = [thread for thread in threads if thread.state is not ThreadState.DEAD]
-    metrics: Metrics = {
-        "stream-metrics": {
-            "state": state.value,
-            "alive-stream-threads": len(alive),
-            "failed-stream-threads": failed_threads,
-        }
-    }
-    for thread in alive:
-        seconds = max(1, now_ms - thread.started_ms) / 1000
-        metrics[f"stream-thread-metrics{{thread-id={thread.name}}}"] = {
-            "process-total": thread.control.processed_records,
-            "process-rate": thread.control.processed_records / seconds,
-            "thread-start-time": thread.started_ms,
-            "task-assignor-error-total": thread.reported_errors,
-            **thread.control.commit_latency.figures("commit"),
-        }
-        if thread.loop is None:
-            continue
-        updater = thread.loop.parts.updater
-        metrics[f"stream-state-updater-metrics{{thread-id={thread.name}}}"] = {
-            "restore-remaining-records-total": updater.remaining_records(),
-            "restore-records-total": updater.restored_total,
-            "restore-records-rate": updater.progress().rate,
-        }
-        metrics.update(task_metrics(thread.name, thread.tasks))
+class Measured(NamedTuple):
+    """A figure. ``tags`` are Kafka's, in their order; a value that is text says what something is."""
+
+    group: str
+    tags: tuple[tuple[str, str], ...]
+    name: str
+    value: float | str
+
+
+class ThreadFigures(NamedTuple):
+    """What is asked for: the client's identity and state, its threads, and the recording level."""
+
+    application_id: str
+    state: State
+    threads: Sequence[StreamThread]
+    failed_threads: int
+    now_ms: int
+    is_debug: bool
+
+
+def client_metrics(figures: ThreadFigures) -> Metrics:
+    """Everything there is to say about a client now: group with its tags in braces -> name -> figure."""
+    return _by_group(measure(figures))
+
+
+def task_metrics(thread: str, tasks: Iterable[Task], seconds: float) -> Metrics:
+    """Figures of the active ones among the tasks of a thread that has run for ``seconds``."""
+    return _by_group(
+        measured
+        for task in tasks
+        for measured in _of_task(task, {"thread-id": thread, "task-id": str(task.id)}, seconds, is_debug=False)
+    )
+
+
+def _by_group(measured: Iterable[Measured]) -> Metrics:
+    metrics: Metrics = {}
+    for group, tags, name, value in measured:
+        text = ",".join(f"{tag}={of}" for tag, of in tags)
+        metrics.setdefault(f"{group}{{{text}}}" if tags else group, {})[name] = value
     return metrics
 
 
-def task_metrics(thread: str, tasks: Iterable[Task]) -> Metrics:
-    """Figures of the active ones among the tasks of a thread."""
+def measure(figures: ThreadFigures) -> Iterator[Measured]:
+    """The same, one by one. Takes no lock that a restore or a rebalance holds for long."""
+    alive = [thread for thread in figures.threads if thread.state is not ThreadState.DEAD]
+    yield from _each(
+        "stream-metrics",
+        {},
+        {
+            "version": _version(),
+            "application-id": figures.application_id,
+            "state": figures.state.value,
+            "alive-stream-threads": len(alive),
+            "failed-stream-threads": figures.failed_threads,
+        },
+    )
+    for thread in alive:
+        seconds = max(1, figures.now_ms - thread.started_ms) / 1000
+        tags = {"thread-id": thread.name}
+        yield from _each("stream-thread-metrics", tags, _of_thread(thread, seconds))
+        if thread.loop is None:
+            continue
+        yield from _each("stream-state-updater-metrics", tags, _of_updater(thread))
+        for task in thread.shown_tasks:
+            yield from _of_task(task, {**tags, "task-id": str(task.id)}, seconds, is_debug=figures.is_debug)
+
+
+def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float]:
+    control = thread.control
+    table = None if thread.loop is None else thread.loop.parts.table
     return {
-        f"stream-task-metrics{{thread-id={thread},task-id={task.id}}}": {
-            "dropped-records-total": task.dropped_records,
-            "active-buffer-count": task.buffered_records,
-        }
-        for task in tasks
-        if isinstance(task, ActiveTask)
+        **control.process_latency.figures("process", seconds),
+        "process-total": control.processed_records,
+        "process-rate": control.processed_records / seconds,
+        **control.commit_latency.figures("commit", seconds),
+        **control.poll_latency.figures("poll", seconds),
+        **control.punctuate_latency.figures("punctuate", seconds),
+        "poll-records-avg": control.poll_records.average_ms,
+        "poll-records-max": control.poll_records.max_ms,
+        "task-created-total": 0 if table is None else table.created_tasks,
+        "task-closed-total": 0 if table is None else table.closed_tasks,
+        "thread-start-time": thread.started_ms,
+        "task-assignor-error-total": thread.reported_errors,
     }
+
+
+def _of_updater(thread: StreamThread) -> Mapping[str, float]:
+    assert thread.loop is not None
+    tasks, updater = thread.shown_tasks, thread.loop.parts.updater
+    return {
+        "active-restoring-tasks": sum(task.is_active and task.state is TaskPhase.RESTORING for task in tasks),
+        "standby-updating-tasks": sum(not task.is_active and task.state is TaskPhase.RUNNING for task in tasks),
+        "restore-remaining-records-total": updater.remaining_records(),
+        "restore-records-total": updater.restored_total,
+        "restore-records-rate": updater.progress().rate,
+    }
+
+
+def _of_task(task: Task, tags: Mapping[str, str], seconds: float, *, is_debug: bool) -> Iterator[Measured]:
+    if not isinstance(task, ActiveTask):
+        return
+    figures: dict[str, float] = {
+        "dropped-records-total": task.dropped_records,
+        "dropped-records-rate": task.dropped_records / seconds,
+        "active-buffer-count": task.buffered_records,
+    }
+    if is_debug:
+        figures["process-total"] = task.processed_records
+        figures["process-rate"] = task.processed_records / seconds
+    yield from _each("stream-task-metrics", tags, figures)
+    for (node, topic), count in task.consumed_by_topic.items():
+        of_topic = {**tags, "processor-node-id": node, "topic-name": topic}
+        yield from _each("stream-topic-metrics", of_topic, {"records-consumed-total": count})
+    for node, counted in task.records_by_node.items():
+        of_node = {"process-total": counted[0], "process-rate": counted[0] / seconds}
+        yield from _each("stream-processor-node-metrics", {**tags, "processor-node-id": node}, of_node)
+
+
+def _each(group: str, tags: Mapping[str, str], figures: Mapping[str, float | str]) -> Iterator[Measured]:
+    of = tuple(tags.items())
+    return (Measured(group, of, name, value) for name, value in figures.items())
+
+
+def _version() -> str:
+    try:
+        return version(_DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"

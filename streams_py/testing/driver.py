@@ -257,7 +257,7 @@ class TopologyTestDriver:
                 "process-rate": self._processed / seconds,
                 "thread-start-time": self._started_ms,
             },
-            **task_metrics(thread, self._tasks.tasks.values()),
+            **task_metrics(thread, self._tasks.tasks.values(), seconds),
         }
 
     @property

@@ -98,6 +98,7 @@ class ActiveTask(Task):
             idle_max_ms=settings.max_task_idle_ms,
         )
         self._bound: BoundTopology | None = None
+        self.processed_records = 0
         self._stream_punctuation = PunctuationQueue()
         self._wall_punctuation = PunctuationQueue()
         self._has_punctuators = False
@@ -289,6 +290,16 @@ class ActiveTask(Task):
     def buffered_records(self) -> int:
         """Records that wait in the queues."""
         return sum(len(queue.buffer) for queue in self._loop.queues.values())
+
+    @property
+    def records_by_node(self) -> Mapping[str, list[int]]:
+        """Records that each node got, when they are counted; a list of one."""
+        return {} if self._bound is None else self._bound.counts
+
+    @property
+    def consumed_by_topic(self) -> Mapping[tuple[str, str], int]:
+        """(source node, topic) -> records that came from the consumer."""
+        return self._loop.received()
 
     @property
     def dropped_records(self) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from streams_protocol.types import TaskId
@@ -195,6 +195,8 @@ class BoundTopology:
 
     sources: Mapping[str, Process]
     nodes: tuple[BoundNode, ...]
+    counts: Mapping[str, list[int]] = field(default_factory=dict)
+    """Records that each node got, when they are counted."""
 
     def init(self) -> None:
         """Initialise processors, parents first."""
@@ -233,13 +235,15 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
     functions: dict[str, Process] = {}
     chains: dict[str, _Chain] = {}
     bound: list[BoundNode] = []
+    counts = {node.name: [0] for node in nodes} if task.settings.counts_records else {}
     for node in reversed(nodes):
         if isinstance(node, SinkNode):
             functions[node.name] = task.bind_sink(node)
             continue
-        below = {name: functions[name] for name in children[node.name]}
+        below = {name: _counted(functions[name], counts.get(name)) for name in children[node.name]}
         if isinstance(node, SourceNode):
-            functions[node.name] = _forward_to(below, task.settings.in_place_checks)
+            forward = _forward_to(below, task.settings.in_place_checks)
+            functions[node.name] = _counted(forward, counts.get(node.name))
             continue
         context = BoundNode(node, task, below)
         bound.append(context)
@@ -247,13 +251,25 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
         if not isinstance(operator, Statement):
             functions[node.name] = operator.bind(context)
             continue
-        chain = chains.get(next(iter(below))) if len(below) == 1 else None
+        chain = chains.get(next(iter(below))) if len(below) == 1 and not counts else None
         links = ((operator, context.failed), *(() if chain is None else chain.links))
         tail = context.forward if chain is None else chain.tail
         chains[node.name] = _Chain(links, tail)
         functions[node.name] = operator.bind(context) if chain is None else fused(links, tail)
     sources = {node.name: functions[node.name] for node in nodes if isinstance(node, SourceNode)}
-    return BoundTopology(sources, tuple(reversed(bound)))
+    return BoundTopology(sources, tuple(reversed(bound)), counts)
+
+
+def _counted(process: Process, count: list[int] | None) -> Process:
+    """The same function, counting its calls, if they are to be counted."""
+    if count is None:
+        return process
+
+    def count_and_process(key: Any, value: Any, timestamp_ms: int) -> None:
+        count[0] += 1
+        process(key, value, timestamp_ms)
+
+    return count_and_process
 
 
 def _forward_to(targets: Mapping[str, Process], checks: InPlaceChecks | None) -> Process:

@@ -118,10 +118,19 @@ class RecordLoop:
         """Append records of one partition, in offset order."""
         queue = self.queues[partition]
         queue.buffer.extend(records)
+        queue.received += len(records)
         if not queue.paused and len(queue.buffer) > self._buffered_max:
             queue.paused = True
             self._to_pause.add(partition)
             self._to_resume.discard(partition)
+
+    def received(self) -> dict[tuple[str, str], int]:
+        """(source node, topic) -> records that were added since the task is here."""
+        counts: dict[tuple[str, str], int] = {}
+        for partition, queue in list(self.queues.items()):
+            at = (queue.reader.node, partition.topic)
+            counts[at] = counts.get(at, 0) + queue.received
+        return counts
 
     def take_to_pause(self) -> frozenset[TopicPartition]:
         """Partitions whose queue has become too long since the last call."""

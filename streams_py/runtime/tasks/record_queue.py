@@ -53,6 +53,7 @@ class RecordQueue:
         "partition_time_ms",
         "paused",
         "reader",
+        "received",
     )
 
     def __init__(self, partition: TopicPartition, reader: SourceReader) -> None:
@@ -64,6 +65,7 @@ class RecordQueue:
         self.head_timestamp_ms = UNKNOWN_TIME
         self.partition_time_ms = UNKNOWN_TIME
         self.consumed_offset = -1
+        self.received = 0
         self.idle_deadline_ms: int | None = None
         self.paused = False
 

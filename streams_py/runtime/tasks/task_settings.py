@@ -48,6 +48,8 @@ class _Config(Protocol):
     def state_dir(self) -> str: ...
     @property
     def app(self) -> Mapping[str, Any]: ...
+    @property
+    def metrics_recording_level(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,8 @@ class TaskSettings:
     state_dir: str = ""
     app_configs: Mapping[str, Any] = field(default_factory=dict)
     in_place_checks: InPlaceChecks | None = None
+    counts_records: bool = False
+    """Count the records of each node (``metrics.recording.level`` above INFO): then no nodes are fused."""
 
     @classmethod
     def from_config(cls, config: _Config) -> TaskSettings:
@@ -94,6 +98,7 @@ class TaskSettings:
             exactly_once=config.processing_guarantee == "exactly_once_v2",
             state_dir=config.state_dir,
             app_configs=config.app,
+            counts_records=config.metrics_recording_level != "INFO",
         )
 
 

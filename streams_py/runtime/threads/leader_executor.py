@@ -9,7 +9,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError
@@ -19,7 +19,7 @@ from streams_py.leader.effects import FailAssign, PublishAssignments
 from streams_py.leader.events import AssignRequested
 from streams_py.leader.executor import Executor
 from streams_py.leader.leader import GroupLeader
-from streams_py.leader.observation import Fact
+from streams_py.leader.observation import AssignStep, Fact
 from streams_py.ports import (
     Admin,
     AdminError,
@@ -31,6 +31,7 @@ from streams_py.ports import (
     TopicSpec,
 )
 from streams_py.runtime.threads.assignor_runner import AssignorRunner
+from streams_py.runtime.threads.rebalance_timeline import Timekeeper
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 
@@ -39,6 +40,8 @@ __all__ = ["LeaderExecutor"]
 _log = logging.getLogger("streams_py.leader")
 
 T = TypeVar("T")
+
+_STEP_NAMES: Final = {AssignStep.END_OFFSETS: "lags"}
 
 
 class _TimedAdmin:
@@ -103,6 +106,7 @@ class LeaderExecutor(Executor):
         request_timeout_ms: int = 60_000,
         on_error: Callable[[StreamsError], None],
         watch: RoundObserver,
+        times: Timekeeper | None = None,
     ) -> None:
         self._admin = _TimedAdmin(admin, request_timeout_ms)
         self._runner = AssignorRunner(timeout_ms=assignor_timeout_ms)
@@ -114,6 +118,7 @@ class LeaderExecutor(Executor):
         self._topic_settings = topic_settings
         self._on_error = on_error
         self._watch = watch
+        self._times = times or Timekeeper("", ())
         self.failure: StreamsError | None = None
         """Why the group could not be assigned in this rebalance, if this thread leads it. The protocol tells the
         members only a code."""
@@ -121,11 +126,14 @@ class LeaderExecutor(Executor):
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
         """An assignment for every member. Raises what left the assign step; BrokerUnavailableError means: try again."""
         self._watch.began(members)
+        self._times.leads()
         try:
             outcome = self._run(members)
         except BaseException as error:
             self._watch.ended(error, self._runner.assignor)
             raise
+        finally:
+            self._times.leaves()
         self._watch.ended(outcome, self._runner.assignor)
         if isinstance(outcome, FailAssign):
             raise outcome.error
@@ -174,5 +182,7 @@ class LeaderExecutor(Executor):
         self._on_error(error)
 
     def observe(self, fact: Fact) -> None:
-        """Tell whoever records assignment events."""
+        """Tell whoever records assignment events, or takes the time of a rebalance."""
+        if isinstance(fact, AssignStep):
+            self._times.enters(_STEP_NAMES.get(fact, fact.value))
         self._watch.observe(fact)

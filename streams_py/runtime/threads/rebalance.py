@@ -51,6 +51,7 @@ from streams_py.runtime.threads.committing import IN_DOUBT
 from streams_py.runtime.threads.inbox import Inbox, InboxClosedError
 from streams_py.runtime.threads.leader_executor import LeaderExecutor
 from streams_py.runtime.threads.rebalance_log import RebalanceLog
+from streams_py.runtime.threads.rebalance_timeline import Timekeeper
 
 __all__ = ["Rebalance", "TaskSide"]
 
@@ -108,6 +109,7 @@ class Rebalance:
         on_stop_application: Callable[[], None],
         on_hosts: Callable[[HostView], None],
         explain: Callable[[Exception], Exception],
+        times: Timekeeper | None = None,
     ) -> None:
         self._member = member
         self._leader_executor = leader_executor
@@ -126,6 +128,7 @@ class Rebalance:
         self._received = _Carried()
         self._in_progress = False
         self._rebalance_log = RebalanceLog(name)
+        self._times = times or Timekeeper(name, ())
         self._closed = False
 
     # -- called by the stream thread -------------------------------------------------------------------------
@@ -174,6 +177,7 @@ class Rebalance:
         """User data for a JoinGroup request."""
         self._in_progress = True
         self._rebalance_log.begins(self._clock.monotonic_ms())
+        self._times.begins()
         self._leader_executor.failure = None
         return self._handle(SubscriptionRequested({} if self._closed else self._offset_sums())).user_data
 
@@ -187,11 +191,13 @@ class Rebalance:
 
     def on_revoked(self, partitions: tuple[TopicPartition, ...]) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Stop and flush the tasks that end; the offsets to commit."""
+        self._times.enters("revoke")
         return self._handle(PartitionsRevoked(partitions)).offsets
 
     def on_revoked_committed(self, error: Exception | None) -> None:
         """Suspend them."""
         self._ask(lambda tasks: tasks.finish_suspension(error), None)
+        self._times.leaves()
 
     def on_stuck(self) -> None:
         """Let the record that keeps the stream thread busy write nothing any more."""
@@ -215,9 +221,12 @@ class Rebalance:
         ended = self._handle(PartitionsAssigned(added))
         failure = received.failure or ended.failure
         problem = None if failure is None else self._explain(failure)
+        self._times.enters("hand-over")
         self._ask(lambda side: side.complete_rebalance(received.tasks, problem), None)
         self._in_progress = not ended.completes
         self._rebalance_log.ends(received.tasks, self._clock.monotonic_ms())
+        tasks = self._member.tasks
+        self._times.ends(active_tasks=len(tasks.active), standby_tasks=len(tasks.standby), error=problem)
         if ended.stops:  # on the stream thread, like everything that may call the application's listeners
             self._ask(lambda _: self._on_stop_application(), None)
 

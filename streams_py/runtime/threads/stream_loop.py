@@ -99,9 +99,12 @@ class StreamLoop:
         self.moves.deferred.raise_worst()
         parts.membership.check()
         parts.rebalance.rejoin_if_due(parts.membership)
+        began_ms = self._clock.monotonic_ms()
         records = self._poll()
+        control.poll_latency.add(self._clock.monotonic_ms() - began_ms)
         parts.producer.poll()  # reports that nobody fetches fill the producer's queue
         if records:
+            control.poll_records.add(len(records))
             self._distribute(records)
         if control.is_shutting_down or control.state is ThreadState.PARTITIONS_REVOKED:
             return
@@ -174,18 +177,23 @@ class StreamLoop:
         processed = punctuated = 0
         parts = self.parts
         tasks = parts.table.running()
+        clock, control = self._clock, self._control
+        began_ms = clock.monotonic_ms()
         try:
             for task in tasks:
                 processed += self._process(task, self._pace.n)
+            processed_ms = clock.monotonic_ms()
+            control.process_latency.add(processed_ms - began_ms, processed)
             for task in tasks:
                 if parts.membership.is_member():
                     punctuated += task.punctuate()
+            control.punctuate_latency.add(clock.monotonic_ms() - processed_ms, punctuated)
         finally:  # also when a task fails: its neighbours' partitions stay paused otherwise
             resumed = [partition for task in tasks for partition in task.partitions_to_resume()]
             if resumed:
                 parts.consumer.resume(resumed)
         parts.events.sample_if_due(tasks, parts.consumer.lag, self._clock.monotonic_ms() - self._last_commit_ms)
-        self._control.processed_records += processed
+        control.processed_records += processed
         return processed, punctuated
 
     def _process(self, task: ActiveTask, records_max: int) -> int:
@@ -199,6 +207,7 @@ class StreamLoop:
             processed += taken
             if taken < wanted:
                 break
+        task.processed_records += processed
         return processed
 
     # -- commits ---------------------------------------------------------------------------------------------

@@ -75,6 +75,7 @@ class TaskTable:
         self._restored: dict[TaskId, ActiveTask] = {}
         self._active: dict[TaskId, ActiveTask] = {}
         self._growing: dict[TaskId, Partitions] = {}
+        self.created_tasks = self.closed_tasks = 0
         self.shown: tuple[StreamTask, ...] = ()
         """Every task, for threads that read stores: another object whenever one came or went, so that they need no
         lock. Those that are held here and in the updater may be held for as long as a store takes to close, or a batch
@@ -137,7 +138,10 @@ class TaskTable:
             raise_worst(errors)
 
     def _show(self) -> None:
-        self.shown = tuple(self.all())
+        before, self.shown = self.shown, tuple(self.all())
+        stay = len({*before, *self.shown})
+        self.created_tasks += stay - len(before)
+        self.closed_tasks += stay - len(self.shown)
 
     def _reconcile(
         self, task: StreamTask, wanted_active: dict[TaskId, Partitions], wanted_standby: dict[TaskId, Partitions]

@@ -30,8 +30,13 @@ class ThreadControl:
         self.leave_group = False
         """Whether the member is to leave the group at its end, so that its tasks move at once."""
         self.paused = False
+        self.started_ms = clock.now_ms()
         self.processed_records = 0
         self.commit_latency = Latency()
+        self.poll_latency = Latency()
+        self.process_latency = Latency()
+        self.punctuate_latency = Latency()
+        self.poll_records = Latency()  # not a time: records of the polls that brought some
 
     @property
     def state(self) -> ThreadState:

@@ -1,0 +1,85 @@
+"""Figures and spans for OpenTelemetry. Only its API is used: the SDK that the program sets up says where they go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import CallbackOptions, Observation
+from opentelemetry.trace import StatusCode
+
+from streams_py.metrics.families import FAMILIES, Family, family_name
+from streams_py.runtime.kafka_streams import KafkaStreams
+from streams_py.runtime.metrics import Measured
+from streams_py.runtime.threads.rebalance_timeline import RebalanceTimeline
+
+__all__ = ["observe_metrics", "trace_rebalances"]
+
+_SCOPE: Final = "streams_py"
+_FRESH_S: Final = 0.5
+"""The figures of one collection are asked for one by one, but measured once."""
+
+
+def observe_metrics(streams: KafkaStreams, meter_provider: Any = None) -> None:
+    """Let a meter provider (the global one unless given) observe all figures of a client, as long as that lives."""
+    meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
+    measured = _Measured(streams)
+    for family in FAMILIES.values():
+        create = meter.create_observable_counter if family.is_total else meter.create_observable_gauge
+        create(family_name(family.group, family.name), callbacks=[_callback(family, measured)], description=family.help)
+
+
+def trace_rebalances(streams: KafkaStreams, tracer_provider: Any = None) -> None:
+    """Make a span of each rebalance of each stream thread, with a child for each phase: ``revoke``, ``hand-over``, and
+    on the leader ``decode``, ``topics``, ``lags``, ``assign``, ``threads``, ``encode``."""
+    tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
+
+    def tell(timeline: RebalanceTimeline) -> None:
+        attributes = {
+            "kafka.streams.application_id": streams.config.application_id,
+            "kafka.streams.thread_id": timeline.thread,
+            "kafka.streams.leader": timeline.was_leader,
+            "kafka.streams.active_tasks": timeline.active_tasks,
+            "kafka.streams.standby_tasks": timeline.standby_tasks,
+        }
+        span = tracer.start_span("rebalance", start_time=timeline.began_ns, attributes=attributes)
+        if timeline.error is not None:
+            span.set_status(StatusCode.ERROR, timeline.error)
+        within = trace.set_span_in_context(span)
+        for phase in timeline.phases:
+            child = tracer.start_span(phase.name, context=within, start_time=phase.began_ns)
+            child.end(end_time=phase.ended_ns)
+        span.end(end_time=timeline.ended_ns)
+
+    streams.on_rebalance(tell)
+
+
+class _Measured:
+    def __init__(self, streams: KafkaStreams) -> None:
+        self._streams = streams
+        self._figures: Sequence[Measured] = ()
+        self._until_s = 0.0
+        self.application = streams.config.application_id
+
+    def figures(self) -> Sequence[Measured]:
+        now_s = time.monotonic()
+        if now_s >= self._until_s:
+            self._figures = self._streams.measure()
+            self._until_s = now_s + _FRESH_S
+        return self._figures
+
+
+def _callback(family: Family, measured: _Measured) -> Callable[[CallbackOptions], list[Any]]:
+    def observe(options: CallbackOptions) -> list[Any]:
+        found = []
+        for group, tags, name, value in measured.figures():
+            if group == family.group and name == family.name:
+                attributes = {"application-id": measured.application, **dict(tags)}
+                if isinstance(value, str):
+                    attributes[name] = value
+                found.append(Observation(1 if isinstance(value, str) else value, attributes))
+        return found
+
+    return observe

@@ -1,0 +1,79 @@
+"""Figures for Prometheus, of any number of clients in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Final, Self
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from streams_py.errors import ConfigError
+from streams_py.metrics.families import FAMILIES, family_name, label
+from streams_py.runtime.kafka_streams import KafkaStreams
+
+__all__ = ["MetricsServer", "StreamsCollector"]
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+class StreamsCollector:
+    """A collector for a registry of prometheus-client: ``REGISTRY.register(StreamsCollector(streams))``.
+
+    What is text, such as the state, is a label of a figure that is 1.
+    """
+
+    def __init__(self, *streams: KafkaStreams) -> None:
+        self._streams = streams
+
+    def collect(self) -> Iterator[Any]:
+        """The figures of now."""
+        found: dict[tuple[str, str], Any] = {}
+        for client in self._streams:
+            application = client.config.application_id
+            for group, tags, name, value in client.measure():
+                known = FAMILIES.get((group, name))
+                if known is None:
+                    continue
+                labels = {"application_id": application, **{label(tag): of for tag, of in tags}}
+                if isinstance(value, str):
+                    labels[label(name)] = value
+                family = found.get((group, name))
+                if family is None:
+                    kind = CounterMetricFamily if known.is_total else GaugeMetricFamily
+                    family = found[group, name] = kind(family_name(group, name), known.help, labels=list(labels))
+                family.add_metric(list(labels.values()), 1.0 if isinstance(value, str) else value)
+        yield from found.values()
+
+
+class MetricsServer:
+    """Answers Prometheus at ``http://host:port/metrics``. Only this machine can reach it unless ``host`` says
+    otherwise; there is no authentication. Port 0 is any free one. ConfigError when the port is in use."""
+
+    def __init__(self, *streams: KafkaStreams, host: str = LOOPBACK, port: int = 9464) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(StreamsCollector(*streams))
+        try:
+            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
+        except OSError as error:
+            raise ConfigError(
+                f"metrics cannot be served at {host}:{port} ({error.strerror or error}); choose another port",
+                key="port",
+            ) from None
+        self.host = host
+        self.port: int = self._server.server_port
+
+    def stop(self) -> None:
+        """Close the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()

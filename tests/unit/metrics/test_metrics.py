@@ -1,0 +1,188 @@
+"""What is measured, and what Prometheus, OpenTelemetry and the dashboard make of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+prometheus_client = pytest.importorskip("prometheus_client")
+pytest.importorskip("opentelemetry.sdk")
+
+from opentelemetry.sdk.metrics import MeterProvider  # noqa: E402
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader  # noqa: E402
+from opentelemetry.sdk.trace import TracerProvider  # noqa: E402
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
+
+from streams_py.errors import ConfigError  # noqa: E402
+from streams_py.metrics import MetricsServer, StreamsCollector, dashboard, observe_metrics, trace_rebalances  # noqa: E402
+from streams_py.metrics.families import FAMILIES, family_name  # noqa: E402
+from streams_py.runtime.metrics import Measured, ThreadFigures, client_metrics, measure  # noqa: E402
+from streams_py.runtime.states import State  # noqa: E402
+from streams_py.runtime.threads.rebalance_timeline import RebalanceTimeline  # noqa: E402
+from tests.unit.runtime.world import Steps, World, counting, task, tp  # noqa: E402
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
+
+
+class Client:
+    """As much of a KafkaStreams as exporters look at, around one stepped thread that has counted three records."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.world = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
+        self.steps = Steps(self.world, counting(), folder, **settings)
+        self.config = SimpleNamespace(application_id="app")
+        self.level = settings.get("metrics_recording_level", "INFO")
+        self.on_rebalance: Callable[[Any], None] = self.steps.instance.rebalance_listeners.append
+
+    def work(self) -> None:
+        self.steps.run({task("0_0"): [tp("in-0")]}, standby={task("0_1"): [tp("in-1")]})
+        self.world.write("in", b"x", b"y", b"z")
+        self.steps.turn(2)
+
+    def figures(self) -> ThreadFigures:
+        now_ms = self.world.clock.now_ms() + 2000
+        return ThreadFigures("app", State.RUNNING, [self.steps.thread], 1, now_ms, is_debug=self.level == "DEBUG")
+
+    def measure(self) -> list[Measured]:
+        return list(measure(self.figures()))
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Any:
+    made = Client(tmp_path, metrics_recording_level="DEBUG")
+    made.work()
+    return made
+
+
+def test_figures_say_what_was_done(client: Client) -> None:
+    figures = client_metrics(client.figures())
+    name = client.steps.thread.name
+    assert figures["stream-metrics"]["state"] == "RUNNING"
+    thread = figures[f"stream-thread-metrics{{thread-id={name}}}"]
+    assert (thread["process-total"], thread["process-rate"]) == (3, 1.5)
+    assert (thread["poll-records-avg"], thread["task-created-total"], thread["task-closed-total"]) == (3, 2, 0)
+    task_figures = figures[f"stream-task-metrics{{thread-id={name},task-id=0_0}}"]
+    assert (task_figures["process-total"], task_figures["dropped-records-total"]) == (3, 0)
+    updater = figures[f"stream-state-updater-metrics{{thread-id={name}}}"]
+    assert (updater["active-restoring-tasks"], updater["standby-updating-tasks"]) == (0, 1)
+    topics = [group for group in figures if group.startswith("stream-topic-metrics") and "topic-name=in}" in group]
+    assert [figures[group]["records-consumed-total"] for group in topics] == [3]
+    client.steps.run({})
+    again = client_metrics(client.figures())[f"stream-thread-metrics{{thread-id={name}}}"]
+    assert (again["task-created-total"], again["task-closed-total"]) == (2, 2)
+
+
+def test_records_of_nodes_are_counted_with_debug_only(client: Client, tmp_path: Path) -> None:
+    def nodes(of: Client) -> list[float | str]:
+        return [
+            m.value for m in of.measure() if m.group == "stream-processor-node-metrics" and m.name == "process-total"
+        ]
+
+    assert nodes(client)[0] == 3
+    quiet = Client(tmp_path / "quiet")
+    quiet.work()
+    assert nodes(quiet) == []
+    assert not any(m.group == "stream-task-metrics" and m.name == "process-total" for m in quiet.measure())
+
+
+def test_every_figure_is_known_to_the_exporters_and_every_known_one_exists(client: Client) -> None:
+    assert {(m.group, m.name) for m in client.measure()} == set(FAMILIES)
+
+
+def test_prometheus_reads_them(client: Client) -> None:
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(StreamsCollector(client))  # type: ignore[arg-type]  # what it uses
+    thread = {"application_id": "app", "thread_id": client.steps.thread.name}
+    get = registry.get_sample_value
+    assert get("kafka_streams_stream_thread_metrics_process_total", thread) == 3
+    assert get("kafka_streams_stream_thread_metrics_process_rate", thread) == 1.5
+    assert get("kafka_streams_stream_metrics_state", {"application_id": "app", "state": "RUNNING"}) == 1
+    topic = {"task_id": "0_0", "processor_node_id": "KSTREAM-SOURCE-0000000000", "topic_name": "in"}
+    assert get("kafka_streams_stream_topic_metrics_records_consumed_total", {**thread, **topic}) == 3
+
+
+def test_server_listens_on_loopback_and_says_when_its_port_is_taken(client: Client) -> None:
+    with MetricsServer(client, port=0) as server:  # type: ignore[arg-type]
+        assert server.host == "127.0.0.1"
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics") as answer:
+            text = answer.read().decode()
+        assert "# TYPE kafka_streams_stream_thread_metrics_commit_total counter" in text
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{server.port}"):
+            MetricsServer(client, port=server.port)  # type: ignore[arg-type]
+
+
+def test_open_telemetry_reads_them(client: Client) -> None:
+    reader = InMemoryMetricReader()
+    observe_metrics(client, MeterProvider([reader]))  # type: ignore[arg-type]
+    data = reader.get_metrics_data()
+    points = {
+        metric.name: metric.data.data_points[0]
+        for resource in data.resource_metrics
+        for scope in resource.scope_metrics
+        for metric in scope.metrics
+    }
+    assert points.keys() == {family_name(*known) for known in FAMILIES}
+    found = points["kafka_streams_stream_thread_metrics_process_total"]
+    assert (found.value, found.attributes["thread-id"]) == (3, client.steps.thread.name)
+    assert points["kafka_streams_stream_metrics_state"].attributes["state"] == "RUNNING"
+
+
+def test_rebalance_is_a_span_with_its_phases(tmp_path: Path) -> None:
+    client = Client(tmp_path)
+    spans = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    trace_rebalances(client, provider)  # type: ignore[arg-type]
+    client.steps.membership.lead()
+    client.steps.turn(4)
+    *phases, whole = spans.get_finished_spans()
+    assert whole.name == "rebalance"
+    assert whole.attributes["kafka.streams.leader"]
+    assert whole.attributes["kafka.streams.active_tasks"] == 2
+    assert [phase.name for phase in phases] == ["decode", "topics", "lags", "assign", "threads", "encode", "hand-over"]
+    assert all(phase.parent.span_id == whole.context.span_id for phase in phases)
+    assert whole.start_time <= phases[0].start_time <= phases[-1].end_time <= whole.end_time
+    spans.clear()
+    client.steps.membership.round({task("0_0"): [tp("in-0")]})
+    assert [span.name for span in spans.get_finished_spans()] == ["revoke", "hand-over", "rebalance"]
+    client.steps.close()
+
+
+def test_listener_that_fails_disturbs_nobody(tmp_path: Path) -> None:
+    client = Client(tmp_path)
+    heard: list[RebalanceTimeline] = []
+    client.on_rebalance(lambda timeline: 1 // 0)
+    client.on_rebalance(heard.append)
+    client.work()
+    assert [(timeline.active_tasks, timeline.standby_tasks, timeline.error) for timeline in heard] == [(1, 1, None)]
+
+
+def test_dashboard_asks_for_figures_that_exist() -> None:
+    panels = json.loads(dashboard())["panels"]
+    asked = {
+        name for panel in panels for target in panel["targets"] for name in re.findall(r"kafka_\w+", target["expr"])
+    }
+    assert len(panels) == 12
+    assert asked <= {family_name(*known) for known in FAMILIES}
+    assert len(asked) > 15
+
+
+def test_page_about_metrics_does_what_it_says(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"streams": client}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    assert len(blocks) == 4
+    for block in blocks:
+        exec(compile(block.replace("port=9464", "port=0"), "metrics.md", "exec"), names)
+    names["server"].stop()
+    assert json.loads((tmp_path / "kafka-streams.json").read_text())["title"] == "Kafka Streams for Python"
+    named = {(m.group, m.name) for m in client.measure()}
+    assert {group for group, _ in named} == set(re.findall(r"^\| `(stream-[\w-]+)`", PAGE, re.MULTILINE))

@@ -17,6 +17,7 @@ from benchmarks.chain import chain_rows
 from benchmarks.cluster import BenchmarkError
 from benchmarks.connect import connect_rows
 from benchmarks.join_growth import growth_rows
+from benchmarks.reading import reading_rows
 from benchmarks.simulated import simulator_rows
 from benchmarks.spark_backtest import backtest_rows
 from benchmarks.spark_events import event_rows
@@ -158,6 +159,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "memory": memory,
     "chain": chain_rows,
     "join-growth": growth_rows,
+    "reading": reading_rows,
     "assignors": assignor_rows,
     "simulator": simulator_rows,
     "connect": connect_rows,

@@ -1,0 +1,171 @@
+"""Local reads of a store while its task works: how long a ``get`` of another thread takes, and what it costs the task.
+
+    python -m benchmarks.reading RATE    (records per second, 0: as fast as it can)
+
+One real task that counts per key, with its store on disk, fed by hand on one thread; the reads go through a view of
+:meth:`KafkaStreams.store`, from a second thread, at even distances. Both share Python's interpreter lock, as they would
+in an application. In every other fifth of a second nobody reads: both halves have the same neighbours on the machine.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from types import SimpleNamespace
+from typing import Any
+
+from benchmarks.cluster import BenchmarkError
+from benchmarks.table import Goal, Row
+
+__all__ = ["reading_rows"]
+
+_RATE = 100_000
+_READS = 1_000
+_SECONDS = 8
+_KEYS = 100_000
+_BATCH = 1_000
+_COMMIT_S = 0.1
+_SLICE_S = 0.2
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+def reading_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
+    """The 99th percentile of a read, and the records per second with readers beside without."""
+    slow, alone, beside = [], [], []
+    for run in range(runs):
+        tick(f"reads while {_RATE:,} records/s are counted, run {run + 1}")
+        slow.append(_measured(_RATE)[2])
+        with_reads, without, _ = _measured(0)
+        beside.append(with_reads)
+        alone.append(without)
+    yield Row(
+        f"get from another thread, 99 of 100, while {_RATE:,} records/s are counted",
+        "",
+        "ms",
+        tuple(slow),
+        goal=Goal("< 1", ours_max=1.0),
+    )
+    yield Row(
+        f"count, full speed, {_READS:,} reads/s beside",
+        "without reads",
+        "records/s",
+        tuple(beside),
+        tuple(alone),
+        Goal(">= 0.95", ratio_min=0.95),
+    )
+
+
+def _measured(rate: int) -> tuple[float, float, float]:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.reading", str(rate)],
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        check=False,
+        timeout=300,
+    )
+    if done.returncode:
+        raise BenchmarkError(f"reading failed:\n{done.stderr[-2000:]}")
+    with_reads, without, slow_ms = done.stdout.split()[-3:]
+    return float(with_reads), float(without), float(slow_ms)
+
+
+def run(rate: int, state_dir: str) -> tuple[float, float, float]:
+    """Records per second with reads and without; ms of the slowest read but for one of a hundred."""
+    from streams_protocol.types import TaskId, TopicPartition
+    from streams_py import State, StreamsBuilder, ThreadState, serdes
+    from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
+    from streams_py.runtime.queries.store_view import store_view
+    from streams_py.runtime.tasks.task_settings import TaskSettings
+    from streams_py.state.directory import StateDirectory
+    from streams_py.state.queries import QueryableStoreType
+    from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
+
+    class Forgetting(MemoryProducer):
+        """Keeps nothing."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.produce = lambda *_: None
+
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.STRING, value=serdes.BYTES).group_by_key().count(store="counts")
+    [nodes] = builder.build().subtopologies()
+    directory = StateDirectory(state_dir, "bench")
+    directory.open()
+    source = TopicPartition("in", 0)
+    around = TaskSurroundings(
+        settings=TaskSettings(application_id="bench"), producer=Forgetting(), clock=ManualClock(), directory=directory
+    )
+    executor = TaskExecutor(TaskId(0, 0), nodes, [source], around)
+    executor.start()
+    thread: Any = SimpleNamespace(state=ThreadState.RUNNING, shown_tasks=(executor.task,))
+    view: Any = store_view(
+        "counts",
+        lambda: State.RUNNING,
+        lambda: [thread],
+        ["counts"],
+        dict,
+        kind=QueryableStoreType.KEY_VALUE,
+        partition=None,
+        stale=False,
+    )
+    keys = [b"user-%06d" % (number * 7919 % _KEYS) for number in range(_KEYS)]
+    batches = [
+        [MemoryRecord("in", 0, first + n, keys[first + n], b"v", timestamp_ms=1) for n in range(_BATCH)]
+        for first in range(0, _KEYS, _BATCH)
+    ]
+    took: list[float] = []
+    done, reading = threading.Event(), threading.Event()
+
+    def read() -> None:
+        number = 0
+        while not done.wait(1 / _READS):
+            if not reading.is_set():
+                reading.wait(_SLICE_S)
+                continue
+            key = keys[number * 104_729 % _KEYS].decode()
+            began = time.perf_counter()
+            view.get(key)
+            took.append(time.perf_counter() - began)
+            number += 1
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    worked_off: dict[bool, list[float]] = {True: [], False: []}
+    began_s = time.perf_counter()
+    next_commit_s, worked, number = began_s + _COMMIT_S, 0, 0
+    slice_s, slice_worked = began_s, 0
+    while (now_s := time.perf_counter()) - began_s < _SECONDS:
+        if rate and worked > rate * (now_s - began_s):
+            time.sleep(0.001)  # as a poll that waits for records
+            continue
+        executor.add(source, batches[number % len(batches)])
+        while executor.step(_BATCH):
+            pass
+        number += 1
+        worked += _BATCH
+        if now_s - slice_s > _SLICE_S:
+            worked_off[reading.is_set()].append((worked - slice_worked) / (now_s - slice_s))
+            (reading.clear if reading.is_set() else reading.set)()
+            slice_s, slice_worked = now_s, worked
+        if now_s > next_commit_s:
+            executor.commit()
+            next_commit_s = now_s + _COMMIT_S
+    done.set()
+    reader.join()
+    executor.close()
+    directory.close()
+    took.sort()
+    return median(worked_off[True]), median(worked_off[False]), took[len(took) * 99 // 100] * 1000
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="streams-py-bench-") as folder:
+        print(*run(int(sys.argv[1]), folder))

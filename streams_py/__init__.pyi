@@ -28,6 +28,7 @@ from streams_py.errors import ProductionError as ProductionError
 from streams_py.errors import RegistryError as RegistryError
 from streams_py.errors import RegistryUnavailableError as RegistryUnavailableError
 from streams_py.errors import SerializationError as SerializationError
+from streams_py.errors import SnapshotError as SnapshotError
 from streams_py.errors import StateError as StateError
 from streams_py.errors import StateStoreMigratedError as StateStoreMigratedError
 from streams_py.errors import StateStoreNotAvailableError as StateStoreNotAvailableError

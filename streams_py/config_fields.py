@@ -231,6 +231,12 @@ class ConfigFields(BaseModel):
     state_dir: PathText = Field(default_factory=lambda: os.path.join(tempfile.gettempdir(), "kafka-streams"))
     """Where state is kept. Default: ``kafka-streams`` in the temporary folder.
     Change it: always, in production: to a disk that outlives the process."""
+    state_snapshot_interval_ms: Annotated[Int, Field(ge=1_000, le=_INT64_MAX)] = 600_000
+    """How often changed state is uploaded as a snapshot.
+    Change it: down when less may be left to replay, up to upload less."""
+    state_snapshot_store: str = ""
+    """Where snapshots of state are, as an address that fsspec knows (``file:///...``, ``s3://...``); empty: nowhere.
+    Change it: when disks get lost and replaying the changelogs takes too long. A key of streams-py."""
     statestore_uncommitted_max_bytes: Annotated[Int, Field(ge=1 << 20, le=_INT64_MAX)] = 64 * 1024 * 1024
     """Bytes of writes to stores that a thread keeps in memory until it commits; beyond it the commit comes early.
     Change it: up when commits come early and memory is there, down in small containers."""

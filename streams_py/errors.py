@@ -40,6 +40,7 @@ __all__ = [
     "RegistryError",
     "RegistryUnavailableError",
     "SerializationError",
+    "SnapshotError",
     "StateError",
     "StateStoreMigratedError",
     "StateStoreNotAvailableError",
@@ -218,6 +219,10 @@ class OffsetOutOfRangeError(StreamsError):
 
 class StateError(StreamsError):
     """A state store or the state directory failed (Kafka: ProcessorStateException)."""
+
+
+class SnapshotError(StateError):
+    """A snapshot of state is not whole, or is not of this application, cluster, task or topology; it is passed over."""
 
 
 class LockError(StateError):

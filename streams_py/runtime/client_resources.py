@@ -43,6 +43,7 @@ from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.restore.restore_events import RestoreEventsListener
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.state_cleaner import StateCleaner
+from streams_py.runtime.state_snapshots import open_snapshots
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.tasks.task_factory import ThreadTasks, offset_sums
@@ -60,6 +61,7 @@ from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.global_stores import GlobalStores
 from streams_py.state.open import Store, StoreDefaults, is_persistent
+from streams_py.state.snapshots.snapshots import Snapshots
 from streams_py.state.write_protected import WriteProtectedStore
 from streams_py.topology.generated_names import check_generated_names
 from streams_py.topology.missing_serdes import check_serdes
@@ -117,6 +119,7 @@ class ClientResources:
         """Since when the client is RUNNING; None in other states. Set by the client."""
         self._cleaner: StateCleaner | None = None
         self._open_transactions: OpenTransactions | None = None
+        self._snapshots: Snapshots | None = None
         self._events = InstanceObserver()
         self._cache_bytes = config.statestore_cache_max_bytes
         self._caches: dict[StreamThread, RecordCache] = {}
@@ -161,6 +164,7 @@ class ClientResources:
                 transaction_timeout_ms=self.config.transaction_timeout_ms,
             )
             self._open_transactions.start()
+        self._snapshots = open_snapshots(self.config, self.directory, self.admin)
         self._events = open_assignment_events(
             self.config, self._clients, self.admin, self._clock, process=str(self._process_id), client_id=self.client_id
         )
@@ -198,6 +202,8 @@ class ClientResources:
                 closing.callback(self._cleaner.stop)
             if self._open_transactions is not None:
                 closing.callback(self._open_transactions.close)
+            if self._snapshots is not None:
+                closing.callback(self._snapshots.stop)
             closing.callback(self._event_loop.close)
             if self._global_thread is not None:
                 closing.callback(self._global_thread.producer.close)
@@ -348,6 +354,7 @@ class ClientResources:
             producer=producer,
             clock=clock,
             sharing=lambda: [task.id for task in table.running()],
+            snapshots=self._snapshots,
             global_stores={name: WriteProtectedStore(store) for name, store in self.global_stores.items()},
             background=background,
         )

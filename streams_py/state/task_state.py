@@ -29,6 +29,7 @@ from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
+from streams_py.state.snapshots.snapshots import Snapshots
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.windowed.entries import WindowedEntries
 from streams_py.topology.nodes import RecordContext
@@ -64,6 +65,7 @@ class TaskState:
         owner: str,
         defaults: StoreDefaults | None = None,
         cache: RecordCache | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         self.task_id = task_id
         self._builders = {builder.name: builder for builder in builders}
@@ -72,6 +74,7 @@ class TaskState:
         self._owner = owner
         self._defaults = defaults or StoreDefaults()
         self._cache = cache
+        self._snapshots = snapshots
         self._stores: dict[str, Store] = {}
         self._database: TaskDatabase | None = None
         self._is_open = False
@@ -174,7 +177,9 @@ class TaskState:
             from streams_py.state.disk.database import TaskDatabase  # not loaded without persistent stores
             from streams_py.state.disk.layouts import empty_changed
 
-            on_disk = [name for name, builder in self._builders.items() if is_persistent(builder, self._defaults)]
+            on_disk = self._layout()
+            if self._snapshots is not None:
+                self._snapshots.before_open(self.task_id, path, on_disk)
             self._database = TaskDatabase(path, on_disk)
             empty_changed(self._database, [self._builders[name] for name in on_disk], self._changelogs_of)
         nobody = RecordContext()
@@ -187,6 +192,14 @@ class TaskState:
                 disk=None if self._database is None else self._database.store,
                 cache=self._cache,
             )
+
+    def _layout(self) -> dict[str, str]:
+        """Of each store on disk: what its bytes depend on."""
+        return {
+            name: repr((builder.kind.value, builder.ttl_ms, builder.history_ms, builder.windows))
+            for name, builder in self._builders.items()
+            if is_persistent(builder, self._defaults)
+        }
 
     def _learn_positions(self) -> None:
         self._offsets = {}
@@ -216,6 +229,11 @@ class TaskState:
                 if builder.logs_headers:
                     log = _with_headers(log, record)
             store.rebind(log=log, context=record)
+        if self._snapshots is not None and self._database is not None:
+            if changelog_writer is None:
+                self._snapshots.closing(self.task_id)
+            else:
+                self._snapshots.opened(self.task_id, self._database, self._layout())
 
     def close(self, *, wipe: bool = False) -> None:
         """Close the stores and unlock; ``wipe``: delete everything of the task. What is not committed is dropped.
@@ -236,6 +254,8 @@ class TaskState:
 
     def _close_stores(self) -> list[StateError]:
         errors: list[StateError] = []
+        if self._snapshots is not None:
+            self._snapshots.closing(self.task_id)
         closing: list[Callable[[], None]] = [store.close for store in self._stores.values()]
         if self._database is not None:
             closing.append(self._database.close)

@@ -19,6 +19,7 @@ from streams_py.runtime.threads.task_table import Partitions, StreamTask
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import StoreDefaults
+from streams_py.state.snapshots.snapshots import Snapshots
 from streams_py.state.task_state import TaskState
 from streams_py.topology.physical.subtopologies import Subtopology
 
@@ -43,6 +44,7 @@ class ThreadTasks:
     """All tasks that write with the thread's producer."""
     global_stores: Mapping[str, Any] = field(default_factory=dict)
     """What every processor may read."""
+    snapshots: Snapshots | None = None
     background: Background | None = None
     """Where asynchronous calls of the thread's tasks run."""
 
@@ -87,6 +89,7 @@ class ThreadTasks:
             owner=self.owner,
             defaults=self.defaults,
             cache=self.cache,
+            snapshots=self.snapshots,
         )
 
     def _subtopology(self, task_id: TaskId) -> Subtopology:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping
+from threading import Lock
 from typing import Any, Final
 
 import rocksdict
@@ -43,6 +44,7 @@ class TaskDatabase:
         self._options = database_options(memory or shared_rocks_memory())
         self._stores: dict[str, RocksBytes] = {}
         self._is_closed = False
+        self._closing = Lock()  # a checkpoint keeps the database open
         try:
             os.makedirs(self.path, mode=0o750, exist_ok=True)
             exists = os.path.exists(os.path.join(self.path, "CURRENT"))
@@ -135,10 +137,21 @@ class TaskDatabase:
         """Close everything, open scans included; what waits is dropped. A second call does nothing."""
         for store in self._stores.values():
             store.close()
-        if not self._is_closed:
-            self._is_closed = True
-            self._positions.close()
-            self._database.close()
+        with self._closing:
+            if not self._is_closed:
+                self._is_closed = True
+                self._positions.close()
+                self._database.close()
+
+    def checkpoint(self, folder: str) -> dict[TopicPartition, int] | None:
+        """Make a copy of the committed state in a new folder of the same file system, mostly of links, and say which
+        positions it is at, at least; None when the database is closed. Any thread may; :meth:`close` waits for it."""
+        with self._closing:
+            if self._is_closed:
+                return None
+            positions = self.positions()
+            self._attempt(lambda: rocksdict.Checkpoint(self._database).create_checkpoint(folder))
+            return positions
 
     # -- for RocksBytes ----------------------------------------------------------------------------------------
 

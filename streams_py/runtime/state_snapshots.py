@@ -1,0 +1,37 @@
+"""The snapshots of a client's state that its configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from streams_protocol.types import TopicPartition
+from streams_py.config import StreamsConfig
+from streams_py.ports import Admin
+from streams_py.state.directory import StateDirectory
+from streams_py.state.snapshots.snapshots import Snapshots
+from streams_py.state.snapshots.storage import open_storage
+
+__all__ = ["open_snapshots"]
+
+
+def open_snapshots(config: StreamsConfig, directory: StateDirectory, admin: Admin) -> Snapshots | None:
+    """None when ``state.snapshot.store`` is empty or nothing is kept on disk. ConfigError for an address of no use."""
+    if not config.state_snapshot_store or not directory.is_persistent:
+        return None
+
+    def offsets(changelogs: Collection[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
+        first, end = admin.list_offsets(changelogs, earliest=True), admin.list_offsets(changelogs)
+        known: dict[TopicPartition, tuple[int, int]] = {}
+        for changelog in changelogs:
+            begins, ends = first.get(changelog), end.get(changelog)
+            if isinstance(begins, int) and isinstance(ends, int):
+                known[changelog] = (begins, ends)
+        return known
+
+    return Snapshots(
+        open_storage(config.state_snapshot_store),
+        config.application_id,
+        admin.cluster_id,
+        offsets,
+        interval_s=config.state_snapshot_interval_ms / 1000,
+    )

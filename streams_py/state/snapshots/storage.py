@@ -1,0 +1,113 @@
+"""Where snapshots are: a folder per task, at any address that fsspec knows.
+
+    <address>/<application.id>/<task>/files/<sha256>
+    <address>/<application.id>/<task>/manifests/<time in ms>-<random>.json
+
+Files are named by their content. So those that two snapshots share are there once, and a table file of RocksDB, which
+never changes, is uploaded once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import uuid
+from collections.abc import Collection
+from typing import Any, Final
+
+from streams_py.errors import ConfigError, SnapshotError
+from streams_py.state.snapshots.manifest import Manifest, SnapshotFile
+
+__all__ = ["TaskSnapshots", "hash_of", "open_storage"]
+
+_MANIFEST_BYTES_MAX: Final = 32 << 20
+_BLOCK_BYTES: Final = 1 << 20
+
+
+def open_storage(url: str) -> tuple[Any, str]:
+    """fsspec's file system and the path in it. ConfigError when the address, or a package for it, is no good."""
+    key = "state.snapshot.store"
+    try:
+        import fsspec
+    except ImportError as error:
+        raise ConfigError(f"{key} needs fsspec: pip install 'kafka-streams-py[snapshots]'", key=key) from error
+    try:
+        files, root = fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError, OSError) as error:
+        raise ConfigError(f"{key} = {url!r:.200} cannot be used: {error}", key=key) from error
+    return files, root.rstrip("/")
+
+
+class TaskSnapshots:
+    """The snapshots of one task. Errors are those of the file system (mostly OSError)."""
+
+    def __init__(self, storage: tuple[Any, str], application: str, task: str) -> None:
+        self._fs, root = storage
+        self._files = f"{root}/{application}/{task}/files"
+        self._manifests = f"{root}/{application}/{task}/manifests"
+
+    def names(self) -> list[str]:
+        """Those there are, newest first; whether they can be used is another question."""
+        return sorted(self._list(self._manifests, ".json"), reverse=True)
+
+    def manifest(self, name: str) -> Manifest:
+        """SnapshotError when it is none."""
+        path = f"{self._manifests}/{name}"
+        if self._fs.size(path) > _MANIFEST_BYTES_MAX:
+            raise SnapshotError("its manifest is too large")
+        return Manifest.decode(self._fs.cat_file(path))
+
+    def put_file(self, local: str, file: SnapshotFile) -> None:
+        """Upload, unless it is there. One that an upload broke off in is shorter, and replaced."""
+        remote = f"{self._files}/{file.sha256}"
+        if not (self._fs.exists(remote) and self._fs.size(remote) == file.size):
+            self._fs.makedirs(self._files, exist_ok=True)
+            self._fs.put_file(local, remote)
+
+    def put_manifest(self, manifest: Manifest) -> None:
+        """Make it a snapshot: all of its files must be there."""
+        self._fs.makedirs(self._manifests, exist_ok=True)
+        name = f"{time.time_ns() // 1_000_000:015d}-{uuid.uuid4().hex[:8]}.json"
+        self._fs.pipe_file(f"{self._manifests}/{name}", manifest.encode())
+
+    def get_file(self, file: SnapshotFile, local: str) -> None:
+        """Download, and compare. SnapshotError when it is not what the manifest says."""
+        remote = f"{self._files}/{file.sha256}"
+        if not self._fs.exists(remote) or self._fs.size(remote) != file.size:
+            raise SnapshotError(f"its file {file.sha256[:12]} is missing or not whole")
+        self._fs.get_file(remote, local)
+        if hash_of(local) != file:
+            raise SnapshotError(f"its file {file.sha256[:12]} is not what was uploaded")
+
+    def prune(self, keep: int) -> None:
+        """Delete all but the newest, and the files that no snapshot left needs."""
+        names = self.names()
+        needed: set[str] = set()
+        for name in names[:keep]:
+            try:
+                needed.update(file.sha256 for file in self.manifest(name).files.values())
+            except SnapshotError:
+                continue
+        self._remove(self._manifests, names[keep:])
+        self._remove(self._files, set(self._list(self._files, "")) - needed)
+
+    def _list(self, folder: str, ending: str) -> list[str]:
+        try:
+            found = self._fs.ls(folder, detail=False)
+        except FileNotFoundError:
+            return []
+        return [name for name in (path.rstrip("/").rsplit("/", 1)[-1] for path in found) if name.endswith(ending)]
+
+    def _remove(self, folder: str, names: Collection[str]) -> None:
+        for name in names:
+            self._fs.rm_file(f"{folder}/{name}")
+
+
+def hash_of(path: str) -> SnapshotFile:
+    """Hash and size of a local file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return SnapshotFile(digest.hexdigest(), os.path.getsize(path))

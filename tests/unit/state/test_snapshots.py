@@ -1,0 +1,344 @@
+"""Snapshots: an empty disk is filled from the newest one that can be used, and from no other."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fsspec")
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import ConfigError, LockError, SnapshotError
+from streams_py.serdes import STRING
+from streams_py.state.directory import StateDirectory
+from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
+from streams_py.state.snapshots.snapshots import Snapshots
+from streams_py.state.snapshots.storage import open_storage
+from streams_py.state.task_state import TaskState
+from streams_py.testing.memory_clients import MemoryRecord
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.stores import key_value_store
+from tests.unit.runtime.world import World, counting
+from tests.waiting import PATIENCE_S, until
+
+TASK = TaskId(0, 1)
+CHANGELOG = TopicPartition("app-names-changelog", 1)
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "snapshots.md").read_text(encoding="utf-8")
+
+
+class Machine:
+    """An instance with a disk of its own, and the place that all share."""
+
+    def __init__(self, folder: Path, *, cluster: str | None = "c", store: str = "names", end: int = 1 << 40) -> None:
+        self.folder = folder
+        self.place = folder.parent / "place"
+        self.bounds = {CHANGELOG: (0, end)}
+        self.snapshots = Snapshots(
+            open_storage(self.place.as_uri()), "app", lambda: cluster, lambda _: self.bounds, interval_s=0
+        )
+        self.directory = StateDirectory(str(folder), "app")
+        self.directory.open()
+        builder = key_value_store(store, key=STRING, value=STRING)
+        self.state = TaskState(
+            TASK, [builder], application_id="app", directory=self.directory, owner="thread", snapshots=self.snapshots
+        )
+
+    def open(self) -> Machine:
+        def opened() -> bool:
+            try:
+                self.state.open()
+            except LockError:
+                return False
+            return True
+
+        until(opened, "the snapshot to be fetched")
+        self.state.attach(RecordContext(), lambda topic, partition: lambda *_: None)
+        return self
+
+    def restore(self, first: int, last: int) -> Machine:
+        """Records from ``first`` to ``last`` of the changelog."""
+        self.state.restore(
+            CHANGELOG,
+            [
+                MemoryRecord(CHANGELOG.topic, 1, n, b"key-%d" % n, b"value-%d" % n, timestamp_ms=1)
+                for n in range(first, last + 1)
+            ],
+        )
+        return self
+
+    def upload(self) -> Machine:
+        assert self.snapshots.upload_all() == 1
+        return self
+
+    @property
+    def position(self) -> int:
+        return self.state.restore_position(CHANGELOG)
+
+    def get(self, number: int) -> Any:
+        return self.state.store("names").get(f"key-{number}")  # type: ignore[union-attr]
+
+    def manifests(self) -> list[Path]:
+        return sorted((self.place / "app" / "0_1" / "manifests").iterdir())
+
+    def files(self) -> list[Path]:
+        return sorted((self.place / "app" / "0_1" / "files").iterdir())
+
+    def close(self) -> None:
+        self.state.close()
+        self.directory.close()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Callable[..., Machine]:
+    """Makes machines with an empty disk."""
+    numbers = iter(range(100))
+    return lambda **options: Machine(tmp_path / f"machine-{next(numbers)}", **options)
+
+
+def test_empty_disk_is_filled_from_the_newest_snapshot(machine: Callable[..., Machine]) -> None:
+    first = machine().open().restore(0, 9).upload().restore(10, 19).upload()
+    first.restore(20, 29)  # not uploaded
+    first.close()
+    second = machine().open()
+    assert second.position == 20
+    assert [second.get(n) for n in (0, 19, 20)] == ["value-0", "value-19", None]
+    second.restore(20, 29)
+    assert second.get(25) == "value-25"
+    second.close()
+
+
+def test_disk_that_has_state_is_left_alone(machine: Callable[..., Machine]) -> None:
+    first = machine().open().restore(0, 9).upload().restore(10, 19)
+    first.state.close()
+    assert first.open().position == 20
+    first.close()
+
+
+def test_nothing_is_uploaded_twice_and_old_snapshots_go(machine: Callable[..., Machine]) -> None:
+    one = machine().open().restore(0, 9).upload()
+    assert one.snapshots.upload_all() == 0  # nothing has moved
+    for number in range(1, 5):
+        one.restore(10 * number, 10 * number + 9).upload()
+    assert len(one.manifests()) == 2
+    needed = {file.sha256 for path in one.manifests() for file in Manifest.decode(path.read_bytes()).files.values()}
+    assert {path.name for path in one.files()} == needed
+    assert not list(one.folder.rglob("snapshot-*"))
+    one.close()
+    assert one.snapshots.upload_all() == 0
+
+
+def test_standby_uploads_nothing(machine: Callable[..., Machine]) -> None:
+    one = machine().open().restore(0, 9)
+    one.state.attach(RecordContext(), None)
+    assert one.snapshots.upload_all() == 0
+    one.close()
+
+
+def _cut_off(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _changed(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [_cut_off, _changed, Path.unlink])
+@pytest.mark.parametrize("what", ["manifest", "file"])
+def test_damaged_snapshot_is_passed_over_for_the_one_before(
+    machine: Callable[..., Machine], damage: Callable[[Path], None], what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    one = machine().open().restore(0, 9).upload()
+    before = {path.name for path in one.files()}
+    one.restore(10, 19).upload()
+    one.close()
+    newest = Manifest.decode(one.manifests()[-1].read_bytes())
+    only = next(
+        path for path in one.files() if path.name not in before and path.stat().st_size
+    )  # needed by the newest alone
+    assert only.name in {file.sha256 for file in newest.files.values()}
+    damage(one.manifests()[-1] if what == "manifest" else only)
+    two = machine().open()
+    assert two.position == 10
+    assert (two.get(9), two.get(10)) == ("value-9", None)
+    if (damage, what) != (Path.unlink, "manifest"):
+        assert "is not used: its" in caplog.text
+    two.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"cluster": "other"}, "it is of cluster c, and this one is other"),
+        ({"store": "others"}, "store 'names' is .*, and not there in this topology"),
+        ({"end": 5}, "it is at 10 of app-names-changelog-1, which ends at 5: that is another changelog"),
+    ],
+)
+def test_snapshot_of_something_else_is_refused_in_one_sentence(
+    machine: Callable[..., Machine], options: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    machine().open().restore(0, 9).upload().close()
+    two = machine(**options).open()
+    assert re.search(f"is not used: {reason}", caplog.text)
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
+    assert two.position < 0  # from the beginning
+    two.close()
+
+
+def test_snapshot_from_before_the_changelogs_beginning_is_refused(
+    machine: Callable[..., Machine], caplog: pytest.LogCaptureFixture
+) -> None:
+    machine().open().restore(0, 9).upload().close()
+    two = machine()
+    two.bounds[CHANGELOG] = (11, 20)
+    assert two.open().position < 0
+    assert "begins at 11 by now: it is too old" in caplog.text
+    two.close()
+
+
+def test_manifest_of_somebody_else_cannot_name_files_outside(tmp_path: Path) -> None:
+    of = SnapshotOf("app", None, "0_1", {})
+    for name in ("../../etc/passwd", "/etc/passwd", "", ".", "a/b"):
+        with pytest.raises(SnapshotError, match="it has a file"):
+            Manifest.decode(Manifest(of, {}, {name: SnapshotFile("0" * 64, 1)}).encode())
+    with pytest.raises(SnapshotError, match="no SHA-256"):
+        Manifest.decode(Manifest(of, {}, {"a": SnapshotFile("../x", 1)}).encode())
+    for data in (b"", b"[]", b"{}", b'{"sha256": 1, "snapshot": 2}', b"\xff"):
+        with pytest.raises(SnapshotError):
+            Manifest.decode(data)
+
+
+def test_task_waits_for_a_slow_snapshot_without_holding_its_thread(machine: Callable[..., Machine]) -> None:
+    machine().open().restore(0, 9).upload().close()
+    two = machine()
+    storage, root = two.snapshots._storage
+    released = threading.Event()
+
+    def slow(remote: str, local: str) -> None:
+        assert released.wait(PATIENCE_S)
+        storage.get_file(remote, local)
+
+    patched = SimpleNamespace(
+        **{name: getattr(storage, name) for name in ("ls", "size", "cat_file", "exists")}, get_file=slow
+    )
+    two.snapshots._storage = (patched, root)
+    with pytest.raises(LockError, match="task 0_1 waits for its snapshot"):
+        two.state.open()
+    released.set()
+    assert two.open().position == 10
+    two.close()
+
+
+def test_place_that_does_not_answer_means_to_replay(
+    machine: Callable[..., Machine], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = machine()
+    one.place.write_text("no folder")
+    one.open().restore(0, 9)
+    assert one.snapshots.upload_all() == 0
+    assert "no snapshot was made, trying again later" in caplog.text
+    one.place.unlink()
+    assert one.snapshots.upload_all() == 1
+    one.close()
+
+
+_KILLED = """
+import sys
+from pathlib import Path
+from tests.unit.state.test_snapshots import Machine
+one = Machine(Path(sys.argv[1]), end=1 << 40).open().restore(0, 9).upload().restore(10, 19)
+storage, root = one.snapshots._storage
+put = storage.put_file
+def slow(local, remote):
+    put(local, remote)
+    print("uploading", flush=True)
+    sys.stdin.read()
+storage.put_file = slow
+one.snapshots.upload_all()
+"""
+
+
+def test_process_killed_while_it_uploads_leaves_the_snapshot_before(
+    machine: Callable[..., Machine], tmp_path: Path
+) -> None:
+    killed = subprocess.Popen(
+        [sys.executable, "-c", _KILLED, str(tmp_path / "killed")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).resolve().parents[3],
+    )
+    assert killed.stdout is not None
+    assert killed.stdout.readline() == "uploading\n"
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    two = machine().open()
+    assert two.position == 10
+    two.restore(10, 29).upload()  # what the other left is no hindrance
+    two.close()
+    assert machine().open().position == 30
+    again = Machine(tmp_path / "killed")  # its own disk is better than any snapshot, and is cleaned
+    assert again.open().position == 20
+    assert not list(again.folder.rglob("snapshot-*"))
+    again.close()
+
+
+def test_address_of_no_use_is_said_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"state.snapshot.store = 'nothing://x' cannot be used"):
+        open_storage("nothing://x")
+
+
+def test_page_about_snapshots_describes_a_client_that_can_be_made(tmp_path: Path) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    names: dict[str, Any] = {"topology": counting()}
+    exec(compile(block, "snapshots.md", "exec"), names)
+    assert names["streams"].config.state_snapshot_store == "file:///srv/snapshots"
+    assert names["streams"].close()
+
+
+def test_client_with_an_empty_disk_starts_from_what_another_one_uploaded(tmp_path: Path) -> None:
+    from tests.unit.runtime.world import Steps, task, tp
+
+    world = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
+    settings: dict[str, Any] = {
+        "dsl.store.suppliers.class": "rocksdb",
+        "state.snapshot.store": (tmp_path / "place").as_uri(),
+    }
+    for partition in (0, 1):
+        for number in range(20):
+            count = (number + 1).to_bytes(8, "big")
+            world.log.produce("app-counts-changelog", count, b"old-%d" % partition, partition, None, 1, None)
+    both = {task("0_0"): [tp("in-0")], task("0_1"): [tp("in-1")]}
+    one = Steps(world, counting(), tmp_path / "one", **settings)
+    one.run(both)
+    snapshots: Any = one.instance._snapshots
+    assert snapshots.upload_all() == 2
+    one.close()
+    one.instance.close()
+    shutil.rmtree(tmp_path / "one")
+    two = Steps(world, counting(), tmp_path / "two", **settings)
+    two.membership.round(both)
+
+    def has_started() -> bool:
+        world.clock.advance(20_000)
+        two.turn()
+        return set(two.tasks.values()) == {"RUNNING"}
+
+    until(has_started, "both tasks to run")
+    assert two.updater.replayed_records == 0
+    store: Any = two.parts.table.shown[0].stores.store("counts")
+    assert store.get("old-0").value == 20
+    two.close()
+    two.instance.close()

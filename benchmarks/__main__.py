@@ -33,7 +33,8 @@ records meet within 100 ms, beside Kafka Streams (and Quix Streams, for windows)
 
 join-growth: the windowed join over four times as many records: time for each, and memory. No broker.
 
-reading: reads of a store from another thread while records are counted. No broker.
+reading: reads of a store from another thread while records are counted. snapshots: an empty disk filled from a
+snapshot, beside the same records replayed. No broker.
 
 async: map_values_async with look-ups of 10 ms, 64 at a time. chain: ten map and filter operators beside ten calls.
 

@@ -19,6 +19,7 @@ from benchmarks.connect import connect_rows
 from benchmarks.join_growth import growth_rows
 from benchmarks.reading import reading_rows
 from benchmarks.simulated import simulator_rows
+from benchmarks.snapshots import snapshot_rows
 from benchmarks.spark_backtest import backtest_rows
 from benchmarks.spark_events import event_rows
 from benchmarks.spark_read import read_rows
@@ -160,6 +161,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "chain": chain_rows,
     "join-growth": growth_rows,
     "reading": reading_rows,
+    "snapshots": snapshot_rows,
     "assignors": assignor_rows,
     "simulator": simulator_rows,
     "connect": connect_rows,

@@ -85,3 +85,18 @@ def poll_until(consumer: ConfluentConsumer, condition: Callable[[], bool], what:
 
 def from_beginning(topic: str, *partitions: int) -> dict[TopicPartition, int | None]:
     return {TopicPartition(topic, number): BEGINNING for number in partitions}
+
+
+@pytest.fixture
+def producer_with(configure: Callable[..., StreamsConfig]) -> Iterator[Callable[..., ConfluentProducer]]:
+    """Makes producers with extra configuration."""
+    made = []
+
+    def make(**keys: object) -> ConfluentProducer:
+        extra = {f"producer.{key.replace('_', '.')}": value for key, value in keys.items()}
+        made.append(ConfluentClients(configure(extra)).producer("thread-1"))
+        return made[-1]
+
+    yield make
+    for producer in made:
+        producer.close()

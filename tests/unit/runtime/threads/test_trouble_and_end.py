@@ -1,0 +1,306 @@
+"""The loop of a stream thread when something goes wrong, and at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_py import serdes
+from streams_py.errors import (
+    BrokerUnavailableError,
+    ProcessingError,
+    StateError,
+    StreamsError,
+    TaskCorruptedError,
+    TaskMigratedError,
+    TimeoutExceededError,
+)
+from streams_py.runtime.states import ThreadState
+from streams_py.topology.dsl.builder import StreamsBuilder
+from streams_py.topology.processor import Processor, Record
+from streams_py.topology.topology import Topology
+from tests.unit.runtime.threads.outcomes import offsets
+from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
+
+A, B = task("0_0"), task("0_1")
+BOTH = {A: [tp("in-0")], B: [tp("in-1")]}
+CHANGELOG = tp("app-counts-changelog-0")
+
+
+# -- trouble -------------------------------------------------------------------------------------------------------
+
+
+def test_migrated_tasks_are_dropped_and_the_thread_joins_anew(world: World, steps: Steps) -> None:
+    steps.run(BOTH)
+    world.write("in", b"a")
+    steps.membership.commit_error = TaskMigratedError("fenced")
+    world.clock.advance(2000)
+    steps.turn()
+    assert steps.tasks == {}
+    assert world.names() == ["flush", "commit", "join as a new member"]
+    assert steps.consumer.positions == {}
+    assert steps.errors == []
+
+
+def test_healthy_tasks_are_committed_before_a_corrupted_one_is_revived(world: World, steps: Steps) -> None:
+    world.log.produce("app-counts-changelog", bytes(8), b"old", 0, None, 1, None)
+    steps.run(BOTH)
+    world.write("in", b"a")
+    world.write("in", b"b", partition=1)
+    steps.turn()
+    steps.membership.problem = TaskCorruptedError("bad state", {A: [CHANGELOG]})
+    world.diary.clear()
+    steps.turn()
+    assert world.diary == [("flush",), ("commit", {tp("in-1"): 1}), ("flush",)]
+    assert steps.tasks == {"0_0": "CREATED", "0_1": "RUNNING"}
+    assert steps.thread.state is ThreadState.PARTITIONS_ASSIGNED
+    steps.turn(3)
+    assert steps.tasks == {"0_0": "RUNNING", "0_1": "RUNNING"}
+    # Its input goes on at the committed offset, not at the consumer's position: the record comes again.
+    assert steps.consumer.assigned[-1] == {tp("in-0"): -2, tp("in-1"): None}
+    steps.turn()
+    assert steps.thread.control.processed_records == 3
+
+
+def test_corruption_during_a_rebalance_commits_nothing(world: World, steps: Steps) -> None:
+    steps.run(BOTH)
+    world.write("in", b"b", partition=1)
+    steps.turn()
+    steps.membership.join()
+    steps.membership.problem = TaskCorruptedError("bad state", {A: [CHANGELOG]})
+    steps.turn()
+    assert world.names() == ["flush"]
+    assert steps.tasks["0_0"] == "CREATED"
+
+
+@pytest.mark.parametrize("in_rebalance", [True, False])
+def test_changelog_records_on_their_way_arrive_before_a_corrupted_task_is_restored(
+    world: World, tmp_path: Path, in_rebalance: bool
+) -> None:
+    """Its restoration would end before them, and the store would miss them although the changelog has them."""
+    steps = Steps(world, counting(), tmp_path, statestore_cache_max_bytes=0)
+    on_their_way: list[tuple[Any, ...]] = []
+    arrive = steps.producer.produce
+
+    def flush(timeout_ms: int) -> int:
+        while on_their_way:
+            arrive(*on_their_way.pop(0))
+        return 0
+
+    steps.producer.produce = lambda *record: on_their_way.append(record)
+    steps.producer.flush = flush  # type: ignore[method-assign]  # the broker takes its time
+    steps.run({A: [tp("in-0")]})
+    world.write("in", b"a")
+    steps.turn()
+    assert len(on_their_way) == 2
+    if in_rebalance:
+        steps.membership.join()
+    steps.membership.problem = TaskCorruptedError("bad state", {A: [CHANGELOG]})
+    steps.turn()
+    assert steps.tasks == {"0_0": "CREATED"}
+    assert on_their_way == []
+    assert len(world.records(CHANGELOG)) == 1
+
+
+def test_migration_met_while_reviving_is_handled_too(world: World, steps: Steps) -> None:
+    steps.run(BOTH)
+    world.write("in", b"b", partition=1)
+    steps.turn()
+    steps.membership.problem = TaskCorruptedError("bad state", {A: [CHANGELOG]})
+    steps.membership.commit_error = TaskMigratedError("fenced")
+    steps.turn()
+    assert world.names()[-1] == "join as a new member"
+    assert steps.tasks == {}
+
+
+def test_error_of_the_state_updater_ends_the_thread(world: World, steps: Steps) -> None:
+    steps.membership.round(BOTH)
+    steps.loop.iterate()
+    steps.updater._fail(steps.parts.table.all()[0], StateError("disk on fire"))
+    with pytest.raises(StateError, match="disk on fire"):
+        steps.turn()
+
+
+def test_committed_offsets_are_asked_again_until_the_task_time_out(world: World, tmp_path: Path) -> None:
+    steps = Steps(world, copying(), tmp_path, task_timeout_ms=3000)
+    world.away = True
+    steps.membership.round({A: [tp("in-0")]})
+    steps.turn(3)
+    assert steps.thread.state is ThreadState.PARTITIONS_ASSIGNED
+    world.clock.advance(2000)
+    steps.turn(2)
+    world.away = False
+    world.clock.advance(200)
+    steps.turn(2)
+    assert steps.thread.state is ThreadState.RUNNING
+    steps.membership.lose()
+    world.away = True
+    steps.membership.round({A: [tp("in-0")]})
+    steps.turn()
+    world.clock.advance(3001)
+    with pytest.raises(TimeoutExceededError, match=r"task\.timeout\.ms is 3000"):
+        steps.turn()
+
+
+def test_refused_commit_is_tried_again_after_a_pause_not_at_once(world: World, steps: Steps) -> None:
+    steps.run({A: [tp("in-0")]})
+    world.write("in", b"a")
+    steps.membership.commit_error = BrokerUnavailableError("the group is rebalancing")
+    world.clock.advance(2000)
+    steps.turn(5)
+    assert world.names().count("commit") == 1
+    world.clock.advance(100)
+    steps.turn(5)
+    assert world.names().count("commit") == 2
+    steps.membership.commit_error = None
+    world.clock.advance(100)
+    steps.turn()
+    assert offsets(world) == {tp("in-0"): 1}
+
+
+# -- purging -------------------------------------------------------------------------------------------------------
+
+
+def repartitioned() -> Topology:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.BYTES, value=serdes.BYTES)
+    stream.repartition(name="step", partitions=1, key=serdes.BYTES, value=serdes.BYTES).to(
+        "out", key=serdes.BYTES, value=serdes.BYTES
+    )
+    return builder.build()
+
+
+def test_repartition_records_are_deleted_up_to_the_committed_offset_after_the_interval(
+    world: World, tmp_path: Path
+) -> None:
+    world.topics["app-step-repartition"] = 1
+    steps = Steps(world, repartitioned(), tmp_path, repartition_purge_interval_ms=5000)
+    steps.run({A: [tp("in-0")], task("1_0"): [tp("app-step-repartition-0")]})
+    world.write("in", b"a", b"b")
+    for _ in range(6):
+        world.clock.advance(1100)
+        steps.turn(2)
+    deleted = [entry for entry in world.diary if entry[0] == "delete records"]
+    assert deleted == [("delete records", {tp("app-step-repartition-0"): 2})]
+
+
+# -- the end -------------------------------------------------------------------------------------------------------
+
+
+def test_clean_end_commits_closes_and_keeps_the_place_in_the_group(world: World, steps: Steps) -> None:
+    steps.run(BOTH)
+    world.write("in", b"a")
+    steps.turn()
+    steps.close()
+    assert world.diary == [("flush",), ("commit", {tp("in-0"): 1}), ("stay until the session is over",)]
+    assert steps.ended
+    assert steps.states[-2:] == [ThreadState.PENDING_SHUTDOWN, ThreadState.DEAD]
+    assert steps.parts.table.all() == []
+    clients = {type(client).__name__ for client in world.open_clients} - {"WorldAdmin"}
+    assert clients == {"WorldConsumer"}  # the restore consumer of this test
+
+
+@pytest.mark.parametrize("how", ["removed", "failed"])
+def test_removed_or_failed_thread_leaves_the_group_at_once(world: World, steps: Steps, how: str) -> None:
+    steps.run(BOTH)
+    if how == "removed":
+        steps.thread.shut_down(leave_group=True)
+    else:
+        steps.thread._fail(ProcessingError("user code"))
+    steps.end()
+    assert world.names()[-1] == "leave"
+    assert steps.ended
+
+
+def test_last_commit_is_skipped_and_tasks_are_closed_dirty_when_it_fails(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = Steps(world, counting(), tmp_path, dsl_store_suppliers_class="rocksdb")
+    steps.run({A: [tp("in-0")]})
+    world.write("in", b"a")
+    steps.turn()
+    steps.membership.commit_error = BrokerUnavailableError("no answer")
+    steps.close()
+    assert "its records will be processed again" in caplog.text
+    assert steps.ended
+    assert offsets(world) == {}
+    assert steps.instance.directory.owner_of(A) is None
+
+
+def test_end_waits_for_a_rebalance_in_progress_but_not_for_ever(world: World, steps: Steps) -> None:
+    steps.run(BOTH)
+    steps.membership.join()
+    before = world.clock.now_ms()
+    steps.close()
+    assert 10_000 <= world.clock.now_ms() - before <= 10_100
+    assert steps.ended
+
+
+def test_end_keeps_the_time_given_for_it(world: World, steps: Steps) -> None:
+    steps.run(BOTH)
+    steps.membership.join()
+    before = world.clock.now_ms()
+    steps.thread.shut_down(timeout_ms=2_000)
+    steps.end()
+    assert world.clock.now_ms() - before <= 2_100
+
+
+@pytest.mark.parametrize("problem", [TaskMigratedError("fenced"), TaskCorruptedError("bad", {A: ()})])
+def test_control_errors_of_an_end_are_no_errors_of_the_application(
+    world: World, steps: Steps, problem: StreamsError
+) -> None:
+    steps.run(BOTH)
+    steps.loop.moves.deferred.add(problem)
+    steps.close()
+    assert steps.errors == []
+    assert not steps.thread.failed
+    assert steps.ended
+
+
+def test_directories_locked_for_a_report_are_released_when_the_thread_ends_in_a_rebalance(
+    world: World, tmp_path: Path
+) -> None:
+    first = Steps(world, counting(), tmp_path, dsl_store_suppliers_class="rocksdb")
+    first.run(BOTH)
+    first.close()
+    first.instance.close()
+    second = Steps(world, counting(), tmp_path, dsl_store_suppliers_class="rocksdb")
+    second.membership.join()
+    assert second.instance.directory.owner_of(A) == second.thread.name
+    second.close()
+    assert second.instance.directory.owner_of(A) is None
+    second.instance.close()
+
+
+class Failing(Processor[bytes, bytes, bytes, bytes]):
+    """Fails on ``bad``; notes that it was closed."""
+
+    closed = 0
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        if record.value == b"bad":
+            raise ZeroDivisionError("user code")
+
+    def close(self) -> None:
+        Failing.closed += 1
+
+
+def test_error_of_user_code_names_everything_and_ends_the_thread(world: World, tmp_path: Path) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key=serdes.BYTES, value=serdes.BYTES).process(Failing, name="picky")
+    steps = Steps(world, builder.build(), tmp_path)
+    steps.run(BOTH)
+    world.write("in", b"good", b"bad", partition=1)
+    with pytest.raises(StreamsError, match="picky") as caught:
+        steps.turn()
+    for word in ("task 0_1", "in-1", "offset 1", "ZeroDivisionError: user code"):
+        assert word in str(caught.value)
+    assert caught.value.task_id == B
+    before = Failing.closed
+    steps.thread._fail(caught.value)
+    steps.end()
+    assert steps.errors == [caught.value]
+    assert Failing.closed == before + 2
+    assert world.names()[-1] == "leave"

@@ -55,6 +55,8 @@ AREAS: Final = {
     "errors": Area("Errors", "From `streams_py`, or `streams_py.errors`.", "streams_py.errors"),
     "assignment": Area("Task assignment", "From `streams_py.assignment` (KIP-924).", "=streams_py.assignment"),
     "testing": Area("Testing", "From `streams_py.testing`.", "=streams_py.testing"),
+    "query": Area("Queries over HTTP", "From `streams_py.query` (extra `query`).", "=streams_py.query"),
+    "metrics": Area("Metrics", "From `streams_py.metrics` (extra `metrics`).", "=streams_py.metrics"),
     "connectors": Area("Connectors", "From `streams_py.connect.api`.", "=streams_py.connect.api"),
 }  # fmt: skip
 """Page -> what is on it. ``=module`` means everything the module lists in ``__all__``, other modules stand for the

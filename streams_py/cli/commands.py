@@ -14,6 +14,7 @@ import typer.core
 from streams_py.cli.backtest import app as backtest_app
 from streams_py.cli.connect import app as connect_app
 from streams_py.cli.telemetry import app as telemetry_app
+from streams_py.cli.torturing import torture
 from streams_py.cli.usage import refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import ConfigError
@@ -47,6 +48,7 @@ app.add_typer(connect_app, name="connect", help="A group of workers that run con
 # Neither imports Spark before it is needed: without the extra, they say so when they are used.
 app.add_typer(telemetry_app, name="telemetry")
 app.add_typer(backtest_app(), name="backtest")
+app.command()(torture)
 
 _BOOTSTRAP = Annotated[
     str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port of a broker, or embedded.")

@@ -25,6 +25,7 @@ COMMANDS = [
     ["consume"],
     ["simulate"],
     ["fuzz"],
+    ["torture"],
     ["explain"],
     ["topology", "describe"],
     ["new", "app"],

@@ -1,0 +1,132 @@
+"""``streams-py torture``."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:  # a look at --help must not load Kafka clients
+    from streams_py.testing.broker import Broker
+    from streams_py.testing.torture import Result
+
+__all__ = ["torture"]
+
+_FAILED = 1
+_UNREACHABLE = 3
+
+
+def torture(
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap", "-b", help="Your cluster, without a login. Default: one node of its own, killed too."
+        ),
+    ] = None,
+    minutes: Annotated[float, typer.Option("--minutes", "-m", min=0.1, help="How long faults go on.")] = 5,
+    rate: Annotated[float, typer.Option(min=1, help="Records/s.")] = 2_000,
+    instances: Annotated[int, typer.Option(min=1, help="Processes of the application.")] = 3,
+    at_least_once: Annotated[bool, typer.Option("--at-least-once", help="Instead of exactly_once_v2.")] = False,
+    seed: Annotated[int | None, typer.Option(help="Which faults, and when; default: drawn, and shown.")] = None,
+) -> None:
+    """An application on a real cluster, whose processes are killed, frozen, cut off and robbed of their state.
+
+    It counts records behind two repartition topics (5 and 12 partitions). Afterwards every record must have counted
+    once, in order: in the output, in the changelogs, in the stores. Its topics (torture-...) are deleted at the end.
+    Without --bootstrap it needs Java or Docker, and the broker is killed, too.
+
+    Exit status: 0 everything held; 1 something did not; 2 wrong usage; 3 no cluster.
+
+    Examples:
+
+      streams-py torture --minutes 10
+
+      streams-py torture --bootstrap localhost:9092 --minutes 30 --rate 3000
+    """
+    from streams_py.testing.broker import NoBrokerError, find_broker
+
+    console = Console(highlight=False)
+    chosen = secrets.randbelow(1_000_000) if seed is None else seed
+    with contextlib.ExitStack() as opened:
+        broker: Broker | None = None
+        if bootstrap is None:
+            try:
+                broker = find_broker()
+            except NoBrokerError as error:
+                typer.echo(f"there is no broker of its own to be had ({error}); name yours with --bootstrap", err=True)
+                raise typer.Exit(_UNREACHABLE) from None
+            opened.callback(broker.close)
+        result = _run(
+            console,
+            bootstrap or (broker.bootstrap if broker else ""),
+            broker,
+            seconds=minutes * 60,
+            rate=rate,
+            instances=instances,
+            exact=not at_least_once,
+            seed=chosen,
+        )
+    if result is None:
+        raise typer.Exit(_FAILED)
+    console.print(
+        f"seed {chosen}: {result.records} records, {result.repeated} of them repeated, in {result.seconds:.0f} s; "
+        + ", ".join(f"{times} x {kind}" for kind, times in sorted(result.faults.items()))
+    )
+    for violation in result.violations:
+        console.print(f"[red]{escape(str(violation))}[/red]")
+    for death in result.deaths:
+        console.print(escape(death))
+    console.print("[green]everything held[/green]" if result.ok else "[red]something did not hold[/red]")
+    raise typer.Exit(0 if result.ok else _FAILED)
+
+
+def _run(
+    console: Console,
+    bootstrap: str,
+    broker: Broker | None,
+    *,
+    seconds: float,
+    rate: float,
+    instances: int,
+    exact: bool,
+    seed: int,
+) -> Result | None:
+    """None when it did not come to an end, which is said."""
+    from streams_py.errors import BrokerUnavailableError
+    from streams_py.testing.torture import Plan, Torture
+
+    def outage(duration_s: float) -> None:
+        if broker is not None:
+            broker.kill_node(1)
+            time.sleep(duration_s)
+            broker.start_node(1)
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
+    with (
+        tempfile.TemporaryDirectory(prefix="streams-py-torture-") as folder,
+        Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar,
+    ):
+        shown = bar.add_task("starting", total=1)
+
+        def tell(what: str, written: int, done: int) -> None:
+            bar.update(shown, total=max(1, written), completed=done, description=what or None)
+
+        plan = Plan(exact=exact, instances=instances, rate=rate, seconds=seconds, seed=seed)
+        killed = outage if broker is not None and broker.capabilities.node_control else None
+        connection = {"bootstrap.servers": bootstrap}
+        try:
+            return Torture(plan, connection, Path(folder), broker=killed, tell=tell).run()
+        except BrokerUnavailableError as error:
+            typer.echo(f"{bootstrap} cannot be used: {error}", err=True)
+            raise typer.Exit(_UNREACHABLE) from None
+        except (TimeoutError, RuntimeError) as error:
+            console.print(f"seed {seed}: [red]{escape(str(error))}[/red]")
+            return None

@@ -1,0 +1,167 @@
+"""What goes into the application, and what comes out of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from streams_py.testing.torture.history import Entry, History, entry_bytes, read_entry
+
+__all__ = ["Feeder", "Reader", "last_counts", "write_aborted"]
+
+_DELIVERY_S: Final = 600
+_STEP_S: Final = 0.05
+_BATCH: Final = 2_000
+
+
+def write_aborted(connection: Mapping[str, Any], topic: str, records: int) -> None:
+    """Write records that nobody may ever see: their transaction is aborted."""
+    producer = Producer({**connection, "transactional.id": f"{topic}-aborted"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for number in range(records):
+        producer.produce(topic, entry_bytes(Entry(-1 - number, (), "")), b"aborted-%d" % number)
+    producer.flush(60)
+    producer.abort_transaction(60)
+
+
+class Feeder:
+    """Writes numbers 0, 1, 2, ... of each key, all keys in turn, ``rate`` records/s, until :meth:`stop`."""
+
+    def __init__(self, connection: Mapping[str, Any], topic: str, *, keys: int, rate: float) -> None:
+        self.written = {f"key-{number}": 0 for number in range(keys)}
+        self.problem: BaseException | None = None
+        self._topic = topic
+        self._rate = rate
+        self._ends = threading.Event()
+        self._producer = Producer(
+            {
+                **connection,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "partitioner": "murmur2_random",
+                "delivery.timeout.ms": _DELIVERY_S * 1000,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    @property
+    def total(self) -> int:
+        return sum(self.written.values())
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns when everything is acknowledged. RuntimeError when something was not."""
+        self._ends.set()
+        self._thread.join()
+        if self.problem is not None:
+            raise RuntimeError(f"the input could not be written: {self.problem}") from self.problem
+
+    def _run(self) -> None:
+        try:
+            self._write()
+        except BaseException as problem:
+            self.problem = problem
+
+    def _write(self) -> None:
+        began, done, keys = time.monotonic(), 0, list(self.written)
+        while not self._ends.is_set():
+            due = int((time.monotonic() - began) * self._rate)
+            for number in range(done, min(due, done + _BATCH)):
+                key = keys[number % len(keys)]
+                self._produce(key, self.written[key])
+                self.written[key] += 1
+                done += 1
+            self._producer.poll(0)
+            self._ends.wait(_STEP_S)
+        if self._producer.flush(_DELIVERY_S):
+            raise TimeoutError(f"not acknowledged within {_DELIVERY_S} s")
+
+    def _produce(self, key: str, number: int) -> None:
+        value = entry_bytes(Entry(number, (), ""))
+        while True:
+            try:
+                self._producer.produce(self._topic, value, key.encode(), on_delivery=self._on_delivery)
+            except BufferError:  # the cluster is away
+                self._producer.poll(0.2)
+            else:
+                return
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.problem = KafkaException(error)
+
+
+def reader(connection: Mapping[str, Any], topic: str) -> Consumer:
+    """Reads all partitions of a topic from the beginning, what is committed; tells where they end."""
+    consumer = Consumer(
+        {
+            **connection,
+            "group.id": "torture",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    return consumer
+
+
+class Reader:
+    """Tells a history what comes out, from a thread of its own."""
+
+    def __init__(self, connection: Mapping[str, Any], topic: str, history: History) -> None:
+        self._consumer = reader(connection, topic)
+        self._history = history
+        self._ends = threading.Event()
+        self.problem: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._ends.set()
+        self._thread.join()
+        self._consumer.close()
+        if self.problem is not None:
+            raise RuntimeError(f"the output could not be read: {self.problem}") from self.problem
+
+    def _run(self) -> None:
+        try:
+            while not self._ends.is_set():
+                for message in self._consumer.consume(_BATCH, 0.2):
+                    if message.error() is None:
+                        key, value = message.key() or b"", message.value() or b""
+                        at = (message.partition() or 0, message.offset() or 0)
+                        self._history.hear(*at, key.decode(), read_entry(value))
+        except BaseException as problem:
+            self.problem = problem
+
+
+def last_counts(connection: Mapping[str, Any], changelog: str, wait: Callable[[], None]) -> dict[str, int]:
+    """The fold of a changelog: the last count of each key. ``wait`` is called between polls, and may give up."""
+    consumer = reader(connection, changelog)
+    left = {partition.partition for partition in consumer.assignment()}
+    found: dict[str, int] = {}
+    while left:
+        wait()
+        for message in consumer.consume(_BATCH, 0.2):
+            error = message.error()
+            if error is None:
+                value = message.value()
+                key = (message.key() or b"").decode()
+                if value is None:
+                    found.pop(key, None)
+                else:
+                    found[key] = int.from_bytes(value[-8:], "big")
+            elif error.code() == KafkaError._PARTITION_EOF:
+                left.discard(message.partition())
+    consumer.close()
+    return found

@@ -1,0 +1,273 @@
+"""A run: load, faults drawn from a seed, a quiet end, and the judgement."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from streams_py.errors import BrokerUnavailableError
+from streams_py.testing.torture.history import History, Violation
+from streams_py.testing.torture.processes import Instance
+from streams_py.testing.torture.records import Feeder, Reader, last_counts, write_aborted
+
+__all__ = ["FAULTS", "Plan", "Result", "Torture"]
+
+FAULTS: Final = ("kill", "wipe", "pause", "stutter", "cut", "restart")
+"""SIGKILL; the same, and the state directory is gone; SIGSTOP until the session is over; SIGSTOP for a moment; all
+connections cut; a clean restart. ``broker``, a SIGKILL and an outage, needs a broker that may be killed."""
+
+_ABORTED: Final = 100
+_REQUEST_S: Final = 60
+_CLOSE_S: Final = 60
+_AT_WORK: Final = 0.7
+"""Of so many faults that they hit an application that has processed something since the last one; others hit it while
+it recovers."""
+_LAST_S: Final = 1
+"""For what may still come out after the last record, and must not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is run. ``faults``: how often each; without one, any until ``seconds`` are over."""
+
+    exact: bool = True
+    instances: int = 3
+    partitions: Sequence[int] = (5, 12)
+    """Of the input and the first repartition topic; of each further stage's."""
+    keys: int = 300
+    rate: float = 3_000
+    """Records/s."""
+    records_min: int = 0
+    seconds: float = 60
+    faults: Mapping[str, int] = field(default_factory=dict)
+    pace_s: float = 4
+    """Mean time between two faults."""
+    session_ms: int = 6_000
+    config: Mapping[str, Any] = field(default_factory=dict)
+    settle_s: float = 180
+    seed: int = 0
+
+
+@dataclass(slots=True)
+class Result:
+    """``violations`` is empty when everything held."""
+
+    violations: list[Violation]
+    records: int
+    repeated: int
+    faults: Counter[str]
+    deaths: list[str]
+    """Ends of the logs of instances that ended by themselves."""
+    seconds: float
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations and not self.deaths
+
+
+class Torture:
+    """One run. ``connection``: librdkafka settings that reach the cluster; ``broker`` kills it, waits, starts it.
+    ``tell`` hears of faults and phases, and how many records are written and done."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        connection: Mapping[str, Any],
+        folder: Path,
+        *,
+        broker: Callable[[float], None] | None = None,
+        tell: Callable[[str, int, int], None] = lambda what, written, done: None,
+    ) -> None:
+        self._plan = plan
+        self._connection = {**connection, "log_level": 0}
+        self._folder = folder
+        self._broker = broker
+        self._tell = tell
+        self._draw = random.Random(plan.seed)
+        self.id = f"torture-{uuid.uuid4().hex[:8]}"
+        self._source, self._sink = f"{self.id}-in", f"{self.id}-out"
+        self._admin = AdminClient(self._connection)
+        self._instances: list[Instance] = []
+        self._deaths: list[str] = []
+        self._faults: Counter[str] = Counter()
+        self._history = History(exact=plan.exact)
+        self._feeder = Feeder(self._connection, self._source, keys=plan.keys, rate=plan.rate)
+
+    def run(self) -> Result:
+        """TimeoutError when the application does not come to an end after the last fault; BrokerUnavailableError when
+        it cannot begin."""
+        began = time.monotonic()
+        plan = self._plan
+        topics = [NewTopic(name, plan.partitions[0]) for name in (self._source, self._sink)]
+        try:
+            for future in self._admin.create_topics(topics).values():
+                future.result(_REQUEST_S)
+        except KafkaException as error:
+            raise BrokerUnavailableError(f"topics cannot be created: {error}") from error
+        output: Reader | None = None
+        try:
+            if plan.exact:
+                write_aborted(self._connection, self._source, _ABORTED)
+            self._instances = [self._new(f"instance-{number + 1}") for number in range(plan.instances)]
+            for instance in self._instances:
+                instance.start()
+            output = Reader(self._connection, self._sink, self._history)
+            self._feeder.start()
+            self._wait_until(lambda: self._history.seen > 0, "the first record")
+            self._strike_all()
+            self._wait_until(lambda: self._feeder.total >= plan.records_min, "the input")
+            self._feeder.stop()
+            self._wait_until(lambda: self._history.seen >= self._feeder.total, "the last record")
+            stores = self._stores()
+            for instance in self._instances:
+                status = instance.close(_CLOSE_S)
+                if status != 0:
+                    self._deaths.append(f"{instance.name} was to close, and ended with {status}\n{instance.tail()}")
+            time.sleep(_LAST_S)
+            output.stop()
+            self._compare(stores)
+        finally:
+            for instance in self._instances:
+                instance.kill()
+            self._delete_topics()
+        violations = self._history.violations(self._feeder.written)
+        seconds = time.monotonic() - began
+        done = self._history
+        return Result(violations, done.seen, done.repeated, self._faults, self._deaths, seconds)
+
+    def _new(self, name: str) -> Instance:
+        plan = self._plan
+        config = {
+            "application.id": self.id,
+            "bootstrap.servers": self._connection["bootstrap.servers"],
+            "processing.guarantee": "exactly_once_v2" if plan.exact else "at_least_once",
+            "statestore.cache.max.bytes": 0,
+            "session.timeout.ms": plan.session_ms,
+            "heartbeat.interval.ms": plan.session_ms // 10,
+            "num.standby.replicas": 1,
+            "commit.interval.ms": 200,
+            **plan.config,
+        }
+        order = {"source": self._source, "sink": self._sink, "partitions": plan.partitions, "config": config}
+        return Instance(self._folder / name, order)
+
+    # -- faults ----------------------------------------
+
+    def _strike_all(self) -> None:
+        plan = self._plan
+        kinds = [kind for kind, times in plan.faults.items() for _ in range(times)]
+        self._draw.shuffle(kinds)
+        any_of = [*FAULTS, "kill"] + (["broker"] if self._broker is not None else [])
+        until = time.monotonic() + plan.seconds
+        while kinds or (not plan.faults and time.monotonic() < until):
+            self._rest(min(3 * plan.pace_s, self._draw.expovariate(1 / plan.pace_s)))
+            if self._draw.random() < _AT_WORK:
+                self._wait_until(self._is_at_work(), "a record after a fault")
+            self._strike(kinds.pop() if plan.faults else self._draw.choice(any_of))
+
+    def _is_at_work(self) -> Callable[[], bool]:
+        before = self._history.seen
+        return lambda: self._history.seen > before or self._history.seen >= self._feeder.total
+
+    def _strike(self, kind: str) -> None:
+        instance = self._draw.choice(self._instances)
+        self._faults[kind] += 1
+        self._say(f"{kind} {'' if kind == 'broker' else instance.name}")
+        match kind:
+            case "kill" | "wipe":
+                instance.kill()
+                self._rest(self._draw.uniform(0, 2))
+                if kind == "wipe":
+                    instance.forget_state()
+                instance.start()
+            case "pause" | "stutter":
+                instance.send(signal.SIGSTOP)
+                beyond_s = self._plan.session_ms / 1000 + self._draw.uniform(1, 4)
+                self._rest(beyond_s if kind == "pause" else self._draw.uniform(0.2, 2))
+                instance.send(signal.SIGCONT)
+            case "cut":
+                instance.ask(signal.SIGUSR2)
+            case "restart":
+                instance.close(_CLOSE_S)
+                instance.start()
+            case "broker" if self._broker is not None:
+                self._broker(self._draw.uniform(1, 6))
+
+    def _rest(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._look_after_instances()
+            time.sleep(min(left, 0.2))
+
+    def _look_after_instances(self) -> None:
+        """Start again what ended by itself, as an orchestrator would; it counts as a death."""
+        for instance in self._instances:
+            if instance.has_died:
+                self._deaths.append(f"{instance.name} ended with {instance.reap()}\n{instance.tail()}")
+                instance.start()
+
+    # -- the end ----------------------------------------
+
+    def _wait_until(self, condition: Callable[[], bool], what: str) -> None:
+        """Patience is renewed by progress: a busy machine is no failure."""
+        best, until = -1, time.monotonic() + self._plan.settle_s
+        while not condition():
+            if self._history.seen > best:
+                best, until = self._history.seen, time.monotonic() + self._plan.settle_s
+            if time.monotonic() > until:
+                logs = "\n".join(instance.tail() for instance in self._instances)
+                raise TimeoutError(
+                    f"{what} did not come: {best} of {self._feeder.total} records came out, and no more for "
+                    f"{self._plan.settle_s:.0f} s\n{logs}"
+                )
+            self._say("")
+            self._rest(0.2)
+
+    def _stores(self) -> list[dict[str, int]]:
+        """What the stores of all instances say, by stage, asked until every stage has all keys."""
+        found: list[dict[str, int]] = []
+
+        def is_whole() -> bool:
+            nonlocal found
+            for instance in self._instances:
+                instance.ask(signal.SIGUSR1)
+            self._rest(0.5)
+            found = [{} for _ in self._plan.partitions]
+            for instance in self._instances:
+                for stage, counts in enumerate(instance.counts()):
+                    found[stage] |= counts
+            return all(len(stage) == self._plan.keys for stage in found)
+
+        self._wait_until(is_whole, "a look at all stores")
+        return found
+
+    def _compare(self, stores: Sequence[Mapping[str, int]]) -> None:
+        until = time.monotonic() + self._plan.settle_s
+
+        def wait() -> None:
+            if time.monotonic() > until:
+                raise TimeoutError("a changelog does not end: a transaction is open in it")
+
+        for stage, stored in enumerate(stores):
+            changelog = last_counts(self._connection, f"{self.id}-counts-{stage}-changelog", wait)
+            self._history.compare_state(stage, "changelog", changelog)
+            self._history.compare_state(stage, "store", stored)
+
+    def _delete_topics(self) -> None:
+        names = [name for name in self._admin.list_topics(timeout=_REQUEST_S).topics if name.startswith(self.id)]
+        for future in self._admin.delete_topics(names).values():
+            future.exception(_REQUEST_S)
+
+    def _say(self, what: str) -> None:
+        self._tell(what, self._feeder.total, self._history.seen)

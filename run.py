@@ -5,6 +5,7 @@ Makes its own environment in .venv on first use (Python >= 3.11 and access to a 
 renews it when the lock file changes. Standard library only.
 
   demo [FILE|FOLDER]   count words with two processes; one is killed and comes back
+  backfill [LINES]     a history goes through Spark, then the live application takes over (Java 17+)
   backtest [FOLDER]    record a group's rebalances, then find out which assignor would have suited it (Java 17+)
   test [PYTEST ARGS]   the test suite (broker tests too, when Java 17+ with Maven, or Docker, is there); what failed
                        runs once more, alone
@@ -93,7 +94,7 @@ def main() -> int:
     if name in ("help", "-h", "--help"):
         print(__doc__)
         return 0
-    commands = {"conformance", "demo", "backtest", "test", "coverage", "check", "bench", "python"}
+    commands = {"conformance", "demo", "backfill", "backtest", "test", "coverage", "check", "bench", "python"}
     if name not in commands:
         fail(f"unknown command {name!r}; one of {', '.join(sorted(commands))}")
     # Paths are the user's: make them absolute before the working directory becomes the project's.
@@ -102,11 +103,13 @@ def main() -> int:
     if name == "conformance":
         arguments = [text if text.startswith("-") else str(Path(text).resolve()) for text in arguments]
     ensure_environment()
-    if name in ("backtest", "test", "coverage", "check", "bench"):
+    if name in ("backfill", "backtest", "test", "coverage", "check", "bench"):
         ensure_spark()
     match name:
         case "demo":
             return run("python", "-m", "examples.word_count.demo", *arguments)
+        case "backfill":
+            return run("python", "-m", "examples.backfill", *arguments)
         case "backtest":
             return run("python", "-m", "examples.backtest", *arguments)
         case "test":

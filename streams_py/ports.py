@@ -355,8 +355,8 @@ class GroupAdmin(Protocol):
     ) -> Mapping[TopicPartition, int | None]:
         """Offset of the first record with this timestamp or a later one; None where there is none."""
 
-    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit positions for a group without members."""
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]) -> None:
+        """Commit positions for a group without members, in one request."""
 
     def remove_members(self, group: str, members: Collection[DescribedMember]) -> None: ...
     def delete_topics(self, topics: Collection[str]) -> None: ...

@@ -13,6 +13,7 @@ import typer.core
 
 from streams_py.cli.backtest import app as backtest_app
 from streams_py.cli.connect import app as connect_app
+from streams_py.cli.history import add_to
 from streams_py.cli.telemetry import app as telemetry_app
 from streams_py.cli.torturing import torture
 from streams_py.cli.usage import refuse
@@ -49,6 +50,7 @@ app.add_typer(connect_app, name="connect", help="A group of workers that run con
 app.add_typer(telemetry_app, name="telemetry")
 app.add_typer(backtest_app(), name="backtest")
 app.command()(torture)
+add_to(app)
 
 _BOOTSTRAP = Annotated[
     str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port of a broker, or embedded.")

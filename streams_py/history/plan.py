@@ -14,7 +14,7 @@ from streams_py.leader.steps.repartition import missing_source_topics, repartiti
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 
-__all__ = ["HistoryPlan", "Stage", "circles", "external_topics", "plan_history"]
+__all__ = ["HistoryPlan", "Stage", "circles", "external_topics", "plan_history", "sink_counts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,16 @@ def external_topics(metadata: TopologyMetadata) -> frozenset[str]:
     """The source topics that the application does not write itself."""
     written = {topic for sub in metadata.subtopologies.values() for topic in sub.sink_topics}
     return metadata.source_topics - written
+
+
+def sink_counts(topology: Topology, application_id: str, counts: Mapping[str, int]) -> dict[str, int]:
+    """Partitions of the topics that are written by name. ConfigError for one that does not exist."""
+    metadata = topology.metadata(application_id)
+    sinks = {topic for sub in metadata.subtopologies.values() for topic in sub.sink_topics} - _internal(metadata)
+    missing = sorted(sinks - counts.keys())
+    if missing:
+        raise ConfigError(f"there is no topic {', '.join(missing)} to write outputs to; create it")
+    return {topic: counts[topic] for topic in sorted(sinks)}
 
 
 def plan_history(

@@ -62,8 +62,12 @@ class StageTopology:
 
 @dataclass(frozen=True, slots=True)
 class TaskSummary:
-    """What one task did: records taken, dropped; and by input topic the offset to continue from, with the text that is
-    committed beside it. ``changelogs``: records that went to each changelog before the fold."""
+    """What one task did.
+
+    ``records`` taken, and ``dropped``. ``positions``: input topic -> offset to continue from (of a topic between
+    stages: how many records there were), and the text that is committed beside it. ``changelogs``: records that went to
+    each changelog, before the fold.
+    """
 
     task: int
     records: int
@@ -93,7 +97,6 @@ class HistoryTask:
     def __init__(self, topology: StageTopology, number: int) -> None:
         stage, settings = topology.orders.stage, topology.settings
         self._task_id = TaskId(stage.id, number)
-        self._upstream = stage.upstream
         self._next_offsets: dict[str, int] = {}
         self._records = self._uncommitted = 0
         self._folder = Path(tempfile.mkdtemp(prefix="streams-py-history-", dir=topology.orders.folder))
@@ -171,11 +174,7 @@ class HistoryTask:
             self._task_id.partition,
             self._records,
             task.dropped_records,
-            {
-                at.topic: (found.offset, found.metadata)
-                for at, found in offsets.items()
-                if at.topic not in self._upstream
-            },
+            {at.topic: (offsets[at].offset, offsets[at].metadata) for at in sorted(offsets)},
             {topic: fold.records for topic, fold in self.folds.items()},
         )
 

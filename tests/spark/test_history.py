@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import random
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from streams_py.errors import StreamsError
+from streams_py import StreamsBuilder, Topology, serdes
+from streams_py.errors import ConfigError, StreamsError
+from streams_py.spark.history.compare import compare_runs
 from streams_py.spark.history.run import Results, run
-from tests.history_runs import Given, driven, folded
+from tests.history_runs import Given, buffered, driven, folded, numbered
 from tests.unit.history.test_runs import some_lines, word_count
 
 if TYPE_CHECKING:
@@ -52,3 +56,94 @@ def test_what_user_code_raises_names_task_topic_partition_and_offset(spark: Spar
     records = [Given("lines", 1, 5, 10, None, b"ok!"), Given("lines", 1, 9, 10, None, b"four")]
     with pytest.raises(StreamsError, match=r"MAPVALUES.*task 0_1.*lines-1 at offset 9.*division"):
         run(broken, {"lines": frame(spark, records)}, spark=spark)
+
+
+def joined() -> Topology:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    prices = builder.table("prices")
+    orders = builder.stream("orders").join(prices, lambda order, price: f"{order}@{price}")
+    orders.group_by_key().reduce(lambda a, b: f"{a},{b}", store="bought").to_stream().to("carts")
+    return builder.build()
+
+
+def orders_and_prices() -> list[Given]:
+    chance = random.Random(5)
+    made = [
+        (chance.choice(["orders", "prices"]), chance.randrange(2_000), b"k%d" % chance.randrange(9), b"v%d" % at)
+        for at in range(300)
+    ]
+    return numbered(made, 4)
+
+
+def frames(spark: SparkSession, records: list[Given]) -> dict[str, DataFrame]:
+    def of(topic: str) -> DataFrame:
+        return frame(spark, [record for record in records if record.topic == topic])
+
+    return {topic: of(topic) for topic in ("orders", "prices")}
+
+
+@pytest.mark.parametrize("cores", [1, 4])
+def test_join_of_two_topics_takes_records_as_a_task_with_full_buffers_does(spark: SparkSession, cores: int) -> None:
+    records = orders_and_prices()
+    live = buffered(joined, records, 4, {"application.id": "history"})
+    given = {topic: rows.repartition(cores) for topic, rows in frames(spark, records).items()}
+    with run(joined, given, spark=spark, partitions={"orders": 4, "prices": 4}) as results:
+        rows = results.sinks["carts"].orderBy("source", "seq").collect()
+        written = [(row.topic, row.partition, row.timestamp_ms, bytes(row.key), bytes(row.value), None) for row in rows]
+        assert written == live["carts"]
+        for changelog in results.changelogs:
+            assert state_of(results, changelog) == folded(live.get(changelog, []))
+
+
+def test_state_as_it_was_at_an_instant_is_that_of_the_records_before(spark: SparkSession) -> None:
+    records = some_lines(200, 2)
+    config = {"application.id": "history"}
+    earlier = [record for record in records if record.timestamp_ms < 1_090]
+    by_time = folded(driven(word_count(), earlier, 2, config)["history-counts-changelog"])
+    with run(word_count, {"lines": frame(spark, records)}, spark=spark, until=1_090) as results:
+        assert state_of(results, "history-counts-changelog") == by_time
+    below = [record for record in records if record.offset < (30 if record.partition == 0 else 50)]
+    by_offset = folded(driven(word_count(), below, 2, config)["history-counts-changelog"])
+    ends = {"lines": {0: 30, 1: 50}}
+    with run(word_count, {"lines": frame(spark, records)}, spark=spark, until=ends) as results:
+        assert state_of(results, "history-counts-changelog") == by_offset
+
+
+def test_two_versions_of_a_topology_are_compared_over_the_same_history(spark: SparkSession) -> None:
+    def shouting(loud: int) -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.stream("lines").map_values(lambda line: line.upper() if len(line) > loud else line).to("out")
+        return builder.build()
+
+    texts = [b"aa", b"bbbb", b"cccccc", b"bbbb"]
+    records = [Given("lines", 0, at, 1_000 * at, None, text) for at, text in enumerate(texts)]
+    rows = {"lines": frame(spark, records)}
+    found = compare_runs(spark, lambda: shouting(5), lambda: shouting(3), lambda _: rows)
+    assert (found["out"].same, found["out"].only_old, found["out"].only_new) == (2, 2, 2)
+    assert [(which, row["value"]) for which, row in found["out"].sample] == [
+        ("new", "BBBB"), ("old", "bbbb"), ("new", "BBBB"), ("old", "bbbb"),
+    ]  # fmt: skip
+    newest = compare_runs(spark, lambda: shouting(5), lambda: shouting(3), lambda _: rows, last_ms=500)
+    assert (newest["out"].same, newest["out"].only_old, newest["out"].only_new) == (0, 1, 1)
+
+
+def test_inputs_that_cannot_be_used_are_said_in_one_sentence(spark: SparkSession) -> None:
+    rows = frame(spark, some_lines(3, 1))
+    with pytest.raises(ConfigError, match="no input for topic lines"):
+        run(word_count, {}, spark=spark)
+    with pytest.raises(ConfigError, match="does not read orders; it reads lines"):
+        run(word_count, {"lines": rows, "orders": rows}, spark=spark)
+    with pytest.raises(ConfigError, match="no column offset"):
+        run(word_count, {"lines": rows.drop("offset")}, spark=spark)
+
+
+def test_a_topology_that_cannot_travel_is_said_so(spark: SparkSession) -> None:
+    lock = threading.Lock()
+
+    def held() -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.stream("lines").map_values(lambda line: str(lock) + line).to("out")
+        return builder.build()
+
+    with pytest.raises(StreamsError, match=r"cannot travel.*module:name"):
+        run(held, {"lines": frame(spark, some_lines(3, 1))}, spark=spark)

@@ -18,6 +18,7 @@ from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
+from streams_py import ports
 from streams_py.adapters.kafka_python.failures import is_retriable, translated
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import DescribedGroup, DescribedMember
@@ -85,9 +86,12 @@ class KafkaPythonGroupAdmin:
             result[partition] = answer.offset if answer.offset >= 0 else None
         return result
 
-    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def set_offsets(self, group: str, offsets: Mapping[TopicPartition, int | ports.OffsetAndMetadata]) -> None:
         """Commit positions for a group without members. StreamsError names what was refused."""
-        wanted = {KafkaPartition(*at): OffsetAndMetadata(offset, "", -1) for at, offset in offsets.items()}
+        wanted = {}
+        for at, position in offsets.items():
+            offset, text = (position, "") if isinstance(position, int) else position
+            wanted[KafkaPartition(*at)] = OffsetAndMetadata(offset, text, -1)
         doing = f"the offsets of group {group} cannot be set"
         answers = self._patiently(doing, lambda: self._admin.alter_group_offsets(group, wanted))
         for partition in wanted:

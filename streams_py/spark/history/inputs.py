@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -36,7 +36,14 @@ class _Source:
 class Inputs:
     """All inputs of a topology. Driver only."""
 
-    def __init__(self, spark: SparkSession, given: GivenInputs, topics: frozenset[str]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        given: GivenInputs,
+        topics: frozenset[str],
+        until: int | Mapping[str, Mapping[int, int]] | None = None,
+        last_ms: int | None = None,
+    ) -> None:
         everything: Mapping[str, Any] = given
         if (
             given
@@ -53,7 +60,16 @@ class Inputs:
         if missing:
             raise ConfigError(f"there is no input for topic {', '.join(missing)}; name a DataFrame, path or options")
         self._given = everything
-        self._sources = {topic: _source(spark, topic, everything[topic]) for topic in sorted(topics)}
+        if isinstance(until, Mapping) and (unknown := sorted(until.keys() - topics)):
+            raise ConfigError(f"until: the topology does not read {', '.join(unknown)}", key="until")
+        self._sources = {
+            topic: _until(_source(spark, topic, everything[topic]), topic, until) for topic in sorted(topics)
+        }
+
+        if last_ms is not None:
+            newest = [found for source in self._sources.values() if (found := _newest_ms(source)) is not None]
+            since_ms = max(newest, default=0) - last_ms
+            self._sources = {topic: _since(source, since_ms) for topic, source in self._sources.items()}
 
     def counts(self, known: Mapping[str, int]) -> dict[str, int]:
         """Topic -> partitions: as ``known``, else as the cluster or the rows say."""
@@ -86,6 +102,33 @@ def _source(spark: SparkSession, topic: str, given: Any) -> _Source:
         rows = spark.read.format("streams-kafka").options(**{**given, "topics": topic}).load()
         return _Source(_normalised(rows, topic), in_order=True)
     return _Source(_normalised(given, topic))
+
+
+def _until(source: _Source, topic: str, until: int | Mapping[str, Mapping[int, int]] | None) -> _Source:
+    """Only the records before an instant, or below offsets; partitions that have none named are read to the end."""
+    from pyspark.sql import functions as f
+
+    if until is None:
+        return source
+    if isinstance(until, int):
+        return replace(source, rows=source.rows.where(f.col("timestamp_ms") < until))
+    rows = source.rows
+    for partition, end in until.get(topic, {}).items():
+        rows = rows.where((f.col("task") != int(partition)) | (f.col("offset") < end))
+    return replace(source, rows=rows)
+
+
+def _newest_ms(source: _Source) -> int | None:
+    from pyspark.sql import functions as f
+
+    found = source.rows.agg(f.max("timestamp_ms")).first()
+    return None if found is None or found[0] is None else int(found[0])
+
+
+def _since(source: _Source, since_ms: int) -> _Source:
+    from pyspark.sql import functions as f
+
+    return replace(source, rows=source.rows.where(f.col("timestamp_ms") >= since_ms))
 
 
 def _partitions_on_cluster(topic: str, options: Mapping[str, str]) -> int:

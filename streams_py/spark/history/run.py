@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -127,17 +127,25 @@ def run(
     *,
     config: Mapping[str, Any] | None = None,
     partitions: Mapping[str, int] | None = None,
+    until: int | Mapping[str, Mapping[int, int]] | None = None,
+    last_ms: int | None = None,
     work: str | None = None,
     allow_side_effects: bool = False,
     spark: SparkSession | None = None,
+    tick: Callable[[int, int], None] | None = None,
 ) -> Results:
-    """Run a topology over all of its inputs, to the end.
+    """Run a topology over all of its inputs, to the end or ``until`` an instant.
 
-    ``topology``: a topology, what builds one, or ``module:name``. ``inputs``: see :data:`GivenInputs`. ``config``: the
-    application's settings; ``application.id`` (default ``history``) begins the names of changelogs. ``partitions``: of
-    topics that are read or written, where the rows do not say it. ``work``: a folder that workers and driver share,
-    for what the stages write; a temporary one of this machine by default. ``allow_side_effects``: the functions of
-    ``peek`` and ``foreach`` may be called again for the same record. ``spark``: default the active session.
+    * ``topology``: a topology, what builds one, or ``module:name``. ``inputs``: see :data:`GivenInputs`.
+    * ``config``: the application's settings; ``application.id`` (default ``history``) begins the names of changelogs.
+    * ``partitions``: of topics that are read or written, where the rows do not say it.
+    * ``until``: state and outputs as they were when only records before this timestamp (ms) had been read, or those
+      below these offsets (topic -> partition -> offset). ``last_ms``: leave out what is older than this before the
+      newest record.
+    * ``work``: a folder that workers and driver share, for what the stages write; default a temporary one of this
+      machine. ``spark``: default the active session, or a new one.
+    * ``allow_side_effects``: functions of ``peek`` and ``foreach`` may be called again for the same record.
+    * ``tick``: called with the number of stages done, and of all.
 
     Errors are StreamsError and its kinds: RefusedTopologyError with everything that cannot be run over a history,
     ConfigError for inputs, and with task, topic, partition and offset what the code of the topology raises.
@@ -151,12 +159,14 @@ def run(
     given = dict(partitions or {})
     check_allowed(described, application_id, settings, outputs=given, allow_side_effects=allow_side_effects)
     session = spark or spark_session("streams-py history")
-    found = Inputs(session, inputs, external_topics(described.metadata(application_id, settings)))
+    found = Inputs(session, inputs, external_topics(described.metadata(application_id, settings)), until, last_ms)
     plan = plan_history(described, application_id, settings, found.counts(given), given)
     folder, temporary = _work_folder(session, work)
     results = Results(session, plan, folder, temporary=temporary)
     try:
         for stage in plan.stages:
+            if tick is not None:
+                tick(stage.rank, len(plan.stages))
             _run_stage(results, stage, found, StageOrders(source, settings, stage))
     except BaseException:
         results.close()
@@ -193,4 +203,10 @@ def _run_stage(results: Results, stage: Stage, inputs: Inputs, orders: StageOrde
     except StreamsError:
         raise
     except Exception as error:
-        raise StreamsError(f"stage {stage.id} of {results.plan.application_id}: {sentence_of(error)}") from error
+        where = f"stage {stage.id} of {results.plan.application_id}"
+        if type(error).__name__.endswith("PicklingError"):
+            raise StreamsError(
+                f"{where}: the topology cannot travel to Spark's workers ({sentence_of(error)}); name it as "
+                "module:name, or let its functions refer to nothing that belongs to this process"
+            ) from error
+        raise StreamsError(f"{where}: {sentence_of(error)}") from error

@@ -1,0 +1,1 @@
+"""A live application that begins with what Spark has made of its history."""

@@ -1,0 +1,424 @@
+"""The commands ``backfill``, ``bootstrap`` and ``diff``: an application over its history, on Spark."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError, StreamsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streams_py.history.cluster import HistoryCluster
+
+__all__ = ["add_to", "bootstrap_app"]
+
+_FAILED: Final = 1
+_USAGE: Final = 2
+
+bootstrap_app = typer.Typer(
+    help="Start an application warm: with the state that its history leaves, made on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_What = Annotated[str, typer.Argument(help="module:name of the topology, or file.py[:name].", metavar="APP:TOPOLOGY")]
+_Bootstrap = Annotated[str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port of a broker.")]
+_Id = Annotated[str | None, typer.Option("--application-id", help="application.id, if --config does not say it.")]
+_Config = Annotated[Path | None, typer.Option("--config", help="The application's .toml or .properties file.")]
+_Plan = Annotated[Path, typer.Option("--plan", help="The plan's file; it says how far the warm start got.")]
+_Conf = Annotated[list[str] | None, typer.Option(help="Setting of Spark as KEY=VALUE; repeatable.")]
+_Option = Annotated[
+    list[str] | None,
+    typer.Option(help="Option of streams-kafka as KEY=VALUE, e.g. kafka.sasl.password=env:PASSWORD; repeatable."),
+]
+_Master = Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")]
+_Work = Annotated[str | None, typer.Option(help="Folder that all workers share, for what stages write.")]
+_Effects = Annotated[
+    bool, typer.Option("--allow-side-effects", help="peek and foreach may be called again for the same record.")
+]
+_PLAN_FILE: Final = Path("bootstrap.plan.json")
+
+
+@bootstrap_app.command()
+def plan(
+    what: _What,
+    bootstrap: _Bootstrap = "localhost:9092",
+    application_id: _Id = None,
+    config: _Config = None,
+    file: _Plan = _PLAN_FILE,
+    replace_: Annotated[
+        bool, typer.Option("--replace", help="Give up committed offsets and changelogs that are there.")
+    ] = False,
+    partial: Annotated[
+        bool, typer.Option("--accept-partial-history", help="The beginning of topics may be deleted already.")
+    ] = False,
+    side_effects: _Effects = False,
+) -> None:
+    """Say what will be done, or everything that stands against it. Needs no Spark, and changes nothing."""
+    from streams_py.history.bootstrap import Allowances, make_plan
+
+    with _explained(), _connected(bootstrap, application_id, config) as (cluster, settings):
+        allowed = Allowances(replace_, partial, side_effects)
+        topology = _built(what, settings)
+        made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed)
+        made.save(file)
+        records = sum(end - start for _, _, start, end in made.ranges)
+        console = _console()
+        console.print(f"{len(made.ranges)} partitions with up to {records:,} records:")
+        for topic in sorted({topic for topic, *_ in made.ranges}):
+            console.print(f"  {topic}: {sum(end - start for name, _, start, end in made.ranges if name == topic):,}")
+        console.print("stages: " + ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages))
+        for name, count, _ in made.topics:
+            console.print(f"internal topic {name}, {count} partitions")
+        console.print(
+            f"plan: {file}\nAfter `run` has begun and until `commit`, do not start the application: "
+            "it would count on top of what is written. `abort` takes it back.\n"
+            f"Instances that ran before must not keep their state: streams-py reset "
+            f"{made.application_id} --state-dir DIR, on each machine"
+        )
+
+
+@bootstrap_app.command()
+def run(
+    bootstrap: _Bootstrap = "localhost:9092",
+    config: _Config = None,
+    file: _Plan = _PLAN_FILE,
+    sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics too, at least once.")] = False,
+    and_commit: Annotated[bool, typer.Option("--commit", help="Verify and commit as well.")] = False,
+    side_effects: _Effects = False,
+    option: _Option = None,
+    work: _Work = None,
+    conf: _Conf = None,
+    master: _Master = None,
+) -> None:
+    """Make the internal topics, run the stages on Spark, write the changelogs. Commits nothing without --commit."""
+    with _explained():
+        from streams_py.history.bootstrap import BootstrapPlan
+        from streams_py.spark.history.warm_start import write_changelogs
+
+        planned = BootstrapPlan.load(file)
+        with (
+            _connected(bootstrap, planned.application_id, config) as (cluster, settings),
+            _session(master, conf) as spark,
+        ):
+            options = {**cluster.options(), **_pairs(option, "--option")}
+            with _progress("stages") as tick:
+                made = write_changelogs(
+                    spark,
+                    file,
+                    settings,
+                    cluster,
+                    options,
+                    sinks=sinks,
+                    work=work,
+                    side_effects=side_effects,
+                    replication_factor=int(settings.get("replication.factor", -1)),
+                    tick=tick,
+                )
+            records = sum(count for count, _ in made.written.values())
+            _console().print(f"{records:,} records are in {len(made.changelogs)} changelogs; next: verify, then commit")
+            if and_commit:
+                _verify(spark, file, settings, options)
+                _commit(file, cluster, settings)
+
+
+@bootstrap_app.command()
+def verify(
+    bootstrap: _Bootstrap = "localhost:9092",
+    config: _Config = None,
+    file: _Plan = _PLAN_FILE,
+    option: _Option = None,
+    conf: _Conf = None,
+    master: _Master = None,
+) -> None:
+    """Read the changelogs back and compare them with what was written."""
+    with _explained():
+        from streams_py.history.bootstrap import BootstrapPlan
+
+        planned = BootstrapPlan.load(file)
+        with (
+            _connected(bootstrap, planned.application_id, config) as (cluster, settings),
+            _session(master, conf) as spark,
+        ):
+            _verify(spark, file, settings, {**cluster.options(), **_pairs(option, "--option")})
+
+
+@bootstrap_app.command()
+def commit(bootstrap: _Bootstrap = "localhost:9092", config: _Config = None, file: _Plan = _PLAN_FILE) -> None:
+    """Commit the positions: from now on the application starts there."""
+    with _explained():
+        from streams_py.history.bootstrap import BootstrapPlan
+
+        planned = BootstrapPlan.load(file)
+        with _connected(bootstrap, planned.application_id, config) as (cluster, settings):
+            _commit(file, cluster, settings)
+
+
+@bootstrap_app.command()
+def abort(bootstrap: _Bootstrap = "localhost:9092", config: _Config = None, file: _Plan = _PLAN_FILE) -> None:
+    """Take back what was written: delete the changelogs. The application starts from the beginning then."""
+    with _explained():
+        from streams_py.history import bootstrap as steps
+
+        planned = steps.BootstrapPlan.load(file)
+        if planned.step is steps.Step.COMMITTED:
+            raise ConfigError(
+                f"the warm start of {planned.application_id} is committed; to begin again, reset the application"
+            )
+        with _connected(bootstrap, planned.application_id, config) as (cluster, _):
+            gone = steps.abort(planned, cluster) if planned.step is not steps.Step.PLANNED else []
+            replace(planned, step=steps.Step.ABORTED).save(file)
+        _console().print(f"deleted: {', '.join(gone) or 'nothing'}")
+
+
+def _verify(spark: SparkSession, file: Path, settings: Mapping[str, Any], options: Mapping[str, str]) -> None:
+    from streams_py.spark.history.warm_start import verify_changelogs
+
+    made = verify_changelogs(spark, file, settings, options)
+    _console().print(f"verified: {sum(count for count, _ in made.written.values()):,} records are as they were written")
+
+
+def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) -> None:
+    from streams_py.history import bootstrap as steps
+
+    planned = steps.BootstrapPlan.load(file)
+    planned.check(_built(planned.topology, settings), steps.Step.VERIFIED)
+    steps.commit(planned, cluster)
+    replace(planned, step=steps.Step.COMMITTED).save(file)
+    _console().print(f"committed {len(planned.positions)} positions of {planned.application_id}: start it now")
+
+
+def backfill(
+    what: _What,
+    out: Annotated[
+        str | None, typer.Option(help="Parquet folder for the outputs, one below it for each topic.")
+    ] = None,
+    sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics, at least once.")] = False,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", help="TOPIC=PATH of a Parquet folder; Kafka otherwise; repeatable.")
+    ] = None,
+    until: Annotated[int | None, typer.Option(help="Only records before this timestamp, in ms.")] = None,
+    bootstrap: _Bootstrap = "localhost:9092",
+    application_id: _Id = None,
+    config: _Config = None,
+    side_effects: _Effects = False,
+    option: _Option = None,
+    work: _Work = None,
+    conf: _Conf = None,
+    master: _Master = None,
+) -> None:
+    """Run a topology over all of its history and write its outputs, to Parquet or to their topics."""
+    with _explained():
+        if (out is None) == (not sinks):
+            raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
+        from streams_py.spark.history.run import run as run_history
+        from streams_py.spark.history.warm_start import write_sinks
+
+        settings = _settings(bootstrap, application_id or "backfill", config)
+        kafka = {"kafka.bootstrap.servers": bootstrap, **_pairs(option, "--option")}
+        with (
+            _session(master, conf) as spark,
+            _progress("stages") as tick,
+            run_history(
+                what,
+                _sources(what, settings, inputs, kafka),
+                config=settings,
+                partitions=_sink_counts(what, settings) if sinks else None,
+                until=until,
+                work=work,
+                allow_side_effects=side_effects,
+                spark=spark,
+                tick=tick,
+            ) as results,
+        ):
+            counts = {}
+            if sinks:
+                write_sinks(results, kafka)
+            for topic, rows in results.sinks.items():
+                if out is not None:
+                    rows.write.mode("errorifexists").parquet(f"{out.rstrip('/')}/{topic}")
+                counts[topic] = rows.count()
+        for topic, count in counts.items():
+            _console().print(f"{topic}: {count:,} records")
+
+
+def diff(
+    old: Annotated[str, typer.Argument(help="module:name of the topology as it is.")],
+    new: Annotated[str, typer.Argument(help="module:name of the topology as it shall be.")],
+    last: Annotated[str | None, typer.Option(help="Only the newest records, e.g. 1d, 6h, 30m.")] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", help="TOPIC=PATH of a Parquet folder; Kafka otherwise; repeatable.")
+    ] = None,
+    sample: Annotated[int, typer.Option(min=0, help="So many differing records of each topic are shown.")] = 5,
+    report: Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.")] = None,
+    bootstrap: _Bootstrap = "localhost:9092",
+    config: _Config = None,
+    option: _Option = None,
+    work: _Work = None,
+    conf: _Conf = None,
+    master: _Master = None,
+) -> None:
+    """Run two versions of a topology over the same history: which outputs differ? Exit status 1 if any does."""
+    with _explained():
+        from streams_py.spark.history.compare import compare_runs
+
+        settings = _settings(bootstrap, "diff", config)
+        kafka = {"kafka.bootstrap.servers": bootstrap, **_pairs(option, "--option")}
+        with _session(master, conf) as spark, _progress("stages") as tick:
+            found = compare_runs(
+                spark,
+                old,
+                new,
+                lambda what: _sources(what, settings, inputs, kafka),
+                config=settings,
+                last_ms=None if last is None else _duration_ms(last),
+                sample=sample,
+                work=work,
+                tick=tick,
+            )
+        console = _console()
+        for topic, one in found.items():
+            console.print(
+                f"{topic}: {one.same:,} records the same, {one.only_old:,} only old, {one.only_new:,} only new"
+            )
+            for which, row in one.sample:
+                console.print(f"  {which} {row}", soft_wrap=True, markup=False)
+        if report is not None:
+            report.write_text(json.dumps({topic: one.as_dict() for topic, one in found.items()}, indent=1))
+    raise typer.Exit(_FAILED if any(one.only_old or one.only_new for one in found.values()) else 0)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add these commands."""
+    app.add_typer(bootstrap_app, name="bootstrap")
+    app.command()(backfill)
+    app.command()(diff)
+
+
+def _duration_ms(text: str) -> int:
+    units = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1_000}
+    if text[-1:] not in units or not text[:-1].isdecimal():
+        raise ConfigError(f"--last {text!r} is no duration; write for example 1d, 6h or 30m", key="--last")
+    return int(text[:-1]) * units[text[-1]]
+
+
+def _sources(
+    what: str, settings: Mapping[str, Any], given: list[str] | None, kafka: Mapping[str, str]
+) -> dict[str, str | Mapping[str, str]]:
+    """Topic -> the folder that was named for it, else the cluster."""
+    from streams_py.history.plan import external_topics
+
+    topology = _built(what, settings)
+    paths = _pairs(given, "--input")
+    if topology.has_patterns:
+        return dict(paths)
+    topics = external_topics(topology.metadata(str(settings["application.id"]), settings))
+    unknown = sorted(paths.keys() - topics)
+    if unknown:
+        raise ConfigError(f"--input {unknown[0]}: {what} reads {', '.join(sorted(topics))}")
+    return {topic: paths.get(topic, kafka) for topic in sorted(topics)}
+
+
+def _sink_counts(what: str, settings: Mapping[str, Any]) -> dict[str, int]:
+    """Partitions of the topics that are written. ConfigError for one that does not exist."""
+    from streams_py.history.cluster import HistoryCluster
+    from streams_py.history.plan import sink_counts
+
+    with contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings)))) as cluster:
+        return sink_counts(_built(what, settings), str(settings["application.id"]), cluster.partition_counts())
+
+
+def _built(what: str, settings: Mapping[str, Any]) -> Any:
+    from streams_py.history.travel import TopologySource
+
+    return TopologySource(what, settings).build()
+
+
+def _settings(bootstrap: str, application_id: str | None, config: Path | None) -> dict[str, Any]:
+    given = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
+    if application_id is not None:
+        given.setdefault("application.id", application_id)
+    if "application.id" not in given:
+        raise ConfigError("name the application with --application-id, or give its --config", key="application.id")
+    return {**given, "bootstrap.servers": bootstrap}
+
+
+@contextlib.contextmanager
+def _connected(
+    bootstrap: str, application_id: str | None, config: Path | None
+) -> Iterator[tuple[HistoryCluster, dict[str, Any]]]:
+    from streams_py.history.cluster import HistoryCluster
+
+    settings = _settings(bootstrap, application_id, config)
+    with contextlib.closing(HistoryCluster(StreamsConfig.of(settings))) as cluster:
+        yield cluster, settings
+
+
+@contextlib.contextmanager
+def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
+    """A session of our own, or the one that this process has, which stays."""
+    from streams_py.spark.session import QUIET, check_platform, spark_session
+
+    check_platform()
+    from pyspark.sql import SparkSession
+
+    before = SparkSession.getActiveSession()
+    settings: dict[str, object] = {**QUIET, **_pairs(conf, "--conf")}
+    session = spark_session("streams-py history", master=master, **settings)
+    session.sparkContext.setLogLevel("OFF")  # what goes wrong is said in a sentence
+    try:
+        yield session
+    finally:
+        if before is None:
+            session.stop()
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, lines elsewhere."""
+    console = _console()
+    if not console.is_terminal:
+        yield lambda done, total: console.print(f"{what}: {done} of {total} done")
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    """Our own errors, and a missing package, end the command with what is wrong and what to do."""
+    try:
+        yield
+    except (StreamsError, ModuleNotFoundError) as error:
+        remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
+        text = f"error: {error}{remedy}"
+        Console(stderr=True).print(text, style="red", highlight=False, markup=False, soft_wrap=True)
+        raise typer.Exit(_USAGE if isinstance(error, ValueError) else _FAILED) from error
+
+
+def _pairs(given: list[str] | None, option: str) -> dict[str, str]:
+    pairs = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"{option} {text!r}: write KEY=VALUE", key=option)
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _console() -> Console:
+    return Console(highlight=False)

@@ -1,0 +1,329 @@
+"""A warm start: a live application, in Python or Java, begins with the state that its history has left.
+
+In this order, so that whatever breaks off leaves an application that never saw a half-made state:
+
+1. *plan*: what is refused, all of it; ranges with fixed ends; topics to be made. Nothing is changed.
+2. *run*: make the internal topics, run the stages, write what is left of each changelog.
+3. *verify*: read the changelogs back and compare.
+4. *commit*: the positions after the ranges, with the partitions' times, in one request. Only now does the application
+   have a position; the broker refuses the request when somebody has started it meanwhile.
+
+Until the last step *abort* takes everything back: it deletes the changelogs that were made. The plan is a file between
+the steps, which says how far it got.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import ConfigError, StreamsError
+from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history
+from streams_py.history.refuse import Finding, RefusedTopologyError, findings
+from streams_py.history.task import TaskSummary
+from streams_py.ports import DescribedMember, OffsetAndMetadata, TopicSpec
+from streams_py.topology.topology import Topology
+
+__all__ = ["Allowances", "BootstrapCluster", "BootstrapPlan", "Step", "abort", "commit", "make_plan", "prepare"]
+
+_FORMAT: Final = 1
+
+
+class BootstrapCluster(Protocol):
+    """What is asked of the cluster."""
+
+    def partition_counts(self) -> Mapping[str, int]: ...
+    def starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+    def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+    def members(self, group: str) -> Sequence[DescribedMember]: ...
+    def committed(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
+    def create(self, specs: Sequence[TopicSpec]) -> None: ...
+    def delete(self, topics: Sequence[str]) -> None: ...
+    def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
+
+
+class Step(StrEnum):
+    """How far a warm start got."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    WRITTEN = "written"
+    VERIFIED = "verified"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class Allowances:
+    """What the user takes upon themselves. ``replace``: committed offsets and changelogs that are there are given up.
+    ``partial_history``: the beginning of a topic is deleted already. ``side_effects``: see ``findings``."""
+
+    replace: bool = False
+    partial_history: bool = False
+    side_effects: bool = False
+
+
+@dataclass(frozen=True)
+class BootstrapPlan:
+    """One warm start. ``ranges``: (topic, partition, first offset, end). ``topics``: internal topics as they are made.
+    ``written``: changelog partition -> records and hash, once they are written; ``untimed``: changelogs whose records
+    have the time of writing. ``positions``: what is committed."""
+
+    application_id: str
+    topology: str
+    fingerprint: str
+    ranges: list[tuple[str, int, int, int]]
+    topics: list[tuple[str, int, dict[str, str]]]
+    changelogs: dict[str, int]
+    repartitions: dict[str, int]
+    replace: bool = False
+    step: Step = Step.PLANNED
+    written: dict[str, tuple[int, int]] = field(default_factory=dict)
+    untimed: list[str] = field(default_factory=list)
+    positions: list[tuple[str, int, int, str]] = field(default_factory=list)
+    format: int = _FORMAT
+
+    def save(self, path: Path) -> None:
+        """Write the file; it is the old one or the new one, whatever happens."""
+        beside = path.with_name(f"{path.name}.new")
+        beside.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        os.replace(beside, path)
+
+    @classmethod
+    def load(cls, path: Path) -> BootstrapPlan:
+        """Read the file. ConfigError when it is none."""
+        try:
+            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            plan = cls(**{**found, "step": Step(found["step"])})
+        except OSError as error:
+            raise ConfigError(f"there is no plan {path} ({error.strerror}); make it with `bootstrap plan`") from None
+        except (ValueError, TypeError, KeyError):
+            raise ConfigError(f"{path} is no plan of a warm start; make it with `bootstrap plan`") from None
+        if plan.format != _FORMAT:
+            raise ConfigError(
+                f"{path} has format {plan.format}, not {_FORMAT}: it is of another version of this library"
+            )
+        return plan
+
+    def options_for(self, topic: str) -> dict[str, str]:
+        """The ranges of a topic as options of ``streams-kafka``."""
+        starts = {str(partition): start for name, partition, start, _ in self.ranges if name == topic}
+        ends = {str(partition): end for name, partition, _, end in self.ranges if name == topic}
+        return {"starting": json.dumps({topic: starts}), "ending": json.dumps({topic: ends})}
+
+    def check(self, topology: Topology, *allowed: Step) -> None:
+        """ConfigError when the plan is at another step, or was made for another topology."""
+        if self.step not in allowed:
+            remedy = {
+                Step.PLANNED: "run it first",
+                Step.RUNNING: "it broke off: abort it, and plan again",
+                Step.WRITTEN: "verify it, or abort it",
+                Step.VERIFIED: "commit it, or abort it",
+                Step.COMMITTED: "there is nothing more to do",
+                Step.ABORTED: "plan again",
+            }[self.step]
+            raise ConfigError(f"the warm start of {self.application_id} is {self.step.value}: {remedy}")
+        if fingerprint_of(topology) != self.fingerprint:
+            raise ConfigError(
+                f"the topology has changed since the warm start of {self.application_id} was planned; plan again"
+            )
+
+
+def fingerprint_of(topology: Topology) -> str:
+    """The same for topologies with the same nodes, stores and serdes."""
+    stores = sorted(
+        f"{name} {store.kind.value} {store.windows} "
+        f"{store.key_serde and store.key_serde.name} {store.value_serde and store.value_serde.name}"
+        for name, store in topology.stores.items()
+    )
+    return hashlib.sha256("\n".join((topology.describe(), *stores)).encode()).hexdigest()
+
+
+def make_plan(
+    name: str,
+    topology: Topology,
+    application_id: str,
+    config: Mapping[str, Any],
+    cluster: BootstrapCluster,
+    allowed: Allowances,
+) -> tuple[BootstrapPlan, HistoryPlan]:
+    """The plan, with ends fixed now. RefusedTopologyError says everything that stands against it, of the topology and
+    of the cluster. ``name``: ``module:name`` of the topology."""
+    found = findings(topology, application_id, config, allow_side_effects=allowed.side_effects, warm_start=True)
+    counts = cluster.partition_counts()
+    inputs = _inputs_of(topology, application_id, config)
+    missing = [topic for topic in inputs if topic not in counts]
+    found += [Finding(f"topic {topic}", "it does not exist", "create it, or check the name") for topic in missing]
+    partitions = [TopicPartition(topic, p) for topic in inputs if topic in counts for p in range(counts[topic])]
+    starts, ends = cluster.starts(partitions), cluster.ends(partitions)
+    found += _of_ranges(starts, allowed)
+    found += _of_group(application_id, cluster, partitions, allowed)
+    if missing or topology.has_patterns or circles(topology.metadata(application_id, config)):
+        raise RefusedTopologyError(found)  # more cannot be known
+    plan = plan_history(topology, application_id, config, counts)
+    metadata = topology.metadata(application_id, config)
+    repartitions = {topic for sub in metadata.subtopologies.values() for topic in sub.repartition_sources}
+    between = {
+        topic: count for stage in plan.stages for topic, count in stage.inputs.items() if topic in stage.upstream
+    }
+    for topic in sorted(between.keys() - repartitions):
+        found.append(Finding(f"topic {topic}", "this topology writes and reads it", "use repartition() in between"))
+    wanted = {**plan.changelogs, **between}
+    found += _of_topics(wanted, counts, cluster, plan, allowed)
+    if found:
+        raise RefusedTopologyError(found)
+    configs = {
+        topic.name: dict(topic.config)
+        for sub in metadata.subtopologies.values()
+        for topic in (*sub.changelogs.values(), *sub.repartition_sources.values())
+    }
+    made = BootstrapPlan(
+        application_id,
+        name,
+        fingerprint_of(topology),
+        [(at.topic, at.partition, starts[at], ends[at]) for at in partitions],
+        [(topic, count, configs[topic]) for topic, count in sorted(wanted.items())],
+        plan.changelogs,
+        between,
+        allowed.replace,
+    )
+    return made, plan
+
+
+def _inputs_of(topology: Topology, application_id: str, config: Mapping[str, Any]) -> list[str]:
+    if topology.has_patterns:
+        return []
+    return sorted(external_topics(topology.metadata(application_id, config)))
+
+
+def _of_ranges(starts: Mapping[TopicPartition, int], allowed: Allowances) -> list[Finding]:
+    if allowed.partial_history:
+        return []
+    return [
+        Finding(f"topic {at}", f"its first {start} offsets are gone", "accept a partial history if that is right")
+        for at, start in sorted(starts.items())
+        if start > 0
+    ]
+
+
+def _of_group(
+    group: str, cluster: BootstrapCluster, partitions: Sequence[TopicPartition], allowed: Allowances
+) -> list[Finding]:
+    found = []
+    members = cluster.members(group)
+    if members:
+        clients = ", ".join(sorted({member.client_id for member in members})[:3])
+        found.append(Finding(f"group {group}", f"{len(members)} members run ({clients})", "stop the application"))
+    committed = cluster.committed(group, partitions)
+    if committed and not allowed.replace:
+        at = min(committed)
+        found.append(
+            Finding(
+                f"group {group}",
+                f"it has committed offsets ({at} at {committed[at]})",
+                "give them up with --replace, or reset the application",
+            )
+        )
+    return found
+
+
+def _of_topics(
+    wanted: Mapping[str, int],
+    counts: Mapping[str, int],
+    cluster: BootstrapCluster,
+    plan: HistoryPlan,
+    allowed: Allowances,
+) -> list[Finding]:
+    found = []
+    for topic, count in sorted(wanted.items()):
+        if topic in counts and counts[topic] != count:
+            rule = f"it has {counts[topic]} partitions, and {count} are needed"
+            found.append(Finding(f"topic {topic}", rule, "reset the application (delete its internal topics)"))
+    if allowed.replace:
+        return found
+    present = [TopicPartition(topic, p) for topic in plan.changelogs if topic in counts for p in range(counts[topic])]
+    ends = cluster.ends(present)
+    full = sorted({at.topic for at, end in ends.items() if end > 0})
+    return found + [
+        Finding(f"topic {topic}", "it is not empty", "give it up with --replace, or reset the application")
+        for topic in full
+    ]
+
+
+def prepare(plan: BootstrapPlan, cluster: BootstrapCluster, replication_factor: int = -1) -> None:
+    """Make the internal topics; with ``replace`` delete old changelogs before. Begins RUNNING."""
+    counts = cluster.partition_counts()
+    if plan.replace:
+        cluster.delete([topic for topic in plan.changelogs if topic in counts])
+        counts = {topic: count for topic, count in counts.items() if topic not in plan.changelogs}
+    missing = [
+        TopicSpec(topic, count, replication_factor, config)
+        for topic, count, config in plan.topics
+        if topic not in counts
+    ]
+    cluster.create(missing)
+
+
+def written(
+    plan: BootstrapPlan,
+    sums: Mapping[str, tuple[int, int]],
+    untimed: Sequence[str],
+    summaries: Sequence[TaskSummary],
+    upstream_ends: Mapping[TopicPartition, int],
+) -> BootstrapPlan:
+    """The plan after the changelogs are written. ``sums``: changelog partition -> records and hash."""
+    texts = {(topic, done.task): text for done in summaries for topic, (_, text) in done.positions.items()}
+    positions = [(topic, p, end, texts.get((topic, p), "")) for topic, p, _, end in plan.ranges]
+    positions += [(*at, end, texts.get((at.topic, at.partition), "")) for at, end in sorted(upstream_ends.items())]
+    return replace(plan, step=Step.WRITTEN, written=dict(sums), untimed=list(untimed), positions=positions)
+
+
+def check_written(plan: BootstrapPlan, read: Mapping[str, tuple[int, int]]) -> None:
+    """StreamsError when what was read back is not what was written."""
+    for partition in sorted({*plan.written, *read}):
+        ours, theirs = tuple(plan.written.get(partition, (0, 0))), tuple(read.get(partition, (0, 0)))
+        if ours != theirs:
+            raise StreamsError(
+                f"changelog partition {partition} has {theirs[0]} records where {ours[0]} were written, or other ones; "
+                "was the application started? Nothing is committed: stop it, and `bootstrap abort`"
+            )
+
+
+def commit(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
+    """Commit the positions, if nobody has touched anything since it was verified."""
+    group = plan.application_id
+    members = cluster.members(group)
+    if members:
+        raise StreamsError(
+            f"{group} runs ({members[0].client_id}): nothing is committed. Stop it, `bootstrap abort`, and begin again"
+        )
+    positions = {TopicPartition(topic, p): OffsetAndMetadata(end, text) for topic, p, end, text in plan.positions}
+    earlier = cluster.committed(group, list(positions))
+    if earlier and not plan.replace:
+        at = min(earlier)
+        raise StreamsError(
+            f"{group} has committed {at} at {earlier[at]} since the plan was made: it was started. Nothing is "
+            "committed. `bootstrap abort`, reset the application, and begin again"
+        )
+    cluster.commit(group, positions)
+
+
+def abort(plan: BootstrapPlan, cluster: BootstrapCluster) -> list[str]:
+    """Take back what was written: the changelogs are deleted, which the application makes again; their names."""
+    members = cluster.members(plan.application_id)
+    if members:
+        raise StreamsError(
+            f"{plan.application_id} runs ({members[0].client_id}), on top of changelogs that are not complete; stop it "
+            "first"
+        )
+    counts = cluster.partition_counts()
+    there = [topic for topic in sorted(plan.changelogs) if topic in counts]
+    cluster.delete(there)
+    return there

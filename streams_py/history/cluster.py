@@ -1,0 +1,109 @@
+"""What preparing and ending a warm start asks of a cluster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
+from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
+from streams_py.adapters.security import is_security_key
+from streams_py.clients import KafkaClients
+from streams_py.config import StreamsConfig
+from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.ports import AdminErrorKind, DescribedMember, OffsetAndMetadata, TopicSpec
+
+__all__ = ["HistoryCluster"]
+
+_TIMEOUT_MS: Final = 30_000
+_PAUSE_S: Final = 0.2
+
+
+class HistoryCluster:
+    """The cluster of an application. Waits half a minute for an answer, then raises BrokerUnavailableError."""
+
+    def __init__(self, config: StreamsConfig) -> None:
+        self._clients = KafkaClients(config)
+        self.bootstrap = self._clients.bootstrap
+        settings = {"bootstrap.servers": self.bootstrap, **config.client_settings("admin.")}
+        self._admin = LogAdmin(bulk_admin_settings(settings, client_id=f"{config.application_id}-history"))
+        self._groups = self._clients.group_admin(timeout_ms=_TIMEOUT_MS)
+        self._config = config
+
+    def options(self) -> dict[str, str]:
+        """The same cluster as options of ``streams-kafka``."""
+        security = {
+            f"kafka.{key}": value
+            for key, value in self._config.client_settings("consumer.", "main.consumer.").items()
+            if is_security_key(key)
+        }
+        return {"kafka.bootstrap.servers": self.bootstrap, **security}
+
+    def partition_counts(self) -> Mapping[str, int]:
+        """All topics."""
+        return self._admin.partition_counts()
+
+    def starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """First offsets that are there."""
+        return self._admin.log_starts(partitions)
+
+    def ends(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Ends of what is committed."""
+        return self._admin.log_ends(partitions, read_committed=True)
+
+    def members(self, group: str) -> Sequence[DescribedMember]:
+        """Who is in a group; nobody when there is none."""
+        if group not in self._groups.list_groups():
+            return ()
+        return self._groups.describe_group(group).members
+
+    def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Committed offsets, where there are any."""
+        found = self._admin.committed_offsets(group, partitions) if partitions else {}
+        return {at: offset for at, offset in found.items() if offset is not None}
+
+    def first_at(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
+        """First offset whose record is not older; -1 where all are."""
+        return self._admin.first_at(partitions, timestamp_ms)
+
+    def create(self, specs: Sequence[TopicSpec]) -> None:
+        """Create topics; those that are being deleted are waited for."""
+        waiting = {spec.name: spec for spec in specs}
+        until_s = time.monotonic() + _TIMEOUT_MS / 1000
+        while waiting:
+            for name, error in self._admin.create_topics(list(waiting.values())).items():
+                if error is None:
+                    del waiting[name]
+                elif error.kind not in (AdminErrorKind.ALREADY_EXISTS, AdminErrorKind.TIMED_OUT):
+                    raise StreamsError(f"internal topic {name} cannot be created: {error.message}")
+            if waiting and time.monotonic() > until_s:
+                raise BrokerUnavailableError(f"topics {', '.join(waiting)} are not ready after {_TIMEOUT_MS} ms")
+            if waiting:
+                time.sleep(_PAUSE_S)
+        self._await(lambda known: all(spec.name in known for spec in specs), "to appear")
+
+    def delete(self, topics: Collection[str]) -> None:
+        """Delete topics, and wait until they are gone."""
+        if topics:
+            self._groups.delete_topics(topics)
+            self._await(lambda known: not known & set(topics), "to go")
+
+    def _await(self, done: object, what: str) -> None:
+        assert callable(done)
+        until_s = time.monotonic() + _TIMEOUT_MS / 1000
+        while not done(self.partition_counts().keys()):
+            if time.monotonic() > until_s:
+                raise BrokerUnavailableError(f"topics take more than {_TIMEOUT_MS} ms {what}")
+            time.sleep(_PAUSE_S)
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit for a group without members, in one request. StreamsError names what was refused."""
+        self._groups.set_offsets(group, offsets)
+
+    def close(self) -> None:
+        """Close the clients."""
+        self._groups.close()
+        self._admin.close()
+        self._clients.close()

@@ -1,0 +1,112 @@
+"""Two versions of a topology over the same history: what would differ, before the new one is shipped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from streams_py.spark.history.inputs import GivenInputs
+from streams_py.spark.history.run import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from streams_py.history.travel import GivenTopology
+
+__all__ = ["TopicDifference", "compare_runs"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDifference:
+    """Records of one topic that both versions write, and that only one does. ``sample``: (old or new, record)."""
+
+    same: int
+    only_old: int
+    only_new: int
+    sample: list[tuple[str, dict[str, Any]]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; bytes as text where they are some, else as hexadecimal digits."""
+        return asdict(self)
+
+
+def compare_runs(
+    spark: SparkSession,
+    old: GivenTopology,
+    new: GivenTopology,
+    inputs: Callable[[Any], GivenInputs],
+    *,
+    config: Mapping[str, Any] | None = None,
+    last_ms: int | None = None,
+    sample: int = 5,
+    work: str | None = None,
+    tick: Callable[[int, int], None] | None = None,
+) -> dict[str, TopicDifference]:
+    """Run both over ``inputs(topology)``; topic -> difference. A record is key, value, timestamp and headers; equal
+    ones are counted as often as they are written. ``last_ms``: only records that are not older than this before the
+    newest one of all."""
+    from pyspark.sql import functions as f
+
+    found = {}
+    runs = []
+    try:
+        for name, topology in (("old", old), ("new", new)):
+            folder = None if work is None else f"{work.rstrip('/')}/{name}"
+            runs.append(
+                run(topology, inputs(topology), config=config, last_ms=last_ms, work=folder, spark=spark, tick=tick)
+            )
+        before, after = runs
+        for topic in sorted({*before.sinks, *after.sinks}):
+            counts: DataFrame | None = None
+            for name, results in (("old", before), ("new", after)):
+                if topic not in results.sinks:
+                    continue
+                rows = results.sinks[topic].select("key", "value", "timestamp_ms", f.col("headers").cast("string"))
+                rows = rows.withColumns(
+                    {"old": f.lit(int(name == "old")).cast("bigint"), "new": f.lit(int(name == "new")).cast("bigint")}
+                )
+                counts = rows if counts is None else counts.unionByName(rows)
+            assert counts is not None
+            found[topic] = _difference(counts, sample)
+    finally:
+        for results in runs:
+            results.close()
+    return found
+
+
+def _difference(rows: DataFrame, sample: int) -> TopicDifference:
+    from pyspark.sql import functions as f
+
+    by_record = rows.groupBy("key", "value", "timestamp_ms", "headers").agg(
+        f.sum("old").alias("old"), f.sum("new").alias("new")
+    )
+    by_record = by_record.persist()
+    try:
+        sums = by_record.agg(
+            f.coalesce(f.sum(f.least("old", "new")), f.lit(0)).alias("same"),
+            f.coalesce(f.sum(f.greatest(f.col("old") - f.col("new"), f.lit(0))), f.lit(0)).alias("only_old"),
+            f.coalesce(f.sum(f.greatest(f.col("new") - f.col("old"), f.lit(0))), f.lit(0)).alias("only_new"),
+        ).first()
+        assert sums is not None
+        differing = by_record.where("old <> new").orderBy("timestamp_ms", "key", "value").limit(sample).collect()
+    finally:
+        by_record.unpersist()
+    shown = [
+        (
+            "old" if row["old"] > row["new"] else "new",
+            {"key": _shown(row["key"]), "value": _shown(row["value"]), "timestamp_ms": row["timestamp_ms"]},
+        )
+        for row in differing
+    ]
+    return TopicDifference(int(sums["same"]), int(sums["only_old"]), int(sums["only_new"]), shown)
+
+
+def _shown(data: bytes | None) -> str | None:
+    if data is None:
+        return None
+    try:
+        text = bytes(data).decode()
+    except UnicodeDecodeError:
+        return bytes(data).hex()
+    return text if text.isprintable() else bytes(data).hex()

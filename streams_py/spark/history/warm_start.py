@@ -1,0 +1,132 @@
+"""The part of a warm start that Spark does: run the stages, write the changelogs, read them back.
+
+See :mod:`streams_py.history.bootstrap` for the whole of it, and its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streams_protocol.types import TopicPartition
+from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step, check_written, prepare, written
+from streams_py.history.plan import sink_counts
+from streams_py.history.travel import TopologySource
+from streams_py.spark.history.run import Results, run
+from streams_py.spark.source import register
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["verify_changelogs", "write_changelogs", "write_sinks"]
+
+_WRITTEN = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
+
+
+def write_changelogs(
+    spark: SparkSession,
+    path: Path,
+    config: Mapping[str, Any],
+    cluster: BootstrapCluster,
+    options: Mapping[str, str],
+    *,
+    sinks: bool = False,
+    work: str | None = None,
+    side_effects: bool = False,
+    replication_factor: int = -1,
+    tick: Callable[[int, int], None] | None = None,
+) -> BootstrapPlan:
+    """Run the plan in the file ``path`` and write what is left of the changelogs; with ``sinks`` outputs too, at least
+    once each. ``options``: of ``streams-kafka``, with the cluster's address."""
+    plan = BootstrapPlan.load(path)
+    settings = {**config, "application.id": plan.application_id}
+    topology = TopologySource(plan.topology, settings).build()
+    plan.check(topology, Step.PLANNED)
+    plan = replace(plan, step=Step.RUNNING)
+    plan.save(path)
+    prepare(plan, cluster, replication_factor)
+    register(spark)
+    topics = sorted({topic for topic, *_ in plan.ranges})
+    inputs = {topic: {**options, **plan.options_for(topic)} for topic in topics}
+    results = run(
+        plan.topology,
+        inputs,
+        config=settings,
+        partitions=sink_counts(topology, plan.application_id, cluster.partition_counts()) if sinks else None,
+        work=work,
+        allow_side_effects=side_effects,
+        spark=spark,
+        tick=tick,
+    )
+    with results:
+        untimed = _write_state(results, options)
+        if sinks:
+            write_sinks(results, options)
+        sums = _sums_of_all(results, untimed)
+        summaries = [done for each in results.summaries().values() for done in each]
+    between = [TopicPartition(topic, p) for topic, count in plan.repartitions.items() for p in range(count)]
+    plan = written(plan, sums, untimed, summaries, cluster.ends(between))
+    plan.save(path)
+    return plan
+
+
+def _write_state(results: Results, options: Mapping[str, str]) -> list[str]:
+    """Write the folds; the changelogs whose records have no time of their own."""
+    from pyspark.sql import functions as f
+
+    untimed = []
+    for topic, rows in results.changelogs.items():
+        if rows.where("timestamp_ms < 0").limit(1).count():
+            untimed.append(topic)
+            rows = rows.withColumn("timestamp_ms", f.lit(None).cast("bigint"))
+        _write(rows, options)
+    return untimed
+
+
+def write_sinks(results: Results, options: Mapping[str, str]) -> None:
+    """Write outputs to their topics, in the order in which each task wrote them; at least once each."""
+    for rows in results.sinks.values():
+        ordered = rows.repartition("source").sortWithinPartitions("source", "seq")
+        _write(ordered, options)
+
+
+def _write(rows: DataFrame, options: Mapping[str, str]) -> None:
+    rows.select(*_WRITTEN).write.format("streams-kafka").options(**options).mode("append").save()
+
+
+def _sums_of_all(results: Results, untimed: list[str]) -> dict[str, tuple[int, int]]:
+    sums: dict[str, tuple[int, int]] = {}
+    for topic, rows in results.changelogs.items():
+        sums |= _sums(rows, timed=topic not in untimed)
+    return sums
+
+
+def _sums(rows: DataFrame, *, timed: bool) -> dict[str, tuple[int, int]]:
+    """Partition -> distinct records, and the sum of their hashes: records that were written twice count once."""
+    from pyspark.sql import functions as f
+
+    columns = ["topic", "partition", "key", "value", *(["timestamp_ms"] if timed else [])]
+    distinct = rows.select(*columns).dropDuplicates()
+    hashed = f.xxhash64(*columns[2:]).cast("decimal(38,0)")
+    found = distinct.groupBy("topic", "partition").agg(f.count("*").alias("n"), f.sum(hashed).alias("h")).collect()
+    return {f"{row['topic']}-{row['partition']}": (int(row["n"]), int(row["h"])) for row in found}
+
+
+def verify_changelogs(
+    spark: SparkSession, path: Path, config: Mapping[str, Any], options: Mapping[str, str]
+) -> BootstrapPlan:
+    """Read the changelogs back; StreamsError when they are not what was written."""
+    plan = BootstrapPlan.load(path)
+    if plan.step is not Step.VERIFIED:
+        plan.check(TopologySource(plan.topology, config).build(), Step.WRITTEN)
+    register(spark)
+    read: dict[str, tuple[int, int]] = {}
+    for topic in sorted(plan.changelogs):
+        rows = spark.read.format("streams-kafka").options(**{**options, "topics": topic}).load()
+        read |= _sums(rows, timed=topic not in plan.untimed)
+    check_written(plan, read)
+    plan = replace(plan, step=Step.VERIFIED)
+    plan.save(path)
+    return plan

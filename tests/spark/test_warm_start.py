@@ -1,0 +1,191 @@
+"""A live application begins with the state that Spark has folded from its history."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner, Result
+
+from streams_py import KafkaStreams, State
+from streams_py.cli.history import bootstrap_app
+from streams_py.errors import InvalidStateStoreError
+from streams_py.history.loading import load_topology
+from streams_py.runtime.tasks.offset_metadata import decode_offset_metadata
+from tests.spark.conftest import Cluster
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
+
+_numbers = itertools.count()
+_PROGRAM = """
+from streams_py import StreamsBuilder, serdes
+
+
+def word_count():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    words = builder.stream({lines!r}).flat_map_values(str.split)
+    words.group_by(lambda _, word: word).count(store="counts")
+    return builder.build()
+"""
+
+
+class App:
+    """One application with its input topic, and the commands for it."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.id = f"warm-{os.getpid()}-{next(_numbers)}"
+        self.lines = cluster.topic(2)
+        self.counted: Counter[str] = Counter()
+        self.plan_file = folder / "plan.json"
+        self.state_dir = folder / "state"
+        program = folder / "app.py"
+        program.write_text(_PROGRAM.format(lines=self.lines))
+        self.topology = f"{program}:word_count"
+
+    def produce(self, count: int, first: int = 0) -> None:
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap})
+        for at in range(first, first + count):
+            text = f"w{at % 7} w{at % 11} same"
+            self.counted.update(text.split())
+            producer.produce(self.lines, text.encode(), partition=at % 2, timestamp=1_700_000_000_000 + at)
+        assert producer.flush(30) == 0
+
+    def do(self, *arguments: str) -> Result:
+        place = ["--bootstrap", self.cluster.bootstrap, "--plan", str(self.plan_file)]
+        return CliRunner().invoke(bootstrap_app, [*arguments, *place])
+
+    def ok(self, *arguments: str) -> str:
+        result = self.do(*arguments)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    def plan(self, *more: str) -> Result:
+        return self.do("plan", self.topology, "--application-id", self.id, *more)
+
+    def live(self) -> KafkaStreams:
+        return KafkaStreams(
+            load_topology(self.topology, optimize=False),
+            {
+                "application.id": self.id,
+                "bootstrap.servers": self.cluster.bootstrap,
+                "state.dir": str(self.state_dir),
+                "commit.interval.ms": 100,
+                "auto.offset.reset": "earliest",
+            },
+        )
+
+
+@pytest.fixture
+def app(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> App:
+    return App(cluster, tmp_path)
+
+
+def test_live_application_goes_on_from_the_state_that_was_folded(app: App) -> None:
+    app.produce(300)
+    assert app.plan().exit_code == 0
+    app.ok("run")
+    app.ok("verify")
+    app.produce(40, first=300)  # what comes meanwhile is not lost
+    app.ok("commit")
+    with app.live() as streams:
+        until(lambda: state_of(streams) == dict(app.counted), f"counts {dict(app.counted)}")
+        restored = Counter(state_of(streams))
+    assert restored == app.counted
+
+
+def state_of(streams: KafkaStreams) -> dict[str, int]:
+    try:
+        return dict(streams.store("counts").all())
+    except InvalidStateStoreError:
+        return {}
+
+
+def committed_text(app: App) -> dict[tuple[str, int], tuple[int, str]]:
+    from kafka import KafkaAdminClient
+
+    admin = KafkaAdminClient(bootstrap_servers=app.cluster.bootstrap)
+    try:
+        found = admin.list_group_offsets(app.id)
+    finally:
+        admin.close()
+    by_partition = found.get(app.id, found)
+    return {(at.topic, at.partition): (entry.offset, entry.metadata) for at, entry in by_partition.items()}
+
+
+def test_positions_have_the_partition_times_beside_them(app: App) -> None:
+    app.produce(20)
+    app.plan()
+    app.ok("run", "--commit")
+    found = committed_text(app)
+    for partition in (0, 1):
+        offset, text = found[app.lines, partition]
+        assert offset == 10
+        assert "\0" not in text
+        assert decode_offset_metadata(text).partition_time_ms == 1_700_000_000_018 + partition
+    assert {topic for topic, _ in found} == {app.lines, f"{app.id}-counts-repartition"}
+
+
+def test_nothing_is_committed_when_the_application_was_started_meanwhile(app: App) -> None:
+    app.produce(20)
+    app.plan()
+    app.ok("run")
+    app.ok("verify")
+    with app.live() as streams:
+        until(lambda: streams.state is State.RUNNING, "the application runs")
+        refused = app.do("commit")
+        assert refused.exit_code != 0
+        assert "nothing is committed" in refused.output
+    assert app.do("commit").exit_code != 0  # it has offsets of its own now
+
+
+def test_aborted_warm_start_leaves_nothing_and_can_be_made_again(app: App) -> None:
+    app.produce(30)
+    app.plan()
+    app.ok("run")
+    assert "not empty" in app.plan().output or app.plan().exit_code != 0
+    assert f"{app.id}-counts-changelog" in app.ok("abort")
+    assert app.do("commit").exit_code == 2
+    assert app.plan().exit_code == 0
+    app.ok("run", "--commit")
+    with app.live() as streams:
+        until(lambda: state_of(streams) == dict(app.counted), "the folded state")
+
+
+def test_plan_says_everything_that_stands_against_it(app: App) -> None:
+    app.produce(10)
+    with app.live() as streams:
+        until(lambda: state_of(streams) == dict(app.counted), "counts")
+        text = app.plan().output
+        assert "members run" in text
+        assert "not empty" in text
+        streams.close(leave_group=True)
+    app.cluster.delete_before(app.lines, 0, 2)
+    result = app.plan()
+    assert result.exit_code == 2
+    for part in ("its first 2 offsets are gone", "committed offsets", "--replace", "not empty"):
+        assert part in result.output
+    assert app.plan("--replace", "--accept-partial-history").exit_code == 0
+    app.ok("run", "--commit")
+
+
+def test_changelog_that_somebody_writes_to_is_noticed(app: App) -> None:
+    app.produce(10)
+    app.plan()
+    app.ok("run")
+    producer = Producer({"bootstrap.servers": app.cluster.bootstrap})
+    producer.produce(f"{app.id}-counts-changelog", b"x", b"y", partition=0)
+    assert producer.flush(30) == 0
+    refused = app.do("verify")
+    assert refused.exit_code == 1
+    assert "Nothing is committed" in refused.output
+    assert app.do("commit").exit_code == 2

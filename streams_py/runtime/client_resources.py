@@ -24,19 +24,9 @@ from streams_py.leader.leader import GroupLeader
 from streams_py.leader.settings import LeaderSettings
 from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
-from streams_py.ports import (
-    Admin,
-    AdminError,
-    AdminErrorKind,
-    Clients,
-    Clock,
-    GroupMetadata,
-    Membership,
-    TopicSpec,
-    TransactionalProducer,
-)
+from streams_py.ports import Admin, Clients, Clock, GroupMetadata, Membership, TransactionalProducer
 from streams_py.runtime.event_loop import Background, EventLoop
-from streams_py.runtime.missing_sinks import warn_of_missing_sinks
+from streams_py.runtime.missing_topics import create_missing_topics, name_missing_sources, warn_of_missing_sinks
 from streams_py.runtime.open_transactions import OpenTransactions
 from streams_py.runtime.queries.hosts import StoreHosts
 from streams_py.runtime.restore.listener import RestoreListener
@@ -73,8 +63,6 @@ __all__ = ["ClientResources"]
 _log = logging.getLogger("streams_py")
 
 _CONSUMER = ("consumer.", "main.consumer.")
-_EMBEDDED_PARTITIONS = 4
-"""What a broker with Kafka's usual development settings gives a topic."""
 
 
 class ClientResources:
@@ -148,7 +136,7 @@ class ClientResources:
             self.directory.close()
             raise
         if self.config.embedded:
-            self._create_missing_topics(self.admin)
+            create_missing_topics(self._metadata, self._topology.global_topics, self.admin)
         else:
             warn_of_missing_sinks(self._topology, self.admin)
         self._cleaner = StateCleaner(
@@ -168,22 +156,6 @@ class ClientResources:
         self._events = open_assignment_events(
             self.config, self._clients, self.admin, self._clock, process=str(self._process_id), client_id=self.client_id
         )
-
-    def _create_missing_topics(self, admin: Admin) -> None:
-        """The embedded cluster lives as long as its users: nobody could have created the application's topics before.
-
-        On a broker a missing topic is an error instead: it may be a slip in a name.
-        """
-        subtopologies = self._metadata.subtopologies.values()
-        internal = {topic for sub in subtopologies for topic in sub.repartition_sources}
-        wanted = {topic for sub in subtopologies for topic in sub.source_topics | sub.sink_topics} - internal
-        wanted |= self._topology.global_topics.keys()
-        existing = admin.describe_topics(None)
-        missing = [TopicSpec(topic, _EMBEDDED_PARTITIONS) for topic in sorted(wanted - existing.keys())]
-        if missing:
-            names = ", ".join(spec.name for spec in missing)
-            _log.info("creating %s with %d partitions each on the embedded cluster", names, _EMBEDDED_PARTITIONS)
-            admin.create_topics(missing)
 
     def _cluster_id(self) -> str | None:
         if self.admin is None:
@@ -462,30 +434,9 @@ class ClientResources:
                 leading.failure for leading in list(self._leader_executors.values()) if leading.failure is not None
             ]
             return reasons[0] if reasons else error
-        return self._name_missing_topics(error) if isinstance(error, MissingSourceTopicError) else error
-
-    def _name_missing_topics(self, error: MissingSourceTopicError) -> MissingSourceTopicError:
-        """Ask the cluster which source topics do not exist: whoever leads, the user looks at this client."""
-        if self.admin is None:
-            return error
-        internal = {t for sub in self._metadata.subtopologies.values() for t in sub.repartition_sources}
-        wanted = sorted(self._metadata.source_topics - internal)
-        try:
-            found = self.admin.describe_topics(wanted)
-        except Exception:
-            return error
-        missing = [topic for topic in wanted if _is_missing(found.get(topic))]
-        if not missing:
-            return error
-        servers = ", ".join(self.config.bootstrap_servers)
-        return MissingSourceTopicError(
-            f"source topic{'s' if len(missing) > 1 else ''} {', '.join(missing)} missing on {servers}; "
-            f"create {'them' if len(missing) > 1 else 'it'}, then start the application again"
-        )
-
-
-def _is_missing(answer: object) -> bool:
-    return answer is None or (isinstance(answer, AdminError) and answer.kind is AdminErrorKind.UNKNOWN_TOPIC)
+        if isinstance(error, MissingSourceTopicError) and self.admin is not None:
+            return name_missing_sources(error, self._metadata, self.admin, self.config.bootstrap_servers)
+        return error
 
 
 def _forming(thread: StreamThread) -> tuple[int, str] | None:

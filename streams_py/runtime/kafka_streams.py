@@ -13,26 +13,20 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from streams_protocol.types import TaskId
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, IllegalStateError, StreamsError
-from streams_py.leader.explanations import ToldExplanation
 from streams_py.ports import Clients, Clock
 from streams_py.runtime.arguments import check_arguments
+from streams_py.runtime.client_figures import ClientFigures
 from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.client_state import ClientState, StateListener
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.closing import wait_aloud
-from streams_py.runtime.metrics import Measured, ThreadFigures, client_metrics, measure
-from streams_py.runtime.queries.client_queries import ClientQueries
 from streams_py.runtime.restore.listener import RestoreListener
-from streams_py.runtime.restore.progress import RestoreProgress
 from streams_py.runtime.states import State, ThreadState, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
 from streams_py.runtime.tasks.configured import imported
-from streams_py.runtime.threads.rebalance_timeline import RebalanceListener
 from streams_py.runtime.threads.stream_thread import StreamThread
-from streams_py.runtime.threads.thread_metadata import ThreadMetadata, thread_metadata
 from streams_py.runtime.uncaught import StreamThreadExceptionResponse, UncaughtHandler, response_to
 from streams_py.topology.topology import Topology
 
@@ -44,7 +38,7 @@ _DRAIN_POLL_MS = 20
 _OVER = (State.PENDING_ERROR, State.ERROR, State.NOT_RUNNING)
 
 
-class KafkaStreams(ClientQueries):
+class KafkaStreams(ClientFigures):
     """One instance of an application.
 
     ``config`` is a mapping of Kafka's dotted keys, the path of a ``.toml`` or ``.properties`` file, or a StreamsConfig;
@@ -288,57 +282,6 @@ class KafkaStreams(ClientQueries):
     def wait_until(self, state: State, timeout: float | None = None) -> bool:
         """Block until the client is in ``state``; False when ``timeout`` seconds are over, or it ended otherwise."""
         return self._state.wait_until(lambda now: now is state or now.is_final, timeout) is state
-
-    def metadata_for_local_threads(self) -> list[ThreadMetadata]:
-        """Name, state and tasks of each stream thread."""
-        return [thread_metadata(thread) for thread in self._current_threads()]
-
-    def explain(self, task_id: TaskId | str) -> list[ToldExplanation]:
-        """Why the task is where it is, for each of the last assignments that *this* client made as leader of the group;
-        newest first. ``str(explanation)`` says it in sentences, ``explanation.explanation`` has the facts.
-
-        Empty when this client has not led, or when the application's own task assignor decided.
-        """
-        task = TaskId.parse(task_id) if isinstance(task_id, str) else task_id
-        explanations = [
-            explanation
-            for thread in self._current_threads()
-            if thread.loop is not None
-            for explanation in thread.loop.parts.rebalance.explanations.explanation(task)
-        ]
-        return sorted(explanations, key=lambda explanation: -explanation.assigned_at_ms)
-
-    def metrics(self) -> dict[str, dict[str, float | str]]:
-        """Current figures by group (with tags) and name, those of Kafka Streams. For exporters see
-        :mod:`streams_py.metrics`."""
-        return client_metrics(self._figures())
-
-    def measure(self) -> list[Measured]:
-        """The same, one by one: group, tags, name and value."""
-        return list(measure(self._figures()))
-
-    def _figures(self) -> ThreadFigures:
-        return ThreadFigures(
-            self._config.application_id,
-            self._state.now,
-            self._current_threads(),
-            self._failed_threads,
-            self._clock.now_ms(),
-            is_debug=self._config.metrics_recording_level != "INFO",
-        )
-
-    def on_rebalance(self, listener: RebalanceListener) -> None:
-        """Call ``listener(timeline)`` after each rebalance of each stream thread, on a thread that must not wait long:
-        what took how long (decode, lags, assign, encode, hand-over). Thread-safe."""
-        self._instance.rebalance_listeners.append(listener)
-
-    def restore_progress(self) -> RestoreProgress:
-        """How far the restoration of this instance's active tasks is: records, bytes, rate, time left."""
-        progress = RestoreProgress()
-        for thread in self._current_threads():
-            if thread.loop is not None and thread.state is not ThreadState.DEAD:
-                progress += thread.loop.parts.updater.progress()
-        return progress
 
     # -- threads ---------------------------------------------------------------------------------------------
 

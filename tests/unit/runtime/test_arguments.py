@@ -10,7 +10,7 @@ import pytest
 
 from streams_py import ConfigError, KafkaStreams, StreamsBuilder, TopologyError, serdes
 from streams_py.ports import Admin, AdminError, AdminErrorKind
-from streams_py.runtime.missing_sinks import warn_of_missing_sinks
+from streams_py.runtime.missing_topics import warn_of_missing_sinks
 
 
 def builder() -> StreamsBuilder[str, str]:

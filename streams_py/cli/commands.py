@@ -14,6 +14,7 @@ import typer.core
 from streams_py.cli.backtest import app as backtest_app
 from streams_py.cli.connect import app as connect_app
 from streams_py.cli.history import add_to
+from streams_py.cli.running import run as run_command
 from streams_py.cli.telemetry import app as telemetry_app
 from streams_py.cli.torturing import torture
 from streams_py.cli.usage import refuse
@@ -45,6 +46,7 @@ topology_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", cls=_D
 app.add_typer(topology_app, name="topology", help="Look at a topology.")
 new_typer = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 app.add_typer(new_typer, name="new", help="Begin something.")
+app.command("run")(run_command)
 app.add_typer(connect_app, name="connect", help="A group of workers that run connectors.")
 # Neither imports Spark before it is needed: without the extra, they say so when they are used.
 app.add_typer(telemetry_app, name="telemetry")

@@ -22,6 +22,7 @@ from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.client_state import ClientState, StateListener
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.closing import wait_aloud
+from streams_py.runtime.processes.child import this_process
 from streams_py.runtime.restore.listener import RestoreListener
 from streams_py.runtime.states import State, ThreadState, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
@@ -70,6 +71,9 @@ class KafkaStreams(ClientFigures):
     ) -> None:
         check_arguments(topology, on_state=on_state, on_error=on_error, restore_listener=restore_listener)
         self._config = StreamsConfig.of(config, **settings)
+        self._child = this_process()
+        if self._child is not None:
+            self._config = self._child.config(self._config)
         self._clock = clock or SystemClock()
         used = clients or _clients_of(self._config)
         try:
@@ -214,7 +218,7 @@ class KafkaStreams(ClientFigures):
             raise self._error
         return ended
 
-    def run(self, *, drain: float | None = None) -> None:
+    def run(self, *, drain: float | None = None, processes: int = 1, health: int | str | None = None) -> None:
         """Start, work until SIGINT (Ctrl-C) or SIGTERM, then close. For programs that do nothing else.
 
         ``drain``: after the signal, give other instances so many seconds to take the tasks over (:meth:`drain`), and
@@ -222,12 +226,26 @@ class KafkaStreams(ClientFigures):
 
         While it closes, the log says what it waits for. A second signal ends the process at once. Call it on the main
         thread. Raises the error of a failed stream thread, as :meth:`wait` does.
+
+        With ``processes`` this program is run so many times, as members of one group that share its tasks, a core each.
+        This process only looks after them: one that dies is started again, and a signal closes all. Each has a state
+        directory of its own; ``group.instance.id`` and ``client.id`` get its number.
+
+        ``health``, a port on loopback or ``host:port``, answers HTTP probes: ``/live``, ``/ready``, and ``/`` with a
+        line per process.
         """
-        with stop_signals(at_first=self._instance.stop_filling) as asked, self:
-            if not wait_or_stop(asked, self._state.wait_for_end, None):
-                if drain is not None:
-                    self.drain(drain)
-                self._close_aloud(leave_group=drain is not None)
+        from streams_py.runtime.processes.watched import watched
+
+        asked_by = stop_signals(at_first=self._instance.stop_filling)
+        with asked_by as asked, watched(self, self._child, processes, health) as supervisor:
+            if supervisor is not None:
+                supervisor.run(asked)
+                return
+            with self:
+                if not wait_or_stop(asked, self._state.wait_for_end, None):
+                    if drain is not None:
+                        self.drain(drain)
+                    self._close_aloud(leave_group=drain is not None)
         self.wait()
 
     def _close_aloud(self, *, leave_group: bool = False) -> bool:

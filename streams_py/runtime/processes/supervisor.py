@@ -1,0 +1,204 @@
+"""Starts a program several times, as processes of one group, and starts those again that die."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from streams_py.errors import IllegalStateError, StreamsError
+from streams_py.runtime.processes.child import PROCESS_VARIABLE, ChildProcess
+from streams_py.runtime.processes.health import Health, ProcessHealth
+from streams_py.runtime.states import State
+
+__all__ = ["Supervisor", "same_program"]
+
+_log = logging.getLogger("streams_py")
+
+_STEP_S: Final = 0.2
+_FIRST_DELAY_S: Final = 1.0
+_LONGEST_DELAY_S: Final = 30.0
+_STEADY_S: Final = 60.0
+"""Who lived so long has not died of its start."""
+_DEATHS: Final = 5
+"""Who died so often in a row, each time soon, is not helped by another start."""
+_FIRST_WORD_S: Final = 10.0
+_RESTARTING: Final = "RESTARTING"
+_LINE_BYTES: Final = 4096
+
+
+@dataclass(slots=True)
+class _Slot:
+    """The place of one process."""
+
+    number: int
+    process: subprocess.Popen[bytes] | None = None
+    lives: int = -1
+    states: int = -1
+    state: str = State.CREATED.value
+    live: bool = True
+    ready: bool = False
+    restarts: int = 0
+    deaths: int = 0
+    """In a row, each soon after a start."""
+    started_s: float = 0.0
+    due_s: float = 0.0
+    has_ended: bool = False
+
+
+class Supervisor:
+    """:meth:`run` works until all processes have ended by themselves, or until it is asked to stop.
+
+    A process that ends with status 0 has ended; any other is started again, after a second, and ever later (up to half
+    a minute) while it dies soon. They are in process groups of their own: Ctrl-C reaches the supervisor, which asks
+    them to close; they end when the supervisor is killed.
+    """
+
+    def __init__(self, processes: int, command: Sequence[str]) -> None:
+        self._command = tuple(command)
+        self._slots = [_Slot(number) for number in range(1, processes + 1)]
+        self._selector = selectors.DefaultSelector()
+
+    def run(self, asked: threading.Event) -> None:
+        """Until ``asked`` is set and all have closed. Raises StreamsError when one did not close well."""
+        try:
+            while not asked.is_set() and not all(slot.has_ended for slot in self._slots):
+                for slot in self._slots:
+                    self._look_after(slot)
+                self._listen()
+            self._close()
+        finally:
+            for slot in self._slots:
+                if slot.process is not None:  # only after an error here
+                    slot.process.kill()
+                    self._gone(slot)
+            self._selector.close()
+
+    def health(self) -> Health:
+        """On any thread."""
+        processes = tuple(
+            ProcessHealth(
+                slot.number,
+                process.pid if (process := slot.process) else None,
+                slot.state,
+                slot.live,
+                slot.ready,
+                slot.restarts,
+            )
+            for slot in self._slots
+            if not slot.has_ended
+        )
+        return Health(
+            live=all(one.live for one in processes),
+            ready=bool(processes) and all(one.ready for one in processes),
+            processes=processes,
+        )
+
+    # -- one process ---------------------------------------------------------------------------------------------------
+
+    def _look_after(self, slot: _Slot) -> None:
+        now = time.monotonic()
+        if slot.process is None:
+            if not slot.has_ended and now >= slot.due_s:
+                self._start(slot)
+        elif (status := slot.process.poll()) is not None:
+            self._gone(slot)
+            if status == 0:
+                slot.has_ended = True
+                return
+            slot.deaths = 1 if now - slot.started_s >= _STEADY_S else slot.deaths + 1
+            delay_s = min(_FIRST_DELAY_S * 2 ** (slot.deaths - 1), _LONGEST_DELAY_S)
+            slot.due_s, slot.state, slot.restarts = now + delay_s, _RESTARTING, slot.restarts + 1
+            slot.live, slot.ready = slot.deaths < _DEATHS, False
+            _log.error("process %d %s; starting it again in %.0f s", slot.number, _ended(status), delay_s)
+
+    def _start(self, slot: _Slot) -> None:
+        their_lives, slot.lives = os.pipe()
+        slot.states, their_states = os.pipe()
+        os.set_blocking(slot.states, False)
+        child = ChildProcess(slot.number, their_lives, their_states)
+        try:
+            slot.process = subprocess.Popen(
+                self._command,
+                env={**os.environ, PROCESS_VARIABLE: child.to_variable()},
+                stdin=subprocess.DEVNULL,
+                pass_fds=(their_lives, their_states),
+                process_group=0,
+            )
+        finally:
+            os.close(their_lives)
+            os.close(their_states)
+        slot.state, slot.ready, slot.started_s = State.CREATED.value, False, time.monotonic()
+        self._selector.register(slot.states, selectors.EVENT_READ, slot)
+        _log.info("process %d of %d is %d", slot.number, len(self._slots), slot.process.pid)
+
+    def _gone(self, slot: _Slot) -> None:
+        """The process has ended: nothing of it is kept."""
+        self._selector.unregister(slot.states)
+        os.close(slot.states)
+        os.close(slot.lives)
+        slot.process, slot.lives, slot.states = None, -1, -1
+
+    def _listen(self) -> None:
+        """Read what processes say of themselves, for a moment."""
+        ready = self._selector.select(_STEP_S)
+        for key, _ in ready:
+            with contextlib.suppress(OSError):
+                lines = os.read(key.fd, _LINE_BYTES).decode("ascii").splitlines()
+                if lines:
+                    key.data.state, live, ready = lines[-1].split()
+                    key.data.live, key.data.ready = live == "1", ready == "1"
+                else:  # it ends
+                    time.sleep(_STEP_S)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _close(self) -> None:
+        """Ask all to close and wait, saying so when it takes long."""
+        for slot in self._slots:
+            if slot.process is not None:
+                slot.process.send_signal(signal.SIGTERM)
+        failed: list[str] = []
+        began, silence_s = time.monotonic(), _FIRST_WORD_S
+        while alive := [slot for slot in self._slots if slot.process is not None]:
+            if time.monotonic() - began > silence_s:
+                names = ", ".join(f"{slot.number} ({slot.process.pid})" for slot in alive if slot.process)
+                _log.warning("closing for %.0f s, waiting for process %s", time.monotonic() - began, names)
+                silence_s *= 2
+            self._listen()
+            for slot in alive:
+                status = slot.process.poll() if slot.process else None
+                if status is not None:
+                    self._gone(slot)
+                    slot.has_ended = True
+                    if status not in (0, -signal.SIGTERM):  # SIGTERM: it had hardly begun
+                        failed.append(f"process {slot.number} {_ended(status)}")
+        if failed:
+            raise StreamsError(f"while closing, {', '.join(failed)}; the log above says why")
+
+
+def same_program() -> list[str]:
+    """The command that runs this program once more. Raises IllegalStateError where there is no program."""
+    if len(sys.orig_argv) < 2 or hasattr(sys, "ps1") or not sys.argv[0]:
+        raise IllegalStateError(
+            "several processes run the program again that asks for them, and here is none (an interactive "
+            "interpreter): put it into a file, or use: streams-py run FILE.PY --processes N"
+        )
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+def _ended(status: int) -> str:
+    if status >= 0:
+        return f"ended with status {status}"
+    with contextlib.suppress(ValueError):
+        return f"was ended by {signal.Signals(-status).name}"
+    return f"was ended by signal {-status}"

@@ -1,0 +1,92 @@
+"""Around a client that runs until a signal comes: probes, and a supervisor when there are several processes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError
+from streams_py.runtime.processes.child import ChildProcess
+from streams_py.runtime.processes.health import Health, HealthServer, ProcessHealth
+from streams_py.runtime.processes.supervisor import Supervisor, same_program
+from streams_py.runtime.states import State
+
+__all__ = ["Client", "watched"]
+
+_LOOK_S: Final = 0.25
+
+
+class Client(Protocol):
+    """KafkaStreams, as seen from here."""
+
+    @property
+    def config(self) -> StreamsConfig: ...
+    @property
+    def state(self) -> State: ...
+    def is_alive(self) -> bool: ...
+    def is_ready(self) -> bool: ...
+    def close(self) -> bool: ...
+
+
+@contextlib.contextmanager
+def watched(
+    client: Client, child: ChildProcess | None, processes: int, health: int | str | None
+) -> Iterator[Supervisor | None]:
+    """Probes are answered inside, and a supervisor is told how the client is. Yields the supervisor to run instead of
+    the client, when there are to be several processes and this is none of them."""
+    _check(client.config, processes)
+    with contextlib.ExitStack() as stack:
+        if child is not None:
+            child.end_with_supervisor()
+            stack.enter_context(_telling(client, child))
+            yield None
+            return
+        supervisor = Supervisor(processes, same_program()) if processes > 1 else None
+        if supervisor is not None:
+            stack.callback(client.close)  # it never starts
+        if health is not None:
+            look = supervisor.health if supervisor is not None else lambda: _health_of(client)
+            stack.enter_context(HealthServer(health, look))
+        yield supervisor
+
+
+def _check(config: StreamsConfig, processes: int) -> None:
+    if processes < 1:
+        raise ValueError(f"processes must be at least 1: {processes}")
+    if processes > 1 and config.application_server:
+        raise ConfigError(
+            f"application.server = {config.application_server} is one process' address; with {processes} processes "
+            "start each by itself, with its own",
+            key="application.server",
+        )
+
+
+@contextlib.contextmanager
+def _telling(client: Client, child: ChildProcess) -> Iterator[None]:
+    """A thread that looks at the client and tells the supervisor what has changed."""
+    ended = threading.Event()
+
+    def tell() -> None:
+        told = None
+        while not ended.wait(_LOOK_S):
+            now = (client.state.value, client.is_alive(), client.is_ready())
+            if now != told:
+                child.tell(*now)
+                told = now
+
+    thread = threading.Thread(target=tell, name="supervisor-teller", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _health_of(client: Client) -> Health:
+    one = ProcessHealth(1, os.getpid(), client.state.value, client.is_alive(), client.is_ready(), 0)
+    return Health(one.live, one.ready, (one,))

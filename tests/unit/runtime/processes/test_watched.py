@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError
+from streams_py.runtime.processes.child import ChildProcess
+from streams_py.runtime.processes.watched import watched
+from streams_py.runtime.states import State
+from tests.waiting import until
+
+
+class Client:
+    """As much of KafkaStreams as is looked at."""
+
+    def __init__(self, **settings: str) -> None:
+        self.config = StreamsConfig.of({"application.id": "app", "bootstrap.servers": "b:1"}, **settings)
+        self.state = State.RUNNING
+        self.alive, self.ready, self.closed = True, True, False
+
+    def is_alive(self) -> bool:
+        return self.alive
+
+    def is_ready(self) -> bool:
+        return self.ready
+
+    def close(self) -> bool:
+        self.closed = True
+        return True
+
+
+@pytest.fixture
+def pipes() -> Iterator[tuple[int, int]]:
+    told, states = os.pipe()
+    yield told, states
+    os.close(told)
+    os.close(states)
+
+
+def test_one_address_for_queries_is_not_enough_for_several_processes() -> None:
+    client = Client(application_server="h:80")
+    with (
+        pytest.raises(ConfigError, match=r"application\.server = h:80 is one process' address"),
+        watched(client, None, 2, None),
+    ):
+        pass
+    with pytest.raises(ValueError, match="at least 1"), watched(client, None, 0, None):
+        pass
+    with watched(client, None, 1, None) as supervisor:
+        assert supervisor is None
+
+
+def test_who_supervises_closes_the_client_that_it_does_not_run() -> None:
+    client = Client()
+    with watched(client, None, 2, None) as supervisor:
+        assert supervisor is not None
+        assert not client.closed
+    assert client.closed
+
+
+def test_a_single_client_is_probed_itself() -> None:
+    client = Client()
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    with watched(client, None, 1, port):
+
+        def ask(path: str) -> tuple[int, dict[str, object]]:
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+        assert ask("/ready")[0] == 200
+        client.ready, client.state = False, State.REBALANCING
+        assert ask("/ready")[0] == 503
+        status, body = ask("/live")
+        assert (status, body["ready"]) == (200, False)
+        client.alive = False
+        assert ask("/live")[0] == 503
+
+
+def test_a_process_of_several_tells_what_changes(
+    pipes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ChildProcess, "end_with_supervisor", lambda _: None)  # it would end the tests with them
+    told, states = pipes
+    os.set_blocking(told, False)
+    client, lines = Client(), list[bytes]()
+
+    def has_told(line: bytes) -> bool:
+        try:
+            lines.extend(os.read(told, 1000).splitlines())
+        except BlockingIOError:
+            return False
+        return line in lines
+
+    with watched(client, ChildProcess(1, -1, states), 4, 0) as supervisor:
+        assert supervisor is None
+        until(lambda: has_told(b"RUNNING 1 1"), "it says that it is ready")
+        client.ready = False
+        until(lambda: has_told(b"RUNNING 1 0"), "it says that it is not")
+    assert lines == [b"RUNNING 1 1", b"RUNNING 1 0"]

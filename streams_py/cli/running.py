@@ -32,6 +32,10 @@ def run(
     processes: Annotated[
         int, typer.Option("--processes", "-p", min=1, help="So many processes share the tasks: one core each.")
     ] = 1,
+    drain: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="At the end, give other instances so long to take the tasks over."),
+    ] = None,
     health: Annotated[
         str | None,
         typer.Option("--health", metavar="PORT|HOST:PORT", help="Answer HTTP probes: /live, /ready. A port: loopback."),
@@ -50,10 +54,12 @@ def run(
 
       streams-py run my_app.main:build_topology --config app.toml --processes 4 --health 8080
     """
-    raise typer.Exit(_run(what, config, settings or (), processes, health))
+    raise typer.Exit(_run(what, config, settings or (), drain, processes, health))
 
 
-def _run(what: str, file: Path | None, settings: Sequence[str], processes: int, health: str | None) -> int:
+def _run(
+    what: str, file: Path | None, settings: Sequence[str], drain: float | None, processes: int, health: str | None
+) -> int:
     from streams_py.history.loading import load_topology
     from streams_py.runtime.kafka_streams import KafkaStreams
 
@@ -66,7 +72,7 @@ def _run(what: str, file: Path | None, settings: Sequence[str], processes: int, 
     except (ConfigError, TopologyError) as error:
         return refuse(str(error))
     try:
-        streams.run(processes=processes, health=health)
+        streams.run(drain=drain, processes=processes, health=health)
     except ConfigError as error:
         return refuse(str(error))
     except StreamsError as error:

@@ -72,8 +72,7 @@ class KafkaStreams(ClientFigures):
         check_arguments(topology, on_state=on_state, on_error=on_error, restore_listener=restore_listener)
         self._config = StreamsConfig.of(config, **settings)
         self._child = this_process()
-        if self._child is not None:
-            self._config = self._child.config(self._config)
+        self._config = self._child.config(self._config) if self._child else self._config
         self._clock = clock or SystemClock()
         used = clients or _clients_of(self._config)
         try:
@@ -227,12 +226,10 @@ class KafkaStreams(ClientFigures):
         While it closes, the log says what it waits for. A second signal ends the process at once. Call it on the main
         thread. Raises the error of a failed stream thread, as :meth:`wait` does.
 
-        With ``processes`` this program is run so many times, as members of one group that share its tasks, a core each.
-        This process only looks after them: one that dies is started again, and a signal closes all. Each has a state
-        directory of its own; ``group.instance.id`` and ``client.id`` get its number.
-
-        ``health``, a port on loopback or ``host:port``, answers HTTP probes: ``/live``, ``/ready``, and ``/`` with a
-        line per process.
+        With ``processes`` this program is run so many times, as members of one group, a core each. This process only
+        looks after them: one that dies is started again, a signal closes all. Each has its own state directory, and its
+        number at the end of ``group.instance.id`` and ``client.id``. ``health``, a port on loopback or ``host:port``,
+        answers HTTP probes: ``/live``, ``/ready``, and ``/`` with a line per process.
         """
         from streams_py.runtime.processes.watched import watched
 
@@ -243,15 +240,15 @@ class KafkaStreams(ClientFigures):
                 return
             with self:
                 if not wait_or_stop(asked, self._state.wait_for_end, None):
-                    if drain is not None:
-                        self.drain(drain)
-                    self._close_aloud(leave_group=drain is not None)
+                    self._close_aloud(drain=drain)
         self.wait()
 
-    def _close_aloud(self, *, leave_group: bool = False) -> bool:
+    def _close_aloud(self, *, drain: float | None = None) -> bool:
         """Close after a signal: as long as it takes, saying what it takes."""
+        if drain is not None:
+            self.drain(drain)
         _log.info("%s: closing; a second signal ends the process at once", self._instance.client_id)
-        self.close(0, leave_group=leave_group)
+        self.close(0, leave_group=drain is not None)
         wait_aloud(
             self._state.wait_for_end,
             lambda: [thread for thread in self._current_threads() if thread.state is not ThreadState.DEAD],

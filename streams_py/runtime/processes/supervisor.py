@@ -155,8 +155,8 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 lines = os.read(key.fd, _LINE_BYTES).decode("ascii").splitlines()
                 if lines:
-                    key.data.state, live, ready = lines[-1].split()
-                    key.data.live, key.data.ready = live == "1", ready == "1"
+                    key.data.state, is_live, is_ready = lines[-1].split()
+                    key.data.live, key.data.ready = is_live == "1", is_ready == "1"
                 else:  # it ends
                     time.sleep(_STEP_S)
 
@@ -183,7 +183,7 @@ class Supervisor:
                     if status not in (0, -signal.SIGTERM):  # SIGTERM: it had hardly begun
                         failed.append(f"process {slot.number} {_ended(status)}")
         if failed:
-            raise StreamsError(f"while closing, {', '.join(failed)}; the log above says why")
+            raise StreamsError(f"while closing, {', '.join(sorted(failed))}; the log above says why")
 
 
 def same_program() -> list[str]:

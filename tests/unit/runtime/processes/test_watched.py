@@ -86,9 +86,7 @@ def test_a_single_client_is_probed_itself() -> None:
         assert ask("/live")[0] == 503
 
 
-def test_a_process_of_several_tells_what_changes(
-    pipes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_of_several_tells_what_changes(pipes: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ChildProcess, "end_with_supervisor", lambda _: None)  # it would end the tests with them
     told, states = pipes
     os.set_blocking(told, False)

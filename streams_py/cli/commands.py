@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -404,13 +403,9 @@ def version() -> None:
 
     Example: streams-py version
     """
-    rows = [("python", platform.python_version()), ("platform", platform.platform())]
-    for name in ("kafka-streams-py", "kafka-python", "confluent-kafka", "rocksdict", "pydantic"):
-        try:
-            rows.append((name, metadata.version(name)))
-        except metadata.PackageNotFoundError:
-            rows.append((name, "not installed"))
-    for name, value in rows:
+    from streams_py.cli.versions import versions
+
+    for name, value in versions():
         typer.echo(f"{name:18} {value}")
 
 

@@ -1,0 +1,21 @@
+"""``streams-py version``: what a bug report needs."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+
+__all__ = ["versions"]
+
+_PACKAGES = ("kafka-streams-py", "kafka-python", "confluent-kafka", "rocksdict", "pydantic")
+
+
+def versions() -> list[tuple[str, str]]:
+    """Name and version of Python, the platform and the packages that matter."""
+    found = [("python", platform.python_version()), ("platform", platform.platform())]
+    for name in _PACKAGES:
+        try:
+            found.append((name, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            found.append((name, "not installed"))
+    return found

@@ -114,7 +114,7 @@ def test_processes_close_when_their_supervisor_is_killed(start: Callable[..., Ru
     processes = run.await_ready()
     run.end(signal.SIGKILL)
     until(lambda: not any(_is_alive(pid) for pid in processes), "they end")
-    assert run.log.read_text().count("RUNNING -> PENDING_SHUTDOWN") == 2
+    assert run.log.read_text().count("PENDING_SHUTDOWN -> NOT_RUNNING") == 2
 
 
 def test_wrong_settings_are_one_sentence_before_anything_starts(start: Callable[..., Run]) -> None:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 
 import pytest
 
 from streams_py import State
-from tests.unit.runtime.test_kafka_streams import Client
+from tests.unit.runtime.fake_threads import Client
 from tests.waiting import until
-
-
-@pytest.fixture
-def client(tmp_path: Path) -> Client:
-    return Client(tmp_path, num_stream_threads=2)
 
 
 def running(client: Client) -> Client:

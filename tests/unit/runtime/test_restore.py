@@ -2,82 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
-import pytest
-
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError, TaskCorruptedError, TimeoutExceededError
 from streams_py.member.events import Progress
-from streams_py.runtime.restore.listener import RestoreListener
-from streams_py.runtime.restore.progress import RestoreProgress
-from streams_py.runtime.restore.updater import StateUpdater
-from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
-from tests.waiting import PATIENCE_S, until
-
-LOG, OTHER = TopicPartition("app-a-changelog", 0), TopicPartition("app-b-changelog", 1)
-
-
-class Listener(RestoreListener):
-    """Writes down what it hears."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[object, ...]] = []
-
-    def on_restore_start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
-        self.events.append(("start", changelog, start, end))
-
-    def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
-        self.events.append(("batch", changelog, batch_end, count))
-
-    def on_restore_end(self, changelog: TopicPartition, store: str, total: int) -> None:
-        self.events.append(("end", changelog, total))
-
-    def on_restore_suspended(self, changelog: TopicPartition, store: str, total: int) -> None:
-        self.events.append(("suspended", changelog, total))
-
-
-class Stepped(StateUpdater):
-    """Without its thread: :meth:`turn` is one round of it."""
-
-    def __init__(self, log: FakeLog, **committed: int) -> None:
-        self.log, self.clock, self.listener = log, FakeClock(), Listener()
-        self.admin, self.consumer = FakeAdmin(log), FakeConsumer(log)
-        self.warm: list[tuple[TaskId, int, int]] = []
-        super().__init__(
-            "updater",
-            lambda: self.consumer,
-            self.admin,
-            self.clock,
-            group="app",
-            poll_ms=0,
-            commit_interval_ms=1000,
-            retry_backoff_ms=100,
-            task_timeout_ms=5000,
-            acceptable_lag=4,
-            listener=self.listener,
-            on_warm=lambda *told: self.warm.append(told),
-        )
-
-    def _start_thread(self) -> None:
-        pass
-
-    def turn(self, times: int = 1) -> None:
-        for _ in range(times):
-            self._round(self.consumer)
-
-
-@pytest.fixture
-def log() -> FakeLog:
-    return FakeLog()
-
-
-def active(*changelogs: TopicPartition, **options: object) -> FakeTask:
-    return FakeTask(TaskId(0, 0), changelogs, is_active=True, **options)
-
-
-def standby(*changelogs: TopicPartition, **options: object) -> FakeTask:
-    return FakeTask(TaskId(1, 1), changelogs, is_active=False, **options)
+from tests.unit.runtime.fakes import FakeLog, FakeTask
+from tests.unit.runtime.stepped_updater import LOG, OTHER, Stepped, active, standby
 
 
 def test_active_is_restored_from_the_beginning_when_it_has_no_checkpoint(log: FakeLog) -> None:
@@ -350,56 +279,6 @@ def test_tasks_are_checkpointed_once_per_commit_interval(log: FakeLog) -> None:
     assert task.checkpoints == [False]
 
 
-def test_remaining_records_shrink_to_nothing(log: FakeLog) -> None:
-    log.write(LOG, 8)
-    updater, task = Stepped(log), active(LOG, checkpoint={LOG: 1})
-    updater.add(task)
-    updater._learn_ends()
-    updater._assign(updater.consumer)
-    assert updater.remaining_records() == 6
-    updater.turn()
-    assert updater.remaining_records() == 0
-
-
-def test_progress_says_what_is_done_and_left_at_which_rate(log: FakeLog, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    log.write(LOG, 100)
-    updater = Stepped(log)
-    updater.consumer.delivers_max = 32
-    updater.add(active(LOG))
-    assert updater.progress() == RestoreProgress()
-    updater.turn()
-    assert updater.progress() == RestoreProgress(records=32, bytes=64, remaining=68)
-    assert updater.progress().seconds_left is None
-    updater.clock.now += 11_000
-    updater.turn()
-    assert updater.progress() == RestoreProgress(records=64, bytes=128, remaining=36, rate=32 / 11)
-    assert "restores: 64 records (0.0 MB), 36 to go, 3 records/s, about 12 s left" in caplog.text
-    updater.turn(2)
-    assert updater.progress() == RestoreProgress()
-    assert updater.progress().seconds_left == 0
-    assert "restored 100 records (0.0 MB) in 11.0 s, 9 records/s" in caplog.text
-    assert updater.restored_total == 100
-
-
-def test_progress_begins_anew_when_the_task_was_taken_away(log: FakeLog) -> None:
-    log.write(LOG, 100)
-    updater, task = Stepped(log), active(LOG)
-    updater.consumer.delivers_max = 32
-    updater.add(task)
-    updater.turn()
-    updater.remove(task.id)
-    assert updater.progress() == RestoreProgress()
-
-
-def test_standbys_are_no_restoration(log: FakeLog) -> None:
-    log.write(LOG, 100)
-    updater = Stepped(log)
-    updater.add(standby(LOG))
-    updater.turn()
-    assert updater.progress() == RestoreProgress()
-
-
 def test_restoration_starts_with_its_end_known_when_a_task_is_added_in_the_middle_of_a_round(log: FakeLog) -> None:
     log.write(LOG, 3)
     updater = Stepped(log)
@@ -463,66 +342,3 @@ def test_changelog_that_gets_a_leader_is_restored_after_all(log: FakeLog) -> Non
     updater.admin.leaderless.clear()
     updater.turn(2)
     assert updater.drain_restored() == [task]
-
-
-class Waiting(RestoreListener):
-    """Lets nobody go on until it is told to."""
-
-    def __init__(self) -> None:
-        self.called, self.go_on = threading.Event(), threading.Event()
-
-    def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
-        self.called.set()
-        assert self.go_on.wait(PATIENCE_S)
-
-
-def test_nobody_waits_for_a_restore_listener(log: FakeLog) -> None:
-    log.write(LOG, 2)
-    listener, consumer = Waiting(), FakeConsumer(log)
-    updater = StateUpdater(
-        "updater", lambda: consumer, FakeAdmin(log), FakeClock(), group="app", poll_ms=0, commit_interval_ms=1000,
-        retry_backoff_ms=100, task_timeout_ms=5000, listener=listener,
-    )  # fmt: skip
-    task = active(LOG)
-    updater.add(task)
-    try:
-        assert listener.called.wait(PATIENCE_S)
-        for ask in (updater.tasks, updater.drain_restored, updater.remaining_records):
-            thread = threading.Thread(target=ask, daemon=True)
-            thread.start()
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive(), f"{ask.__name__} waits for the listener"
-        updater.close(timeout_ms=50)  # does not wait for it either
-        assert updater.remove(task.id) is task
-    finally:
-        listener.go_on.set()
-    until(lambda: consumer.closed, "the updater's thread to end by itself")
-
-
-def test_end_of_a_restoration_is_told_before_the_task_is_handed_over_and_once(log: FakeLog) -> None:
-    log.write(LOG, 2)
-    updater, task = Stepped(log), active(LOG)
-    notified = []
-    updater.listener.on_restore_end = lambda *_: notified.append(updater.drain_restored())  # type: ignore[method-assign]
-    updater.add(task)
-    updater.turn(3)
-    assert notified == [[]]
-    assert updater.drain_restored() == [task]
-
-
-def test_restoration_that_a_close_interrupts_is_reported_as_suspended(log: FakeLog) -> None:
-    log.write(LOG, 2)
-    log.write(OTHER, 1, skip=5)
-    log.ends[OTHER] = 10
-    listener, consumer = Listener(), FakeConsumer(log)
-    consumer.position = lambda partition: None  # type: ignore[method-assign]
-    updater = StateUpdater(
-        "updater", lambda: consumer, FakeAdmin(log), FakeClock(), group="app", poll_ms=0, commit_interval_ms=1000,
-        retry_backoff_ms=100, task_timeout_ms=5000, listener=listener,
-    )  # fmt: skip
-    task = active(LOG, OTHER)
-    updater.add(task)
-    until(lambda: ("batch", OTHER, 0, 1) in listener.events, "a part of it to be restored")
-    updater.close(timeout_ms=int(PATIENCE_S * 1000))
-    assert listener.events[-1] == ("suspended", OTHER, 1)
-    assert updater.remove(task.id) is task

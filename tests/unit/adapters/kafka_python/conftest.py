@@ -5,9 +5,23 @@ from __future__ import annotations
 import pytest
 
 from streams_py.adapters.kafka_python import quiet_logs
+from tests.unit.adapters.kafka_python.scripted_member import Member
 
 
 @pytest.fixture(autouse=True)
 def _nothing_was_logged_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that another test has logged a moment ago would not be seen again."""
     monkeypatch.setattr(quiet_logs._REPEAT_FILTER, "_passed_at", {})
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def new(**options):
+        made.append(Member(**options))
+        return made[-1]
+
+    yield new
+    for member in made:
+        member.client.close()

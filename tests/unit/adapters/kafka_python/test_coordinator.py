@@ -2,198 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections import deque
 from types import SimpleNamespace
 
 import pytest
 from kafka import errors as kafka_errors
-from kafka.consumer.subscription_state import SubscriptionState
 from kafka.future import Future
-from kafka.net.compat import KafkaNetClient
-from kafka.protocol.consumer import (
-    HeartbeatRequest,
-    HeartbeatResponse,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    LeaveGroupRequest,
-    LeaveGroupResponse,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
+from kafka.protocol.consumer import HeartbeatResponse, JoinGroupRequest, OffsetCommitRequest, SyncGroupRequest
 
-from streams_protocol.consumer import Assignment, decode_subscription, encode_assignment
+from streams_protocol.consumer import decode_subscription
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.kafka_python.coordinator import PROTOCOL_NAME, StreamsCoordinator
-from streams_py.adapters.kafka_python.options import MemberOptions
+from streams_py.adapters.kafka_python.coordinator import PROTOCOL_NAME
 from streams_py.errors import BrokerUnavailableError, TaskAssignmentError, TaskMigratedError, TopologyError
 from streams_py.ports import OffsetAndMetadata
-
-T0, T1, T2 = (TopicPartition("t", i) for i in range(3))
-
-UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS = 25, 22, 27
-MEMBER_ID_REQUIRED, FENCED_INSTANCE_ID, GROUP_AUTHORIZATION_FAILED, INVALID_REQUEST = 79, 82, 30, 42
-
-
-class InlineInbox:
-    """Makes every call at once, on the same thread."""
-
-    async def call(self, function, *arguments):
-        return function(*arguments)
-
-    def wake(self):
-        pass
-
-
-class RecordingListener:
-    """Writes calls and requests into one list, so that their order shows."""
-
-    def __init__(self, calls):
-        self.calls = calls
-        self.problems = {}
-        self.doubts = []
-        self.joins = 0
-
-    def _record(self, name, partitions=()):
-        self.calls.append((name, tuple(partitions)))
-        if name in self.problems:
-            raise self.problems[name]
-
-    def subscription_user_data(self, topics):
-        self.joins += 1
-        return bytes([self.joins])
-
-    def assign(self, members):
-        raise AssertionError("this member is a follower")
-
-    def on_assignment(self, partitions, user_data, generation):
-        self._record("on_assignment", partitions)
-
-    def on_revoked(self, partitions):
-        self._record("on_revoked", partitions)
-        return {partition: OffsetAndMetadata(9, "m") for partition in partitions}
-
-    def on_revoked_committed(self, error):
-        self._record(f"committed {type(error).__name__ if error else 'well'}")
-
-    def on_stuck(self):
-        self._record("on_stuck")
-
-    def on_doubt(self, in_doubt):
-        self.doubts.append(in_doubt)
-
-    def on_lost(self, partitions):
-        self._record("on_lost", partitions)
-
-    def on_assigned(self, added):
-        self._record("on_assigned", added)
-
-
-class Member:
-    """A follower whose coordinator is a script."""
-
-    def __init__(self, *, cooperative=True, mock=False):
-        self.calls = []
-        self.listener = RecordingListener(self.calls)
-        self.joins = deque()
-        self.syncs = deque()
-        self.commit_error = 0
-        self.requests = []
-        self.timeouts_ms = {}
-        self.client = KafkaNetClient(bootstrap_servers="127.0.0.1:1")
-        self.client.cluster.request_update = lambda: Future().success(None)
-        self.client._manager.send = self._send
-        self.coordinator = StreamsCoordinator(
-            self.client,
-            SubscriptionState("none"),
-            self.listener,
-            InlineInbox(),
-            MemberOptions(
-                cooperative=cooperative, leader_answer_delay_ms=100 if mock else 0, revocation_commit_timeout_ms=500
-            ),
-            group_id="g",
-            retry_backoff_ms=1,
-            enable_auto_commit=False,
-            api_version=(4, 0),
-        )
-        self.coordinator.coordinator_id = "coordinator-1"
-        self.coordinator.coordinator = lambda: self.coordinator.coordinator_id
-        self.coordinator.set_subscription({"t"}, None)
-
-    def _send(self, request, node_id=None, request_timeout_ms=None):
-        self.requests.append(request)
-        self.timeouts_ms[type(request)] = request_timeout_ms
-        answer = Future()
-        match request:
-            case JoinGroupRequest():
-                self.calls.append(
-                    ("JoinGroup", decode_subscription(dict(request.protocols)[PROTOCOL_NAME]).owned_partitions)
-                )
-                error, generation, member_id = self.joins.popleft()
-                return answer.success(
-                    JoinGroupResponse(
-                        version=9, throttle_time_ms=0, error_code=error, generation_id=generation,
-                        protocol_type="consumer", protocol_name=PROTOCOL_NAME, leader="somebody", skip_assignment=False,
-                        member_id=member_id, members=[],
-                    )
-                )  # fmt: skip
-            case SyncGroupRequest():
-                error, assignment = self.syncs.popleft()
-                return answer.success(
-                    SyncGroupResponse(
-                        version=5, throttle_time_ms=0, error_code=error, protocol_type="consumer",
-                        protocol_name=PROTOCOL_NAME, assignment=assignment,
-                    )
-                )  # fmt: skip
-            case OffsetCommitRequest():
-                self.calls.append(("OffsetCommit", (request.generation_id_or_member_epoch,)))
-                return answer.success(OffsetCommitResponse(version=8, throttle_time_ms=0, topics=[
-                    ("t", [(partition.partition_index, self.commit_error) for partition in topic.partitions])
-                    for topic in request.topics
-                ]))  # fmt: skip
-            case HeartbeatRequest():
-                return answer.success(HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0))
-            case LeaveGroupRequest():
-                self.calls.append(("LeaveGroup", ()))
-                return answer.success(LeaveGroupResponse(version=5, throttle_time_ms=0, error_code=0, members=[]))
-        raise AssertionError(f"not in the script: {request}")
-
-    def run(self, step, *arguments):
-        return self.client._net.run(step, *arguments)
-
-    def poll(self, timeout_ms=2000):
-        return self.run(self.coordinator.poll_async, timeout_ms)
-
-    def will_join(self, generation, *partitions, member_id="m"):
-        self.joins.append((0, generation, member_id))
-        self.syncs.append((0, encode_assignment(Assignment(tuple(partitions), b"tasks"))))
-
-    def joined(self, *partitions):
-        """Stable in generation 1 with these, and with no calls so far."""
-        self.will_join(1, *partitions)
-        assert self.poll() is True
-        self.calls.clear()
-        return self
-
-    def rejoin(self):
-        self.coordinator.request_rejoin_because("because")
-        return self.poll()
-
-
-@pytest.fixture
-def make():
-    made = []
-
-    def new(**options):
-        made.append(Member(**options))
-        return made[-1]
-
-    yield new
-    for member in made:
-        member.client.close()
+from tests.unit.adapters.kafka_python.scripted_member import (
+    FENCED_INSTANCE_ID,
+    GROUP_AUTHORIZATION_FAILED,
+    ILLEGAL_GENERATION,
+    INVALID_REQUEST,
+    MEMBER_ID_REQUIRED,
+    REBALANCE_IN_PROGRESS,
+    T0,
+    T1,
+    T2,
+    UNKNOWN_MEMBER_ID,
+)
 
 
 def test_first_join_assigns_without_revocation(make):
@@ -398,117 +230,6 @@ def test_fenced_heartbeat_ends_the_membership(make):
         member.poll()
 
 
-def test_membership_is_none_when_heartbeats_are_silent_for_a_session(make):
-    member = make().joined(T0)
-    assert member.coordinator.membership() is not None
-    member.coordinator._joined_at -= 46
-    member.coordinator.heartbeat.last_receive -= 46
-    assert member.coordinator.membership() is None
-
-
-def test_membership_is_none_when_heartbeats_are_disabled(make):
-    member = make().joined(T0)
-    member.coordinator._heartbeat_enabled = False
-    assert member.coordinator.membership() is None
-
-
-def test_membership_is_none_when_the_generation_is_lost(make):
-    member = make().joined(T0)
-    member.coordinator.reset_generation()
-    assert member.coordinator.membership() is None
-
-
-def test_member_is_in_doubt_when_its_last_answered_heartbeat_was_sent_a_session_ago(make):
-    member = make().joined(T0)
-    coordinator, clock = member.coordinator, Clock(member)
-    assert coordinator.is_member()
-    clock.advance(45.1)
-    assert not coordinator.is_member()
-    # An answer that waited in the socket while the process was frozen says nothing about now.
-    heartbeat = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0)
-    coordinator._handle_heartbeat_response(heartbeat, clock.now - 45.05)
-    assert not coordinator.is_member()
-    coordinator._handle_heartbeat_response(heartbeat, clock.now)
-    assert coordinator.is_member()
-
-
-def test_member_is_confirmed_by_a_heartbeat_that_says_the_group_is_rebalancing(make):
-    member = make().joined(T0)
-    clock = Clock(member)
-    clock.advance(46)
-    rebalancing = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=REBALANCE_IN_PROGRESS)
-    with pytest.raises(kafka_errors.RebalanceInProgressError):
-        member.coordinator._handle_heartbeat_response(rebalancing, clock.now)
-    assert member.coordinator.is_member()
-
-
-@pytest.mark.parametrize("frozen", [True, False])
-def test_join_that_is_with_the_broker_keeps_a_member_unless_the_process_was_frozen(make, frozen):
-    member = make().joined(T0)
-    coordinator, clock = member.coordinator, Clock(member)
-    for _ in range(4):
-        clock.advance(46 if frozen else 40)
-        coordinator._session.tick()
-    assert coordinator.is_member() is not frozen
-
-
-def test_listener_hears_of_a_doubt_before_any_answer_and_of_its_end_when_an_answer_is_new_enough(make):
-    member = make().joined(T0)
-    coordinator, clock = member.coordinator, Clock(member)
-    scheduled = []
-    coordinator._net.call_later = lambda delay_s, task: scheduled.append((delay_s, task))
-    coordinator.watch_session()
-    assert member.listener.doubts == []
-    clock.advance(45.1)  # frozen
-    ((delay_s, look_again),) = scheduled
-    look_again()
-    look_again()
-    assert member.listener.doubts == [True]
-    assert delay_s <= 1
-    heartbeat = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0)
-    coordinator._handle_heartbeat_response(heartbeat, clock.now - 45.05)
-    assert member.listener.doubts == [True]
-    coordinator._handle_heartbeat_response(heartbeat, clock.now)
-    coordinator._handle_heartbeat_response(heartbeat, clock.now)
-    assert member.listener.doubts == [True, False]
-
-
-def test_doubt_of_a_member_that_was_dropped_lasts_until_its_tasks_are_lost_and_it_has_joined_again(make):
-    member = make().joined(T0)
-    doubts, seen = member.listener.doubts, []
-    member.listener.on_lost = lambda partitions: seen.append(tuple(doubts))
-    member.listener.on_assigned = lambda added: seen.append(tuple(doubts))
-    member.coordinator.reset_generation()
-    assert doubts == [True]
-    member.will_join(2, T0)
-    member.poll()
-    assert seen == [(True,), (True, False)]
-
-
-def test_member_that_was_in_doubt_is_one_again_when_it_got_its_assignment(make):
-    member = make().joined(T0)
-    member.coordinator._session._confirmed_at_s = -float("inf")
-    assert not member.coordinator.is_member()
-    member.will_join(2, T0)
-    member.rejoin()
-    assert member.coordinator.is_member()
-
-
-def test_member_that_leaves_is_none_before_the_broker_has_answered(make):
-    member = make().joined(T0)
-    seen = []
-    send = member.client._manager.send
-
-    def look(request, **options):
-        seen.append(member.coordinator.is_member())
-        return send(request, **options)
-
-    member.client._manager.send = look
-    with contextlib.suppress(AssertionError):
-        member.run(member.coordinator.maybe_leave_group_async, "tired", 100)
-    assert seen == [False]
-
-
 def test_offsets_are_fetched_over_another_connection_than_the_one_that_joins(make):
     member = make().joined(T0)
     nodes = []
@@ -527,17 +248,6 @@ def test_offsets_are_fetched_over_another_connection_than_the_one_that_joins(mak
     member.client.cluster.broker_metadata = lambda node_id: None  # not listed yet
     assert member.run(asked) == expected
     assert nodes == [1, "coordinator-1"]
-
-
-class Clock:
-    """The clock of a member's session."""
-
-    def __init__(self, member):
-        self.now = time.monotonic()
-        member.coordinator._session._clock_s = lambda: self.now
-
-    def advance(self, seconds):
-        self.now += seconds
 
 
 def test_commit_is_for_owned_partitions_only(make):

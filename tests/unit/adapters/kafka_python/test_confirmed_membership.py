@@ -1,0 +1,134 @@
+"""Whether a member is still one: what its heartbeats say, and doubts (KIP-447)."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+from kafka import errors as kafka_errors
+from kafka.protocol.consumer import HeartbeatResponse
+
+from tests.unit.adapters.kafka_python.scripted_member import REBALANCE_IN_PROGRESS, T0
+
+
+def test_membership_is_none_when_heartbeats_are_silent_for_a_session(make):
+    member = make().joined(T0)
+    assert member.coordinator.membership() is not None
+    member.coordinator._joined_at -= 46
+    member.coordinator.heartbeat.last_receive -= 46
+    assert member.coordinator.membership() is None
+
+
+def test_membership_is_none_when_heartbeats_are_disabled(make):
+    member = make().joined(T0)
+    member.coordinator._heartbeat_enabled = False
+    assert member.coordinator.membership() is None
+
+
+def test_membership_is_none_when_the_generation_is_lost(make):
+    member = make().joined(T0)
+    member.coordinator.reset_generation()
+    assert member.coordinator.membership() is None
+
+
+def test_member_is_in_doubt_when_its_last_answered_heartbeat_was_sent_a_session_ago(make):
+    member = make().joined(T0)
+    coordinator, clock = member.coordinator, Clock(member)
+    assert coordinator.is_member()
+    clock.advance(45.1)
+    assert not coordinator.is_member()
+    # An answer that waited in the socket while the process was frozen says nothing about now.
+    heartbeat = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0)
+    coordinator._handle_heartbeat_response(heartbeat, clock.now - 45.05)
+    assert not coordinator.is_member()
+    coordinator._handle_heartbeat_response(heartbeat, clock.now)
+    assert coordinator.is_member()
+
+
+def test_member_is_confirmed_by_a_heartbeat_that_says_the_group_is_rebalancing(make):
+    member = make().joined(T0)
+    clock = Clock(member)
+    clock.advance(46)
+    rebalancing = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=REBALANCE_IN_PROGRESS)
+    with pytest.raises(kafka_errors.RebalanceInProgressError):
+        member.coordinator._handle_heartbeat_response(rebalancing, clock.now)
+    assert member.coordinator.is_member()
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_join_that_is_with_the_broker_keeps_a_member_unless_the_process_was_frozen(make, frozen):
+    member = make().joined(T0)
+    coordinator, clock = member.coordinator, Clock(member)
+    for _ in range(4):
+        clock.advance(46 if frozen else 40)
+        coordinator._session.tick()
+    assert coordinator.is_member() is not frozen
+
+
+def test_listener_hears_of_a_doubt_before_any_answer_and_of_its_end_when_an_answer_is_new_enough(make):
+    member = make().joined(T0)
+    coordinator, clock = member.coordinator, Clock(member)
+    scheduled = []
+    coordinator._net.call_later = lambda delay_s, task: scheduled.append((delay_s, task))
+    coordinator.watch_session()
+    assert member.listener.doubts == []
+    clock.advance(45.1)  # frozen
+    ((delay_s, look_again),) = scheduled
+    look_again()
+    look_again()
+    assert member.listener.doubts == [True]
+    assert delay_s <= 1
+    heartbeat = HeartbeatResponse(version=4, throttle_time_ms=0, error_code=0)
+    coordinator._handle_heartbeat_response(heartbeat, clock.now - 45.05)
+    assert member.listener.doubts == [True]
+    coordinator._handle_heartbeat_response(heartbeat, clock.now)
+    coordinator._handle_heartbeat_response(heartbeat, clock.now)
+    assert member.listener.doubts == [True, False]
+
+
+def test_doubt_of_a_member_that_was_dropped_lasts_until_its_tasks_are_lost_and_it_has_joined_again(make):
+    member = make().joined(T0)
+    doubts, seen = member.listener.doubts, []
+    member.listener.on_lost = lambda partitions: seen.append(tuple(doubts))
+    member.listener.on_assigned = lambda added: seen.append(tuple(doubts))
+    member.coordinator.reset_generation()
+    assert doubts == [True]
+    member.will_join(2, T0)
+    member.poll()
+    assert seen == [(True,), (True, False)]
+
+
+def test_member_that_was_in_doubt_is_one_again_when_it_got_its_assignment(make):
+    member = make().joined(T0)
+    member.coordinator._session._confirmed_at_s = -float("inf")
+    assert not member.coordinator.is_member()
+    member.will_join(2, T0)
+    member.rejoin()
+    assert member.coordinator.is_member()
+
+
+def test_member_that_leaves_is_none_before_the_broker_has_answered(make):
+    member = make().joined(T0)
+    seen = []
+    send = member.client._manager.send
+
+    def look(request, **options):
+        seen.append(member.coordinator.is_member())
+        return send(request, **options)
+
+    member.client._manager.send = look
+    with contextlib.suppress(AssertionError):
+        member.run(member.coordinator.maybe_leave_group_async, "tired", 100)
+    assert seen == [False]
+
+
+class Clock:
+    """The clock of a member's session."""
+
+    def __init__(self, member):
+        self.now = time.monotonic()
+        member.coordinator._session._clock_s = lambda: self.now
+
+    def advance(self, seconds):
+        self.now += seconds

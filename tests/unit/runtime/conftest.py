@@ -1,0 +1,20 @@
+"""What tests of clients and of restoration share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.runtime.fake_threads import Client
+from tests.unit.runtime.fakes import FakeLog
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    return Client(tmp_path, num_stream_threads=2)
+
+
+@pytest.fixture
+def log() -> FakeLog:
+    return FakeLog()

@@ -1,0 +1,67 @@
+"""A state updater that only moves when told to."""
+
+from __future__ import annotations
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.runtime.restore.listener import RestoreListener
+from streams_py.runtime.restore.updater import StateUpdater
+from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
+
+LOG, OTHER = TopicPartition("app-a-changelog", 0), TopicPartition("app-b-changelog", 1)
+
+
+class Listener(RestoreListener):
+    """Writes down what it hears."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[object, ...]] = []
+
+    def on_restore_start(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
+        self.events.append(("start", changelog, start, end))
+
+    def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
+        self.events.append(("batch", changelog, batch_end, count))
+
+    def on_restore_end(self, changelog: TopicPartition, store: str, total: int) -> None:
+        self.events.append(("end", changelog, total))
+
+    def on_restore_suspended(self, changelog: TopicPartition, store: str, total: int) -> None:
+        self.events.append(("suspended", changelog, total))
+
+
+class Stepped(StateUpdater):
+    """Without its thread: :meth:`turn` is one round of it."""
+
+    def __init__(self, log: FakeLog, **committed: int) -> None:
+        self.log, self.clock, self.listener = log, FakeClock(), Listener()
+        self.admin, self.consumer = FakeAdmin(log), FakeConsumer(log)
+        self.warm: list[tuple[TaskId, int, int]] = []
+        super().__init__(
+            "updater",
+            lambda: self.consumer,
+            self.admin,
+            self.clock,
+            group="app",
+            poll_ms=0,
+            commit_interval_ms=1000,
+            retry_backoff_ms=100,
+            task_timeout_ms=5000,
+            acceptable_lag=4,
+            listener=self.listener,
+            on_warm=lambda *told: self.warm.append(told),
+        )
+
+    def _start_thread(self) -> None:
+        pass
+
+    def turn(self, times: int = 1) -> None:
+        for _ in range(times):
+            self._round(self.consumer)
+
+
+def active(*changelogs: TopicPartition, **options: object) -> FakeTask:
+    return FakeTask(TaskId(0, 0), changelogs, is_active=True, **options)
+
+
+def standby(*changelogs: TopicPartition, **options: object) -> FakeTask:
+    return FakeTask(TaskId(1, 1), changelogs, is_active=False, **options)

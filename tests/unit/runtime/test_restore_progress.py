@@ -1,0 +1,128 @@
+"""What restorations tell while they go on: progress, and events for listeners."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.runtime.restore.listener import RestoreListener
+from streams_py.runtime.restore.progress import RestoreProgress
+from streams_py.runtime.restore.updater import StateUpdater
+from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog
+from tests.unit.runtime.stepped_updater import LOG, OTHER, Listener, Stepped, active, standby
+from tests.waiting import PATIENCE_S, until
+
+
+def test_remaining_records_shrink_to_nothing(log: FakeLog) -> None:
+    log.write(LOG, 8)
+    updater, task = Stepped(log), active(LOG, checkpoint={LOG: 1})
+    updater.add(task)
+    updater._learn_ends()
+    updater._assign(updater.consumer)
+    assert updater.remaining_records() == 6
+    updater.turn()
+    assert updater.remaining_records() == 0
+
+
+def test_progress_says_what_is_done_and_left_at_which_rate(log: FakeLog, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    log.write(LOG, 100)
+    updater = Stepped(log)
+    updater.consumer.delivers_max = 32
+    updater.add(active(LOG))
+    assert updater.progress() == RestoreProgress()
+    updater.turn()
+    assert updater.progress() == RestoreProgress(records=32, bytes=64, remaining=68)
+    assert updater.progress().seconds_left is None
+    updater.clock.now += 11_000
+    updater.turn()
+    assert updater.progress() == RestoreProgress(records=64, bytes=128, remaining=36, rate=32 / 11)
+    assert "restores: 64 records (0.0 MB), 36 to go, 3 records/s, about 12 s left" in caplog.text
+    updater.turn(2)
+    assert updater.progress() == RestoreProgress()
+    assert updater.progress().seconds_left == 0
+    assert "restored 100 records (0.0 MB) in 11.0 s, 9 records/s" in caplog.text
+    assert updater.restored_total == 100
+
+
+def test_progress_begins_anew_when_the_task_was_taken_away(log: FakeLog) -> None:
+    log.write(LOG, 100)
+    updater, task = Stepped(log), active(LOG)
+    updater.consumer.delivers_max = 32
+    updater.add(task)
+    updater.turn()
+    updater.remove(task.id)
+    assert updater.progress() == RestoreProgress()
+
+
+def test_standbys_are_no_restoration(log: FakeLog) -> None:
+    log.write(LOG, 100)
+    updater = Stepped(log)
+    updater.add(standby(LOG))
+    updater.turn()
+    assert updater.progress() == RestoreProgress()
+
+
+class Waiting(RestoreListener):
+    """Lets nobody go on until it is told to."""
+
+    def __init__(self) -> None:
+        self.called, self.go_on = threading.Event(), threading.Event()
+
+    def on_batch_restored(self, changelog: TopicPartition, store: str, batch_end: int, count: int) -> None:
+        self.called.set()
+        assert self.go_on.wait(PATIENCE_S)
+
+
+def test_nobody_waits_for_a_restore_listener(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    listener, consumer = Waiting(), FakeConsumer(log)
+    updater = StateUpdater(
+        "updater", lambda: consumer, FakeAdmin(log), FakeClock(), group="app", poll_ms=0, commit_interval_ms=1000,
+        retry_backoff_ms=100, task_timeout_ms=5000, listener=listener,
+    )  # fmt: skip
+    task = active(LOG)
+    updater.add(task)
+    try:
+        assert listener.called.wait(PATIENCE_S)
+        for ask in (updater.tasks, updater.drain_restored, updater.remaining_records):
+            thread = threading.Thread(target=ask, daemon=True)
+            thread.start()
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), f"{ask.__name__} waits for the listener"
+        updater.close(timeout_ms=50)  # does not wait for it either
+        assert updater.remove(task.id) is task
+    finally:
+        listener.go_on.set()
+    until(lambda: consumer.closed, "the updater's thread to end by itself")
+
+
+def test_end_of_a_restoration_is_told_before_the_task_is_handed_over_and_once(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    updater, task = Stepped(log), active(LOG)
+    notified = []
+    updater.listener.on_restore_end = lambda *_: notified.append(updater.drain_restored())  # type: ignore[method-assign]
+    updater.add(task)
+    updater.turn(3)
+    assert notified == [[]]
+    assert updater.drain_restored() == [task]
+
+
+def test_restoration_that_a_close_interrupts_is_reported_as_suspended(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    log.write(OTHER, 1, skip=5)
+    log.ends[OTHER] = 10
+    listener, consumer = Listener(), FakeConsumer(log)
+    consumer.position = lambda partition: None  # type: ignore[method-assign]
+    updater = StateUpdater(
+        "updater", lambda: consumer, FakeAdmin(log), FakeClock(), group="app", poll_ms=0, commit_interval_ms=1000,
+        retry_backoff_ms=100, task_timeout_ms=5000, listener=listener,
+    )  # fmt: skip
+    task = active(LOG, OTHER)
+    updater.add(task)
+    until(lambda: ("batch", OTHER, 0, 1) in listener.events, "a part of it to be restored")
+    updater.close(timeout_ms=int(PATIENCE_S * 1000))
+    assert listener.events[-1] == ("suspended", OTHER, 1)
+    assert updater.remove(task.id) is task

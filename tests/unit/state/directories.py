@@ -1,0 +1,22 @@
+"""State directories of tests, and what stands in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from streams_protocol.types import TaskId
+from streams_py.state.directory import StateDirectory
+
+T0, T1, T2 = TaskId(0, 0), TaskId(0, 1), TaskId(1, 10)
+
+
+def store_something(directory: StateDirectory, task_id: TaskId) -> Path:
+    path = Path(directory.prepare_task(task_id))
+    (path / "rocksdb").mkdir()
+    return path
+
+
+def opened(state_dir: Path, name: str | None = None) -> StateDirectory:
+    directory = StateDirectory(str(state_dir), "app", name=name)
+    directory.open()
+    return directory

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from streams_py.errors import TopologyError
 from streams_py.history.plan import circles
-from streams_py.runtime.tasks.timestamps import wall_clock_time
+from streams_py.runtime.tasks.timestamps import EXTRACTORS, wall_clock_time
 from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.operators.asynchronous import CallAsync, CallInBatches
 from streams_py.topology.operators.processors import ProcessorOperator
@@ -76,12 +76,14 @@ def findings(
     """Everything that is not allowed. ``outputs``: topics that choosers may name. ``allow_side_effects``: peek and
     foreach may be called again for the same record. ``warm_start``: a live application is to go on from the state."""
     found: list[Finding] = []
-    if config.get("default.timestamp.extractor") in ("wall_clock", wall_clock_time):
+    default = config.get("default.timestamp.extractor")
+    if default in ("wall_clock", wall_clock_time):
         found.append(_clock("default.timestamp.extractor"))
     for sub in topology.subtopologies():
         if sub.is_global:
             found += _of_global(sub)
             continue
+        found += _of_order(sub, default)
         for node in sub.nodes:
             if isinstance(node, SourceNode):
                 found += _of_source(node)
@@ -112,6 +114,20 @@ def _of_source(node: SourceNode) -> Iterator[Finding]:
         yield Finding(node.name, f"topics are matched by pattern {node.pattern.pattern!r}", "name the topics")
     if node.timestamp_extractor is wall_clock_time:
         yield _clock(node.name)
+
+
+def _of_order(sub: Subtopology, default: Any) -> Iterator[Finding]:
+    """Records of several topics are put in order before any function of the topology has seen them."""
+    if sum(len(source.topics) for source in sub.sources) < 2:
+        return
+    for source in sub.sources:
+        extractor = source.timestamp_extractor or default
+        if extractor is not None and extractor not in (*EXTRACTORS, *EXTRACTORS.values()):
+            yield Finding(
+                source.name,
+                "its timestamps are a function's, and it is merged with other topics by the records' own",
+                "write the timestamps to a topic first, by an application of one source",
+            )
 
 
 def _of_sink(node: SinkNode, outputs: Collection[str]) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ import pytest
 
 from streams_py import StreamsBuilder, TimeWindows, Topology, serdes
 from streams_py.history.refuse import RefusedTopologyError, check_allowed, findings
+from streams_py.runtime.tasks.timestamps import log_and_skip_invalid
 from streams_py.topology.dsl.suppressed import Suppressed
 
 
@@ -94,3 +95,24 @@ def test_state_without_a_changelog_cannot_be_handed_over() -> None:
 
     assert refused(describe) == []
     assert any("no changelog" in rule for rule in refused(describe, warm_start=True))
+
+
+def of_the_value(key: Any, value: Any, record_timestamp_ms: int, partition_time_ms: int) -> int:
+    return int(value)
+
+
+def test_timestamps_of_a_function_do_not_order_several_topics() -> None:
+    def joined(extractor: Any) -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        stream = builder.stream("in", timestamp_extractor=extractor)
+        stream.join(builder.table("names"), lambda a, b: a + b).to("joined")
+        return builder.build()
+
+    (finding,) = findings(joined(of_the_value), "app", {})
+    assert finding.node == "KSTREAM-SOURCE-0000000000"
+    assert "merged with other topics" in finding.rule
+    assert findings(joined(log_and_skip_invalid), "app", {"default.timestamp.extractor": "use_partition_time"}) == []
+    assert len(findings(joined(None), "app", {"default.timestamp.extractor": of_the_value})) == 2
+    one = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    one.stream("in", timestamp_extractor=of_the_value).group_by_key().count(store="counts")
+    assert findings(one.build(), "app", {}) == []

@@ -32,7 +32,7 @@ from benchmarks.cluster import BenchmarkError
 from benchmarks.table import Goal, Row
 from streams_protocol.connect import Assignment, TaskId, WorkerState, decode_assignment, encode_worker_state
 from streams_py.connect.assignment.jobs import Jobs, union
-from streams_py.connect.assignment.leading import ConfigSnapshot, GroupLeader
+from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader
 from streams_py.connect.assignment.modes import Mode
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 from streams_py.testing.postgresql import NoPostgresqlError, postgresql_server

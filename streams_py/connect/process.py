@@ -8,7 +8,6 @@ from typing import Self
 from urllib.parse import urlsplit
 
 from streams_py.connect.rest.app import rest_app
-from streams_py.connect.rest.guard import is_loopback
 from streams_py.connect.rest.server import RestServer
 from streams_py.connect.rest.tasks import TaskConfigSender
 from streams_py.connect.settings import WorkerSettings
@@ -16,6 +15,7 @@ from streams_py.connect.stores.configs import SessionKey
 from streams_py.connect.worker.clients import connect_clients
 from streams_py.connect.worker.herder import TaskConfigs
 from streams_py.connect.worker.worker import Worker
+from streams_py.http_hosts import is_loopback
 
 __all__ = ["WorkerProcess"]
 

@@ -7,11 +7,9 @@ loopback, names of others in ``Host`` are refused, because a web page may point 
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from anyio import to_thread
 from starlette.applications import Starlette
@@ -21,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streams_py.errors import BrokerUnavailableError, InvalidStateStoreError, StreamsError, UnknownStateStoreError
+from streams_py.http_hosts import refused_name
 from streams_py.query.errors import BadQueryError, QueryError
 from streams_py.query.keys import to_json
 from streams_py.query.reading import Query, key_of, kind_of
@@ -159,23 +158,9 @@ def _options(request: Request) -> dict[str, str]:
 def _check(request: Request, hosts: Collection[str] | None) -> None:
     if request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers:
         raise BadQueryError("queries have no body")
-    if hosts is None:
-        return
-    host = request.headers.get("host", "")
-    try:
-        name = (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        name = host
-    if name != "localhost" and name not in hosts and not _is_address(name):
+    name = None if hosts is None else refused_name(request.headers.get("host", ""), hosts)
+    if name is not None:
         raise BadQueryError(f"this service is not called {name!r:.100}: use localhost or 127.0.0.1")
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _json(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import threading
 from types import TracebackType
@@ -11,6 +10,7 @@ from typing import Self
 import uvicorn
 
 from streams_py.errors import ConfigError
+from streams_py.http_hosts import is_loopback
 from streams_py.query.app import query_app
 from streams_py.query.routing import Router
 from streams_py.runtime.kafka_streams import KafkaStreams
@@ -53,7 +53,7 @@ class QueryService:
             ) from None
         self.host = host
         self.port: int = self._socket.getsockname()[1]
-        names = {own.host.lower(), host.lower()} if _is_loopback(host) else None
+        names = {own.host.lower(), host.lower()} if is_loopback(host) else None
         app = query_app(streams, Router(streams, timeout_s=timeout_s), hosts=names)
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -84,10 +84,3 @@ class QueryService:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.stop()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from streams_protocol.connect import Assignment, TaskId, WorkerState, decode_assignment, encode_worker_state
 from streams_py.connect.assignment.jobs import NOTHING, Jobs
-from streams_py.connect.assignment.leading import ConfigSnapshot, GroupLeader, Led
+from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader, Led
 from streams_py.connect.assignment.lists import listed_jobs
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.group.coordinator import Coordinator, GroupHandler

@@ -7,7 +7,6 @@ DNS even read the answers (its ``Host`` tells).
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
@@ -17,8 +16,9 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streams_py.connect.errors import ConnectError
+from streams_py.http_hosts import refused_name
 
-__all__ = ["MAX_BODY_BYTES", "RequestGuard", "RequestTooLargeError", "is_loopback"]
+__all__ = ["MAX_BODY_BYTES", "RequestGuard", "RequestTooLargeError"]
 
 MAX_BODY_BYTES: Final = 16 * 2**20
 """Configurations of some ten thousand tasks, which workers send their leader at once, fit."""
@@ -38,7 +38,7 @@ class RequestGuard:
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] | None, max_body_bytes: int) -> None:
         self._app = app
-        self._hosts = None if hosts is None else {"localhost", *(host.lower() for host in hosts)}
+        self._hosts = None if hosts is None else {host.lower() for host in hosts}
         self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -52,8 +52,8 @@ class RequestGuard:
 
     def _refusal(self, method: str, headers: Headers) -> str | None:
         host = headers.get("host", "")
-        name = _host_name(host)
-        if self._hosts is not None and name not in self._hosts and not _is_address(name):
+        name = None if self._hosts is None else refused_name(host, self._hosts)
+        if name is not None:
             return (
                 f"this worker listens on loopback and is not called {name!r}: use localhost or 127.0.0.1, or set "
                 "rest.advertised.host.name"
@@ -75,23 +75,3 @@ class RequestGuard:
             return message
 
         return bounded
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
-    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
-
-
-def _host_name(host: str) -> str:
-    try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
-    except ValueError:
-        return host
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any
 
 from streams_protocol.connect import TaskId
-from streams_py.connect.assignment.leading import ConfigSnapshot
+from streams_py.connect.assignment.leader import ConfigSnapshot
 from streams_py.connect.stores.log import TopicLog
 from streams_py.errors import TimeoutExceededError
 from streams_py.ports import RawRecord

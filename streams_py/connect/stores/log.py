@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 
 from streams_protocol.types import TopicPartition
@@ -12,7 +13,7 @@ from streams_py.connect.ports import ConnectClients, Delivered
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TimeoutExceededError
 from streams_py.ports import BEGINNING, Admin, AdminError, AdminErrorKind, RawRecord, TopicSpec
 
-__all__ = ["TopicLog", "create_topic"]
+__all__ = ["LoggedStore", "TopicLog", "create_topic"]
 
 _log = logging.getLogger("streams_py.connect")
 
@@ -184,3 +185,24 @@ class TopicLog:
                 partition, error = next(iter(unknown.items()))
                 raise BrokerUnavailableError(f"the end of {partition} is not known: {error.message}")
             time.sleep(_LEADER_RETRY_S)
+
+
+class LoggedStore(ABC):
+    """What a worker knows from a topic with keys of many connectors. Any thread may ask."""
+
+    def __init__(self, make_log: Callable[[Callable[[RawRecord], None]], TopicLog], partitions: int) -> None:
+        self._lock = threading.Lock()
+        self._partitions = partitions
+        self._log = make_log(self._read)
+
+    def start(self) -> None:
+        """Read the topic to its end. Raises BrokerUnavailableError when that takes too long."""
+        self._log.start(self._partitions)
+
+    def stop(self) -> None:
+        """Know nothing new any more; also after a start that failed."""
+        self._log.stop()
+
+    @abstractmethod
+    def _read(self, record: RawRecord) -> None:
+        """A record of the topic, in the order of its partition."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from streams_py.connect.api import JsonMap
-from streams_py.connect.stores.log import TopicLog
+from streams_py.connect.stores.log import LoggedStore, TopicLog
 from streams_py.errors import TimeoutExceededError
 from streams_py.ports import RawRecord
 
@@ -25,20 +24,12 @@ def offset_key(connector: str, partition: JsonMap) -> bytes:
     return json.dumps([connector, dict(partition)], sort_keys=True, separators=(",", ":")).encode()
 
 
-class OffsetStore:
-    """Thread-safe."""
+class OffsetStore(LoggedStore):
+    """Offsets of all source connectors, by :func:`offset_key`."""
 
     def __init__(self, make_log: Callable[[Callable[[RawRecord], None]], TopicLog], partitions: int) -> None:
+        super().__init__(make_log, partitions)
         self._offsets: dict[bytes, dict[str, Any]] = {}
-        self._lock = threading.Lock()
-        self._partitions = partitions
-        self._log = make_log(self._read)
-
-    def start(self) -> None:
-        self._log.start(self._partitions)
-
-    def stop(self) -> None:
-        self._log.stop()
 
     def write(self, offsets: Mapping[bytes, JsonMap], timeout_s: float) -> None:
         """Write offsets by :func:`offset_key`, and wait. Raises TimeoutExceededError, or why it failed."""

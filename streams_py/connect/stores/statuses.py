@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from streams_protocol.connect import TaskId
 from streams_protocol.types import TopicPartition
-from streams_py.connect.stores.log import TopicLog
+from streams_py.connect.stores.log import LoggedStore, TopicLog
 from streams_py.ports import RawRecord
 
 __all__ = ["Job", "JobState", "JobStatus", "StatusStore"]
@@ -52,21 +52,13 @@ class JobStatus:
     trace: str | None = None
 
 
-class StatusStore:
-    """Thread-safe."""
+class StatusStore(LoggedStore):
+    """The newest status of every job that has one."""
 
     def __init__(self, make_log: Callable[[Callable[[RawRecord], None]], TopicLog], partitions: int) -> None:
+        super().__init__(make_log, partitions)
         self._known: dict[Job, JobStatus] = {}
         self._sequence: dict[Job, int] = {}
-        self._lock = threading.Lock()
-        self._partitions = partitions
-        self._log = make_log(self._read)
-
-    def start(self) -> None:
-        self._log.start(self._partitions)
-
-    def stop(self) -> None:
-        self._log.stop()
 
     def get(self, job: Job) -> JobStatus | None:
         with self._lock:

@@ -6,14 +6,12 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from streams_protocol.connect import TaskId
 from streams_protocol.types import TopicPartition
 from streams_py.connect.api import RetriableError, SinkRecord, SinkTask
 from streams_py.connect.ports import SinkConsumer, SinkListener
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.statuses import JobState
-from streams_py.connect.tasks.job import JobThread, StatusReport
-from streams_py.connect.tasks.source import TaskSettings
+from streams_py.connect.tasks.task import TaskStart, TaskThread
 from streams_py.errors import BrokerUnavailableError, ProcessingError
 from streams_py.ports import RawRecord
 
@@ -25,24 +23,12 @@ _BATCH = 2_000
 _POLL_MS = 200
 
 
-class SinkTaskThread(JobThread):
+class SinkTaskThread(TaskThread):
     """Runs one sink task; also its SinkTaskContext, and its consumer's listener."""
 
-    def __init__(
-        self,
-        job: TaskId,
-        props: Mapping[str, str],
-        target: TargetState,
-        report: StatusReport,
-        *,
-        task: SinkTask,
-        settings: TaskSettings,
-        subscribe: Callable[[SinkListener], SinkConsumer],
-    ) -> None:
-        super().__init__(job, target, report)
-        self._props = props
+    def __init__(self, start: TaskStart, *, task: SinkTask, subscribe: Callable[[SinkListener], SinkConsumer]) -> None:
+        super().__init__(start)
         self._task = task
-        self._settings = settings
         self._subscribe = subscribe
         self._consumer: SinkConsumer | None = None
         self._put: dict[TopicPartition, int] = {}  # behind the last record that the task has taken
@@ -59,9 +45,6 @@ class SinkTaskThread(JobThread):
         self._failed_inside = False  # the task has raised: what it took may not have arrived; nothing is committed
 
     # -- SinkTaskContext -----------------------------------------------------------------------------------------------
-
-    def configs(self) -> Mapping[str, str]:
-        return self._props
 
     def assignment(self) -> frozenset[TopicPartition]:
         return frozenset(self._open)

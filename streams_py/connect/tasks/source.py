@@ -7,36 +7,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from streams_protocol.connect import TaskId
 from streams_protocol.types import TopicPartition
 from streams_py.connect.api import JsonMap, OffsetReader, RetriableError, SourceRecord, SourceTask
 from streams_py.connect.ports import Producer
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
 from streams_py.connect.stores.statuses import JobState
-from streams_py.connect.tasks.job import JobThread, StatusReport
-from streams_py.connect.tasks.plugins import Converter
+from streams_py.connect.tasks.task import TaskStart, TaskThread
 from streams_py.errors import StreamsError
 
-__all__ = ["Acknowledgements", "SourceTaskThread", "TaskSettings"]
+__all__ = ["Acknowledgements", "SourceTaskThread"]
 
 _log = logging.getLogger("streams_py.connect")
 
 _PAUSE_POLL_S = 0.2
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSettings:
-    """What the worker and the connector's configuration say about a task."""
-
-    key_converter: Converter
-    value_converter: Converter
-    tolerates_errors: bool = False
-    flush_interval_s: float = 60.0
-    flush_timeout_s: float = 5.0
-    retry_backoff_s: float = 1.0
 
 
 class Acknowledgements:
@@ -70,26 +55,13 @@ class Acknowledgements:
         self._ready = {**offsets, **self._ready}
 
 
-class SourceTaskThread(JobThread):
+class SourceTaskThread(TaskThread):
     """Runs one source task; also its SourceTaskContext."""
 
-    def __init__(
-        self,
-        job: TaskId,
-        props: Mapping[str, str],
-        target: TargetState,
-        report: StatusReport,
-        *,
-        task: SourceTask,
-        settings: TaskSettings,
-        producer: Producer,
-        offsets: OffsetStore,
-    ) -> None:
-        super().__init__(job, target, report)
-        self._id = job
-        self._props = props
+    def __init__(self, start: TaskStart, *, task: SourceTask, producer: Producer, offsets: OffsetStore) -> None:
+        super().__init__(start)
+        self._id = start.job
         self._task = task
-        self._settings = settings
         self._producer = producer
         self._offsets = offsets
         self._acknowledged = Acknowledgements()
@@ -98,10 +70,7 @@ class SourceTaskThread(JobThread):
         self._started = False
         self._told_to_stop = False
         self._next_flush_s = 0.0
-        self._last_key: tuple[JsonMap, bytes] = {}, offset_key(job.connector, {})
-
-    def configs(self) -> Mapping[str, str]:
-        return self._props
+        self._last_key: tuple[JsonMap, bytes] = {}, offset_key(self._id.connector, {})
 
     @property
     def offset_reader(self) -> OffsetReader:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.jobs import Jobs, union
-from streams_py.connect.assignment.leading import Led
+from streams_py.connect.assignment.leader import Led
 from streams_py.connect.assignment.modes import Mode
 
 __all__ = ["GroupView", "Unassigned", "WorkerView", "group_view"]

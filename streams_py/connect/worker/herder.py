@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from streams_protocol.connect import Assignment, TaskId
 from streams_py.connect.assignment.jobs import NOTHING, Jobs
-from streams_py.connect.assignment.leading import GroupLeader
+from streams_py.connect.assignment.leader import GroupLeader
 from streams_py.connect.errors import NotFoundError, NotLeaderError, RebalanceExpectedError
 from streams_py.connect.group.member import GroupMember, MemberListener, MemberSettings
 from streams_py.connect.ports import ConnectClients

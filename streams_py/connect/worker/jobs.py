@@ -18,7 +18,8 @@ from streams_py.connect.tasks.connector import ConnectorThread
 from streams_py.connect.tasks.job import JobThread
 from streams_py.connect.tasks.plugins import Converter, converter_of, load
 from streams_py.connect.tasks.sink import SinkTaskThread
-from streams_py.connect.tasks.source import SourceTaskThread, TaskSettings
+from streams_py.connect.tasks.source import SourceTaskThread
+from streams_py.connect.tasks.task import TaskSettings, TaskStart
 from streams_py.errors import ConfigError
 
 __all__ = ["RunningJobs"]
@@ -138,12 +139,11 @@ class RunningJobs:
             flush_interval_s=settings.offset_flush_interval_ms / 1000,
             flush_timeout_s=settings.offset_flush_timeout_ms / 1000,
         )
+        start = TaskStart(task, props, target, self.report, how)
         client_id = f"{settings.client}-{task}"
         if isinstance(made, SourceTask):
             producer = self._clients.producer(client_id, _overrides(connector, "producer.override."))
-            return SourceTaskThread(
-                task, props, target, self.report, task=made, settings=how, producer=producer, offsets=self._offsets
-            )
+            return SourceTaskThread(start, task=made, producer=producer, offsets=self._offsets)
         if not isinstance(made, SinkTask):
             raise ConfigError(f"task.class = {props.get('task.class')!r} is neither a SourceTask nor a SinkTask")
         topics = [topic for part in props.get("topics", "").split(",") if (topic := part.strip())]
@@ -156,7 +156,7 @@ class RunningJobs:
             overrides = _overrides(connector, "consumer.override.")
             return self._clients.sink_consumer(client_id, group, topics, pattern, listener, overrides)
 
-        return SinkTaskThread(task, props, target, self.report, task=made, settings=how, subscribe=subscribe)
+        return SinkTaskThread(start, task=made, subscribe=subscribe)
 
     def _converter(self, connector: Mapping[str, str], key: str, default: str) -> Converter:
         return converter_of(key, connector.get(key, default))

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 from streams_protocol.connect import Assignment
 from streams_py.adapters.kafka_python.connect_coordinator import ConnectCoordinator
 from streams_py.connect.assignment.jobs import NOTHING, Jobs, union
-from streams_py.connect.assignment.leading import ConfigSnapshot, GroupLeader
+from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.group.member import GroupMember, MemberSettings
 from streams_py.errors import ConfigError

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from streams_protocol.connect import Assignment
 from streams_py.connect.assignment.jobs import Jobs
-from streams_py.connect.assignment.leading import ConfigSnapshot, GroupLeader
+from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.group.coordinator import GroupHandler
 from streams_py.connect.group.member import GroupMember, MemberSettings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.jobs import Jobs
-from streams_py.connect.assignment.leading import Led
+from streams_py.connect.assignment.leader import Led
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.stores.statuses import JobState
 from streams_py.connect.worker.group_view import group_view

@@ -12,7 +12,7 @@ import pytest
 
 from streams_protocol.connect import TaskId
 from streams_py.connect.assignment.jobs import Jobs
-from streams_py.connect.assignment.leading import ConfigSnapshot
+from streams_py.connect.assignment.leader import ConfigSnapshot
 from streams_py.connect.assignment.modes import Mode
 from streams_py.connect.errors import NotLeaderError, RebalanceExpectedError
 from streams_py.connect.settings import WorkerSettings

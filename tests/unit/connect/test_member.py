@@ -6,7 +6,7 @@ import pytest
 
 from streams_protocol.connect import Assignment, decode_assignment, decode_worker_state, encode_assignment
 from streams_py.connect.assignment.jobs import NOTHING, Jobs
-from streams_py.connect.assignment.leading import ConfigSnapshot
+from streams_py.connect.assignment.leader import ConfigSnapshot
 from streams_py.connect.assignment.modes import Mode
 from tests.unit.connect.fake_group import FakeGroup, Worker
 from tests.unit.connect.trace import expected, jobs, shown

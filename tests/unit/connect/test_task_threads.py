@@ -18,7 +18,8 @@ from streams_py.connect.stores.statuses import Job, JobState
 from streams_py.connect.tasks.job import JobThread
 from streams_py.connect.tasks.plugins import converter_of
 from streams_py.connect.tasks.sink import SinkTaskThread
-from streams_py.connect.tasks.source import Acknowledgements, SourceTaskThread, TaskSettings
+from streams_py.connect.tasks.source import Acknowledgements, SourceTaskThread
+from streams_py.connect.tasks.task import TaskSettings, TaskStart
 from streams_py.errors import BrokerUnavailableError, ProductionError
 from streams_py.testing.memory_clients import MemoryRecord
 from tests.unit.connect.memory_log import MemoryLog
@@ -135,27 +136,21 @@ class Bench:
         if trace is not None:
             self.traces.append(trace)
 
-    def _settings(self, tolerates: bool) -> TaskSettings:
-        return TaskSettings(
+    def _start(self, props: dict[str, str], tolerates: bool) -> TaskStart:
+        settings = TaskSettings(
             key_converter=converter_of("key.converter", "string"),
             value_converter=converter_of("value.converter", "json"),
             tolerates_errors=tolerates,
             flush_interval_s=0.05,
         )
+        return TaskStart(TASK, props, TargetState.STARTED, self.report, settings)
 
     def source(
         self, producer: Sent, *, task: type[CountingTask] = CountingTask, tolerates: bool = False, **props: str
     ) -> SourceTaskThread:
-        thread = SourceTaskThread(
-            TASK,
-            {"name": "a", "part": "0", "topic": "t", **{key.replace("_", "."): v for key, v in props.items()}},
-            TargetState.STARTED,
-            self.report,
-            task=task(),
-            settings=self._settings(tolerates),
-            producer=producer,
-            offsets=self.offsets,
-        )
+        given = {"name": "a", "part": "0", "topic": "t", **{key.replace("_", "."): v for key, v in props.items()}}
+        start = self._start(given, tolerates)
+        thread = SourceTaskThread(start, task=task(), producer=producer, offsets=self.offsets)
         return self._started(thread)
 
     def sink(self, name: str, *, tolerates: bool = False, **props: str) -> tuple[SinkTaskThread, Reading]:
@@ -165,15 +160,8 @@ class Bench:
             made.append(Reading(listener))
             return made[0]
 
-        thread = SinkTaskThread(
-            TASK,
-            {"name": name, **props},
-            TargetState.STARTED,
-            self.report,
-            task=CollectingTask(),
-            settings=self._settings(tolerates),
-            subscribe=subscribe,
-        )
+        start = self._start({"name": name, **props}, tolerates)
+        thread = SinkTaskThread(start, task=CollectingTask(), subscribe=subscribe)
         self._started(thread)
         until(lambda: made, "the task subscribes")
         return thread, made[0]

@@ -12,12 +12,12 @@ from starlette.testclient import TestClient
 
 from streams_protocol.connect import TaskId
 from streams_py.connect.errors import ConnectError, RebalanceExpectedError
-from streams_py.connect.rest.guard import is_loopback
 from streams_py.connect.rest.openapi import ENDPOINTS
 from streams_py.connect.rest.server import RestServer
 from streams_py.connect.rest.signing import sign
 from streams_py.connect.rest.tasks import TaskConfigSender
 from streams_py.errors import ConfigError
+from streams_py.http_hosts import is_loopback
 from tests.unit.connect.rest.memory_herder import Connector, Group, Key, MemoryHerder, Network, State, Status
 
 KEY = base64.b64encode(b"k" * 32).decode()

@@ -9,7 +9,7 @@ import pytest
 from streams_protocol.connect import TaskId, WorkerState, decode_assignment, encode_worker_state
 from streams_protocol.errors import SchemaError
 from streams_py.connect.assignment.jobs import Jobs
-from streams_py.connect.assignment.leading import ConfigSnapshot, GroupLeader, Led
+from streams_py.connect.assignment.leader import ConfigSnapshot, GroupLeader, Led
 from streams_py.connect.assignment.lists import parse_static_connectors, parse_static_tasks
 from streams_py.connect.assignment.modes import Mode
 from streams_py.errors import ConfigError

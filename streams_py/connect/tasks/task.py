@@ -1,0 +1,48 @@
+"""What the threads of source and sink tasks have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streams_protocol.connect import TaskId
+from streams_py.connect.stores.configs import TargetState
+from streams_py.connect.tasks.job import JobThread, StatusReport
+from streams_py.connect.tasks.plugins import Converter
+
+__all__ = ["TaskSettings", "TaskStart", "TaskThread"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSettings:
+    """What the worker and the connector's configuration say about a task."""
+
+    key_converter: Converter
+    value_converter: Converter
+    tolerates_errors: bool = False
+    flush_interval_s: float = 60.0
+    flush_timeout_s: float = 5.0
+    retry_backoff_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStart:
+    """Which task is to run, with which configuration and settings, in which state, and who hears how it is."""
+
+    job: TaskId
+    props: Mapping[str, str]
+    target: TargetState
+    report: StatusReport
+    settings: TaskSettings
+
+
+class TaskThread(JobThread):
+    """Runs one task; also its context."""
+
+    def __init__(self, start: TaskStart) -> None:
+        super().__init__(start.job, start.target, start.report)
+        self._props = start.props
+        self._settings = start.settings
+
+    def configs(self) -> Mapping[str, str]:
+        return self._props

@@ -1,0 +1,36 @@
+"""By which names an HTTP service may be called that has no authentication and listens on loopback.
+
+The machine's own users are trusted there, but a browser runs pages of strangers: such a page may point a name of its
+own at this machine (DNS rebinding) and read along. The request's ``Host`` tells.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+__all__ = ["is_loopback", "refused_name"]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens there."""
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def refused_name(host_header: str, names: Collection[str]) -> str | None:
+    """The name in a request's ``Host`` when it is none of ``names`` (in lower case), no address and not ``localhost``;
+    None when the request may be answered."""
+    try:
+        name = (urlsplit(f"//{host_header}").hostname or "").lower()
+    except ValueError:
+        name = host_header
+    return None if name == "localhost" or name in names or _is_address(name) else name
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

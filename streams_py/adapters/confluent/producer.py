@@ -144,15 +144,17 @@ class ConfluentProducer:
 
     def _open(self, *, reports_all: bool) -> None:
         self._reports_all = reports_all
-        self._clients.clear()
+        self._clients = {}
+        self._report = self._make_report()
         self._client(None)
         self.produce = self._make_produce()
 
     def _client(self, batch_bytes: int | None) -> Producer:
         """The client whose batches are at most so large."""
         client = self._clients.get(batch_bytes)
-        if client is not None:
-            return client
+        return self._new_client(batch_bytes) if client is None else client
+
+    def _new_client(self, batch_bytes: int | None) -> Producer:
         settings = {
             "delivery.report.only.error": not self._reports_all,
             **self._settings,
@@ -180,7 +182,7 @@ class ConfluentProducer:
 
     def _make_produce(self) -> Callable[..., None]:
         client_of = self._client_of
-        untracked = self._on_report
+        untracked = self._report
         tracked = self._tracked
         failures, refused_batches, barriers = self._failures, self._refused_batches, self._barriers
 
@@ -221,7 +223,7 @@ class ConfluentProducer:
     def direct(self, topic: str, partition: int = -1) -> DirectSend:
         """librdkafka's ``produce`` with what records for ``topic`` need; see the port."""
         reports = self._tracked.get(topic)
-        report = self._on_report if reports is None else reports[partition]
+        report = self._report if reports is None else reports[partition]
         return DirectSend(self._client_of(topic).produce, report, self._obstacles)
 
     def _send_when_there_is_room(self, topic: str, *rest: Any) -> None:
@@ -318,10 +320,18 @@ class ConfluentProducer:
             return StreamsError(f"{text}; a new producer was made less than a minute ago, and that has not helped")
         return TaskMigratedError(text)
 
-    def _on_report(self, error: KafkaError | None, message: Message) -> None:
-        """The report of an untracked record, and of everything that failed."""
-        if error is None:
-            return
+    def _make_report(self) -> _Report:
+        """The report of an untracked record, and of everything that failed, while its clients are in use: one that was
+        given up may still serve reports, on another thread."""
+        clients = self._clients
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            if error is not None and clients is self._clients:
+                self._on_failure(error, message)
+
+        return report
+
+    def _on_failure(self, error: KafkaError, message: Message) -> None:
         topic = message.topic() or "?"
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and not self._is_too_large_alone(topic, message):
             self._refused_batches.setdefault(topic, _Failure(error, topic, message.partition(), is_batch=True))
@@ -377,7 +387,7 @@ class ConfluentProducer:
             self._open(reports_all=True)
         for topic in topics:
             if topic not in self._tracked:
-                self._tracked[topic] = _Reports(topic, self._acked, self._on_report)
+                self._tracked[topic] = _Reports(topic, self._acked, self._report)
 
     def acked_offsets(self) -> Mapping[TopicPartition, int]:
         """Highest acknowledged offset of each partition of a tracked topic that this producer has written to."""
@@ -393,18 +403,25 @@ class ConfluentProducer:
         if self._is_out_of_step:
             self._renewed_at_s = time.monotonic()
             self._is_out_of_step = False
-        for client in self._clients.values():
+        clients, self._clients = self._clients, {}  # what they still report is no matter
+        for client in clients.values():
             with contextlib.suppress(KafkaException, SystemError):  # one that has failed has nothing to lose
-                client.purge()
-                client.close()
+                self._end(client, drop=True)
         self._failures.clear()
         self._refused_batches.clear()
         self._barriers.pop(TaskMigratedError, None)
-        self._acked.clear()
         self._written_at_epoch.clear()
         self._obstacles.clear()
+        topics = tuple(self._tracked)
+        self._acked, self._tracked = {}, {}
         self._open(reports_all=self._reports_all)
+        self.track(topics)
         self._note_obstacles()
+
+    def _end(self, client: Producer, *, drop: bool) -> None:
+        if drop:
+            client.purge()
+        client.close()
 
     def halt(self, reason: str) -> None:
         """Send nothing more until :meth:`reset`; see the port."""
@@ -472,9 +489,7 @@ class ConfluentProducer:
         if left:
             _log.warning("%s: %d records were not written before the producer was closed", self._client_id, left)
         for client in self._clients.values():
-            if left:
-                client.purge()
-            client.close()
+            self._end(client, drop=left > 0)
         if self._epoch_sender is not None:
             self._epoch_sender.close()
             self._epoch_sender = None

@@ -6,6 +6,10 @@ the last commit (TaskCorruptedError, naming none: it is all of them), or that so
 (TaskMigratedError); :meth:`TransactionalProducer.reset` then makes a new client, whose first request ends the old
 one's transaction on the broker, one way or the other. So no outcome is ever guessed.
 
+Calls that wait for a broker are made on another thread (:mod:`.bounded_calls`), since librdkafka does not always keep
+to their time-outs. When one is overdue its client is given up: it is closed when the call returns, if ever, and what it
+still does is refused, since the new client has a newer epoch.
+
 There is one client, since a transaction belongs to one; a topic that takes only small batches makes all of them small.
 """
 
@@ -22,6 +26,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.bounded_calls import BoundedCalls
 from streams_py.adapters.confluent.failures import broker_away, error_of, is_unreachable
 from streams_py.adapters.confluent.group_metadata import group_metadata_bytes
 from streams_py.adapters.confluent.producer import ConfluentProducer
@@ -34,6 +39,9 @@ _log = logging.getLogger(__name__)
 
 _STEP_S: Final = 5.0
 _RETRY_S: Final = 0.02
+_OVERDUE_S: Final = 2.0
+"""How long after its time-out a call may return: machines are slow at times, and all tasks start over without it."""
+_CLOSE_S: Final = 5.0
 _ABORT_TIMEOUT_S: Final = 3.0
 _DEFAULT_BATCH_BYTES: Final = 1_000_000
 
@@ -62,6 +70,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
     is_ready = False
     in_transaction = False
     _dropped: str | None = None
+    _calls: BoundedCalls | None = None
 
     # -- the transaction ----------------------------------------
 
@@ -71,7 +80,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         if self.is_ready:
             return
         try:
-            self._client(None).init_transactions(timeout_ms / 1000)
+            self._run("preparing for transactions", self._client(None).init_transactions, timeout_ms / 1000)
         except KafkaException as failed:
             error = error_of(failed)
             if error is not None and (error.retriable() or is_unreachable(error)):
@@ -118,7 +127,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         while True:
             left_s = deadline_s - time.monotonic()
             try:
-                step(max(0.1, min(_STEP_S, left_s)))
+                self._run(failure, step, max(0.1, min(_STEP_S, left_s)))
             except KafkaException as failed:
                 error = error_of(failed)
                 if error is None or not error.retriable() or error.txn_requires_abort() or left_s <= 0:
@@ -128,6 +137,39 @@ class ConfluentTransactionalProducer(ConfluentProducer):
                 raise self._broken(failure, None) from lost
             else:
                 return
+
+    def _run(self, failure: str, step: Callable[[float], object], timeout_s: float) -> None:
+        """Do a step that has this time-out; TaskCorruptedError, and no client any more, when it does not keep to it."""
+        client = self._client(None)
+        within_s = timeout_s + _OVERDUE_S
+        if self._elsewhere().run(lambda: step(timeout_s), within_s, when_late=lambda: _end(client)):
+            return
+        reason = (
+            f"{self._client_id}: {failure}: librdkafka was asked for {timeout_s:.1f} s at most, and has not answered "
+            f"within {within_s:.1f} s; the outcome is unknown, so a new producer takes the place of this one, and all "
+            "tasks of the thread go back to the last commit"
+        )
+        self._clients = {}
+        self._barriers[TaskCorruptedError] = reason
+        self._obstacles.append(StreamsError(reason))
+        raise TaskCorruptedError(reason, {})
+
+    def _elsewhere(self) -> BoundedCalls:
+        if self._calls is None:
+            self._calls = BoundedCalls(f"{self._client_id}-calls")
+        return self._calls
+
+    def _new_client(self, batch_bytes: int | None) -> Producer:
+        self._check_given_up()
+        return super()._new_client(batch_bytes)
+
+    def _check_barriers(self) -> None:
+        self._check_given_up()
+        super()._check_barriers()
+
+    def _check_given_up(self) -> None:
+        if TaskCorruptedError in self._barriers:
+            raise TaskCorruptedError(self._barriers[TaskCorruptedError], {})
 
     def _broken(self, failure: str, error: KafkaError | None) -> StreamsError:
         """What the caller has to do about an error of the transaction."""
@@ -218,19 +260,30 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         """Leave the transaction to the broker, and start over with a new client; see the port."""
         self.is_ready = self.in_transaction = False
         self._dropped = None
-        with warnings.catch_warnings():  # the binding aborts, and says when that was of no use
-            warnings.simplefilter("ignore", RuntimeWarning)
-            super().reset()
+        self._barriers.pop(TaskCorruptedError, None)
+        super().reset()
 
     def close(self) -> None:
         """Abort what is not committed: readers would wait for its end until it has timed out."""
-        if self.in_transaction:
-            client = self._client(None)
-            with contextlib.suppress(KafkaException, SystemError):
+        for client in self._clients.values() if self.in_transaction else ():
+            with contextlib.suppress(KafkaException, SystemError, TaskCorruptedError):
                 client.purge()
-                client.abort_transaction(_ABORT_TIMEOUT_S)
-            self.in_transaction = False
+                self._run("the transaction was not aborted", client.abort_transaction, _ABORT_TIMEOUT_S)
+        self.in_transaction = False
         super().close()
+        self._elsewhere().close()
+
+    def _end(self, client: Producer, *, drop: bool) -> None:
+        """Closing aborts, for which librdkafka sets no limit."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # the binding says when its abort was of no use
+            self._elsewhere().run(lambda: _end(client, drop=drop), _CLOSE_S, when_late=lambda: None)
+
+
+def _end(client: Producer, *, drop: bool = True) -> None:
+    if drop:
+        client.purge()
+    client.close()
 
 
 def _refusal(error: KafkaError | None, failed: KafkaException) -> str:

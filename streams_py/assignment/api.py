@@ -82,7 +82,7 @@ class KafkaStreamsAssignment:
 
     @property
     def process_id(self) -> ProcessId:
-        """The client."""
+        """Id of the process that gets these tasks."""
         return self._process_id
 
     @property

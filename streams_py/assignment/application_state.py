@@ -94,7 +94,7 @@ class ClientView:
 
     @property
     def process_id(self) -> ProcessId:
-        """The client."""
+        """Id of the client's process: the key of all that is said about the client."""
         return self._client.process_id
 
     @property
@@ -109,12 +109,12 @@ class ClientView:
 
     @property
     def previous_active_tasks(self) -> Sequence[TaskId]:
-        """Ascending."""
+        """Tasks that the client has been running until now, ascending."""
         return tuple(self._client.previous_active)
 
     @property
     def previous_standby_tasks(self) -> Sequence[TaskId]:
-        """Ascending."""
+        """Tasks that the client has had copies of until now, ascending."""
         return tuple(self._client.previous_standby)
 
     @property

@@ -181,7 +181,7 @@ class _Run:
         return False
 
     def locally(self) -> Summary:
-        """In this process."""
+        """Evaluate in this process, without Spark."""
         from streams_py.backtest.folder import RunFolder
         from streams_py.backtest.run import evaluate_locally
         from streams_py.backtest.sources import Skipped, situations_in

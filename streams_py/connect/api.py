@@ -195,7 +195,7 @@ class SinkConnector(Connector):
 
 
 class SourceTask(ABC):
-    """Fetches records."""
+    """A part of a source connector's work: fetches records from its share of the source."""
 
     context: SourceTaskContext
 

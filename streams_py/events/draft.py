@@ -72,7 +72,7 @@ class BodyDraft(Draft):
 
     @property
     def body(self) -> TaskEvent | Sample | ClientEvent:
-        """What it says."""
+        """The event without its envelope."""
         return self._body
 
     @property
@@ -91,5 +91,5 @@ class BodyDraft(Draft):
         return 1_000 + 100 * len(self._body.tasks) if isinstance(self._body, Sample) else 1_000
 
     def records(self, envelope: Envelope) -> Sequence[EventRecord]:
-        """Its one record."""
+        """The event and its envelope as one record's bytes."""
         return (encode_event(Event(envelope, self._body)),)

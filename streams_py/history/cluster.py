@@ -42,7 +42,7 @@ class HistoryCluster:
         return {"kafka.bootstrap.servers": self.bootstrap, **security}
 
     def partition_counts(self) -> Mapping[str, int]:
-        """All topics."""
+        """Partitions of every topic of the cluster."""
         return self._admin.partition_counts()
 
     def starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:

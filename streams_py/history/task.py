@@ -80,15 +80,13 @@ class _StillClock:
     """Time stands still: what depends on it has no place in a history."""
 
     def now_ms(self) -> int:
-        """Always the same."""
         return 0
 
     def monotonic_ms(self) -> int:
-        """Always the same."""
         return 0
 
     def sleep_ms(self, duration_ms: int) -> None:
-        """Nobody waits."""
+        """Returns at once: with a clock that stands still a wait would never end."""
 
 
 class HistoryTask:

@@ -79,7 +79,7 @@ class Ask(ABC, Generic[A]):
 
     @abstractmethod
     def asked_of(self, shell: Answering) -> A:
-        """The answer."""
+        """Have ``shell`` carry the effect out; its answer."""
 
     def answered_by(self, event: Event) -> A:
         """The event as the answer; IllegalStateError when it is another one."""

@@ -42,19 +42,19 @@ class GuardedRequests:
         return getattr(self._inner, name)
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
-        """GET."""
+        """A GET request, guarded."""
         return self._guard(self._inner.get, *args, **kwargs)
 
     def post(self, *args: Any, **kwargs: Any) -> Any:
-        """POST."""
+        """A POST request, guarded."""
         return self._guard(self._inner.post, *args, **kwargs)
 
     def put(self, *args: Any, **kwargs: Any) -> Any:
-        """PUT."""
+        """A PUT request, guarded."""
         return self._guard(self._inner.put, *args, **kwargs)
 
     def delete(self, *args: Any, **kwargs: Any) -> Any:
-        """DELETE."""
+        """A DELETE request, guarded."""
         return self._guard(self._inner.delete, *args, **kwargs)
 
     def _guard(self, request: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -38,7 +38,7 @@ class ClientState:
 
     @property
     def now(self) -> State:
-        """The state."""
+        """The current state; read without the lock."""
         return self._now
 
     def go(self, new: State) -> None:

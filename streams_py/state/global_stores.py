@@ -64,7 +64,7 @@ class GlobalStores:
 
     @property
     def changelog_offsets(self) -> Mapping[TopicPartition, int]:
-        """None."""
+        """Empty: a global store is filled from its topic, and has no changelog."""
         return {}
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:

@@ -26,7 +26,7 @@ class Downtimes:
         self._waiting: dict[str, dict[str, Any]] = {task: dict(entry) for task, entry in (waiting or {}).items()}
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Tasks that nobody processes, as a checkpoint keeps them."""
         return {task: self._waiting[task] for task in sorted(self._waiting)}
 
     def last_record(self, envelope: Envelope, event: TaskEvent, clocks: Clocks) -> None:

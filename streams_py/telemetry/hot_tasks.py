@@ -45,7 +45,7 @@ class HotTasks:
         self._growing: dict[str, int] = dict(given["growing"])
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The window that is open, and tasks whose lag grows, as a checkpoint keeps them."""
         tasks = {task: self._tasks[task] for task in sorted(self._tasks)}
         return {"window_ms": self._window_ms, "tasks": tasks, "growing": dict(sorted(self._growing.items()))}
 

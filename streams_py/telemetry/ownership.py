@@ -30,7 +30,7 @@ class Ownership:
     racks: Mapping[str, str | None] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The last rebalance and who has which task since, as a checkpoint keeps it."""
         by_client: dict[str, list[TaskId]] = {}
         for task, client in self.holders.items():
             by_client.setdefault(client, []).append(task)

@@ -25,7 +25,7 @@ class Restores:
         self._running: dict[str, dict[str, Any]] = {key: dict(entry) for key, entry in (running or {}).items()}
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Restorations under way, by process and task, as a checkpoint keeps them."""
         return {key: self._running[key] for key in sorted(self._running)}
 
     def feed(self, envelope: Envelope, event: TaskEvent) -> Row | None:

@@ -27,7 +27,7 @@ class Warmups:
         self._open: dict[str, dict[str, Any]] = {key: dict(value) for key, value in (open_ones or {}).items()}
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """Warm-ups under way, by client and task, as a checkpoint keeps them."""
         return {key: self._open[key] for key in sorted(self._open)}
 
     def advance(self, now: Ownership, facts: Facts, at_ms: int) -> Iterator[Row]:

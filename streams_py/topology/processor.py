@@ -98,7 +98,7 @@ class FixedKeyRecord(Generic[K_co, V_co]):
 
     @property
     def value(self) -> V_co:
-        """The value."""
+        """The record's value, as its serde or the function above made it."""
         return self._value
 
     @property

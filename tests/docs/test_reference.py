@@ -15,6 +15,7 @@ from docs.tools.generated import GENERATED
 from streams_py.config import StreamsConfig, known_keys
 from streams_py.config_help import default_of, key_of
 from streams_py.config_keys import CLIENT_KEYS, RENAMED
+from streams_py.errors import StreamsError
 
 
 @pytest.mark.parametrize("address", GENERATED)
@@ -31,6 +32,18 @@ def test_every_public_name_stands_on_exactly_one_page() -> None:
     assert {name for name in streams_py.__all__ if name not in stand} == modules
     twice = {name for name, count in stand.items() if count > 1}
     assert twice <= {"ProcessId", "TaskId", "TopicPartition", "Serde", "Windowed"}, "names of two public modules"
+
+
+def test_every_error_says_what_to_do_itself_or_in_a_base() -> None:
+    public = [getattr(importlib.import_module(m), n) for area in api.AREAS.values() for m, n in api.names_of(area)]
+    kinds = {value for value in public if isinstance(value, type) and issubclass(value, StreamsError)}
+    kinds |= {getattr(streams_py.errors, name) for name in streams_py.errors.__all__}
+    silent = {
+        kind.__name__
+        for kind in kinds
+        if not any("What to do: " in (base.__doc__ or "") for base in kind.__mro__ if base is not StreamsError)
+    }
+    assert silent == {"StreamsError"}
 
 
 @pytest.mark.parametrize("address", [address for address in GENERATED if "/api/" in address])

@@ -63,7 +63,7 @@ class Cluster:
         self.count[:] = [key // step for key, step in zip(keys, self.key_steps)]
 
     def load(self, client: int) -> float:
-        """Tasks per thread."""
+        """How many tasks each thread of the client has, on average."""
         return self.count[client] / self.capacity[client]
 
     def holds(self, client: int, task: int) -> bool:

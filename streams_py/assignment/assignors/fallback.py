@@ -19,6 +19,6 @@ class FallbackPriorAssignor:
     """Keeps previous actives whatever the imbalance, ignores lags and racks, always asks for a probing rebalance."""
 
     def decide(self, problem: AssignmentProblem, *, explain: bool = False) -> Decision:
-        """Place all tasks."""
+        """Leave active tasks where they were as far as that goes, and ask for a probing rebalance."""
         decision = LegacyStickyAssignor(preserve_actives=True).decide(problem, explain=explain)
         return replace(decision, probing=True)

@@ -29,7 +29,7 @@ class JobStatusView(Protocol):
     def worker_id(self) -> str: ...
     @property
     def trace(self) -> str | None:
-        """Why it failed."""
+        """Traceback of a job that has failed; None for others."""
         ...
 
 
@@ -46,12 +46,12 @@ class ConnectorStatusView(Protocol):
 class SessionKeyView(Protocol):
     @property
     def key(self) -> str:
-        """Base64."""
+        """The session key that signs requests among workers, in base64."""
         ...
 
 
 class RestHerder(Protocol):
-    """A worker."""
+    """What the REST interface asks of its worker."""
 
     # -- the worker itself ---------------------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ class BoundNode:
 
     @property
     def in_place_checks(self) -> InPlaceChecks | None:
-        """Set in tests."""
+        """Looks for values that were changed in place; set in tests."""
         return self._task.settings.in_place_checks
 
     @property

@@ -182,7 +182,7 @@ class Rebalance:
         return self._handle(SubscriptionRequested({} if self._closed else self._offset_sums())).user_data
 
     def assign(self, members: Mapping[str, MemberSubscription]) -> Mapping[str, MemberAssignment]:
-        """Lead the group."""
+        """Who gets what, by member, decided by this member as the group's leader."""
         return self._leader_executor.assign(members)
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes, generation: int) -> None:
@@ -195,7 +195,7 @@ class Rebalance:
         return self._handle(PartitionsRevoked(partitions)).offsets
 
     def on_revoked_committed(self, error: Exception | None) -> None:
-        """Suspend them."""
+        """Have the stream thread suspend the revoked tasks; ``error`` says why their offsets were not committed."""
         self._ask(lambda tasks: tasks.finish_suspension(error), None)
         self._times.leaves()
 

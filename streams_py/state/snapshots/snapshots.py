@@ -113,7 +113,7 @@ class Snapshots:
             self._open[task] = (database, layout)
 
     def closing(self, task: TaskId) -> None:
-        """Not any more."""
+        """The task's database is about to be closed: no copies are made of it any more."""
         with self._lock:
             self._open.pop(task, None)
             self._hashes = {at: known for at, known in self._hashes.items() if at[0] != task}

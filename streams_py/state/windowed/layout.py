@@ -68,7 +68,7 @@ class _WindowLayout(Layout):
 
     @staticmethod
     def suffix(start: int, sequence: int = 0) -> bytes:
-        """Behind the key."""
+        """The bytes behind the record's key in a stored key."""
         return _WINDOW.pack(start, sequence)
 
     @staticmethod
@@ -90,7 +90,7 @@ class _SessionLayout(Layout):
 
     @staticmethod
     def suffix(end: int, start: int) -> bytes:
-        """Behind the key."""
+        """The bytes behind the record's key in a stored key."""
         return _SESSION.pack(end, start)
 
 

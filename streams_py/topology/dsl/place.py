@@ -33,7 +33,7 @@ class Place:
 
     @property
     def index(self) -> NameIndex:
-        """The name counter."""
+        """The number of the next generated name."""
         return self.graph.index
 
     def with_serdes(self, key: Serde[Any] | None, value: Serde[Any] | None) -> Place:

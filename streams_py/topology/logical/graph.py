@@ -83,7 +83,7 @@ class GraphNode:
 
     @property
     def parent_names(self) -> tuple[str, ...]:
-        """Physical parents."""
+        """Names of the nodes whose records this one gets."""
         return tuple(parent.name for parent in self.parents)
 
     def write(self, assembly: TopologyAssembly) -> None:
@@ -91,7 +91,7 @@ class GraphNode:
 
 
 class SourceStep(GraphNode):
-    """Reads a stream."""
+    """A source node: where records of topics come in."""
 
     def __init__(self, source: SourceNode) -> None:
         super().__init__(source.name)

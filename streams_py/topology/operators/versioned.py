@@ -33,7 +33,7 @@ class VersionedTable:
         return store.codec
 
     def forward_to(self, forward: Process, *, send_old_values: bool) -> None:
-        """Where updates go."""
+        """Pass updates on to ``forward``, with the value before when ``send_old_values``."""
         self._forward = forward
         self._sends_old_values = send_old_values
 

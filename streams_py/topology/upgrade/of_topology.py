@@ -18,7 +18,7 @@ _SOURCE_OPERATOR = "source"
 
 
 def shape_of(topology: Topology) -> Shape:
-    """Its shape."""
+    """What an upgrade compares: sub-topologies, topics, stores and what they are made from."""
     lineages = _Lineages(topology)
     subtopologies = topology.subtopologies()
     with_tasks = [sub for sub in subtopologies if not sub.is_global]

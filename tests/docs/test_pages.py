@@ -23,6 +23,7 @@ BLOCKS_NOT_RUN = {
     "docs/connect.md": 3,
     "docs/guides/from-faust.md": 1,
     "docs/guides/kubernetes.md": 1,
+    "docs/operations.md": 1,
     "docs/spark-history.md": 4,
     "docs/telemetry.md": 5,
     "docs/tutorial.md": 2,

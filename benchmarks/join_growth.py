@@ -9,15 +9,13 @@ Event time goes on as records come, so every window holds equally many of them, 
 from __future__ import annotations
 
 import resource
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from benchmarks.cluster import BenchmarkError
+from benchmarks.own_process import figures_of
 from benchmarks.table import Goal, Row
 from streams_protocol.types import TaskId, TopicPartition
 
@@ -31,7 +29,6 @@ _KEYS = 5_000
 _BATCH = 1_000
 _COMMIT_EVERY = 20
 """Batches."""
-_ROOT = Path(__file__).resolve().parent.parent
 
 
 def growth_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
@@ -41,7 +38,7 @@ def growth_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
     for run in range(runs):
         for records in times:
             tick(f"join of {records:,} records, run {run + 1}")
-            us, peak_mb = _measured(records)
+            us, peak_mb = figures_of("join_growth", str(records), count=2)
             times[records].append(us)
             peaks[records].append(peak_mb)
     few, many = times
@@ -49,21 +46,6 @@ def growth_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
     beside = f"{few:,} records"
     yield Row(f"{work}: each", beside, "us", tuple(times[many]), tuple(times[few]), Goal("<= 1.2", ratio_max=1.2))
     yield Row(f"{work}: peak", beside, "MB", tuple(peaks[many]), tuple(peaks[few]), Goal("<= 1.2", ratio_max=1.2))
-
-
-def _measured(records: int) -> tuple[float, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.join_growth", str(records)],
-        capture_output=True,
-        text=True,
-        cwd=_ROOT,
-        check=False,
-        timeout=300,
-    )
-    if done.returncode:
-        raise BenchmarkError(f"the join failed:\n{done.stderr[-2000:]}")
-    us, peak_mb = done.stdout.split()[-2:]
-    return float(us), float(peak_mb)
 
 
 def run(records: int, state_dir: str) -> tuple[float, float]:

@@ -9,18 +9,16 @@ in an application. In every other fifth of a second nobody reads: both halves ha
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
-from benchmarks.cluster import BenchmarkError
+from benchmarks.own_process import figures_of
 from benchmarks.table import Goal, Row
 
 __all__ = ["reading_rows"]
@@ -32,7 +30,6 @@ _KEYS = 100_000
 _BATCH = 1_000
 _COMMIT_S = 0.1
 _SLICE_S = 0.2
-_ROOT = Path(__file__).resolve().parent.parent
 
 
 def reading_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
@@ -40,8 +37,8 @@ def reading_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
     slow, alone, beside = [], [], []
     for run in range(runs):
         tick(f"reads while {_RATE:,} records/s are counted, run {run + 1}")
-        slow.append(_measured(_RATE)[2])
-        with_reads, without, _ = _measured(0)
+        slow.append(figures_of("reading", str(_RATE), count=3)[2])
+        with_reads, without, _ = figures_of("reading", "0", count=3)
         beside.append(with_reads)
         alone.append(without)
     yield Row(
@@ -59,21 +56,6 @@ def reading_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
         tuple(alone),
         Goal(">= 0.95", ratio_min=0.95),
     )
-
-
-def _measured(rate: int) -> tuple[float, float, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.reading", str(rate)],
-        capture_output=True,
-        text=True,
-        cwd=_ROOT,
-        check=False,
-        timeout=300,
-    )
-    if done.returncode:
-        raise BenchmarkError(f"reading failed:\n{done.stderr[-2000:]}")
-    with_reads, without, slow_ms = done.stdout.split()[-3:]
-    return float(with_reads), float(without), float(slow_ms)
 
 
 def run(rate: int, state_dir: str) -> tuple[float, float, float]:

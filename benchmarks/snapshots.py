@@ -9,21 +9,19 @@ after it. Nothing is fetched from a broker: the records to replay are in memory 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.cluster import BenchmarkError
+from benchmarks.own_process import figures_of
 from benchmarks.table import Goal, Row
 
 __all__ = ["snapshot_rows"]
 
 _RECORDS = 500_000
 _BATCH = 5_000
-_ROOT = Path(__file__).resolve().parent.parent
 
 
 def snapshot_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
@@ -32,17 +30,7 @@ def snapshot_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
     replayed: list[float] = []
     for run in range(runs):
         tick(f"state of {_RECORDS:,} records from a snapshot, run {run + 1}")
-        done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.snapshots", str(_RECORDS)],
-            capture_output=True,
-            text=True,
-            cwd=_ROOT,
-            check=False,
-            timeout=300,
-        )
-        if done.returncode:
-            raise BenchmarkError(f"snapshots failed:\n{done.stderr[-2000:]}")
-        from_snapshot, from_records = map(float, done.stdout.split()[-2:])
+        from_snapshot, from_records = figures_of("snapshots", str(_RECORDS), count=2)
         fetched.append(from_snapshot)
         replayed.append(from_records)
     work = f"empty disk, store of {_RECORDS:,} keys, from a snapshot"

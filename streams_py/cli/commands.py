@@ -10,12 +10,12 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from streams_py.cli.backtest import app as backtest_app
-from streams_py.cli.connect import app as connect_app
-from streams_py.cli.history import add_to
+from streams_py.cli.connect.commands import app as connect_app
+from streams_py.cli.development.torturing import torture
 from streams_py.cli.running import run as run_command
-from streams_py.cli.telemetry import app as telemetry_app
-from streams_py.cli.torturing import torture
+from streams_py.cli.spark.backtest import app as backtest_app
+from streams_py.cli.spark.history import add_to
+from streams_py.cli.spark.telemetry import app as telemetry_app
 from streams_py.cli.usage import refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import ConfigError
@@ -114,7 +114,7 @@ def simulate(
 
       streams-py simulate --known-bugs
     """
-    from streams_py.cli.simulating import list_mutants, play_known_bugs, replay_schedule, run_schedules
+    from streams_py.cli.development.simulating import list_mutants, play_known_bugs, replay_schedule, run_schedules
 
     if known_bugs:
         raise typer.Exit(play_known_bugs())
@@ -165,7 +165,7 @@ def fuzz(
 
       streams-py fuzz --target subscription_info --target event --seed 7
     """
-    from streams_py.cli.fuzzing import run_fuzz
+    from streams_py.cli.development.fuzzing import run_fuzz
 
     raise typer.Exit(run_fuzz(inputs, seed=seed, targets=target, vectors=vectors))
 
@@ -211,7 +211,7 @@ def explain(
 
     A task's number is the end of its changelogs, null for a task without state; a client's offsets are how far it is.
     """
-    from streams_py.cli.explaining import explain_tasks
+    from streams_py.cli.groups.explaining import explain_tasks
 
     raise typer.Exit(explain_tasks(task, file, case=case, assignor=assignor, as_json=as_json))
 
@@ -307,7 +307,7 @@ def new_app(
 
     Example: streams-py new app word-count
     """
-    from streams_py.cli.new_app import new_app as make
+    from streams_py.cli.development.new_app import new_app as make
 
     raise typer.Exit(make(name))
 
@@ -333,7 +333,7 @@ def describe(
 
       streams-py topology app.py --svg > topology.svg
     """
-    from streams_py.cli.topologies import describe_topology
+    from streams_py.cli.development.topologies import describe_topology
 
     forms = [form for form, wanted in (("svg", svg), ("mermaid", mermaid), ("dot", dot)) if wanted]
     if len(forms) > 1:
@@ -367,7 +367,7 @@ def check_upgrade(
 
     Example: streams-py check-upgrade old/app.py:build_topology app.py:build_topology
     """
-    from streams_py.cli.upgrades import check
+    from streams_py.cli.development.upgrades import check
 
     raise typer.Exit(
         check(
@@ -437,7 +437,7 @@ def inspect_(
 
       streams-py inspect -b localhost:9092 -g word-count --watch 2
     """
-    from streams_py.cli.inspecting import inspect_command
+    from streams_py.cli.groups.inspecting import inspect_command
 
     raise typer.Exit(inspect_command(group, bootstrap, config, as_json=as_json, watch_s=watch, all_tasks=tasks))
 
@@ -476,7 +476,7 @@ def reset(
 
       streams-py reset -a word-count --input-topic text-lines --to 2026-01-31T12:00
     """
-    from streams_py.cli.resetting import Target, reset_application
+    from streams_py.cli.groups.resetting import Target, reset_application
 
     try:
         target = Target.of(to)

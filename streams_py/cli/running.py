@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from streams_py.cli.usage import refuse
+from streams_py.cli.usage import pairs_of, refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import ConfigError, StreamsError, TopologyError
 
@@ -66,7 +66,7 @@ def _run(
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(process)d %(threadName)s %(message)s")
     logging.getLogger("kafka").setLevel(logging.WARNING)
     try:
-        given = {**(read_config_file(file) if file else {}), **_given(settings)}
+        given = {**(read_config_file(file) if file else {}), **pairs_of(settings, "--set")}
         topology = load_topology(what, optimize=given.get("topology.optimization") == "all")
         streams = KafkaStreams(topology, given)
     except (ConfigError, TopologyError) as error:
@@ -79,13 +79,3 @@ def _run(
         logging.getLogger("streams_py").error("the application failed: %s", error)
         return 1
     return 0
-
-
-def _given(settings: Sequence[str]) -> dict[str, Any]:
-    given = {}
-    for text in settings:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise ConfigError(f"--set {text!r} is not KEY=VALUE")
-        given[key.strip()] = value.strip()
-    return given

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Final
 
-from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 
-__all__ = ["FAILED", "WRONG_USAGE", "failed", "refuse", "say"]
+__all__ = ["FAILED", "WRONG_USAGE", "failed", "pairs_of", "refuse", "say"]
 
 FAILED: Final = 1
 """The exit status when the same command may work later."""
@@ -30,3 +31,14 @@ def failed(error: StreamsError) -> int:
     """Say what became of a command; the exit status: a broker without answer may answer later."""
     say(error)
     return FAILED if isinstance(error, BrokerUnavailableError) else WRONG_USAGE
+
+
+def pairs_of(given: Iterable[str] | None, option: str) -> dict[str, str]:
+    """What an option of the form KEY=VALUE was given, which may be repeated. ConfigError for another form."""
+    pairs = {}
+    for text in given or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{option} {text!r}: write KEY=VALUE", key=option)
+        pairs[key.strip()] = value.strip()
+    return pairs

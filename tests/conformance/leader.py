@@ -33,7 +33,7 @@ from streams_protocol import (
 )
 from streams_py.assignment.configs import STRATEGY_NONE
 from streams_py.assignment.problem import lag_from_offsets
-from streams_py.cli.leader_cases import Case, RecordedCluster, case_request, case_settings
+from streams_py.cli.groups.leader_cases import Case, RecordedCluster, case_request, case_settings
 from streams_py.errors import BrokerUnavailableError, ConfigError, IllegalStateError, StreamsError
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import FailAssign, PublishAssignments

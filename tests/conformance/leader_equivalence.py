@@ -23,7 +23,7 @@ from streams_protocol import (
     decode_subscription_info,
 )
 from streams_py.assignment.problem import Placement
-from streams_py.cli.leader_cases import Case, RecordedCluster, RecordedExecutor
+from streams_py.cli.groups.leader_cases import Case, RecordedCluster, RecordedExecutor
 from streams_py.leader.observation import Decided, Fact, Gathered
 from streams_py.ports import AdminError, MemberAssignment
 

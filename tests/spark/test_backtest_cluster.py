@@ -21,7 +21,7 @@ CANDIDATES = ("recorded", "ha=builtin:high_availability", "three=tests.unit.back
 # Waves of 30 rows, so that there is something to be in the middle of.
 DRIVER = """
 import sys
-from streams_py.cli.backtest import app
+from streams_py.cli.spark.backtest import app
 from streams_py.spark import backtest as on_spark
 on_spark._ROWS_PER_WAVE = 30
 try:

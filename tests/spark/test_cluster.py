@@ -17,7 +17,7 @@ SMALL = ("spark.executor.memory=512m", "spark.sql.shuffle.partitions=3", "spark.
 
 
 def telemetry(standalone: Standalone, cluster: Cluster, topic: str, tables: Path) -> list[str]:
-    command = ["-m", "streams_py.cli.telemetry", "run", "--group", "app", "--tables", str(tables), "--once"]
+    command = ["-m", "streams_py.cli.spark.telemetry", "run", "--group", "app", "--tables", str(tables), "--once"]
     command += ["--bootstrap", cluster.bootstrap, "--master", standalone.master]
     for option in (f"topics={topic}", "rows.per.trigger=12"):
         command += ["--option", option]

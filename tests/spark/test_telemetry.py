@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from streams_py.cli.telemetry import app
+from streams_py.cli.spark.telemetry import app
 from streams_py.errors import ConfigError
 from streams_py.telemetry.schemas import TABLES
 from tests.spark.conftest import Cluster
@@ -176,7 +176,7 @@ def test_folder_of_another_group_is_refused(spark: SparkSession, tmp_path: Path)
 def test_group_that_has_written_no_events_is_told_how(cluster: Cluster, tmp_path: Path) -> None:
     given = ["run", "--group", "nobody", "--tables", str(tmp_path / "t"), "--bootstrap", cluster.bootstrap, "--once"]
     done = CliRunner(env={"COLUMNS": "400"}).invoke(app, given)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "topic nobody-assignment-events not found on" in done.stderr
     assert "assignment.events.level=rebalances or tasks" in done.stderr
     assert not (tmp_path / "t").exists()

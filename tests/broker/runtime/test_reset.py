@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.cli.resetting import Target, reset_application
+from streams_py.cli.groups.resetting import Target, reset_application
 
 from .kit import Application, text, true_counts
 

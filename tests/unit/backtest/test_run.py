@@ -73,7 +73,7 @@ def test_scores_are_equal_but_for_times_when_order_and_hash_seed_differ(texts: l
     out = tmp_path / "other seed"
     arguments += ["--inputs", str(tmp_path / "in.jsonl"), "--out", str(out), "--engine", "local"]
     done = subprocess.run(
-        [sys.executable, "-m", "streams_py.cli.backtest", *arguments],
+        [sys.executable, "-m", "streams_py.cli.spark.backtest", *arguments],
         env={**os.environ, "PYTHONHASHSEED": "77"},
         capture_output=True,
         text=True,

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from streams_py.backtest.generate import History, generate
-from streams_py.cli.backtest import LOCAL_ROWS_MAX, app
+from streams_py.cli.spark.backtest import LOCAL_ROWS_MAX, app
 
 BAD = "tests.unit.backtest.assignors"
 

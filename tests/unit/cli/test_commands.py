@@ -97,7 +97,7 @@ def test_ctrl_c_ends_quietly_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*arguments: object, **options: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("streams_py.cli.simulating.run_schedules", interrupted)
+    monkeypatch.setattr("streams_py.cli.development.simulating.run_schedules", interrupted)
     result = run("simulate")
     assert result.exit_code == 130
     assert "Traceback" not in result.output + result.stderr

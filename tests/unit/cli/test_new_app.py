@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streams_py.cli.commands import app
-from streams_py.cli.new_app import project_files
+from streams_py.cli.development.new_app import project_files
 
 yaml = pytest.importorskip("yaml")
 _ROOT = Path(__file__).resolve().parents[3]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.cli import resetting
-from streams_py.cli.resetting import Target, reset_application
+from streams_py.cli.groups import resetting
+from streams_py.cli.groups.resetting import Target, reset_application
 from streams_py.ports import PartitionInfo
 
 

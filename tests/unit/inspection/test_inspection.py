@@ -23,7 +23,7 @@ from streams_protocol import (
     encode_subscription_info,
 )
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
-from streams_py.cli.inspecting import render, short_tasks, to_json
+from streams_py.cli.groups.inspecting import render, short_tasks, to_json
 from streams_py.inspection.election import decode_election, offsets_partition
 from streams_py.inspection.lags import changelogs_by_subtopology, with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member

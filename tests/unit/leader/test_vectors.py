@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.cli.leader_cases import Case, RecordedCluster, case_request, case_settings
+from streams_py.cli.groups.leader_cases import Case, RecordedCluster, case_request, case_settings
 from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import PublishAssignments
 from streams_py.leader.leader import GroupLeader

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from streams_py.cli.telemetry import app
+from streams_py.cli.spark.telemetry import app
 from streams_py.spark.telemetry import DELTA, TableFolder
 from streams_py.telemetry.delta import delta_files, delta_settings, is_delta
 
@@ -76,7 +76,7 @@ def test_delta_that_is_not_installed_is_refused_before_spark_is_started(
     monkeypatch.setattr(metadata, "version", without_delta)
     given = ["run", "--group", "g", "--tables", str(tmp_path / "t"), "--bootstrap", "127.0.0.1:1", "--format", "delta"]
     done = CliRunner(env={"COLUMNS": "400"}).invoke(app, given)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "Delta Lake is not installed: install the delta-spark that belongs to this PySpark" in done.stderr
 
 

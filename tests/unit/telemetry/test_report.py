@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from streams_py.cli.telemetry import app
+from streams_py.cli.spark.telemetry import app
 from streams_py.errors import ConfigError
 from streams_py.telemetry.fold import Output
 from streams_py.telemetry.report.images import write_images
@@ -226,5 +226,5 @@ def test_images_of_nothing_are_none(tmp_path: Path) -> None:
 
 def test_command_explains_a_folder_that_is_none(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["report", "--tables", str(tmp_path / "nothing")])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "holds no telemetry tables" in done.output.replace("\n", " ")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from streams_py.cli.inspecting import inspect_command
+from streams_py.cli.groups.inspecting import inspect_command
 
 from ..kit import Application, text, true_counts
 

@@ -1,6 +1,6 @@
 """The commands ``backtest`` and ``backtest generate``.
 
-``app()`` is a Typer application; ``python -m streams_py.cli.backtest`` runs it by itself. The command exits with
+``app()`` is a Typer application; ``python -m streams_py.cli.spark.backtest`` runs it by itself. The command exits with
 0, with 1 when a candidate cannot be used, with 2 when the command line cannot be understood or nothing could be run.
 """
 
@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.cli.spark.outcome import console, explained
+from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,6 @@ LOCAL_ROWS_MAX = 10_000
 """From so many rows on the work is worth the start of a JVM."""
 
 _UNUSABLE = 1
-_USAGE = 2
 
 
 class Engine(StrEnum):
@@ -91,7 +90,7 @@ def backtest(
         return
     if (tables is None) == (inputs is None):
         raise typer.BadParameter("give either --tables or --inputs", param_hint="--tables")
-    with _explained():
+    with explained():
         from streams_py.backtest.candidates import choose, parse_candidate
         from streams_py.backtest.kernel import Orders
         from streams_py.backtest.rounds import RoundSettings
@@ -138,7 +137,7 @@ def generate(
     seed: Annotated[int, typer.Option(help="The same seed gives the same file.")] = 0,
 ) -> None:
     """Write a synthetic history: a group that lives through joins, losses and restarts."""
-    with _explained():
+    with explained():
         from streams_py.backtest.generate import History
         from streams_py.backtest.generate import generate as situations
 
@@ -148,7 +147,7 @@ def generate(
         history = History(tasks, clients, threads, named, standbys, records=records, seed=seed)
         with out.open("w", encoding="utf-8") as file:
             file.writelines(f"{text}\n" for text in situations(history, count))
-    _console().print(f"wrote {count:,} situations to {out}", soft_wrap=True)
+    console().print(f"wrote {count:,} situations to {out}", soft_wrap=True)
 
 
 class _Run:
@@ -166,7 +165,7 @@ class _Run:
         if engine is not Engine.AUTO:
             return engine is Engine.SPARK
         if "://" in self._source:
-            _console().print("engine: spark, because the tables are not on this machine")
+            console().print("engine: spark, because the tables are not on this machine")
             return True
         from streams_py.backtest.sources import Skipped, situations_in
 
@@ -175,9 +174,9 @@ class _Run:
         for _ in situations_in(self._source, Skipped()):
             rows += each
             if rows > LOCAL_ROWS_MAX:
-                _console().print(f"engine: spark, because there are more than {LOCAL_ROWS_MAX:,} rows to compute")
+                console().print(f"engine: spark, because there are more than {LOCAL_ROWS_MAX:,} rows to compute")
                 return True
-        _console().print(f"engine: local, because {rows:,} rows are done before Spark has started")
+        console().print(f"engine: local, because {rows:,} rows are done before Spark has started")
         return False
 
     def locally(self) -> Summary:
@@ -199,7 +198,7 @@ class _Run:
                 tick=tick,
             )
         if skipped.lines:
-            _console().print(f"[yellow]{skipped.lines:,} lines could not be read[/yellow] ({skipped.reason})")
+            console().print(f"[yellow]{skipped.lines:,} lines could not be read[/yellow] ({skipped.reason})")
         self._finish(summary, RunFolder(self._out))
         return summary
 
@@ -239,9 +238,9 @@ class _Run:
                 f"{self._source} holds no complete rebalance; was assignment.events.level set when it was recorded?"
             )
         verdict = verdict_of(summary)
-        print_summary(_console(), summary, verdict)
+        print_summary(console(), summary, verdict)
         page = report_page(summary, verdict, title=Path(self._source).name or self._source)
-        _console().print(f"report: {finish(folder, summary, page)}", soft_wrap=True)
+        console().print(f"report: {finish(folder, summary, page)}", soft_wrap=True)
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -254,31 +253,14 @@ def _setting(text: str) -> tuple[str, str]:
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal, nothing elsewhere: the result says it all."""
-    console = _console()
-    if not console.is_terminal:
+    out = console()
+    if not out.is_terminal:
         yield lambda _done, _all: None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=out, transient=True) as bar:
         task = bar.add_task("situations", total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Our own errors, and a missing package, end the command with one sentence."""
-    try:
-        yield
-    except (StreamsError, ModuleNotFoundError) as error:
-        remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
-        Console(stderr=True).print(
-            f"error: {error}{remedy}", style="red", highlight=False, markup=False, soft_wrap=True
-        )
-        raise typer.Exit(_USAGE) from error
-
-
-def _console() -> Console:
-    return Console(highlight=False)
 
 
 def app() -> typer.Typer:

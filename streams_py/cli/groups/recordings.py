@@ -15,8 +15,8 @@ from streams_protocol.types import ProcessId
 from streams_py.backtest.inputs import read_input
 from streams_py.backtest.situation import Situation
 from streams_py.backtest.sources import Skipped, inputs_in_file
-from streams_py.cli.explanations import Explanations, explainer_named
-from streams_py.cli.leader_cases import RecordedExecutor, case_request, case_settings
+from streams_py.cli.groups.explanations import Explanations, explainer_named
+from streams_py.cli.groups.leader_cases import RecordedExecutor, case_request, case_settings
 from streams_py.leader import GroupLeader, run_assign
 
 __all__ = ["explanations_of_case", "explanations_of_rebalance", "recorded_explanations"]

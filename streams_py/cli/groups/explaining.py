@@ -19,8 +19,8 @@ from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.assignment.application_state import ProblemState, TaskDescription
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import AssignmentProblem, ClientInput, lag_from_offsets
-from streams_py.cli.explanations import Explainer, explainer_named
-from streams_py.cli.recordings import recorded_explanations
+from streams_py.cli.groups.explanations import Explainer, explainer_named
+from streams_py.cli.groups.recordings import recorded_explanations
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 

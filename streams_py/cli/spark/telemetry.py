@@ -1,28 +1,29 @@
 """The commands ``streams-py telemetry run | report | placement | moves``.
 
-``app`` is a Typer application; ``python -m streams_py.cli.telemetry`` runs it by itself. Only ``run`` starts Spark.
+``app`` is a Typer application; ``python -m streams_py.cli.spark.telemetry`` runs it by itself. Only ``run``
+starts Spark.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.cli.spark.outcome import console, explained
+from streams_py.cli.usage import pairs_of
+from streams_py.errors import ConfigError
 from streams_py.quiet import quiet_logs
 
 if TYPE_CHECKING:
@@ -73,11 +74,11 @@ def run(
     Needs Java 17 or later and the extra `spark`. The application must run with assignment.events.level=rebalances or
     tasks.
     """
-    given = {"kafka.bootstrap.servers": bootstrap} | _pairs(option, "--option")
-    settings = _pairs(conf, "--conf")
-    with quiet_logs(below=logging.ERROR), _explained():  # attempts to connect; how they end is said below
+    with quiet_logs(below=logging.ERROR), explained():  # attempts to connect; how they end is said below
         from streams_py.spark.session import QUIET, check_platform, spark_session
 
+        given = {"kafka.bootstrap.servers": bootstrap} | pairs_of(option, "--option")
+        settings = pairs_of(conf, "--conf")
         check_platform()
         from streams_py.spark.telemetry import start_telemetry
         from streams_py.telemetry.delta import delta_settings
@@ -86,7 +87,7 @@ def run(
             settings = delta_settings() | settings
 
         _check_topic(group, given)
-        _console().print("starting Spark")
+        console().print("starting Spark")
         session = spark_session(f"telemetry of {group}", master=master, **{**QUIET, **settings})
         session.sparkContext.setLogLevel("OFF")  # what fails is said below, in one sentence
         try:
@@ -97,19 +98,9 @@ def run(
         finally:
             session.stop()
     if ended:
-        _console().print(f"tables of {group} are in {tables}; see `streams-py telemetry report --tables {tables}`")
+        console().print(f"tables of {group} are in {tables}; see `streams-py telemetry report --tables {tables}`")
     else:
-        _console().print("stopped; the tables are complete up to the last look, and the next run goes on from there")
-
-
-def _pairs(texts: list[str] | None, name: str) -> dict[str, str]:
-    pairs = {}
-    for text in texts or ():
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint=name)
-        pairs[key.strip()] = value
-    return pairs
+        console().print("stopped; the tables are complete up to the last look, and the next run goes on from there")
 
 
 def _check_topic(group: str, given: Mapping[str, str]) -> None:
@@ -146,7 +137,7 @@ def _follow(query: StreamingQuery) -> bool:
         for progress in query.recentProgress:
             if progress["batchId"] > seen and progress["numInputRows"]:
                 seen = progress["batchId"]
-                _console().print(_progress_line(progress))
+                console().print(_progress_line(progress))
         if is_over:
             query.awaitTermination()  # raises what it ended with
             return True
@@ -176,7 +167,7 @@ def report(
     ] = Path("telemetry.html"),
 ) -> None:
     """Write the report: one HTML file, light and dark, without a network."""
-    with _explained():
+    with explained():
         from streams_py.telemetry.report.page import report_page
 
         found = _read(tables)
@@ -190,7 +181,7 @@ def report(
                 images = write_images(found, out)
         except OSError as error:
             raise ConfigError(f"{target} cannot be written: {error.strerror}; choose another --out") from None
-    _console().print(f"wrote {target}" + (f" and {len(images)} PNG files" if images else ""))
+    console().print(f"wrote {target}" + (f" and {len(images)} PNG files" if images else ""))
 
 
 @app.command()
@@ -204,7 +195,7 @@ def placement(tables: _Folder) -> None:
     for client in sorted(by_client):
         of = by_client[client]
         shown.add_row(client, *(str(of[role]) for role in ("active", "target", "standby", "warmup")))
-    _console().print(shown if by_client else f"no placement of {found.group} is recorded yet")
+    console().print(shown if by_client else f"no placement of {found.group} is recorded yet")
 
 
 @app.command()
@@ -235,40 +226,14 @@ def moves(
             f"{records[row['rebalance_id']]:,}",
             row["outcome"],
         )
-    _console().print(shown if rebalances else f"no rebalance of {found.group} is recorded yet")
+    console().print(shown if rebalances else f"no rebalance of {found.group} is recorded yet")
 
 
 def _read(tables: str) -> Any:
-    with _explained():
+    with explained():
         from streams_py.telemetry.report.tables import read_tables
 
         return read_tables(tables)
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """What goes wrong ends the command with one sentence and status 1."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        _fail(f"{error}; install kafka-streams-py[spark]", error)
-    except StreamsError as error:
-        _fail(str(error), error)
-    except Exception as error:
-        if not type(error).__module__.startswith(("pyspark.", "py4j.")):
-            raise
-        from streams_py.spark.failures import sentence_of
-
-        _fail(sentence_of(error), error)
-
-
-def _fail(sentence: str, error: Exception) -> None:
-    Console(stderr=True, soft_wrap=True).print(f"error: {sentence}", style="red", highlight=False, markup=False)
-    raise typer.Exit(1) from error
-
-
-def _console() -> Console:
-    return Console(highlight=False, soft_wrap=True)
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -10,21 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from streams_py.cli.spark.outcome import console, explained
+from streams_py.cli.usage import FAILED, pairs_of
 from streams_py.config import StreamsConfig
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from streams_py.history.bootstrap import BootstrapPlan
     from streams_py.history.cluster import HistoryCluster
 
 __all__ = ["add_to", "bootstrap_app"]
-
-_FAILED: Final = 1
-_USAGE: Final = 2
 
 bootstrap_app = typer.Typer(
     help="Start an application warm: with the state that its history leaves, made on Spark.",
@@ -69,20 +68,20 @@ def plan(
     """Say what will be done, or everything that stands against it. Needs no Spark, and changes nothing."""
     from streams_py.history.bootstrap import Allowances, make_plan
 
-    with _explained(), _connected(bootstrap, application_id, config) as (cluster, settings):
+    with explained(), _connected(bootstrap, application_id, config) as (cluster, settings):
         allowed = Allowances(replace_, partial, side_effects)
         topology = _built(what, settings)
         made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed)
         made.save(file)
         records = sum(end - start for _, _, start, end in made.ranges)
-        console = _console()
-        console.print(f"{len(made.ranges)} partitions with up to {records:,} records:")
+        out = console()
+        out.print(f"{len(made.ranges)} partitions with up to {records:,} records:")
         for topic in sorted({topic for topic, *_ in made.ranges}):
-            console.print(f"  {topic}: {sum(end - start for name, _, start, end in made.ranges if name == topic):,}")
-        console.print("stages: " + ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages))
+            out.print(f"  {topic}: {sum(end - start for name, _, start, end in made.ranges if name == topic):,}")
+        out.print("stages: " + ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages))
         for name, count, _ in made.topics:
-            console.print(f"internal topic {name}, {count} partitions")
-        console.print(
+            out.print(f"internal topic {name}, {count} partitions")
+        out.print(
             f"plan: {file}\nAfter `run` has begun and until `commit`, do not start the application: "
             "it would count on top of what is written. `abort` takes it back.\n"
             f"Instances that ran before must not keep their state: streams-py reset "
@@ -104,34 +103,28 @@ def run(
     master: _Master = None,
 ) -> None:
     """Make the internal topics, run the stages on Spark, write the changelogs. Commits nothing without --commit."""
-    with _explained():
-        from streams_py.history.bootstrap import BootstrapPlan
+    with _on_plan(file, bootstrap, config) as (_, cluster, settings), _session(master, conf) as spark:
         from streams_py.spark.history.warm_start import write_changelogs
 
-        planned = BootstrapPlan.load(file)
-        with (
-            _connected(bootstrap, planned.application_id, config) as (cluster, settings),
-            _session(master, conf) as spark,
-        ):
-            options = {**cluster.options(), **_pairs(option, "--option")}
-            with _progress("stages") as tick:
-                made = write_changelogs(
-                    spark,
-                    file,
-                    settings,
-                    cluster,
-                    options,
-                    sinks=sinks,
-                    work=work,
-                    side_effects=side_effects,
-                    replication_factor=int(settings.get("replication.factor", -1)),
-                    tick=tick,
-                )
-            records = sum(count for count, _ in made.written.values())
-            _console().print(f"{records:,} records are in {len(made.changelogs)} changelogs; next: verify, then commit")
-            if and_commit:
-                _verify(spark, file, settings, options)
-                _commit(file, cluster, settings)
+        options = {**cluster.options(), **pairs_of(option, "--option")}
+        with _progress("stages") as tick:
+            made = write_changelogs(
+                spark,
+                file,
+                settings,
+                cluster,
+                options,
+                sinks=sinks,
+                work=work,
+                side_effects=side_effects,
+                replication_factor=int(settings.get("replication.factor", -1)),
+                tick=tick,
+            )
+        records = sum(count for count, _ in made.written.values())
+        console().print(f"{records:,} records are in {len(made.changelogs)} changelogs; next: verify, then commit")
+        if and_commit:
+            _verify(spark, file, settings, options)
+            _commit(file, cluster, settings)
 
 
 @bootstrap_app.command()
@@ -144,50 +137,37 @@ def verify(
     master: _Master = None,
 ) -> None:
     """Read the changelogs back and compare them with what was written."""
-    with _explained():
-        from streams_py.history.bootstrap import BootstrapPlan
-
-        planned = BootstrapPlan.load(file)
-        with (
-            _connected(bootstrap, planned.application_id, config) as (cluster, settings),
-            _session(master, conf) as spark,
-        ):
-            _verify(spark, file, settings, {**cluster.options(), **_pairs(option, "--option")})
+    with _on_plan(file, bootstrap, config) as (_, cluster, settings), _session(master, conf) as spark:
+        _verify(spark, file, settings, {**cluster.options(), **pairs_of(option, "--option")})
 
 
 @bootstrap_app.command()
 def commit(bootstrap: _Bootstrap = "localhost:9092", config: _Config = None, file: _Plan = _PLAN_FILE) -> None:
     """Commit the positions: from now on the application starts there."""
-    with _explained():
-        from streams_py.history.bootstrap import BootstrapPlan
-
-        planned = BootstrapPlan.load(file)
-        with _connected(bootstrap, planned.application_id, config) as (cluster, settings):
-            _commit(file, cluster, settings)
+    with _on_plan(file, bootstrap, config) as (_, cluster, settings):
+        _commit(file, cluster, settings)
 
 
 @bootstrap_app.command()
 def abort(bootstrap: _Bootstrap = "localhost:9092", config: _Config = None, file: _Plan = _PLAN_FILE) -> None:
     """Take back what was written: delete the changelogs. The application starts from the beginning then."""
-    with _explained():
+    with _on_plan(file, bootstrap, config) as (planned, cluster, _):
         from streams_py.history import bootstrap as steps
 
-        planned = steps.BootstrapPlan.load(file)
         if planned.step is steps.Step.COMMITTED:
             raise ConfigError(
                 f"the warm start of {planned.application_id} is committed; to begin again, reset the application"
             )
-        with _connected(bootstrap, planned.application_id, config) as (cluster, _):
-            gone = steps.abort(planned, cluster) if planned.step is not steps.Step.PLANNED else []
-            replace(planned, step=steps.Step.ABORTED).save(file)
-        _console().print(f"deleted: {', '.join(gone) or 'nothing'}")
+        gone = steps.abort(planned, cluster) if planned.step is not steps.Step.PLANNED else []
+        replace(planned, step=steps.Step.ABORTED).save(file)
+        console().print(f"deleted: {', '.join(gone) or 'nothing'}")
 
 
 def _verify(spark: SparkSession, file: Path, settings: Mapping[str, Any], options: Mapping[str, str]) -> None:
     from streams_py.spark.history.warm_start import verify_changelogs
 
     made = verify_changelogs(spark, file, settings, options)
-    _console().print(f"verified: {sum(count for count, _ in made.written.values()):,} records are as they were written")
+    console().print(f"verified: {sum(count for count, _ in made.written.values()):,} records are as they were written")
 
 
 def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) -> None:
@@ -197,7 +177,7 @@ def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) ->
     planned.check(_built(planned.topology, settings), steps.Step.VERIFIED)
     steps.commit(planned, cluster)
     replace(planned, step=steps.Step.COMMITTED).save(file)
-    _console().print(f"committed {len(planned.positions)} positions of {planned.application_id}: start it now")
+    console().print(f"committed {len(planned.positions)} positions of {planned.application_id}: start it now")
 
 
 def backfill(
@@ -220,14 +200,14 @@ def backfill(
     master: _Master = None,
 ) -> None:
     """Run a topology over all of its history and write its outputs, to Parquet or to their topics."""
-    with _explained():
+    with explained():
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
         from streams_py.spark.history.run import run as run_history
         from streams_py.spark.history.warm_start import write_sinks
 
         settings = _settings(bootstrap, application_id or "backfill", config)
-        kafka = {"kafka.bootstrap.servers": bootstrap, **_pairs(option, "--option")}
+        kafka = {"kafka.bootstrap.servers": bootstrap, **pairs_of(option, "--option")}
         with (
             _session(master, conf) as spark,
             _progress("stages") as tick,
@@ -251,7 +231,7 @@ def backfill(
                     rows.write.mode("errorifexists").parquet(f"{out.rstrip('/')}/{topic}")
                 counts[topic] = rows.count()
         for topic, count in counts.items():
-            _console().print(f"{topic}: {count:,} records")
+            console().print(f"{topic}: {count:,} records")
 
 
 def diff(
@@ -271,11 +251,11 @@ def diff(
     master: _Master = None,
 ) -> None:
     """Run two versions of a topology over the same history: which outputs differ? Exit status 1 if any does."""
-    with _explained():
+    with explained():
         from streams_py.spark.history.compare import compare_runs
 
         settings = _settings(bootstrap, "diff", config)
-        kafka = {"kafka.bootstrap.servers": bootstrap, **_pairs(option, "--option")}
+        kafka = {"kafka.bootstrap.servers": bootstrap, **pairs_of(option, "--option")}
         with _session(master, conf) as spark, _progress("stages") as tick:
             found = compare_runs(
                 spark,
@@ -288,16 +268,14 @@ def diff(
                 work=work,
                 tick=tick,
             )
-        console = _console()
+        out = console()
         for topic, one in found.items():
-            console.print(
-                f"{topic}: {one.same:,} records the same, {one.only_old:,} only old, {one.only_new:,} only new"
-            )
+            out.print(f"{topic}: {one.same:,} records the same, {one.only_old:,} only old, {one.only_new:,} only new")
             for which, row in one.sample:
-                console.print(f"  {which} {row}", soft_wrap=True, markup=False)
+                out.print(f"  {which} {row}", soft_wrap=True, markup=False)
         if report is not None:
             report.write_text(json.dumps({topic: one.as_dict() for topic, one in found.items()}, indent=1))
-    raise typer.Exit(_FAILED if any(one.only_old or one.only_new for one in found.values()) else 0)
+    raise typer.Exit(FAILED if any(one.only_old or one.only_new for one in found.values()) else 0)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -321,7 +299,7 @@ def _sources(
     from streams_py.history.plan import external_topics
 
     topology = _built(what, settings)
-    paths = _pairs(given, "--input")
+    paths = pairs_of(given, "--input")
     if topology.has_patterns:
         return dict(paths)
     topics = external_topics(topology.metadata(str(settings["application.id"]), settings))
@@ -367,6 +345,19 @@ def _connected(
 
 
 @contextlib.contextmanager
+def _on_plan(
+    file: Path, bootstrap: str, config: Path | None
+) -> Iterator[tuple[BootstrapPlan, HistoryCluster, dict[str, Any]]]:
+    """The plan of a warm start, its cluster and settings; errors are explained."""
+    with explained():
+        from streams_py.history.bootstrap import BootstrapPlan
+
+        planned = BootstrapPlan.load(file)
+        with _connected(bootstrap, planned.application_id, config) as (cluster, settings):
+            yield planned, cluster, settings
+
+
+@contextlib.contextmanager
 def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
     """A session of our own, or the one that this process has, which stays."""
     from streams_py.spark.session import QUIET, check_platform, spark_session
@@ -375,7 +366,7 @@ def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSessio
     from pyspark.sql import SparkSession
 
     before = SparkSession.getActiveSession()
-    settings: dict[str, object] = {**QUIET, **_pairs(conf, "--conf")}
+    settings: dict[str, object] = {**QUIET, **pairs_of(conf, "--conf")}
     session = spark_session("streams-py history", master=master, **settings)
     session.sparkContext.setLogLevel("OFF")  # what goes wrong is said in a sentence
     try:
@@ -388,37 +379,11 @@ def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSessio
 @contextlib.contextmanager
 def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal, lines elsewhere."""
-    console = _console()
-    if not console.is_terminal:
-        yield lambda done, total: console.print(f"{what}: {done} of {total} done")
+    out = console()
+    if not out.is_terminal:
+        yield lambda done, total: out.print(f"{what}: {done} of {total} done")
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
+    with Progress(*columns, console=out, transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Our own errors, and a missing package, end the command with what is wrong and what to do."""
-    try:
-        yield
-    except (StreamsError, ModuleNotFoundError) as error:
-        remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
-        text = f"error: {error}{remedy}"
-        Console(stderr=True).print(text, style="red", highlight=False, markup=False, soft_wrap=True)
-        raise typer.Exit(_USAGE if isinstance(error, ValueError) else _FAILED) from error
-
-
-def _pairs(given: list[str] | None, option: str) -> dict[str, str]:
-    pairs = {}
-    for text in given or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"{option} {text!r}: write KEY=VALUE", key=option)
-        pairs[key.strip()] = value.strip()
-    return pairs
-
-
-def _console() -> Console:
-    return Console(highlight=False)

@@ -76,7 +76,7 @@ def status(
       streams-py connect status --url http://worker-1:8083 --json
     """
     with _explained():
-        from streams_py.cli.connect_status import show_status
+        from streams_py.cli.connect.status import show_status
 
         raise typer.Exit(show_status(url, as_json=as_json))
 

@@ -1,0 +1,1 @@
+"""The commands ``streams-py connect``."""

@@ -1,0 +1,1 @@
+"""Commands that look at a group, explain it, or set it back."""

@@ -1,0 +1,1 @@
+"""Commands that need Spark: telemetry, backtests, applications over their history."""

@@ -174,8 +174,21 @@ def fuzz(
 def explain(
     task: Annotated[str | None, typer.Argument(help="Task id, such as 0_3; default: every task.")] = None,
     file: Annotated[
-        Path, typer.Option("--from", help="A description of the group (.json), or a recording (.jsonl, .jsonl.gz).")
-    ] = Path("group.json"),
+        Path | None,
+        typer.Option(
+            "--from",
+            help="A description of the group (.json), or a recording (.jsonl, .jsonl.gz). Default: group.json.",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="A running group, Java or Python: its application.id.")
+    ] = None,
+    bootstrap: _BOOTSTRAP = "localhost:9092",
+    config: _CONFIG = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="With --group: a setting of the group; may be repeated."),
+    ] = None,
     case: Annotated[
         str | None,
         typer.Option(
@@ -210,10 +223,29 @@ def explain(
                    "B": {"offsets": {"0_1": 4990}, "rack": "r1", "tags": {"zone": "z1"}}}}
 
     A task's number is the end of its changelogs, null for a task without state; a client's offsets are how far it is.
+
+    With --group, what the members of a running group said of themselves goes through the assignor again, and each task
+    also says whether a rebalance now would move it. Nobody joins the group, and nothing is changed. Settings that do
+    not show from outside are Kafka's defaults unless --set or the application's own file (--config) gives them:
+
+      streams-py explain 1_3 --group word-count -b localhost:9092 --set acceptable.recovery.lag=100
+
+    Exit status: 0 explained; 1 no answer from the cluster; 2 wrong usage, or there is nothing to explain.
     """
+    if group is not None:
+        if file is not None or case is not None:
+            raise typer.Exit(refuse("--group asks a running group; leave --from and --case out"))
+        from streams_py.cli.groups.explaining_live import explain_live
+
+        raise typer.Exit(
+            explain_live(task, group, bootstrap, config, settings=settings, assignor=assignor, as_json=as_json)
+        )
+    if settings:
+        raise typer.Exit(refuse("--set is for a running group; give --group too"))
     from streams_py.cli.groups.explaining import explain_tasks
 
-    raise typer.Exit(explain_tasks(task, file, case=case, assignor=assignor, as_json=as_json))
+    given = Path("group.json") if file is None else file
+    raise typer.Exit(explain_tasks(task, given, case=case, assignor=assignor, as_json=as_json))
 
 
 @app.command()

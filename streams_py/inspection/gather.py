@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from streams_protocol import PROTOCOL_NAME, PROTOCOL_TYPE
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
+from streams_py.inspection.changelogs import changelogs_of
 from streams_py.inspection.election import OFFSETS_TOPIC, Election, decode_election, offsets_partition
-from streams_py.inspection.lags import changelogs_by_subtopology, with_copy_lags, with_input_lags
+from streams_py.inspection.lags import with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member
 from streams_py.inspection.view import GroupView, view_group
-from streams_py.ports import Admin, AdminError, DescribedGroup, GroupAdmin, RecordConsumer
+from streams_py.ports import Admin, AdminError, DescribedGroup, GroupAdmin, PartitionInfo, RecordConsumer
 
-__all__ = ["Cluster", "inspect_group"]
+__all__ = ["Cluster", "Reading", "inspect_group", "read_group", "with_lags"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,16 +37,39 @@ class Cluster(Protocol):
     def consumer(self) -> RecordConsumer: ...
 
 
-def inspect_group(cluster: Cluster, group: str, *, election: bool = True) -> GroupView:
-    """A view of the group as it is now. StreamsError when it is no Kafka Streams group, or does not exist."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a group's coordinator and the cluster's metadata say at one moment: the members' bytes, what they mean, and
+    every topic that may be seen."""
+
+    described: DescribedGroup
+    view: GroupView
+    """Without lags; see :func:`with_lags`."""
+    topics: Mapping[str, tuple[PartitionInfo, ...]]
+    groups: frozenset[str]
+    """Names of all groups that may be seen."""
+
+    @property
+    def partition_counts(self) -> dict[str, int]:
+        """Topic -> its number of partitions."""
+        return {topic: len(infos) for topic, infos in self.topics.items()}
+
+
+def read_group(cluster: Cluster, group: str, *, election: bool = True) -> Reading:
+    """The group as it is now. StreamsError when it is no Kafka Streams group, or does not exist."""
     described = cluster.groups.describe_group(group)
     _check_is_streams(described)
     members = [decode_member(member) for member in described.members]
-    counts = _partition_counts(cluster.admin)
-    view = view_group(
-        group, described.state, members, counts, _find_election(cluster, group, counts) if election else None
-    )
-    return _with_lags(cluster.admin, view, counts)
+    topics = _topics(cluster.admin)
+    counts = {topic: len(infos) for topic, infos in topics.items()}
+    elected = _find_election(cluster, group, counts) if election else None
+    view = view_group(group, described.state, members, counts, elected)
+    return Reading(described, view, topics, _groups(cluster))
+
+
+def inspect_group(cluster: Cluster, group: str, *, election: bool = True) -> GroupView:
+    """A view of the group as it is now, with lags. StreamsError when there is no such Kafka Streams group."""
+    return with_lags(cluster.admin, read_group(cluster, group, election=election))
 
 
 def _check_is_streams(described: DescribedGroup) -> None:
@@ -58,14 +83,24 @@ def _check_is_streams(described: DescribedGroup) -> None:
         )
 
 
-def _partition_counts(admin: Admin) -> dict[str, int]:
+def _topics(admin: Admin) -> dict[str, tuple[PartitionInfo, ...]]:
     found = admin.describe_topics(None)
-    return {topic: len(infos) for topic, infos in found.items() if not isinstance(infos, AdminError)}
+    return {topic: infos for topic, infos in found.items() if not isinstance(infos, AdminError)}
 
 
-def _with_lags(admin: Admin, view: GroupView, counts: Mapping[str, int]) -> GroupView:
+def _groups(cluster: Cluster) -> frozenset[str]:
+    try:
+        return frozenset(cluster.groups.list_groups())
+    except StreamsError as error:
+        _log.debug("the groups cannot be listed: %s", error)
+        return frozenset()
+
+
+def with_lags(admin: Admin, reading: Reading) -> GroupView:
+    """The view with the lags that can be known."""
+    view, counts = reading.view, reading.partition_counts
     inputs = sorted({partition for task in view.tasks for partition in task.partitions})
-    changelogs = changelogs_by_subtopology(view, counts)
+    changelogs = changelogs_of(view, counts, groups=reading.groups).certain
     states = sorted(
         {
             TopicPartition(topic, partition)

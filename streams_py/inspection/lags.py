@@ -3,43 +3,18 @@
 Input lag is what a task has not processed yet: end offset minus committed position, over its input partitions. A copy's
 lag is what its changelogs hold beyond the offset sum that its process reported when it last joined: an upper bound, for
 it may have caught up since.
-
-Which changelogs belong to a sub-topology is not on the wire. Their names begin with the group's name; among them, the
-number of partitions tells the sub-topology where only one fits. Where several fit, lags of copies stay unknown.
+Where it is not certain which changelogs are a sub-topology's (:mod:`.changelogs`), lags of copies stay unknown.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.inspection.view import GroupView, Task
+from streams_py.inspection.view import GroupView, Subtopology, Task
 
-__all__ = ["changelogs_by_subtopology", "with_copy_lags", "with_input_lags"]
-
-_Subtopology = tuple[str | None, int]
-
-
-def changelogs_by_subtopology(view: GroupView, partition_counts: Mapping[str, int]) -> dict[_Subtopology, list[str]]:
-    """Sub-topology -> its changelog topics, where that is certain. ``partition_counts``: of all topics."""
-    counts: defaultdict[_Subtopology, int] = defaultdict(int)
-    for task in view.tasks:
-        if task.is_stateful:
-            counts[_subtopology(task)] = max(counts[_subtopology(task)], task.id.partition + 1)
-    by_count: defaultdict[int, list[_Subtopology]] = defaultdict(list)
-    for subtopology, count in counts.items():
-        by_count[count].append(subtopology)
-    found: defaultdict[_Subtopology, list[str]] = defaultdict(list)
-    for topic, count in sorted(partition_counts.items()):
-        if topic.startswith(f"{view.group}-") and topic.endswith("-changelog") and len(by_count[count]) == 1:
-            found[by_count[count][0]].append(topic)
-    return dict(found)
-
-
-def _subtopology(task: Task) -> _Subtopology:
-    return task.id.topology_name, task.id.subtopology
+__all__ = ["with_copy_lags", "with_input_lags"]
 
 
 def with_input_lags(
@@ -63,12 +38,12 @@ def with_input_lags(
 
 
 def with_copy_lags(
-    view: GroupView, changelogs: Mapping[_Subtopology, Collection[str]], ends: Mapping[TopicPartition, int]
+    view: GroupView, changelogs: Mapping[Subtopology, Collection[str]], ends: Mapping[TopicPartition, int]
 ) -> GroupView:
     """The view with the lags of standbys and warm-ups whose changelogs' end offsets are known."""
 
     def end_sum(task: TaskId) -> int | None:
-        topics = changelogs.get((task.topology_name, task.subtopology), ())
+        topics = changelogs.get((task.name, task.subtopology), ())
         offsets = [ends.get(TopicPartition(topic, task.partition)) for topic in topics]
         known = [offset for offset in offsets if offset is not None]
         return sum(known) if known and len(known) == len(offsets) else None

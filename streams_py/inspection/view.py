@@ -10,13 +10,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 from streams_protocol import NO_FOLLOW_UP, ErrorCode
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.inspection.election import Election
 from streams_py.inspection.members import Member
 
-__all__ = ["Copy", "CopyKind", "FollowUp", "GroupView", "Task", "subtopology_topics", "view_group"]
+__all__ = ["Copy", "CopyKind", "FollowUp", "GroupView", "Subtopology", "Task", "subtopology_topics", "view_group"]
+
+Subtopology: TypeAlias = tuple[str, int]
+"""Name of the topology ("" when it has none), number of the sub-topology."""
 
 _PARTITIONS_MAX = 1_000_000  # of one sub-topology: a damaged assignment must not make us list the numbers up to 2^31
 
@@ -55,6 +59,11 @@ class Task:
     is_stateful: bool = False
     input_lag: int | None = None
 
+    @property
+    def subtopology(self) -> Subtopology:
+        """Whose partition it is."""
+        return self.id.name, self.id.subtopology
+
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
@@ -80,13 +89,13 @@ class GroupView:
     problems: tuple[str, ...] = field(default=())
 
 
-def subtopology_topics(members: Iterable[Member]) -> dict[tuple[str | None, int], frozenset[str]]:
-    """(topology name, sub-topology) -> the topics that its tasks read, as far as assignments tell."""
-    topics: defaultdict[tuple[str | None, int], set[str]] = defaultdict(set)
+def subtopology_topics(members: Iterable[Member]) -> dict[Subtopology, frozenset[str]]:
+    """Sub-topology -> the topics that its tasks read, as far as assignments tell."""
+    topics: defaultdict[Subtopology, set[str]] = defaultdict(set)
     for member in members:
         for given in (member.active, member.standby):
             for task, partitions in given.items():
-                topics[task.topology_name, task.subtopology].update(topic for topic, _ in partitions)
+                topics[task.name, task.subtopology].update(topic for topic, _ in partitions)
     return {key: frozenset(names) for key, names in topics.items()}
 
 
@@ -126,9 +135,7 @@ def _follow_ups(members: Iterable[Member]) -> Iterable[FollowUp]:
 
 
 def _tasks(
-    members: Collection[Member],
-    topics: Mapping[tuple[str | None, int], frozenset[str]],
-    partition_counts: Mapping[str, int],
+    members: Collection[Member], topics: Mapping[Subtopology, frozenset[str]], partition_counts: Mapping[str, int]
 ) -> tuple[Task, ...]:
     owners = {task: member.member_id for member in members for task in member.active}
     partitions: dict[TaskId, frozenset[TopicPartition]] = {}
@@ -146,7 +153,7 @@ def _tasks(
     holders = {tp: member.member_id for member in members for tp in member.owned}
     copies = _copies(members)
     reported = {task for member in members if member.subscription for task in member.subscription.task_offset_sums}
-    stateful = {(task.topology_name, task.subtopology) for task in (*copies, *reported)}
+    stateful = {(task.name, task.subtopology) for task in (*copies, *reported)}
     return tuple(
         Task(
             task,
@@ -154,14 +161,10 @@ def _tasks(
             owners.get(task),
             None if task in owners else next((holders[tp] for tp in sorted(read) if tp in holders), None),
             copies.get(task, ()),
-            (task.topology_name, task.subtopology) in stateful,
+            (task.name, task.subtopology) in stateful,
         )
-        for task, read in sorted(partitions.items(), key=lambda item: _task_order(item[0]))
+        for task, read in sorted(partitions.items(), key=lambda item: item[0])
     )
-
-
-def _task_order(task: TaskId) -> tuple[str, int, int]:
-    return task.topology_name or "", task.subtopology, task.partition
 
 
 def _copies(members: Collection[Member]) -> dict[TaskId, tuple[Copy, ...]]:
@@ -182,8 +185,8 @@ def _copies(members: Collection[Member]) -> dict[TaskId, tuple[Copy, ...]]:
             rank = -1 if reported is None else 2**63 if reported < 0 else reported  # negative: it ran there
             found[task].append((rank, member.member_id, reported))
     warming = any(True for _ in _follow_ups(members))
-    stateful = {(task.topology_name, task.subtopology) for task in found}
-    at_work = [t for m in members for t in m.active if (t.topology_name, t.subtopology) in stateful]
+    stateful = {(task.name, task.subtopology) for task in found}
+    at_work = [t for m in members for t in m.active if (t.name, t.subtopology) in stateful]
     replicas = min((len(found.get(task, ())) for task in at_work), default=0) if warming else 2**31
     return {
         task: tuple(

@@ -24,7 +24,7 @@ from streams_py.cli.groups.recordings import recorded_explanations
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
 
-__all__ = ["explain_tasks", "group_of"]
+__all__ = ["explain_tasks", "group_of", "named", "plain"]
 
 
 def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: str | None, as_json: bool) -> int:
@@ -60,28 +60,29 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
         return refuse(f"there is no task {wanted}; there are: {known}")
     chosen = [explanations[wanted]] if wanted is not None else [explanations[each] for each in sorted(explanations)]
     if as_json:
-        typer.echo(json.dumps([_plain(explanation) for explanation in chosen], indent=2))
+        typer.echo(json.dumps([plain(explanation) for explanation in chosen], indent=2))
     else:
-        typer.echo(_named("\n".join(map(str, chosen)), names))
+        typer.echo(named("\n".join(map(str, chosen)), names))
     return 0
 
 
-def _named(text: str, names: Mapping[ProcessId, str]) -> str:
+def named(text: str, names: Mapping[ProcessId, str]) -> str:
+    """The text with names in the place of process ids."""
     for process_id, name in names.items():
         text = text.replace(str(process_id), name)
     return text
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """JSON values of an explanation."""
     if isinstance(value, TaskId | ProcessId):
         return str(value)
     if isinstance(value, Enum):
         return value.name.lower()
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value
 
 

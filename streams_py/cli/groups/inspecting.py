@@ -24,6 +24,7 @@ from streams_py.cli.connecting import Connection, connected
 from streams_py.cli.usage import failed
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.inspection.gather import inspect_group
+from streams_py.inspection.labels import member_labels
 from streams_py.inspection.members import Member
 from streams_py.inspection.view import CopyKind, GroupView, Task
 from streams_py.ports import GroupAdmin
@@ -90,29 +91,9 @@ def _watch(cluster: Connection, group: str, console: Console, every_s: float, *,
 # -- pictures ------------------------------------------------------------------------------------------------
 
 
-def _labels(view: GroupView) -> dict[str, str]:
-    """Member id -> a short name: a letter for the process, a number for the thread."""
-    processes = list(dict.fromkeys(member.process for member in view.members))
-    labels: dict[str, str] = {}
-    for process in processes:
-        threads = [member for member in view.members if member.process == process]
-        for number, member in enumerate(threads, 1):
-            labels[member.member_id] = f"{_letters(processes.index(process))}{number}"
-    return labels
-
-
-def _letters(number: int) -> str:
-    text = ""
-    number += 1
-    while number:
-        number, rest = divmod(number - 1, 26)
-        text = chr(ord("A") + rest) + text
-    return text
-
-
 def render(view: GroupView, *, all_tasks: bool) -> RenderableType:
     """The whole picture for a terminal."""
-    labels = _labels(view)
+    labels = member_labels(view)
     parts: list[RenderableType] = [_headline(view, labels), _members_table(view, labels)]
     if all_tasks or len(view.tasks) <= _TASKS_SHOWN_MAX:
         parts.append(_tasks_table(view, labels))
@@ -247,7 +228,7 @@ def _holder(task: Task) -> str:
 
 def to_json(view: GroupView) -> dict[str, Any]:
     """The view in plain values: tasks as "0_1", times in epoch ms, lags in records, null for what is not known."""
-    labels = _labels(view)
+    labels = member_labels(view)
     election = view.election
     return {
         "group": view.group,

@@ -394,7 +394,24 @@ def test_explain_says_what_is_wrong_with_a_file(tmp_path: Path, name: str, conte
 # -- groups ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [["inspect", "-g", "g"], ["inspect"], ["reset", "-a", "g", "--dry-run"]])
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--group", "g", "--from", "group.json"], "--group asks a running group"),
+        (["--group", "g", "--case", "1"], "--group asks a running group"),
+        (["--set", "num.standby.replicas=1"], "--set is for a running group"),
+        (["--group", "g", "--set", "num.standby.replicas"], "write KEY=VALUE"),
+        (["--group", "g", "--config", "absent.toml"], "absent.toml"),
+        (["nonsense", "--group", "g"], "'nonsense' is not a task id"),
+    ],
+)
+def test_options_of_explain_that_do_not_fit_are_refused(arguments: list[str], why: str) -> None:
+    assert why in one_sentence(run("explain", *arguments))
+
+
+@pytest.mark.parametrize(
+    "arguments", [["inspect", "-g", "g"], ["inspect"], ["explain", "-g", "g"], ["reset", "-a", "g", "--dry-run"]]
+)
 def test_question_about_groups_on_the_embedded_cluster_is_refused_at_once(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,8 +24,9 @@ from streams_protocol import (
 )
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.cli.groups.inspecting import render, short_tasks, to_json
+from streams_py.inspection.changelogs import changelogs_of
 from streams_py.inspection.election import decode_election, offsets_partition
-from streams_py.inspection.lags import changelogs_by_subtopology, with_copy_lags, with_input_lags
+from streams_py.inspection.lags import with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member
 from streams_py.inspection.view import CopyKind, GroupView, view_group
 from streams_py.ports import DescribedMember
@@ -101,8 +102,8 @@ def test_lags_are_given_where_the_changelogs_are_certain() -> None:
         partitions=2,
     )
     counts = {"in": 2, "app-counts-changelog": 2, "app-other-changelog": 5, "stranger-x-changelog": 2}
-    changelogs = changelogs_by_subtopology(seen, counts)
-    assert changelogs == {(None, 0): ["app-counts-changelog"]}
+    changelogs = changelogs_of(seen, counts).certain
+    assert changelogs == {("", 0): ("app-counts-changelog",)}
     ends = {TopicPartition("app-counts-changelog", n): 100 for n in range(2)}
     ends |= {TopicPartition("in", n): 1000 for n in range(2)}
     committed = {TopicPartition("in", 0): 990, TopicPartition("in", 1): None}

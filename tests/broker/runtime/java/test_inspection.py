@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from streams_py.cli.groups.explaining_live import explain_live
 from streams_py.cli.groups.inspecting import inspect_command
 
 from ..kit import Application, text, true_counts
@@ -62,6 +64,17 @@ def test_a_group_of_java_and_python_is_shown_as_its_members_see_it(
     assert shown == 0
     picture = capsys.readouterr().out
     assert "2 members in 2 processes, 8 tasks" in " ".join(picture.split())
+
+    began = time.monotonic()
+    status = explain_live(None, app.id, app.broker.bootstrap, None, settings=None, assignor=None, as_json=True)
+    explained = json.loads(capsys.readouterr().out)
+    assert status == 0
+    assert time.monotonic() - began < 10
+    assert (explained["configs"], explained["generation"]) == ({"num.standby.replicas": 1}, group["generation"])
+    assert len(explained["tasks"]) == 2 * app.partitions
+    assert all(task["outlook"] == "stays" and task["is_as_decided"] for task in explained["tasks"]), explained
+    assert {len(task["decided"]["standbys"]) for task in explained["tasks"] if task["task"].startswith("1_")} == {1}
+    assert seen()["generation"] == group["generation"], "nobody joined"
 
     python.kill()
     app.until(lambda: len(seen()["members"]) == 1, "the killed member to be gone")

@@ -1,0 +1,128 @@
+"""A running group's question, decided by the leader that every member has: read-only.
+
+It asks the cluster for end offsets and topics, and creates nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.assignment.explanation import TaskExplanation
+from streams_py.errors import IllegalStateError, StreamsError
+from streams_py.leader import GroupLeader, run_assign
+from streams_py.leader.effects import FailAssign
+from streams_py.leader.events import AssignRequested
+from streams_py.leader.executor import Executor
+from streams_py.leader.observation import Decided, Fact, Gathered
+from streams_py.leader.settings import LeaderSettings
+from streams_py.ports import Admin, AdminError, AdminErrorKind, MemberAssignment, PartitionInfo, TopicSpec
+from streams_py.runtime.threads.assignor_runner import AssignorRunner
+
+__all__ = ["Answer", "decide"]
+
+_ASSIGNOR_TIMEOUT_MS: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the leader would do. ``explanations`` is empty for an assignor of the application's own: it alone knows its
+    reasons. ``owners``: task -> the member that is to run it, one from whom it is withheld for now included."""
+
+    gathered: Gathered
+    decided: Decided
+    explanations: Mapping[TaskId, TaskExplanation]
+    assignments: Mapping[str, MemberAssignment]
+    owners: Mapping[TaskId, str]
+    warnings: tuple[str, ...]
+
+
+def decide(admin: Admin, group: str, request: AssignRequested, settings: LeaderSettings) -> Answer:
+    """The leader's answer. StreamsError with its reason when it would give none, BrokerUnavailableError."""
+    executor = _Looking(admin, group)
+    outcome = run_assign(GroupLeader(settings), request, executor.carry_out)
+    if isinstance(outcome, FailAssign):
+        if isinstance(outcome.error, StreamsError):
+            raise outcome.error
+        raise StreamsError(f"the leader of group {group} could not assign: {outcome.error}") from outcome.error
+    if outcome.error is not None:
+        raise outcome.error
+    if executor.gathered is None or executor.decided is None:
+        raise IllegalStateError("the leader has published what it did not decide")
+    explained = executor.explanations
+    return Answer(
+        executor.gathered,
+        executor.decided,
+        {
+            found[0].explanation.task: found[0].explanation
+            for t in explained.tasks()
+            if (found := explained.explanation(t))
+        },
+        outcome.assignments,
+        {
+            task: consumer
+            for threads in executor.decided.threads.values()
+            for consumer, tasks in threads.active.items()
+            for task in tasks
+        },
+        tuple(executor.warnings),
+    )
+
+
+class _Looking(Executor):
+    """Keeps what the leader notes on its way."""
+
+    def __init__(self, admin: Admin, group: str) -> None:
+        runner = AssignorRunner(timeout_ms=_ASSIGNOR_TIMEOUT_MS)
+        super().__init__(_ReadOnly(admin), _Clock(), runner, group=group)
+        self.gathered: Gathered | None = None
+        self.decided: Decided | None = None
+        self.warnings: list[str] = []
+
+    def observe(self, fact: Fact) -> None:
+        match fact:
+            case Gathered():
+                self.gathered = fact
+            case Decided():
+                self.decided = fact
+
+    def log(self, level: int, text: str) -> None:
+        if level >= logging.WARNING:
+            self.warnings.append(text)
+
+    def report(self, error: StreamsError) -> None:
+        self.warnings.append(str(error))
+
+
+class _Clock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        time.sleep(duration_ms / 1000)
+
+
+class _ReadOnly:
+    """The cluster, for somebody who only looks."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def describe_topics(self, names: Collection[str]) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
+        return self._admin.describe_topics(names)
+
+    def create_topics(self, specs: Collection[TopicSpec]) -> Mapping[str, AdminError | None]:
+        refused = AdminError(AdminErrorKind.OTHER, "it does not exist, and nothing is created by who only looks")
+        return {spec.name: refused for spec in specs}
+
+    def list_offsets(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | AdminError]:
+        return self._admin.list_offsets(partitions)
+
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, int | None]:
+        return self._admin.committed_offsets(group, partitions)

@@ -1,0 +1,201 @@
+"""What the leader of a running group is asked: made from the bytes that the group's coordinator keeps.
+
+The *last* question is what the members said when they last joined. The *next* one is what they would say if they joined
+again now: they own what they were given, and what they run is restored. How far their copies have come since is not
+known from outside; they count as where they were, which is never too near.
+
+Sub-topologies, stores and settings are not on the wire. The first follow from assignments and topics
+(:mod:`.changelogs`), settings from what tasks have; whatever is assumed is said in a sentence.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from streams_protocol import (
+    LATEST_OFFSET,
+    DecodeError,
+    RepeatedTagDecodeError,
+    SubscriptionInfo,
+    decode_subscription,
+    encode_subscription_info,
+)
+from streams_protocol.types import ProcessId, TaskId
+from streams_py.assignment.assignors.draining import DRAINING_TAG
+from streams_py.assignment.assignors.registry import INTERNAL_TASK_ASSIGNOR_CLASS
+from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.errors import StreamsError
+from streams_py.inspection.changelogs import Changelogs, changelogs_of
+from streams_py.inspection.gather import Reading
+from streams_py.inspection.members import Member
+from streams_py.inspection.view import CopyKind, GroupView, subtopology_topics
+from streams_py.leader.events import AssignRequested
+from streams_py.leader.settings import LeaderSettings
+from streams_py.ports import DescribedMember, MemberSubscription
+from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
+
+__all__ = ["Assumptions", "last_question", "leader_settings", "next_question", "observed_configs", "topology_of"]
+
+Assumptions = tuple[str, ...]
+"""Sentences: what had to be assumed because nothing tells it."""
+
+_TOPIC_SETUP_TIMEOUT_MS: Final = 2_000  # nothing is created here; it is only waited for partitions' leaders
+_TAG_KEYS_MAX: Final = 5
+
+
+def topology_of(reading: Reading) -> tuple[TopologyMetadata, Assumptions]:
+    """The sub-topologies, as far as assignments tell; StreamsError when they tell nothing, or of named topologies."""
+    view = reading.view
+    read = subtopology_topics(view.members)
+    named = sorted({name for name, _ in read if name})
+    if named:
+        raise StreamsError(
+            f"group {view.group} runs named topologies ({', '.join(named)}): their tasks cannot be decided"
+        )
+    if not read:
+        raise StreamsError(f"no assignment of group {view.group} mentions a task; ask again when it has rebalanced")
+    changelogs = changelogs_of(view, reading.partition_counts, groups=reading.groups)
+    stateful = {task.subtopology for task in view.tasks if task.is_stateful}
+    subs, assumed = {}, list(_guesses(changelogs))
+    for key, topics in sorted(read.items()):
+        sources = frozenset(topic for topic in topics if topic in reading.topics)
+        own = changelogs.of(key)
+        shared = frozenset[str]()
+        if key in stateful and not own and sources:
+            shared = frozenset({min(sources)})
+            assumed.append(
+                f"sub-topology {key[1]} has state and no changelog topic: {min(sources)}, which it reads, counts as one"
+            )
+        subs[key[1]] = SubtopologyTopics(
+            source_topics=sources,
+            sink_topics=frozenset(),
+            repartition_sources={},
+            changelogs={topic: InternalTopic(topic, InternalTopicKind.CHANGELOG) for topic in own},
+            source_changelogs=shared,
+            stores=frozenset(topic.removeprefix(f"{view.group}-").removesuffix("-changelog") for topic in own) | shared,
+        )
+    if view.topics_without_tasks:
+        assumed.append(
+            f"no assignment mentions {', '.join(view.topics_without_tasks)}: tasks that read it are left out"
+        )
+    return TopologyMetadata(subs), tuple(assumed)
+
+
+def _guesses(changelogs: Changelogs) -> list[str]:
+    return [
+        f"{', '.join(topics)} could be of another sub-topology as well, and counts as that of sub-topology {number}"
+        for (_, number), topics in sorted(changelogs.guessed.items())
+    ]
+
+
+# -- settings ------------------------------------------------------------------------------------------------
+
+
+def observed_configs(view: GroupView) -> dict[str, object]:
+    """What shows of the group's settings: Kafka's keys and values."""
+    standbys = warm_ups = 0
+    for task in view.tasks:
+        lasting = sum(copy.kind is CopyKind.STANDBY for copy in task.copies)
+        standbys = max(standbys, lasting)
+        warm_ups += len(task.copies) - lasting
+    found: dict[str, object] = {"num.standby.replicas": standbys}
+    if warm_ups > AssignmentConfigs().max_warmup_replicas:
+        found["max.warmup.replicas"] = warm_ups
+    keys = [_tag_keys(member) for member in view.members if member.subscription is not None]
+    common = sorted(frozenset.intersection(*keys) - {DRAINING_TAG})[:_TAG_KEYS_MAX] if keys else []
+    if common:
+        found["rack.aware.assignment.tags"] = common
+    return found
+
+
+def _tag_keys(member: Member) -> frozenset[str]:
+    try:
+        return frozenset(member.subscription.client_tags) if member.subscription is not None else frozenset()
+    except RepeatedTagDecodeError:
+        return frozenset()
+
+
+def leader_settings(view: GroupView, configs: Mapping[str, object], assignor: str | None) -> LeaderSettings:
+    """Settings of somebody who decides as the group's leader would. ``configs``: Kafka's keys, complete.
+
+    ``assignor``: as in ``task.assignor.class``; None for the group's internal one. ConfigError for a bad value.
+    """
+    leader = None if view.election is None else view.election.leader
+    processes = {m.member_id: m.subscription.process_id for m in view.members if m.subscription is not None}
+    nobody = ProcessId(uuid.uuid5(uuid.NAMESPACE_URL, view.group))
+    return LeaderSettings(
+        process_id=processes.get(leader or "") or min(processes.values(), default=nobody),
+        future_process_id=nobody,
+        assignment=AssignmentConfigs.of(configs),
+        internal_assignor=configs.get(INTERNAL_TASK_ASSIGNOR_CLASS),
+        task_assignor=assignor,
+        original_configs=configs,
+        topic_setup_timeout_ms=_TOPIC_SETUP_TIMEOUT_MS,
+    )
+
+
+# -- questions -----------------------------------------------------------------------------------------------
+
+
+def last_question(reading: Reading, topology: TopologyMetadata, now_ms: int) -> AssignRequested:
+    """As the members described themselves when they last joined. ``now_ms``: epoch."""
+    members = {raw.member_id: _subscription(raw) for raw in reading.described.members}
+    return AssignRequested(now_ms, members, reading.topics, topology)
+
+
+def _subscription(raw: DescribedMember) -> MemberSubscription:
+    """The leader refuses bytes that are none, as it would in the group."""
+    try:
+        sent = decode_subscription(raw.subscription)
+    except DecodeError:
+        return MemberSubscription((), None, (), -1, None)
+    return MemberSubscription(
+        sent.topics,
+        sent.user_data,
+        sent.owned_partitions,
+        -1 if sent.generation_id is None else sent.generation_id,
+        sent.rack_id,
+    )
+
+
+def next_question(
+    reading: Reading, topology: TopologyMetadata, now_ms: int, end_sums: Mapping[TaskId, int]
+) -> AssignRequested:
+    """As they would describe themselves now. ``end_sums``: task with state -> sum of its changelogs' end offsets."""
+    last = last_question(reading, topology, now_ms)
+    members = {member.member_id: member for member in reading.view.members}
+    running: defaultdict[str, set[TaskId]] = defaultdict(set)
+    for member in members.values():
+        running[member.process].update(member.active)
+    generation = reading.view.generation
+    joining = {}
+    for member_id, said in last.members.items():
+        member = members[member_id]
+        if member.assignment is None or member.subscription is None or member.subscription.is_future:
+            joining[member_id] = said
+            continue
+        sums = _sums_now(member, member.subscription, running[member.process], end_sums)
+        info = replace(member.subscription, task_offset_sums=sums, running_and_standby=frozenset())
+        owned = tuple(sorted(partition for partitions in member.active.values() for partition in partitions))
+        joining[member_id] = said._replace(
+            user_data=encode_subscription_info(info),
+            owned=owned,
+            generation=said.generation if generation is None else generation,
+        )
+    return replace(last, members=joining)
+
+
+def _sums_now(
+    member: Member, said: SubscriptionInfo, running: set[TaskId], end_sums: Mapping[TaskId, int]
+) -> dict[TaskId, int]:
+    sums = {task: offset for task, offset in said.task_offset_sums.items() if task not in running}
+    for task, offset in sums.items():
+        if offset == LATEST_OFFSET:  # it ran here, and its state is still on the disk
+            sums[task] = max(end_sums.get(task, 0), 0)
+    for task in member.standby:
+        sums.setdefault(task, 0)
+    return sums | {task: LATEST_OFFSET for task in member.active if task in end_sums}

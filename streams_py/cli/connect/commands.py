@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
@@ -21,9 +22,12 @@ __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
-_EXTRA: Final = ("starlette", "uvicorn", "httpx")
+_EXTRA: Final = ("starlette", "uvicorn", "httpx", "orjson")
 _FAILED: Final = 1
+_SWITCH_S: Final = 0.0005
+"""A job that was answered (by a database, say) waits so long for one that computes; 5 ms is Python's default."""
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 20_000
+"""Batches are many objects without cycles: looking for garbage among them every 700 halves the speed."""
 
 
 @app.command()
@@ -48,7 +52,7 @@ def worker(
         from streams_py.connect.settings import WorkerSettings
 
         settings = WorkerSettings.of(read_config_file(config))
-        with stop_signals() as asked, _few_collections(), WorkerProcess(settings) as process:
+        with stop_signals() as asked, _at_speed(), WorkerProcess(settings) as process:
             if not wait_or_stop(asked, process.worker.wait, None):
                 logging.getLogger("streams_py.connect").info("stopping; a second signal ends the process at once")
         if process.worker.failure is not None:
@@ -82,15 +86,17 @@ def status(
 
 
 @contextlib.contextmanager
-def _few_collections() -> Iterator[None]:
-    """Batches of records are many objects without cycles: looking for garbage among them every 700 halves the speed."""
-    before = gc.get_threshold()
+def _at_speed() -> Iterator[None]:
+    """The interpreter, set up for threads that handle batches of records."""
+    collections, switch_s = gc.get_threshold(), sys.getswitchinterval()
     gc.freeze()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 50, 100)
+    sys.setswitchinterval(_SWITCH_S)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        sys.setswitchinterval(switch_s)
+        gc.set_threshold(*collections)
         gc.unfreeze()
 
 

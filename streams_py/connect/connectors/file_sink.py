@@ -19,7 +19,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, model_validator
 
 from streams_py.connect.api import RetriableError, SinkConnector, SinkRecord, SinkTask, TopicPartition
-from streams_py.connect.connectors.settings import ConnectorSettings, Names
+from streams_py.connect.connectors.settings import ConnectorSettings, Names, WithSettings
 from streams_py.errors import ConnectorError
 
 __all__ = ["FileSinkConnector", "FileSinkTask"]
@@ -40,26 +40,13 @@ class FileSinkSettings(ConnectorSettings):
         return self
 
 
-class FileSinkConnector(SinkConnector):
+class FileSinkConnector(WithSettings, SinkConnector):
     """The tasks are alike: the consumer group gives each its partitions."""
 
-    version = "1"
-
-    def start(self, props: Mapping[str, str]) -> None:
-        FileSinkSettings.of(props)
-        self._props = dict(props)
+    settings_class = FileSinkSettings
 
     def task_class(self) -> type[SinkTask]:
         return FileSinkTask
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [dict(self._props) for _ in range(max_tasks)]
-
-    def stop(self) -> None:
-        pass
-
-    def validate(self, props: Mapping[str, str]) -> dict[str, list[str]]:
-        return FileSinkSettings.problems(props)
 
 
 class FileSinkTask(SinkTask):

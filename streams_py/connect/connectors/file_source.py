@@ -22,7 +22,7 @@ from typing import Annotated, Any, BinaryIO, Final, Literal
 from pydantic import Field
 
 from streams_py.connect.api import SourceConnector, SourceRecord, SourceTask
-from streams_py.connect.connectors.settings import ConnectorSettings
+from streams_py.connect.connectors.settings import ConnectorSettings, WithSettings
 from streams_py.errors import ConnectorError
 
 __all__ = ["FileSourceConnector", "FileSourceTask"]
@@ -43,30 +43,20 @@ class FileSourceSettings(ConnectorSettings):
     errors_tolerance: Literal["none", "all"] = "none"
 
 
-class FileSourceConnector(SourceConnector):
+class FileSourceConnector(WithSettings, SourceConnector):
     """One file, so one task."""
 
-    version = "1"
-
-    def start(self, props: Mapping[str, str]) -> None:
-        FileSourceSettings.of(props)
-        self._props = dict(props)
+    settings_class = FileSourceSettings
+    tasks_max = 1
 
     def task_class(self) -> type[SourceTask]:
         return FileSourceTask
 
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [self._props]
-
-    def stop(self) -> None:
-        pass
-
-    def validate(self, props: Mapping[str, str]) -> dict[str, list[str]]:
-        return FileSourceSettings.problems(props)
-
 
 class FileSourceTask(SourceTask):
     """Reads with one open file, whose position is always that after the last line handed out."""
+
+    _whole_head: int | None = None
 
     def start(self, props: Mapping[str, str]) -> None:
         self._settings = FileSourceSettings.of(props)
@@ -92,23 +82,21 @@ class FileSourceTask(SourceTask):
         replaced = self._what_happened(self._file)  # asked before reading: what follows is all that there will be
         if replaced is not None and self._settings.on_replaced == "fail":
             raise self._replaced(replaced, self._file.tell())
-        records: list[SourceRecord] = []
-        while len(records) < self._settings.batch_rows:
-            begin = self._file.tell()
+        settings, at, records = self._settings, self._file.tell(), list[SourceRecord]()
+        while len(records) < settings.batch_rows:
             try:
-                row, at = self._line(self._file), self._file.tell()
-                value = self._value(row, begin) if row is not None else None
+                if (row := self._line(self._file, at)) is None:
+                    break
+                value = self._value(row, at)
             except ConnectorError:
                 if not records:
                     raise
-                row = None  # first what is before the bad line, or it would never get through
-            if row is None:
-                self._file.seek(begin)
-                break
+                break  # first what is before the bad line, or it would never get through
+            at += len(row)
             if value is not None:
-                key = value.get(self._settings.key_field) if self._settings.key_field else None
-                offset = {"position": at, "head": self._head(self._file, at)}
-                records.append(SourceRecord(self._partition, offset, self._settings.topic, value, key))
+                offset, key = {"position": at, "head": self._head(self._file, at)}, value.get(settings.key_field)
+                records.append(SourceRecord(self._partition, offset, settings.topic, value, key))
+        self._file.seek(at)  # part of a line may have been read
         if replaced is not None and not records:
             _log.warning("%s: %s; reading it from its beginning", self._settings.file, replaced)
             self._file.close()
@@ -130,7 +118,7 @@ class FileSourceTask(SourceTask):
             _log.warning("%s %s while nobody read it; reading it from its beginning", self._settings.file, what)
             position = 0
         if self._settings.format == "csv":
-            header = self._line(file)
+            header = self._line(file, 0)
             if header is None:
                 file.close()
                 return None
@@ -154,9 +142,9 @@ class FileSourceTask(SourceTask):
             "on.replaced=restart to read the new one from its beginning"
         )
 
-    def _line(self, file: BinaryIO) -> bytes | None:
+    def _line(self, file: BinaryIO, at: int) -> bytes | None:
         """The next whole row (of CSV: quoted fields may have newlines); None if there is none, whatever was read."""
-        at, limit = file.tell(), self._settings.line_bytes_max
+        limit = self._settings.line_bytes_max
         row = more = file.readline(limit + 1)
         while more and len(row) <= limit and self._settings.format == "csv" and row.count(b'"') % 2:
             more = file.readline(limit + 1)
@@ -168,13 +156,17 @@ class FileSourceTask(SourceTask):
         return row if more.endswith(b"\n") else None
 
     def _head(self, file: BinaryIO, position: int) -> int:
-        """A checksum of how the file begins, up to ``position``."""
-        return zlib.crc32(os.pread(file.fileno(), min(position, _HEAD_BYTES_MAX), 0))
+        """A checksum of how the file begins, up to ``position``; it is not asked again when its whole head was read."""
+        head = self._whole_head
+        if head is None or position < _HEAD_BYTES_MAX:
+            head = zlib.crc32(os.pread(file.fileno(), min(position, _HEAD_BYTES_MAX), 0))
+            self._whole_head = head if position >= _HEAD_BYTES_MAX else None
+        return head
 
     def _text(self, line: bytes, at: int) -> str:
         return line.decode("utf-8-sig" if at == 0 else "utf-8").rstrip("\r\n")
 
-    def _value(self, line: bytes, at: int) -> dict[str, Any] | None:
+    def _value(self, line: bytes, at: int) -> dict[Any, Any] | None:
         """None for an empty line, and for a bad one that is tolerated."""
         try:
             text = self._text(line, at)

@@ -73,6 +73,10 @@ class Table:
     columns: dict[str, Column]
     keys: tuple[frozenset[str], ...]
 
+    def required(self) -> list[str]:
+        """The columns that a row must have."""
+        return [name for name, column in self.columns.items() if column.required]
+
 
 def connect(settings: PostgresqlSettings) -> psycopg.Connection[Any]:
     """A connection in autocommit mode. Raises psycopg.OperationalError, whose text has no password."""

@@ -8,9 +8,10 @@ there into the table, which is many times faster than a statement per row.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -26,7 +27,7 @@ from streams_py.connect.connectors.postgresql import (
     sql,
     table_of,
 )
-from streams_py.connect.connectors.settings import Names
+from streams_py.connect.connectors.settings import Names, WithSettings
 from streams_py.errors import ConnectorError
 
 __all__ = ["PostgresqlSinkConnector", "PostgresqlSinkTask"]
@@ -40,26 +41,13 @@ class PostgresqlSinkSettings(PostgresqlSettings):
     delete_enabled: Annotated[bool, Field(description="a record without a value deletes its row")] = False
 
 
-class PostgresqlSinkConnector(SinkConnector):
+class PostgresqlSinkConnector(WithSettings, SinkConnector):
     """The tasks are alike: the consumer group gives each its partitions."""
 
-    version = "1"
-
-    def start(self, props: Mapping[str, str]) -> None:
-        PostgresqlSinkSettings.of(props)
-        self._props = dict(props)
+    settings_class = PostgresqlSinkSettings
 
     def task_class(self) -> type[SinkTask]:
         return PostgresqlSinkTask
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [dict(self._props) for _ in range(max_tasks)]
-
-    def stop(self) -> None:
-        pass
-
-    def validate(self, props: Mapping[str, str]) -> dict[str, list[str]]:
-        return PostgresqlSinkSettings.problems(props)
 
 
 @dataclass(slots=True)
@@ -67,8 +55,8 @@ class _Change:
     """What a batch does to the row of one key: deletes it, writes these fields, or the one after the other."""
 
     record: SinkRecord  # the last one
-    deletes: bool = False
-    fields: dict[str, Any] = field(default_factory=dict)
+    deletes: bool
+    fields: dict[str, Any]
 
 
 class PostgresqlSinkTask(SinkTask):
@@ -105,6 +93,7 @@ class PostgresqlSinkTask(SinkTask):
         try:
             self._table = table_of(connection, self._settings)
             self._check(self._table)
+            self._needed = (*self._settings.key_columns, *self._table.required())
             staging = sql.SQL("CREATE TEMP TABLE streams_py_staging ON COMMIT DELETE ROWS AS TABLE {} WITH NO DATA")
             connection.execute(staging.format(self._settings.identifier()))
         except BaseException:
@@ -128,16 +117,15 @@ class PostgresqlSinkTask(SinkTask):
         changes: dict[tuple[Any, ...], _Change] = {}
         for record in records:
             row = self._row(record)
-            key = tuple(row[column] for column in self._settings.key_columns)
+            key = tuple(map(row.__getitem__, self._settings.key_columns))
             try:
-                change = changes.setdefault(key, _Change(record))
+                change = changes.get(key)
             except TypeError:
                 raise self._bad(record, "has an object or a list in a key column", "choose other key.columns") from None
-            change.record = record
-            if record.value is None:
-                change.deletes, change.fields = True, {}
+            if change is None or record.value is None:
+                changes[key] = _Change(record, record.value is None, {} if record.value is None else row)
             else:
-                change.fields.update(row)
+                change.record, change.fields = record, {**change.fields, **row}
         return changes
 
     def _row(self, record: SinkRecord) -> dict[str, Any]:
@@ -148,14 +136,14 @@ class PostgresqlSinkTask(SinkTask):
         if not isinstance(row, dict):
             raise self._bad(record, f"is {type(row).__name__}, not an object", "use the json converter")
         if not row.keys() <= columns.keys():
-            unknown = next(name for name in row if name not in columns)
-            raise self._bad(record, f"has a field {unknown!r} that is no column", "add the column to the table")
-        of_key = record.key if isinstance(record.key, dict) else {keys[0]: record.key} if len(keys) == 1 else {}
-        row = {**{key: of_key[key] for key in keys if key in of_key}, **row}
-        needed = keys if record.value is None else [*keys, *(n for n, column in columns.items() if column.required)]
-        without = [name for name in needed if row.get(name) is None]
-        if without:
-            raise self._bad(record, f"has no value for column {without[0]!r}", "neither in its value nor in its key")
+            field = next(name for name in row if name not in columns)
+            raise self._bad(record, f"has a field {field!r} that is no column", "add the column to the table")
+        if any(key not in row for key in keys):
+            of_key = record.key if isinstance(record.key, dict) else {keys[0]: record.key} if len(keys) == 1 else {}
+            row = {**{key: of_key[key] for key in keys if key in of_key}, **row}
+        for name in keys if record.value is None else self._needed:
+            if row.get(name) is None:
+                raise self._bad(record, f"has no value for column {name!r}", "neither in its value nor in its key")
         return row
 
     def _bad(self, record: SinkRecord, what: str, remedy: str) -> ConnectorError:
@@ -164,15 +152,17 @@ class PostgresqlSinkTask(SinkTask):
 
     def _write(self, connection: psycopg.Connection[Any], changes: Mapping[tuple[Any, ...], _Change]) -> None:
         by_columns: dict[tuple[str, ...], list[_Change]] = {}
+        in_order = functools.cache(lambda names: tuple(sorted(names)))  # rows mostly name their fields alike
         for change in changes.values():
             if change.fields:
-                by_columns.setdefault(tuple(sorted(change.fields)), []).append(change)
-        table, keys = self._settings.identifier(), self._settings.key_columns
+                by_columns.setdefault(in_order(tuple(change.fields)), []).append(change)
+        same = sql.SQL(" AND ").join(
+            sql.SQL("{} = %s").format(sql.Identifier(key)) for key in self._settings.key_columns
+        )
+        delete = sql.SQL("DELETE FROM {} WHERE {}").format(self._settings.identifier(), same)
         with connection.transaction(), connection.cursor() as cursor:
-            same = sql.SQL(" AND ").join(sql.SQL("{} = %s").format(sql.Identifier(key)) for key in keys)
-            deleted = [key for key, change in changes.items() if change.deletes]
-            if deleted:
-                cursor.executemany(sql.SQL("DELETE FROM {} WHERE {}").format(table, same), deleted)
+            if deleted := [key for key, change in changes.items() if change.deletes]:
+                cursor.executemany(delete, deleted)
             for columns, group in by_columns.items():
                 self._upsert(cursor, columns, group)
 
@@ -192,8 +182,8 @@ class PostgresqlSinkTask(SinkTask):
             raise self._bad(record, why, "change the column's type, or the data") from None
         rest = [sql.Identifier(name) for name in columns if name not in self._settings.key_columns]
         updates = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(name) for name in rest)
+        action = sql.SQL("UPDATE SET {}").format(updates) if rest else sql.SQL("NOTHING")
         keys = sql.SQL(", ").join(map(sql.Identifier, self._settings.key_columns))
         insert = sql.SQL("INSERT INTO {0} ({1}) SELECT {1} FROM {2} ON CONFLICT ({3}) DO {4}")
-        action = sql.SQL("UPDATE SET {}").format(updates) if rest else sql.SQL("NOTHING")
         cursor.execute(insert.format(self._settings.identifier(), names, _STAGING, keys, action))
         cursor.execute(sql.SQL("TRUNCATE {}").format(_STAGING))

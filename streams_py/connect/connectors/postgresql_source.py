@@ -29,6 +29,7 @@ from streams_py.connect.connectors.postgresql import (
     sql,
     table_of,
 )
+from streams_py.connect.connectors.settings import WithSettings
 from streams_py.errors import ConnectorError
 
 __all__ = ["PostgresqlSourceConnector", "PostgresqlSourceTask"]
@@ -48,26 +49,14 @@ class PostgresqlSourceSettings(PostgresqlSettings):
     poll_interval_ms: Annotated[int, Field(ge=1, description="how long to wait for more rows")] = 1000
 
 
-class PostgresqlSourceConnector(SourceConnector):
+class PostgresqlSourceConnector(WithSettings, SourceConnector):
     """One table, so one task."""
 
-    version = "1"
-
-    def start(self, props: Mapping[str, str]) -> None:
-        PostgresqlSourceSettings.of(props)
-        self._props = dict(props)
+    settings_class = PostgresqlSourceSettings
+    tasks_max = 1
 
     def task_class(self) -> type[SourceTask]:
         return PostgresqlSourceTask
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
-        return [self._props]
-
-    def stop(self) -> None:
-        pass
-
-    def validate(self, props: Mapping[str, str]) -> dict[str, list[str]]:
-        return PostgresqlSourceSettings.problems(props)
 
 
 class PostgresqlSourceTask(SourceTask):

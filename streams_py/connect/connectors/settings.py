@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, SecretStr, ValidationError
 
 from streams_py.errors import ConfigError
 
-__all__ = ["ConnectorSettings", "Names"]
+__all__ = ["ConnectorSettings", "Names", "WithSettings"]
 
 _WORKERS: Final = frozenset(
     {
@@ -84,3 +84,28 @@ class ConnectorSettings(BaseModel):
                      cls.model_fields.items() if (f.alias or n) == key)  # fmt: skip
         value = "" if secret or key not in props else f"{props[key]!r} cannot be used: "
         return f"{value}{message[:1].lower()}{message[1:]}{remedy}"
+
+
+class WithSettings:
+    """What a connector does whose tasks all have its own configuration; stands before the kind."""
+
+    version = "1"
+    settings_class: ClassVar[type[ConnectorSettings]]
+    tasks_max: ClassVar[int | None] = None
+    """None: as many tasks as the user allows."""
+
+    def start(self, props: Mapping[str, str]) -> None:
+        """Raises ConfigError."""
+        self.settings_class.of(props)
+        self._props = dict(props)
+
+    def stop(self) -> None:
+        """Nothing runs outside of tasks."""
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str]]:
+        """A copy of the configuration for each task."""
+        return [dict(self._props) for _ in range(self.tasks_max or max_tasks)]
+
+    def validate(self, props: Mapping[str, str]) -> dict[str, list[str]]:
+        """What is wrong, by key."""
+        return self.settings_class.problems(props)

@@ -19,7 +19,7 @@ __all__ = ["SinkTaskThread"]
 
 _log = logging.getLogger("streams_py.connect")
 
-_BATCH = 2_000
+_BATCH = 3_000
 _POLL_MS = 200
 
 

@@ -34,7 +34,10 @@ class Acknowledgements:
     def add(self, key: bytes, offset: JsonMap) -> list[object]:
         """A record is sent; give what is returned to :meth:`done` when it has arrived."""
         entry: list[object] = [False, offset]
-        self._waiting.setdefault(key, deque()).append(entry)
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            waiting = self._waiting[key] = deque()
+        waiting.append(entry)
         return entry
 
     def done(self, key: bytes, entry: list[object]) -> None:

@@ -101,6 +101,20 @@ def test_after_a_rotation_the_rest_of_the_old_file_comes_before_the_new_one(file
     assert [value for _ in range(2) for value in values(source)] == [{"a": 3}]
 
 
+def test_offsets_belong_to_the_file_that_was_read_when_both_are_long(file: Path) -> None:
+    lines = [[f'{{"{name}": {n}}}\n' for n in range(200)] for name in "ab"]
+    file.write_text("".join(lines[0]))
+    offsets = Offsets()
+    source = task(file, offsets, on_replaced="restart")
+    assert len(values(source)) == 200
+    file.rename(file.with_suffix(".1"))
+    file.write_text("".join(lines[1]))
+    read = [record for _ in range(2) for record in source.poll() or []]
+    assert [record.value for record in read] == [{"b": n} for n in range(200)]
+    offsets.commit(read[150])
+    assert values(task(file, offsets)) == [{"b": n} for n in range(151, 200)]
+
+
 def test_a_bad_line_fails_after_what_is_before_it_or_is_skipped(file: Path) -> None:
     file.write_bytes(b'{"a": 1}\n{"a": \n[1]\n\xff\n{"a": 2}\n')
     source = task(file)

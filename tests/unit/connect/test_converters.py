@@ -1,0 +1,54 @@
+"""The built-in converters of connectors."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import Any
+
+import pytest
+
+from streams_py.connect.tasks.plugins import converter_of
+
+JSON = converter_of("value.converter", "json")
+
+
+class _Text(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize(
+    ("value", "data"),
+    [
+        ({"a": 1, "b": [True, None, 1.5]}, b'{"a":1,"b":[true,null,1.5]}'),
+        ({"city": "Zürich"}, '{"city":"Zürich"}'.encode()),
+        ({"n": 2**70}, b'{"n":1180591620717411303424}'),
+        ({"n": -(2**63) - 1}, b'{"n":-9223372036854775809}'),
+        (_Text("x"), b'"x"'),
+        (False, b"false"),
+    ],
+)
+def test_json_is_written_compact_and_comes_back_whole(value: Any, data: bytes) -> None:
+    assert JSON.encode("t", value) == data
+    assert JSON.decode("t", data) == value
+
+
+def test_integers_beyond_64_bits_are_not_rounded() -> None:
+    decoded = JSON.decode("t", b'{"n":18446744073709551617}')["n"]
+    assert isinstance(decoded, int)
+    assert decoded == 2**64 + 1
+
+
+def test_number_that_json_does_not_have_becomes_null() -> None:
+    assert JSON.encode("t", {"n": math.nan}) == b'{"n":null}'
+
+
+@pytest.mark.parametrize("value", [{"day": dt.date(2026, 1, 1)}, {"x": object()}, {"x": b"bytes"}])
+def test_what_json_does_not_have_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match="is not JSON serializable"):
+        JSON.encode("t", value)
+
+
+def test_nothing_stays_nothing() -> None:
+    assert JSON.encode("t", None) is None
+    assert JSON.decode("t", None) is None

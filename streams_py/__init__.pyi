@@ -75,11 +75,17 @@ from streams_py.runtime.threads.thread_metadata import ThreadMetadata as ThreadM
 from streams_py.runtime.uncaught import StreamThreadExceptionResponse as StreamThreadExceptionResponse
 from streams_py.serdes.serde import Serde as Serde
 from streams_py.serdes.windowed import Windowed as Windowed
+from streams_py.state.custom.lru import lru_map as lru_map
 from streams_py.state.queries import QueryableStoreType as QueryableStoreType
 from streams_py.state.queries import ReadOnlyKeyValueStore as ReadOnlyKeyValueStore
 from streams_py.state.queries import ReadOnlyVersionedStore as ReadOnlyVersionedStore
 from streams_py.state.windowed.queries import ReadOnlySessionStore as ReadOnlySessionStore
 from streams_py.state.windowed.queries import ReadOnlyWindowStore as ReadOnlyWindowStore
+from streams_py.topology.custom_stores import ChangelogRecord as ChangelogRecord
+from streams_py.topology.custom_stores import CustomStateStore as CustomStateStore
+from streams_py.topology.custom_stores import KeyValueBytesStore as KeyValueBytesStore
+from streams_py.topology.custom_stores import StateStoreContext as StateStoreContext
+from streams_py.topology.custom_stores import custom_store as custom_store
 from streams_py.topology.dsl.branches import BranchedKStream as BranchedKStream
 from streams_py.topology.dsl.builder import StreamsBuilder as StreamsBuilder
 from streams_py.topology.dsl.cogrouped_stream import CogroupedKStream as CogroupedKStream

@@ -46,7 +46,7 @@ AREAS: Final = {
         "Stores and queries",
         "State for processors, and reading it from outside, from `streams_py`.",
         *("streams_py.topology.stores", "streams_py.topology.window_stores", "streams_py.topology.versioned_stores"),
-        "streams_py.state",
+        *("streams_py.topology.custom_stores", "streams_py.state"),
     ),
     "serdes": Area(
         "Serdes", "From `streams_py.serdes`; `SchemaRegistry` from `streams_py`.", "=streams_py.serdes",
@@ -54,7 +54,10 @@ AREAS: Final = {
     ),
     "errors": Area("Errors", "From `streams_py`, or `streams_py.errors`.", "streams_py.errors"),
     "assignment": Area("Task assignment", "From `streams_py.assignment` (KIP-924).", "=streams_py.assignment"),
-    "testing": Area("Testing", "From `streams_py.testing`.", "=streams_py.testing"),
+    "testing": Area(
+        "Testing", "From `streams_py.testing`, and the contracts of stores from `streams_py.testing.store_contract`.",
+        "=streams_py.testing", "=streams_py.testing.store_contract",
+    ),
     "query": Area("Queries over HTTP", "From `streams_py.query` (extra `query`).", "=streams_py.query"),
     "metrics": Area("Metrics", "From `streams_py.metrics` (extra `metrics`).", "=streams_py.metrics"),
     "connectors": Area("Connectors", "From `streams_py.connect.api`.", "=streams_py.connect.api"),

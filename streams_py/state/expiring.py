@@ -41,6 +41,10 @@ class ExpiringBytes:
         self._latest_ms = -1 if latest is None else timestamp_of(latest)
         self._past_bucket = -1
 
+    def rebind(self, *, log: object, context: RecordContext) -> None:
+        """Belong to another task object from now on."""
+        self.context = context
+
     def _expired_until(self) -> int:
         """Entries of this timestamp and of earlier ones are expired."""
         return max(self._latest_ms, self.context.stream_time_ms) - self._ttl_ms

@@ -15,9 +15,11 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.checkpoint import write_checkpoint
+from streams_py.state.custom.own_store import OwnStore, own_store
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, is_persistent, open_store
+from streams_py.topology.custom_stores import CustomStateStore
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.physical.assembly import GlobalStore
 
@@ -72,12 +74,12 @@ class GlobalStores:
         for store in self._stores.values():
             store.rebind(log=None, context=record)
 
-    def store(self, name: str) -> Store:
+    def store(self, name: str) -> Store | CustomStateStore:
         """An open store."""
         found = self._stores.get(name)
         if found is None:
             raise UnknownStateStoreError(f"there is no open global store {name!r}; declared: {sorted(self._declared)}")
-        return found
+        return found.store if isinstance(found, OwnStore) else found
 
     def restore_position(self, changelog: TopicPartition) -> int:
         """The next offset of a topic, or BEGINNING."""
@@ -136,6 +138,9 @@ class GlobalStores:
                 defaults=self._defaults,
                 disk=None if self._database is None else self._database.store,
             )
+            own = own_store(store)
+            if own is not None:
+                own.clear()
             if not store.persistent or all(partition.topic != topic for partition in self._positions):
                 self._positions = {p: offset for p, offset in self._positions.items() if p.topic != topic}
                 if store.persistent:

@@ -16,7 +16,6 @@ from typing import Any, TypeAlias, TypeVar
 from streams_py.errors import StateError, StateStoreMigratedError, StreamsError
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.codec import TIMESTAMP_BYTES, StoreCodec, pack_timestamp, timestamp_of
-from streams_py.state.expiring import ExpiringBytes
 from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import FlushListener, Updater, ValueAndTimestamp
@@ -218,8 +217,9 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         """Belong to another task object from now on (a standby becomes active, or the reverse)."""
         self._log = log
         self._context = context
-        if isinstance(self.content, ExpiringBytes):
-            self.content.context = context
+        rebind = getattr(self.content, "rebind", None)  # of those bytes that care whose they are
+        if rebind is not None:
+            rebind(log=log, context=context)
 
     def check_open(self) -> None:
         """InvalidStateStoreError when the store is closed."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from streams_protocol.types import TaskId
 from streams_py.errors import ConfigError
 from streams_py.serdes import Serde, SerdeDefaults, serde_or_default
 from streams_py.state.bytes_store import BytesStore, MemoryBytes
@@ -13,6 +14,9 @@ from streams_py.state.caching.cache import RecordCache
 from streams_py.state.caching.cached_plain import CachedPlainStore
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
 from streams_py.state.codec import StoreCodec
+from streams_py.state.custom.context import OwnStoreContext
+from streams_py.state.custom.own_store import OwnStore
+from streams_py.state.custom.supplied_bytes import SuppliedBytes
 from streams_py.state.expiring import ExpiringBytes
 from streams_py.state.join_buffer import JoinBuffer
 from streams_py.state.key_value import ChangeLog, ExpiringPlainStore, PlainStore, TimestampedStore
@@ -33,6 +37,7 @@ AnyKeyValueStore: TypeAlias = (
 
 Store: TypeAlias = (
     "AnyKeyValueStore | WindowedStore | SuppressionBuffer[Any, Any] | JoinBuffer[Any, Any] | VersionedStore[Any, Any]"
+    " | OwnStore"
 )
 """An open store of any kind."""
 
@@ -53,7 +58,9 @@ def changelog_topic(builder: StoreBuilder, application_id: str) -> str:
 
 
 def is_persistent(builder: StoreBuilder, defaults: StoreDefaults) -> bool:
-    """Whether the store is on disk."""
+    """Whether the store is in the task's database on disk."""
+    if builder.supplier is not None:
+        return False
     return defaults.persistent if builder.persistent is None else builder.persistent
 
 
@@ -66,23 +73,32 @@ def open_store(
     log: ChangeLog | None = None,
     disk: Callable[[str], BytesStore] | None = None,
     cache: RecordCache | None = None,
+    task_id: TaskId | None = None,
+    directory: str | None = None,
 ) -> Store:
     """Open the store that ``builder`` declares.
 
     ``log`` gets every change when the store keeps a changelog of its own (not with ``logging=False``, and not when a
     source topic is the changelog). ``disk`` gives the bytes of a persistent store by name, see
     ``TaskDatabase.store``; without it the store is kept in memory. ``cache`` is the thread's budget for stores declared
-    with caching; none, or one of 0 bytes, means that every update is logged and forwarded. ConfigError when a serde is
-    missing.
+    with caching; none, or one of 0 bytes, means that every update is logged and forwarded. ``task_id`` and
+    ``directory`` (None: nothing is kept on disk) are what stores of the user's own are told of their place. ConfigError
+    when a serde is missing, or a supplier makes something else.
     """
     defaults = defaults or StoreDefaults()
+    own_log = log if builder.logging and builder.source_topic is None else None
+    own_place: OwnStoreContext | None = None
+    if builder.supplier is not None:
+        topic = changelog_topic(builder, application_id)
+        own_place = OwnStoreContext(builder.name, application_id, task_id, topic, directory, context, own_log)
+        if builder.kind is StoreKind.CUSTOM:
+            return OwnStore(builder.supplier, own_place)
     codec: StoreCodec[Any, Any] = StoreCodec(
         changelog_topic(builder, application_id),
         _serde(builder, defaults, is_key=True),
         _serde(builder, defaults, is_key=False),
     )
     on_disk = disk is not None and is_persistent(builder, defaults)
-    own_log = log if builder.logging and builder.source_topic is None else None
     cached = builder.caching and cache is not None and cache.max_bytes > 0
     files = disk(builder.name) if disk is not None and on_disk else None
     if builder.kind is StoreKind.SUPPRESSION:
@@ -90,6 +106,9 @@ def open_store(
     if builder.kind in WINDOWED_KINDS:
         return open_windowed(builder, codec, context, content=files, log=own_log, cache=cache if cached else None)
     content: BytesStore = MemoryBytes() if files is None else files
+    if builder.supplier is not None and own_place is not None:
+        is_timestamped = builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE
+        content = SuppliedBytes(builder.supplier, own_place, is_timestamped=is_timestamped)
     if builder.kind is StoreKind.JOIN_BUFFER:
         return JoinBuffer(builder.name, content, codec, context, persistent=on_disk, log=own_log)
     if builder.kind is StoreKind.VERSIONED_KEY_VALUE:

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
 
 from streams_py.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from streams_py.state.caching.cached_plain import CachedPlainStore
+from streams_py.state.custom.own_store import OwnStore
 from streams_py.state.join_buffer import JoinBuffer
 from streams_py.state.key_value import ExpiringPlainStore, PlainStore
 from streams_py.state.open import AnyKeyValueStore, Store
@@ -27,6 +28,7 @@ from streams_py.state.windowed.queries import (
     scans,
     value_only,
 )
+from streams_py.topology.custom_stores import CustomStateStore
 from streams_py.topology.versioned_stores import VersionedRecord
 
 __all__ = ["QueryableStoreType", "ReadOnlyKeyValueStore", "ReadOnlyStore", "ReadOnlyVersionedStore", "read_only"]
@@ -161,7 +163,7 @@ class ReadOnlyKeyValueStore(Mapping[K, S]):
         stores = self._find()
         if not stores:
             raise StateStoreNotAvailableError(not_here(self._name))
-        other = (WindowedEntries, SuppressionBuffer, JoinBuffer, VersionedStore)
+        other = (WindowedEntries, SuppressionBuffer, JoinBuffer, VersionedStore, OwnStore, CustomStateStore)
         windowed = next((store for store in stores if isinstance(store, other)), None)
         if windowed is not None:
             raise InvalidStateStoreError(f"store {self._name!r} is no key-value store: {windowed!r}")

@@ -16,6 +16,7 @@ One thread at a time uses this object; the stores may be read by others.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -26,12 +27,14 @@ from streams_py.errors import LockError, StateError, StateStoreMigratedError, Un
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.caching.cache import RecordCache, flush_until_clean
 from streams_py.state.checkpoint import write_checkpoint
+from streams_py.state.custom.own_store import OwnStore, own_store
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
 from streams_py.state.snapshots.snapshots import Snapshots
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.windowed.entries import WindowedEntries
+from streams_py.topology.custom_stores import CustomStateStore, CustomStore
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder
 
@@ -76,6 +79,7 @@ class TaskState:
         self._cache = cache
         self._snapshots = snapshots
         self._stores: dict[str, Store] = {}
+        self._own: dict[str, CustomStore] = {}
         self._database: TaskDatabase | None = None
         self._is_open = False
         self._store_by_changelog = {
@@ -122,11 +126,11 @@ class TaskState:
         """The open stores by name."""
         return dict(self._stores)
 
-    def store(self, name: str) -> Store:
+    def store(self, name: str) -> Store | CustomStateStore:
         """An open store. UnknownStateStoreError, or InvalidStateStoreError while the task's stores are closed."""
         found = self._stores.get(name)
         if found is not None:
-            return found
+            return found.store if isinstance(found, OwnStore) else found
         if name in self._builders:
             raise StateStoreMigratedError(f"the stores of task {self.task_id} are not open", task_id=self.task_id)
         known = ", ".join(sorted(self._builders)) or "none"
@@ -191,7 +195,19 @@ class TaskState:
                 defaults=self._defaults,
                 disk=None if self._database is None else self._database.store,
                 cache=self._cache,
+                task_id=self.task_id,
+                directory=self._own_directory(name),
             )
+
+            own = own_store(self._stores[name])
+            if own is not None:
+                self._own[name] = own
+
+    def _own_directory(self, store: str) -> str | None:
+        """Where a store of the user's own may keep files; nothing is there unless it makes it."""
+        if self._builders[store].supplier is None or not self._directory.is_persistent:
+            return None
+        return os.path.join(self._directory.task_path(self.task_id), "own", store)
 
     def _layout(self) -> dict[str, str]:
         """Of each store on disk: what its bytes depend on."""
@@ -218,6 +234,11 @@ class TaskState:
                 self._offsets[changelog] = offset
         self._committed = dict(self._offsets)
         self._checkpointed = dict(self._offsets)
+        for name, own in self._own.items():
+            offset, changelogs = own.committed_offset(), self._changelogs_of(name)
+            if offset is None:
+                own.clear()
+            self._offsets.update({changelog: offset for changelog in changelogs if offset is not None})
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
         """From now on stores log with this context through these writers; None: nobody writes (standby)."""
@@ -266,6 +287,7 @@ class TaskState:
                 _logger.warning("task %s: closing its stores: %s", self.task_id, error)
                 errors.append(StateError(f"closing the stores of task {self.task_id}: {error}", task_id=self.task_id))
         self._stores = {}
+        self._own = {}
         self._database = None
         self._offsets = {}
         self._committed = {}
@@ -283,7 +305,7 @@ class TaskState:
         if not records:
             return
         store = self._stores[self._store_by_changelog[changelog]]
-        if isinstance(store, SuppressionBuffer):
+        if isinstance(store, SuppressionBuffer | OwnStore):
             store.restore_records(records)
         else:
             store.restore((record.key(), record.value(), record.timestamp()[1]) for record in records)
@@ -318,6 +340,7 @@ class TaskState:
     def commit(self) -> None:
         """What was written, and the offsets, are the committed state from now on, also after a crash. To be called
         when the group has the offsets, or the transaction is committed."""
+        self._commit_own()
         if self._database is None:
             return
         moved = {
@@ -327,6 +350,11 @@ class TaskState:
         }
         self._database.commit(moved)
         self._committed.update(moved)
+
+    def _commit_own(self) -> None:
+        for name, own in self._own.items():
+            changelog = next(iter(self._changelogs_of(name)), None)
+            own.commit(None if changelog is None else self._offsets.get(changelog))
 
     def roll_back(self) -> None:
         """Drop what was written since the last commit, in caches and on its way to disk."""

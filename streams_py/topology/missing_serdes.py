@@ -5,7 +5,7 @@ from __future__ import annotations
 from streams_py.errors import ConfigError
 from streams_py.serdes import SerdeDefaults, serde_or_default
 from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from streams_py.topology.stores import StoreBuilder
+from streams_py.topology.stores import StoreBuilder, StoreKind
 from streams_py.topology.topology import Topology
 
 __all__ = ["check_serdes"]
@@ -23,6 +23,8 @@ def check_serdes(topology: Topology, defaults: SerdeDefaults) -> None:
             what = f"{node.name}, which writes {node.topic or 'topics of your choice'}"
         _check(node, defaults, what, topology.where(node.name))
     for name, store in topology.stores.items():
+        if store.kind is StoreKind.CUSTOM:
+            continue  # it makes its own bytes
         line = next((topology.where(user) for user in topology.processors_of(name)), None)
         _check(store, defaults, f"store {name}, which is kept here", line)
 

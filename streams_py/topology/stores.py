@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from streams_py.errors import TopologyError
 from streams_py.ports import Headers
 from streams_py.serdes import Serde
 from streams_py.topology.caller import located
 from streams_py.topology.durations import Duration, duration_ms
-from streams_py.topology.given_serdes import check_serdes_of
+from streams_py.topology.given_serdes import check_serdes_of, kind_of
 
 __all__ = [
     "Eviction",
@@ -58,6 +59,7 @@ class StoreKind(Enum):
     SUPPRESSION = "suppression buffer"
     JOIN_BUFFER = "join buffer"
     VERSIONED_KEY_VALUE = "versioned key-value"
+    CUSTOM = "custom"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class StoreBuilder:
     ``source_topic``: short name of the source topic that serves as changelog (optimised source tables), else None.
     ``windows``: set for window and session stores. ``history_ms``: set for versioned stores. ``ttl_ms``: time to live
     of entries of a key-value store. ``logs_headers``: its changelog records have the headers of the record in process.
+    ``supplier``: makes what it is kept in, of your own (:mod:`streams_py.topology.custom_stores`).
     """
 
     name: str
@@ -110,9 +113,26 @@ class StoreBuilder:
     history_ms: int | None = None
     ttl_ms: int | None = None
     logs_headers: bool = False
+    supplier: Callable[[], Any] | None = None
 
+    @located
     def __post_init__(self) -> None:
         check_serdes_of(f"store {self.name!r}", key=self.key_serde, value=self.value_serde)
+        if self.supplier is not None:
+            self._check_supplier()
+
+    def _check_supplier(self) -> None:
+        if not callable(self.supplier):
+            raise TopologyError(
+                f"store {self.name!r}: supplier is {kind_of(self.supplier)}; give a class or a function that makes a "
+                "new store each time"
+            )
+        if self.kind not in (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.CUSTOM):
+            raise TopologyError(f"store {self.name!r} is a {self.kind.value} store, which takes no supplier")
+        if self.persistent:
+            raise TopologyError(f"store {self.name!r} has a supplier, which decides where it is kept: no persistent=")
+        if self.ttl_ms is not None:
+            raise TopologyError(f"store {self.name!r} has a supplier, which decides what is dropped: no ttl=")
 
 
 @located
@@ -126,15 +146,17 @@ def key_value_store(
     caching: bool = False,
     logging_config: Mapping[str, str] | None = None,
     ttl: Duration | None = None,
+    supplier: Callable[[], Any] | None = None,
 ) -> StoreBuilder:
     """Declare a :class:`KeyValueStore` for your own processors; options: :class:`StoreBuilder`.
 
     ``ttl``: an entry is gone, for every reader, when stream time has passed its timestamp by so much. Its timestamp is
-    that of the record that was processed when it was put. Such a store has no record cache.
+    that of the record that was processed when it was put. Such a store has no record cache. ``supplier``: makes a
+    ``KeyValueBytesStore`` of your own to keep it in, for each task, such as ``lru_map(1000)``.
     """
     kind, config, ttl_ms = StoreKind.KEY_VALUE, dict(logging_config or {}), ttl_ms_of(ttl, name)
     caching = caching and ttl_ms is None
-    return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, ttl_ms=ttl_ms)
+    return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, ttl_ms=ttl_ms, supplier=supplier)
 
 
 @located
@@ -148,11 +170,12 @@ def timestamped_key_value_store(
     caching: bool = False,
     logging_config: Mapping[str, str] | None = None,
     ttl: Duration | None = None,
+    supplier: Callable[[], Any] | None = None,
 ) -> StoreBuilder:
     """Declare a :class:`TimestampedKeyValueStore` for your own processors; options: :func:`key_value_store`."""
     kind, config, ttl_ms = StoreKind.TIMESTAMPED_KEY_VALUE, dict(logging_config or {}), ttl_ms_of(ttl, name)
     caching = caching and ttl_ms is None
-    return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, ttl_ms=ttl_ms)
+    return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, ttl_ms=ttl_ms, supplier=supplier)
 
 
 def ttl_ms_of(ttl: Duration | None, store: str) -> int | None:

@@ -31,6 +31,7 @@ from typing import Any, TypeVar
 from streams_py.ports import Headers
 from streams_py.state.bytes_store import overlaid
 from streams_py.state.caching.cache import RecordCache, headers_size
+from streams_py.state.custom.supplied_bytes import SuppliedBytes
 from streams_py.state.key_value import ChangeLog, RestoreRecord, StoreOverBytes
 from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
@@ -84,6 +85,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         self._listener: FlushListener | None = None
         self._send_old_values = False
         self._flushing = False
+        self._outlives = isinstance(below.content, SuppliedBytes)  # an entry here, what is dropped below
         # Clean entries are in the order of their last use; dirty ones stay where they are until flushed, or until
         # eviction meets them. The order that flushing needs is that of the dirty keys.
         self._entries: dict[Any, Entry] = {}
@@ -148,17 +150,17 @@ class CachedStore(KeyValueOperations[K, V, S]):
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, S]]:
         """Snapshot of the entries by serialized key, from ``first`` on and below ``end``, unflushed ones included."""
-        above = self._dirty_between(first, end)
+        above = self._held_between(first, end)
         above.sort(key=itemgetter(0), reverse=reverse)
         return overlaid(above, self._below.scan(first, end, reverse=reverse), reverse=reverse)
 
-    def _dirty_between(self, first: bytes | None, end: bytes | None) -> list[tuple[bytes, S | None]]:
+    def _held_between(self, first: bytes | None, end: bytes | None) -> list[tuple[bytes, S | None]]:
         found: list[tuple[bytes, S | None]] = []
         last = self._last
-        dirty = dict.fromkeys(list(self._dirty))
+        held = dict.fromkeys(list(self._entries if self._outlives else self._dirty))
         if last is not None:
-            dirty[last] = None
-        for at in dirty:
+            held[last] = None
+        for at in held:
             entry = self._entries.get(at)
             while entry is None and at in self._dirty:  # caught while it was moved
                 entry = self._entries.get(at)

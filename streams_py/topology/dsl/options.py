@@ -7,7 +7,7 @@ default, else for the configured one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -38,6 +38,7 @@ class Materialized(Generic[K, V]):
     at least as long as they take records, which is the default. ``ttl``: time to live of a row, as of
     ``key_value_store``; nothing is sent on when it ends, and updates are not merged. ``history``: keep the table in a
     versioned store (``versioned_key_value_store``), for joins of streams with the rows as they were (KIP-914).
+    ``supplier``: makes a ``KeyValueBytesStore`` of your own to keep the table in, for each task.
     """
 
     store: str | None = None
@@ -51,6 +52,7 @@ class Materialized(Generic[K, V]):
     retention: Duration | None = None
     ttl: Duration | None = None
     history: Duration | None = None
+    supplier: Callable[[], Any] | None = None
 
     @located
     def __post_init__(self) -> None:
@@ -79,6 +81,7 @@ class Materialized(Generic[K, V]):
             dict(self.logging_config),
             history_ms=history_ms,
             ttl_ms=ttl_ms,
+            supplier=self.supplier,
         )
 
 

@@ -47,6 +47,8 @@ def window_store_of(
     if options.ttl is not None or options.history is not None:
         wrong = "ttl" if options.history is None else "history"
         raise TopologyError(f"store {store!r}, used by {node!r}, keeps windows: give it a retention, not a {wrong}")
+    if options.supplier is not None:
+        raise TopologyError(f"store {store!r}, used by {node!r}, keeps windows, which takes no supplier of your own")
     if options.retention is not None:
         retention_ms = duration_ms(options.retention, f"retention of store {store!r}, used by {node!r},")
         if retention_ms < least_ms:

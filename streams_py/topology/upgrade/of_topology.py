@@ -50,7 +50,7 @@ def _store_details(store: StoreBuilder) -> dict[str, str]:
         "changelog": store.source_topic or ("its own" if store.logging else "none"),
         "time to live": "none" if store.ttl_ms is None else f"{store.ttl_ms} ms",
         "history": "none" if store.history_ms is None else f"{store.history_ms} ms",
-        "medium": "memory" if store.persistent is False else "disk",
+        "medium": "memory" if store.persistent is False else "disk" if store.supplier is None else "the user's own",
     }
     if windows is not None:
         details["window size"] = f"{windows.span_ms} ms"

@@ -24,11 +24,11 @@ from streams_py.topology.stores import StoreKind
 from streams_py.topology.topology import Topology
 from tests.conformance.programs.user_code import show
 
-from . import edge_programs, mixed_programs
+from . import chained_programs, edge_programs, mixed_programs
 
-BUILD = dict.fromkeys(mixed_programs.PROGRAMS, mixed_programs.build) | dict.fromkeys(
-    edge_programs.PROGRAMS, edge_programs.build
-)
+BUILD = {
+    id: programs.build for programs in (mixed_programs, edge_programs, chained_programs) for id in programs.PROGRAMS
+}
 RUNS: dict[str, dict[str, Any]] = {
     f"{run['id']}-cache-{run['cache']}-{number}": run
     for path in sorted(Path(__file__).with_name("recorded").glob("*.jsonl.gz"))

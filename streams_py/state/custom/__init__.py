@@ -1,0 +1,1 @@
+"""Stores that users make themselves, as stores of a task; and the one of that kind that comes with the library."""

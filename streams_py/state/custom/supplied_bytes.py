@@ -1,0 +1,82 @@
+"""The user's key-value bytes as the bytes below our key-value stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from streams_py.errors import ConfigError
+from streams_py.state.custom.context import OwnStoreContext
+from streams_py.state.custom.lru import LruStore
+from streams_py.state.key_value import ChangeLog
+from streams_py.topology.custom_stores import KeyValueBytesStore
+from streams_py.topology.nodes import RecordContext
+
+__all__ = ["SuppliedBytes"]
+
+
+class SuppliedBytes:
+    """A ``BytesStore`` over a :class:`KeyValueBytesStore`, which it opens.
+
+    What it drops of its own accord is logged as a deletion. As in Kafka Streams that is not so for an LRU map whose
+    values are timestamped: a restoration drops entries in the same way.
+    """
+
+    def __init__(
+        self, supplier: Callable[[], KeyValueBytesStore], context: OwnStoreContext, *, is_timestamped: bool
+    ) -> None:
+        store = supplier()
+        if not isinstance(store, KeyValueBytesStore):
+            raise ConfigError(
+                f"the supplier of store {context.name!r} made {type(store).__name__}, which is no KeyValueBytesStore",
+                key=context.name,
+            )
+        self.store = store
+        self.context = context
+        store.evicted = _ignore if is_timestamped and isinstance(store, LruStore) else self._log_eviction
+        store.open(context)
+        self.read: Callable[[bytes], bytes | None] = store.get
+        self.write: Callable[[bytes, bytes], None] = store.put
+        self.remove: Callable[[bytes], object] = store.delete
+
+    def _log_eviction(self, key: bytes) -> None:
+        self.context.log_change(key, None)
+
+    def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
+        """Belong to another task object from now on."""
+        self.context.log, self.context.record = log, context
+
+    # -- as a bytes store --------------------------------------------------------------------------------------
+
+    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+        self.context.is_restoring = True
+        try:
+            for key, data in entries:
+                if data is None:
+                    self.remove(key)
+                else:
+                    self.write(key, data)
+        finally:
+            self.context.is_restoring = False
+
+    def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        return iter(self.store.range(first, end, reverse=reverse))
+
+    def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
+        return list(self.scan(first, end))
+
+    def remove_below(self, end: bytes) -> None:
+        for key, _ in self.collect(b"", end):
+            self.remove(key)
+
+    def approximate_count(self) -> int:
+        return self.store.approximate_num_entries()
+
+    def clear(self) -> None:
+        self.store.clear()
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def _ignore(key: bytes) -> None:
+    pass

@@ -1,0 +1,224 @@
+"""Stores of the user's own: those of the contract's kinds that come with the library or with these tests pass it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from threading import Lock, Thread
+
+from streams_py import ChangelogRecord, CustomStateStore, KeyValueBytesStore, StateStoreContext, lru_map
+from streams_py.testing.store_contract import CustomStateStoreContract, KeyValueBytesStoreContract
+
+
+class SqliteStore(KeyValueBytesStore):
+    """Keeps bytes in a file of its own, with the position they stand for."""
+
+    def open(self, context: StateStoreContext) -> None:
+        super().open(context)
+        folder = context.state_dir
+        if folder is not None:
+            os.makedirs(folder, exist_ok=True)
+        path = ":memory:" if folder is None else os.path.join(folder, "entries.db")
+        self._lock = Lock()
+        self._db = sqlite3.connect(path, check_same_thread=False)
+        self._db.executescript(
+            "CREATE TABLE IF NOT EXISTS entries (k BLOB PRIMARY KEY, v BLOB) WITHOUT ROWID;"
+            "CREATE TABLE IF NOT EXISTS position (last INTEGER)"
+        )
+
+    def committed_offset(self) -> int | None:
+        found = self._db.execute("SELECT last FROM position").fetchone()
+        return None if found is None else found[0]
+
+    def commit(self, offset: int | None) -> None:
+        with self._lock:
+            self._db.execute("DELETE FROM position")
+            if offset is not None:
+                self._db.execute("INSERT INTO position VALUES (?)", (offset,))
+            self._db.commit()
+
+    def get(self, key: bytes) -> bytes | None:
+        with self._lock:
+            found = self._db.execute("SELECT v FROM entries WHERE k = ?", (key,)).fetchone()
+        return None if found is None else bytes(found[0])
+
+    def put(self, key: bytes, value: bytes) -> None:
+        with self._lock:
+            self._db.execute("INSERT OR REPLACE INTO entries VALUES (?, ?)", (key, value))
+
+    def delete(self, key: bytes) -> None:
+        with self._lock:
+            self._db.execute("DELETE FROM entries WHERE k = ?", (key,))
+
+    def range(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        order = "DESC" if reverse else "ASC"
+        with self._lock:
+            rows = self._db.execute(
+                f"SELECT k, v FROM entries WHERE (?1 IS NULL OR k >= ?1) AND (?2 IS NULL OR k < ?2) ORDER BY k {order}",
+                (first, end),
+            ).fetchall()
+        return iter([(bytes(key), bytes(value)) for key, value in rows])
+
+    def approximate_num_entries(self) -> int:
+        with self._lock:
+            count: int = self._db.execute("SELECT count(*) FROM entries").fetchone()[0]
+        return count
+
+    def clear(self) -> None:
+        with self._lock:
+            self._db.execute("DELETE FROM entries")
+
+    def close(self) -> None:
+        self._db.rollback()
+        self._db.close()
+
+
+class TopStore(CustomStateStore):
+    """The highest score of each player, and who leads."""
+
+    def __init__(self) -> None:
+        self._scores: dict[str, int] = {}
+
+    def add(self, player: str, score: int) -> None:
+        if score > self._scores.get(player, 0):
+            self._scores[player] = score
+            self.context.log_change(player.encode(), str(score).encode())
+
+    def remove(self, player: str) -> None:
+        if self._scores.pop(player, None) is not None:
+            self.context.log_change(player.encode(), None)
+
+    def leaders(self, count: int) -> list[tuple[str, int]]:
+        return sorted(self._scores.items(), key=lambda entry: (-entry[1], entry[0]))[:count]
+
+    def query(self, query: object) -> object:
+        return self.leaders(query) if isinstance(query, int) else NotImplemented
+
+    def restore(self, records: Iterable[ChangelogRecord]) -> None:
+        for record in records:
+            if record.value is None:
+                self._scores.pop(record.key.decode(), None)
+            else:
+                self._scores[record.key.decode()] = int(record.value)
+
+    def clear(self) -> None:
+        self._scores.clear()
+
+    def close(self) -> None:
+        self._scores.clear()
+
+
+class TestSqliteStore(KeyValueBytesStoreContract):
+    def make_store(self) -> KeyValueBytesStore:
+        return SqliteStore()
+
+
+class TestLruMap(KeyValueBytesStoreContract):
+    def make_store(self) -> KeyValueBytesStore:
+        return lru_map(10)()
+
+    def test_least_recently_used_entry_goes_and_is_logged(self) -> None:
+        with self._open(lru_map(2)()) as (store, logged):
+            store.put(b"a", b"1")
+            store.put(b"b", b"2")
+            store.get(b"a")
+            assert list(store.range(b"b", None)) == [(b"b", b"2")]  # no use of it
+            store.put(b"c", b"3")
+            assert dict(store.range(None, None)) == {b"a": b"1", b"c": b"3"}
+            assert [(record.key, record.value) for record in logged] == [(b"b", None)]
+
+    def test_readers_on_other_threads_disturb_nobody(self) -> None:
+        with self._open(lru_map(50)()) as (store, _):
+            failed: list[Exception] = []
+
+            def read() -> None:
+                try:
+                    for number in range(3000):
+                        store.get(b"%d" % (number % 100))
+                        list(store.range(None, None))
+                except Exception as error:
+                    failed.append(error)
+
+            readers = [Thread(target=read) for _ in range(3)]
+            for reader in readers:
+                reader.start()
+            for number in range(20_000):
+                store.put(b"%d" % (number % 100), b"")
+            for reader in readers:
+                reader.join()
+            assert failed == []
+            assert store.approximate_num_entries() == 50
+
+
+class TestTopStore(CustomStateStoreContract):
+    def make_store(self) -> CustomStateStore:
+        return TopStore()
+
+    def change(self, store: TopStore, step: int) -> None:
+        if step % 5 == 4:
+            store.remove("abc"[step % 3])
+        else:
+            store.add("abc"[step % 3], step * 7 % 11 + 1)
+
+    def content(self, store: TopStore) -> object:
+        return store.leaders(100)
+
+
+class ForgetfulStore(TopStore):
+    """Has a defect: deletions do not reach its changelog."""
+
+    def remove(self, player: str) -> None:
+        self._scores.pop(player, None)
+
+
+class UnsortedStore(SqliteStore):
+    """Has a defect: ranges include their end."""
+
+    def range(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+        return super().range(first, None if end is None else end + b"\0", reverse=reverse)
+
+
+class UncommittedStore(SqliteStore):
+    """Has a defect: what is not committed reaches the file."""
+
+    def close(self) -> None:
+        self._db.commit()
+        self._db.close()
+
+
+class _ForgetfulContract(TestTopStore):
+    __test__ = False
+
+    def make_store(self) -> CustomStateStore:
+        return ForgetfulStore()
+
+
+class _UnsortedContract(KeyValueBytesStoreContract):
+    def make_store(self) -> KeyValueBytesStore:
+        return UnsortedStore()
+
+
+class _UncommittedContract(KeyValueBytesStoreContract):
+    def make_store(self) -> KeyValueBytesStore:
+        return UncommittedStore()
+
+
+def failures(contract: object) -> set[str]:
+    found = set()
+    for name in dir(contract):
+        if name.startswith("test_"):
+            try:
+                getattr(contract, name)()
+            except AssertionError:
+                found.add(name)
+    return found
+
+
+def test_contract_finds_defects() -> None:
+    assert failures(_ForgetfulContract()) >= {
+        "test_restored_store_has_the_content_of_the_one_that_logged",
+        "test_latest_record_of_each_key_is_enough",
+    }
+    assert failures(_UnsortedContract()) == {"test_range_goes_by_unsigned_bytes_without_its_end"}
+    assert failures(_UncommittedContract()) == {"test_committed_content_is_found_again_when_the_store_says_so"}

@@ -32,7 +32,7 @@ _CANDIDATES = (
     "heavy_on_large=examples.custom_assignor:HeavyOnLarge;app.heavy=1",
 )
 _EVENT = "topic string, partition int, offset bigint, timestamp_ms bigint, value binary"
-_SCENARIOS = ("", "rolling(1)")
+_SCENARIOS = ("",)
 
 
 def make_tables(group: LiveGroup, folder: Path) -> Path:
@@ -76,7 +76,7 @@ def compare(tables: Path, folder: Path, console: Console) -> Path:
     summary = evaluate_locally(orders, situations_in(tables, Skipped()), out)
     verdict = verdict_of(summary)
     print_summary(console, summary, verdict)
-    return Path(finish(RunFolder(str(out)), summary, report_page(summary, verdict, title="word count")))
+    return Path(finish(RunFolder(str(out)), summary, verdict, report_page(summary, verdict, title="word count")))
 
 
 def main(arguments: list[str]) -> int:

@@ -1,6 +1,6 @@
 """Who is compared: a name, an assignor, and settings that differ from the recorded ones.
 
-    recorded                                       what was decided at the time; costs nothing
+    recorded                                       what was decided at the time, and who decided it
     builtin:high_availability                      also sticky, legacy_sticky, fallback, static
     acme.assignors:Sticky                          a class in an importable module
     my_assignor.py:Sticky                          a class in a file
@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -27,7 +27,17 @@ from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.problem import BuiltInAssignor
 from streams_py.errors import AssignorError, ConfigError
 
-__all__ = ["BUILT_IN", "CONFIG_KEYS", "RECORDED", "Candidate", "Chosen", "choose", "parse_candidate", "seed_of"]
+__all__ = [
+    "BUILT_IN",
+    "CONFIG_KEYS",
+    "RECORDED",
+    "Candidate",
+    "Chosen",
+    "choose",
+    "choose_recorded",
+    "parse_candidate",
+    "seed_of",
+]
 
 RECORDED: Final = "recorded"
 BUILT_IN: Final = ("high_availability", "sticky", "legacy_sticky", "fallback", "static")
@@ -42,6 +52,7 @@ CONFIG_KEYS: Final = (
     "rack.aware.assignment.strategy",
 )
 _PREFIX: Final = "builtin:"
+_JAVA: Final = "org.apache.kafka."
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +141,29 @@ def choose(candidate: Candidate) -> Chosen:
             "as package.module:Class with the module on PYTHONPATH, or as path/to/file.py:Class"
         ) from error
     return Chosen(candidate, found.built_in, found.task_assignor)
+
+
+def choose_recorded(name: str, given: Iterable[Chosen]) -> Chosen | None:
+    """The code of the assignor that a record names; None when it is not here.
+
+    Nothing is imported because a record names it: it is one of ours, Java's name of one of ours, or the class of a
+    candidate, which then brings its own settings along (but none of the eight: those are in the record).
+    """
+    for short in BUILT_IN:
+        ours = choose(Candidate(RECORDED, f"{_PREFIX}{short}"))
+        if name == assignor_name(ours.built_in or ours.task_assignor):
+            return ours
+    if name.startswith(_JAVA):
+        try:
+            found = choose_assignor(name)
+        except AssignorError:
+            return None
+        return Chosen(Candidate(RECORDED, name), found.built_in, found.task_assignor)
+    for other in sorted(given, key=lambda chosen: chosen.candidate.name):
+        if other.task_assignor is not None and name in (assignor_name(other.task_assignor), other.candidate.spec):
+            own = {key: value for key, value in other.candidate.overrides.items() if key not in CONFIG_KEYS}
+            return Chosen(Candidate(RECORDED, other.candidate.assignor, own), None, other.task_assignor)
+    return None
 
 
 def _refuse_unknown(candidate: Candidate, allow: tuple[str, ...]) -> None:

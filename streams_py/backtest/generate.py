@@ -14,6 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
+from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.backtest.candidates import CONFIG_KEYS, Candidate, choose
 from streams_py.backtest.deciding import Answer, Followup, ask
 from streams_py.backtest.inputs import ClientDecision, RecordedDecision, ReplayClient, ReplayInput
@@ -30,7 +32,7 @@ _SUBS_MAX: Final = 4
 _REPLICAS: Final = 2
 _HASTE: Final = 0.1
 _BYTES_PER_RECORD: Final = 120.0
-_ASSIGNOR: Final = Assignor("streams_py.backtest.generate:History", None, custom=False)
+_ASSIGNOR: Final = Assignor(assignor_name(HighAvailabilityAssignor), None, custom=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,8 @@ def generate(history: History, count: int) -> Iterator[str]:
         replay = step.replay
         is_at_rest = not step.withheld and answer.followup == Followup.NONE
         if is_at_rest or (not step.withheld and source.random() < _HASTE):
-            replay = apply_what_if(replay, _event(history, len(replay.clients), source), seed=number)
-            replay = _renamed(replay, number, source)
+            struck = apply_what_if(replay, _event(history, len(replay.clients), source), seed=number)
+            replay = _renamed(struck, replay, number, source)
 
 
 def _event(history: History, clients: int, source: random.Random) -> str:
@@ -83,12 +85,15 @@ def _event(history: History, clients: int, source: random.Random) -> str:
     return source.choice(events)
 
 
-def _renamed(replay: ReplayInput, number: int, source: random.Random) -> ReplayInput:
-    """New instances get ids and member names of their own: those of ``add_clients`` repeat."""
+def _renamed(replay: ReplayInput, before: ReplayInput, number: int, source: random.Random) -> ReplayInput:
+    """New instances get ids and member names of their own: those of ``add_clients`` repeat. Who was restarted has its
+    id from its disk, and new members."""
+    ran = {client.client for client in before.clients if client.prev_active}
     clients = []
     for client in replay.clients:
-        if client.consumers[0].member.startswith("new-"):
-            name = _process(source)
+        is_new = client.consumers[0].member.startswith("new-")
+        if is_new or (client.client in ran and not client.prev_active):
+            name = _process(source) if is_new else client.client
             consumers = [
                 replace(consumer, member=f"{name}-StreamThread-{thread}-consumer-{number}")
                 for thread, consumer in enumerate(client.consumers, 1)

@@ -42,6 +42,7 @@ __all__ = [
     "RecordedDecision",
     "ReplayClient",
     "ReplayInput",
+    "check_input",
     "read_input",
     "tasks_of",
 ]
@@ -128,14 +129,15 @@ def read_input(text: str) -> ReplayInput:
         found = value.get("v") if isinstance(value, dict) else type(value).__name__
         raise DecodeError(f"a recorded input has version {found!r}, not {_VERSION}", offset=0, remedy=_REMEDY)
     read = read_record(ReplayInput, value, "input")
-    _check(read)
+    check_input(read)
     return ReplayInput(read.configs, read.lag_ok, read.subs, read.clients, read.decision, text)
 
 
 _REMEDY: Final = "take inputs from telemetry's table rebalance_input, an events topic or `backtest generate`"
 
 
-def _check(read: ReplayInput) -> None:
+def check_input(read: ReplayInput) -> None:
+    """DecodeError when the parts of a situation do not fit together."""
     names = [client.client for client in read.clients]
     if not names or len(set(names)) != len(names):
         raise _refused("input.clients", names, "at least one client, and none twice")

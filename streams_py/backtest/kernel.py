@@ -1,5 +1,8 @@
 """The kernel: one recorded situation in, a row for each candidate out. A plain function; Spark only calls it.
 
+A segment of a history (:mod:`~streams_py.backtest.loop`) may come instead; its rows are those of the scenario
+``EVENTS``, one for each outside event and candidate.
+
 Whatever a candidate does, there is a row: with scores, or with ``valid`` saying what went wrong and ``error`` how.
 Apart from the two times, a row follows from the situation, the candidate and the seed: on any machine, with any number
 of cores, in any order.
@@ -16,9 +19,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from streams_protocol import DecodeError
-from streams_py.backtest.candidates import RECORDED, Candidate, Chosen, choose, seed_of
+from streams_py.backtest.candidates import RECORDED, Candidate, Chosen, choose, choose_recorded, seed_of
 from streams_py.backtest.deciding import OK, Answer, Placed, ask, recorded_answer
-from streams_py.backtest.inputs import ReplayInput, read_input
+from streams_py.backtest.inputs import RecordedDecision, ReplayInput, read_input
+from streams_py.backtest.loop.outside import Segment, is_segment, read_segment
+from streams_py.backtest.loop.replaying import UNASSIGNED, event_hashes, lived_through
 from streams_py.backtest.rounds import RoundSettings, settle
 from streams_py.backtest.scores import Scores, score
 from streams_py.backtest.situation import Situation, configs_of
@@ -27,14 +32,29 @@ from streams_py.errors import ConfigError, StreamsError
 from streams_py.events.taskset import format_task_set
 from streams_py.quiet import quiet_logs
 
-__all__ = ["COLUMNS", "DDL", "KEY", "METRICS", "NOBODYS_FAULT", "TIMES", "UNASSIGNED", "Bench", "Orders", "Row"]
+__all__ = [
+    "COLUMNS",
+    "DDL",
+    "EVENTS",
+    "KEY",
+    "METRICS",
+    "NOBODYS_FAULT",
+    "TIMES",
+    "UNASSIGNED",
+    "Bench",
+    "Orders",
+    "Row",
+    "chunks_of",
+]
 
 Row = dict[str, Any]
 
-UNASSIGNED: Final = "unassigned"
+EVENTS: Final = "events"
+"""Not a what-if: the recorded outside events, replayed in a closed loop. Figures are of the whole way to rest."""
 DAMAGED: Final = "damaged"
 NO_SCENARIO: Final = "no_scenario"
 NOT_RECORDED: Final = "not_recorded"
+_CHUNKS_MAX: Final = 8
 NOBODYS_FAULT: Final = (DAMAGED, NO_SCENARIO, NOT_RECORDED)
 """No candidate is to blame: the input cannot be read, the what-if does not fit it, nothing was decided."""
 KEY: Final = ("input_hash", "scenario", "candidate")
@@ -49,9 +69,10 @@ COLUMNS: Final[dict[str, str]] = {
     "valid": "string",
     "error": "string",
     "unassigned": "int",
+    "missing_copies": "double",
     "balance_cv": "double",
     "max_over_mean": "double",
-    "sub_skew": "int",
+    "sub_skew": "double",
     "weighted_max_over_mean": "double",
     "moved_active": "int",
     "moved_cold": "int",
@@ -60,23 +81,26 @@ COLUMNS: Final[dict[str, str]] = {
     "restore_bytes": "bigint",
     "bytes_known_share": "double",
     "unavailable_records": "bigint",
-    "spread_violations": "int",
-    "cross_rack_partitions": "int",
+    "spread_violations": "double",
+    "cross_rack_partitions": "double",
     "rounds": "int",
     "stable": "boolean",
     "cycle": "int",
     "endless": "boolean",
+    "reproduced": "boolean",
     "ns_wall": "bigint",
     "ns_cpu": "bigint",
     "decision": "string",
 }
 """Columns of the score table with Spark's types. ``seen``: how often the situation was recorded. ``valid``: ``ok``, or
-what is wrong."""
+what is wrong. ``reproduced``: whether the recorded assignor, asked again, gives the recorded decision; null when its
+code is not here."""
 
 DDL: Final = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 """The same in Spark's words."""
 
 METRICS: Final = (
+    "missing_copies",
     "unavailable_records",
     "restore_records",
     "restore_bytes",
@@ -99,7 +123,8 @@ METRICS: Final = (
 class Orders:
     """What a run is to do. ``scenarios`` are what-ifs as text, ``""`` for the situation as it was.
 
-    ``limit_s`` is for one decision; 0 or less: none. With ``rounds`` groups are followed until they are at rest.
+    ``limit_s`` is for one decision; 0 or less: none. With ``rounds`` groups are followed until they are at rest. With
+    ``loop`` outside events are replayed besides, if groups are followed and situations as they were are asked for.
     """
 
     candidates: Sequence[Candidate]
@@ -109,6 +134,7 @@ class Orders:
     rounds: bool = True
     round_settings: RoundSettings = field(default_factory=RoundSettings)
     keep_decisions: bool = False
+    loop: bool = True
 
     def __post_init__(self) -> None:
         if not self.candidates:
@@ -117,6 +143,16 @@ class Orders:
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(f"two candidates are called {twice!r}; give each a name, NAME=SPEC")
+
+    @property
+    def replays_events(self) -> bool:
+        """Whether histories are lived through."""
+        return self.loop and self.rounds and "" in self.scenarios
+
+    @property
+    def all_scenarios(self) -> tuple[str, ...]:
+        """What rows there are going to be."""
+        return (*self.scenarios, *([EVENTS] if self.replays_events else []))
 
     def fingerprint(self) -> str:
         """Text that is equal for equal orders, so that a resumed run is the same run."""
@@ -131,6 +167,7 @@ class Orders:
                 "rounds": self.rounds,
                 "round_settings": list(self.round_settings),
                 "keep_decisions": self.keep_decisions,
+                "loop": self.loop,
             }
         )
 
@@ -144,10 +181,15 @@ class Bench:
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
         self._chosen = [choose(candidate) for candidate in orders.candidates]
+        self._recorded: dict[str, Chosen | None] = {}
 
-    def rows(self, text: str, *, input_hash: str, seen: int = 1) -> Iterator[Row]:
-        """Rows of one situation: every scenario, every candidate."""
+    def rows(self, text: str, *, input_hash: str, seen: int = 1, chunk: int | None = None) -> Iterator[Row]:
+        """Rows of one situation: every scenario, every candidate. Or of a segment: every event, every candidate, or
+        those of one of the chunks that :func:`chunks_of` tells of."""
         with _undisturbed():
+            if is_segment(text):
+                yield from self._segment(text, input_hash, seen, chunk)
+                return
             try:
                 recorded = read_input(text)
             except DecodeError as error:
@@ -156,6 +198,43 @@ class Bench:
                 return
             for scenario in self._orders.scenarios:
                 yield from self._scenario(recorded, scenario, input_hash, seen)
+
+    def _segment(self, text: str, segment_hash: str, seen: int, chunk: int | None) -> Iterator[Row]:
+        try:
+            segment = read_segment(text)
+        except DecodeError:  # it was made from situations that could be read
+            return
+        hashes = event_hashes(segment_hash, segment)
+        chunks = chunks_of(self._orders)
+        for number, chosen in enumerate(self._chosen):
+            if chunk is None or number % chunks == chunk:
+                yield from self._lived(chosen, segment, segment_hash, hashes, seen)
+
+    def _lived(
+        self, chosen: Chosen, segment: Segment, segment_hash: str, hashes: Sequence[str], seen: int
+    ) -> Iterator[Row]:
+        orders, name = self._orders, chosen.candidate.name
+        who = self._who(segment.start.decision) if chosen.candidate.spec == RECORDED else chosen
+        if who is None:
+            for one in hashes:
+                empty = _empty(one, EVENTS, seen)
+                yield {**empty, "candidate": name, "valid": NOT_RECORDED, "error": _unknown(segment.start.decision)}
+            return
+        rows = lived_through(
+            who, segment, segment_hash,
+            seed=seed_of(segment_hash, name, orders.seed), limit_s=orders.limit_s, settings=orders.round_settings,
+        )  # fmt: skip
+        for one, row in zip(hashes, rows, strict=False):  # fewer rows when it fails
+            yield {**_empty(one, EVENTS, seen), "candidate": name, **row}
+
+    def _who(self, decision: RecordedDecision | None) -> Chosen | None:
+        """The assignor of a record, if its code is here."""
+        if decision is None:
+            return None
+        name = decision.assignor.name
+        if name not in self._recorded:
+            self._recorded[name] = choose_recorded(name, self._chosen)
+        return self._recorded[name]
 
     def _all_alike(self, empty: Row, valid: str, error: Exception) -> Iterator[Row]:
         for chosen in self._chosen:
@@ -200,9 +279,18 @@ class Bench:
             row |= {"valid": UNASSIGNED, "error": f"{scores.unassigned} tasks are given to nobody"}
         if orders.keep_decisions:
             row["decision"] = _decision_text(answer.placed)
-        if orders.rounds and chosen.candidate.spec != RECORDED:
+        if chosen.candidate.spec == RECORDED:
+            row["reproduced"] = self._reproduced(situation, answer, seed)
+        elif orders.rounds:
             row |= self._settled(chosen, situation, answer, seed)
         return row
+
+    def _reproduced(self, situation: Situation, recorded: Answer, seed: int) -> bool | None:
+        who = self._who(situation.replay.decision)
+        if who is None:
+            return None
+        again = ask(who, situation, seed=seed, limit_s=self._orders.limit_s, once=True)
+        return again.failure is None and _given(again) == _given(recorded)
 
     def _settled(self, chosen: Chosen, situation: Situation, answer: Answer, seed: int) -> Row:
         orders = self._orders
@@ -223,6 +311,24 @@ class Bench:
 def _empty(input_hash: str, scenario: str, seen: int) -> Row:
     row: Row = dict.fromkeys(COLUMNS)
     return row | {"input_hash": input_hash, "scenario": scenario, "seen": seen}
+
+
+def chunks_of(orders: Orders) -> int:
+    """Into how many pieces a segment's candidates are dealt."""
+    return min(len(orders.candidates), _CHUNKS_MAX)
+
+
+def _given(answer: Answer) -> dict[str, Placed]:
+    return {name: placed for name, placed in answer.placed.items() if any(placed)}
+
+
+def _unknown(decision: RecordedDecision | None) -> str:
+    if decision is None:
+        return "nobody ever decided this situation"
+    return (
+        f"the recorded assignor {decision.assignor.name} is none of ours; name it as a candidate, with its settings, "
+        "to have it replayed"
+    )
 
 
 def _as_row(scores: Scores) -> Mapping[str, Any]:

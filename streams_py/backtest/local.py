@@ -17,6 +17,9 @@ import pyarrow.parquet as pq
 
 from streams_py.backtest.folder import PREFIXES, SCORES, RunFolder
 from streams_py.backtest.kernel import COLUMNS, Bench, Orders, Row
+from streams_py.backtest.loop.outside import is_segment
+from streams_py.backtest.loop.segments import Segments
+from streams_py.backtest.sources import Recorded
 
 __all__ = ["SCHEMA", "run_local"]
 
@@ -37,11 +40,12 @@ Tick = Callable[[int, int], None]
 def run_local(
     orders: Orders, situations: Iterable[str], folder: RunFolder, tick: Tick = lambda _done, _all: None
 ) -> int:
-    """Evaluate all situations; the number of different ones. ``tick`` hears how many are done, of how many."""
+    """Evaluate all situations, and the histories that they are; the number of situations. ``tick`` hears how many are
+    done, of how many."""
     bench = Bench(orders)
     spool = Path(folder.path("_inputs"))
     folder.files.remove("_inputs")
-    total = _deal(situations, spool)
+    total = _deal(situations, spool, with_histories=orders.replays_events)
     done = folder.done()
     finished = 0
     for prefix in PREFIXES:
@@ -54,34 +58,53 @@ def run_local(
             ]
             _write(rows, Path(folder.path(SCORES, f"prefix={prefix}")))
             folder.mark_done(prefix, prefix)
-        finished += sum(seen for _, seen in texts.values())
+        finished += sum(seen for text, seen in texts.values() if not is_segment(text))
         if texts:
             tick(finished, total)
     folder.files.remove("_inputs")
     return finished
 
 
-def _deal(situations: Iterable[str], spool: Path) -> int:
+def _deal(situations: Iterable[str], spool: Path, *, with_histories: bool) -> int:
+    """Situations, and the segments of their histories, to files; how many situations there were."""
     spool.mkdir(parents=True)
-    waiting: dict[str, list[str]] = {}
-    size = total = 0
-
-    def flush() -> None:
-        for prefix, texts in waiting.items():
-            with (spool / prefix).open("a", encoding="utf-8") as file:
-                file.writelines(f"{json.dumps(text)}\n" for text in texts)
-        waiting.clear()
-
+    histories: dict[str, Segments] = {}
+    out = _Spool(spool)
+    total = 0
     for text in situations:
         total += 1
-        prefix = _hash(text)[:2]
-        waiting.setdefault(prefix, []).append(text)
-        size += len(text)
-        if size > _BUFFER_BYTES:
-            flush()
-            size = 0
-    flush()
+        out.add(text)
+        if with_histories:
+            history = histories.setdefault(text.group if isinstance(text, Recorded) else "", Segments())
+            for segment in history.add(text):
+                out.add(segment)
+    for history in histories.values():
+        for segment in history.finish():
+            out.add(segment)
+    out.flush()
     return total
+
+
+class _Spool:
+    """Texts in files by the beginning of their hash."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._waiting: dict[str, list[str]] = {}
+        self._size = 0
+
+    def add(self, text: str) -> None:
+        self._waiting.setdefault(_hash(text)[:2], []).append(text)
+        self._size += len(text)
+        if self._size > _BUFFER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        for prefix, texts in self._waiting.items():
+            with (self._folder / prefix).open("a", encoding="utf-8") as file:
+                file.writelines(f"{json.dumps(text)}\n" for text in texts)
+        self._waiting.clear()
+        self._size = 0
 
 
 def _dealt(spool: Path, prefix: str) -> dict[str, tuple[str, int]]:

@@ -7,9 +7,11 @@ from html import escape
 from typing import Final
 
 from streams_py.backtest.candidates import RECORDED
+from streams_py.backtest.kernel import EVENTS
+from streams_py.backtest.loop.way import HORIZON_MS
 from streams_py.backtest.summary import CHANCE, Comparison, Distribution, Finding, Key, Summary
-from streams_py.backtest.terminal import TITLES, figure_text, shown_candidates
-from streams_py.backtest.verdict import ORDER, Verdict
+from streams_py.backtest.terminal import TITLES, figure_text, reproduced_text, scenario_title, shown_candidates
+from streams_py.backtest.verdict import ORDER, Verdict, scenarios_of
 from streams_py.telemetry.report.style import STYLE
 
 __all__ = ["CANDIDATES_MAX", "report_page"]
@@ -20,12 +22,14 @@ CANDIDATES_MAX: Final = 24
 _FINDINGS_MAX: Final = 100
 _OUT_MAX: Final = 8
 _GLANCE: Final = 4
+_RANKED_MIN: Final = 2
 _GLANCE_CANDIDATES: Final = 10
 _LONG_NAME: Final = 22
 _HASH_CHARS: Final = 12
 
 _MORE_STYLE: Final = """
 .verdict{font-size:19px;line-height:1.4;margin:0 0 8px}.verdict+ul{margin:0;padding-left:20px}
+.order{margin:0 0 10px}.mean{font-size:12px;white-space:nowrap}
 .out{color:var(--red)}td.num{text-align:right;vertical-align:top;padding-bottom:9px}th.num{text-align:right}
 td.name{white-space:normal;min-width:170px;overflow-wrap:anywhere}
 td.text{white-space:normal;min-width:260px}th.num{white-space:normal;min-width:110px;overflow-wrap:anywhere}
@@ -53,8 +57,8 @@ def report_page(summary: Summary, verdict: Verdict, *, title: str) -> str:
         ("At a glance", _glance(summary, verdict, shown)),
     ]
     for scenario in summary.scenarios:
-        name = f"What if {scenario}" if scenario else "The recorded situations"
-        sections.append((name, _scores(summary, scenario, shown)))
+        name = scenario_title(scenario)
+        sections.append((name[0].upper() + name[1:], _scores(summary, scenario, shown)))
     hidden = len(summary.candidates) - len(shown)
     if hidden > 0:
         sections.append(("More candidates", f"<p>{hidden:,} candidates that scored less are in summary.json.</p>"))
@@ -74,7 +78,9 @@ def _headline(summary: Summary, title: str) -> str:
     cards = [
         (f"{summary.situations:,}", "situations", repeated),
         (f"{len(summary.candidates):,}", "candidates", f"compared with {summary.base}"),
-        (f"{len(summary.scenarios):,}", "scenarios", "the recorded one" if summary.scenarios == ("",) else "what if"),
+        (f"{summary.events:,}", "outside events", "lived through by each candidate")
+        if EVENTS in summary.scenarios
+        else (f"{len(summary.scenarios):,}", "scenarios", "what if" if any(summary.scenarios) else "the recorded one"),
         (f"{errors:,}", "errors", f"{len(summary.findings) - errors:,} remarks"),
     ]
     made = "".join(
@@ -94,10 +100,30 @@ def _verdict(summary: Summary, verdict: Verdict) -> str:
         items.append(f'<li class="out">{len(verdict.out) - _OUT_MAX:,} more are out</li>')
     listed = f"<ul>{''.join(items)}</ul>" if items else ""
     scores = ", ".join(meaning for _, meaning in ORDER)
+    judged = ", ".join(scenario_title(scenario) for scenario in scenarios_of(summary))
     note = (
-        f"<p class=note>Decided by the first of these in which the means differ by more than 5 %: {escape(scores)}.</p>"
+        f"<p class=note>Judged by {escape(judged)}. Decided by the first of these in which candidates differ by more "
+        f"than chance (sign test over common cases, p &lt; {CHANCE:g} for all comparisons together) "
+        "and by more than 5 %: "
+        f"{escape(scores)}.</p>"
     )
-    return f'<p class="verdict">{escape(verdict.sentence)}</p>{listed}{note}'
+    reproduced = reproduced_text(summary)
+    if reproduced is not None:
+        note = f"<p>{escape(reproduced[0].upper() + reproduced[1:])}.</p>{note}"
+    return f'<p class="verdict">{escape(verdict.sentence)}</p>{_ranking(verdict)}{listed}{note}'
+
+
+def _ranking(verdict: Verdict) -> str:
+    """The whole order on one line."""
+    if len(verdict.ranking) < _RANKED_MIN:
+        return ""
+    first = len(verdict.first)
+    shown = verdict.ranking[:CANDIDATES_MAX]
+    text = "".join(
+        f"{'' if place == 0 else ' = ' if place < first else ' &lt; '}{escape(name)}"
+        for place, name in enumerate(shown)
+    )
+    return f'<p class="order" title="best first; = means that nothing tells them apart">{text}</p>'
 
 
 def _findings(summary: Summary) -> str:
@@ -129,13 +155,13 @@ def _glance(summary: Summary, verdict: Verdict, shown: Sequence[str]) -> str:
     charts = []
     names = list(shown[:_GLANCE_CANDIDATES])
     kind = "glance long" if any(len(name) > _LONG_NAME for name in names) else "glance"
-    for metric, _ in ORDER:
+    for metric in ("missing_copies", *(metric for metric, _ in ORDER)):
         means = [(name, mean) for name in names if (mean := _mean(summary, name, metric)) is not None]
         if len(means) > 1 and max(mean for _, mean in means) > min(mean for _, mean in means):
             charts.append(f"<div><h3>{escape(TITLES[metric])}</h3>{_bars(means, metric, verdict)}</div>")
     if not charts:
         return "<p>The candidates do not differ in any of the scores that decide.</p>"
-    note = "<p class=note>Means over all situations and scenarios; less is better.</p>"
+    note = "<p class=note>Means over what the candidates are judged by; less is better.</p>"
     return f'{note}<div class="{kind}">{"".join(charts[:_GLANCE])}</div>'
 
 
@@ -155,11 +181,10 @@ def _bars(means: Sequence[tuple[str, float]], metric: str, verdict: Verdict) -> 
 
 
 def _mean(summary: Summary, name: str, metric: str) -> float | None:
-    if name == RECORDED and len(summary.scenarios) > 1:
+    scenarios = scenarios_of(summary)
+    if name == RECORDED and not all(summary.figures.get(Key(scenario, name)) for scenario in scenarios):
         return None  # nobody decided the what-ifs, so its mean is of something else
-    found = [
-        of[metric] for scenario in summary.scenarios if metric in (of := summary.figures.get(Key(scenario, name), {}))
-    ]
+    found = [of[metric] for scenario in scenarios if metric in (of := summary.figures.get(Key(scenario, name), {}))]
     number = sum(of.number for of in found)
     return sum(of.mean * of.number for of in found) / number if number else None
 
@@ -182,12 +207,22 @@ def _scores(summary: Summary, scenario: str, shown: Sequence[str]) -> str:
         for name in shown
     )
     note = (
-        "<p class=note>Median, below it the value that 90 % do not exceed, and the worst. The line shows in how many "
-        f"situations a candidate is better than, as good as and worse than {escape(summary.base)}; a coloured figure "
-        f"differs by more than chance (sign test, p &lt; {CHANCE:g}).</p>"
+        f"<p class=note>{_scope(scenario)}Median and mean, below them the value that 90 % do not exceed and the worst. "
+        "The line shows in how many cases a candidate is better than, as good as and worse than "
+        f"{escape(summary.base)}; a coloured figure differs by more than chance (sign test, p &lt; {CHANCE:g}).</p>"
     )
     table = f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
     return f'{note}<div class="wide">{table}</div>'
+
+
+def _scope(scenario: str) -> str:
+    if scenario != EVENTS:
+        return ""
+    minutes = HORIZON_MS // 60_000
+    return (
+        "For each event the whole way until the group is at rest again: what moves and is restored is added up; "
+        f"balance, spread and missing copies are averaged over the {minutes} minutes behind it. "
+    )
 
 
 def _cell(summary: Summary, key: Key, metric: str) -> str:
@@ -200,7 +235,9 @@ def _cell(summary: Summary, key: Key, metric: str) -> str:
         if not versus.is_chance:
             kind = "num good" if versus.wins > versus.losses else "num bad"
         line = _line(versus)
-    return f'<td class="{kind}"><b>{escape(figure_text(metric, found.median))}</b>{_rest(metric, found)}{line}</td>'
+    median, mean = figure_text(metric, found.median), figure_text(metric, found.mean)
+    beside = "" if mean == median else f' <span class="mean">mean {escape(mean)}</span>'
+    return f'<td class="{kind}"><b>{escape(median)}</b>{beside}{_rest(metric, found)}{line}</td>'
 
 
 def _rest(metric: str, found: Distribution) -> str:

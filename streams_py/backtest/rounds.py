@@ -22,7 +22,7 @@ rebalance is *endless*: the group never works in peace again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -36,7 +36,7 @@ from streams_py.events.model import Consumer, OffsetSums, SubtopologySlice
 from streams_py.leader.steps.decode import consumer_order
 from streams_py.leader.steps.threads import distribute_client
 
-__all__ = ["RoundSettings", "Settled", "advance", "settle"]
+__all__ = ["RoundSettings", "Settled", "Step", "Watch", "advance", "settle"]
 
 _SOON_MS: Final = 1_000
 _CLEANUP_MS: Final = 600_000  # Kafka Streams' default
@@ -69,8 +69,9 @@ def settle(
     seed: int,
     limit_s: float,
     settings: RoundSettings = RoundSettings(),  # noqa: B008  # immutable
+    watch: Watch = lambda _situation, _answer, _step: None,
 ) -> Settled:
-    """Carry the first decision out, ask again, and so on."""
+    """Carry the first decision out, ask again, and so on. ``watch`` hears of each decision and of what it leads to."""
     history: list[Mapping[str, Placed]] = []
     goes_on: list[bool] = []
     previous: Mapping[str, Placed] = {
@@ -80,6 +81,7 @@ def settle(
     answer = first
     for number in range(1, settings.rounds_max + 1):
         step = advance(situation, answer, settings)
+        watch(situation, answer, step)
         if not step.withheld and answer.followup == Followup.NONE and _same(answer.placed, previous):
             return Settled(number, stable=True)
         history.append(answer.placed)
@@ -116,10 +118,14 @@ def _cycle(history: Sequence[Mapping[str, Placed]]) -> int | None:
 
 
 class Step(NamedTuple):
-    """The situation after a decision, and the tasks that were withheld in it."""
+    """The situation after a decision, the tasks that were withheld in it, and how long it is until then."""
 
     replay: ReplayInput
     withheld: frozenset[TaskId]
+    interval_ms: int
+
+
+Watch = Callable[[Situation, Answer, Step], None]
 
 
 def advance(situation: Situation, answer: Answer, settings: RoundSettings) -> Step:
@@ -139,7 +145,8 @@ def advance(situation: Situation, answer: Answer, settings: RoundSettings) -> St
     subs = situation.replay.subs
     if settings.produce_rate:
         subs = [_grown_slice(piece, settings, interval_ms) for piece in subs]
-    return Step(ReplayInput(situation.replay.configs, situation.replay.lag_ok, subs, clients), withheld)
+    replay = ReplayInput(situation.replay.configs, situation.replay.lag_ok, subs, clients)
+    return Step(replay, withheld, interval_ms)
 
 
 def _threads(situation: Situation, placed: Mapping[str, Placed]) -> dict[TaskId, str]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 from streams_py.backtest.folder import SCORES, RunFolder
 from streams_py.backtest.kernel import Orders, Row
 from streams_py.backtest.local import SCHEMA, Tick, run_local
 from streams_py.backtest.summary import Summary, summarise
+from streams_py.backtest.verdict import Verdict
 
 __all__ = ["evaluate_locally", "fingerprint_of", "finish", "read_scores"]
 
@@ -38,7 +40,7 @@ def evaluate_locally(
     folder.claim(fingerprint_of(orders, inputs), resume=resume)
     run_local(orders, situations, folder, tick)
     names = [candidate.name for candidate in orders.candidates]
-    return summarise(read_scores(folder), names, orders.scenarios, base=base)
+    return summarise(read_scores(folder), names, orders.all_scenarios, base=base)
 
 
 def read_scores(folder: RunFolder) -> Iterator[Row]:
@@ -53,8 +55,9 @@ def read_scores(folder: RunFolder) -> Iterator[Row]:
         yield from sorted(rows, key=lambda row: (row["input_hash"], row["scenario"], row["candidate"]))
 
 
-def finish(folder: RunFolder, summary: Summary, page: str) -> str:
-    """Write summary and report; the report's path."""
-    folder.files.write_text(summary.to_json(), "summary.json")
+def finish(folder: RunFolder, summary: Summary, verdict: Verdict, page: str) -> str:
+    """Write summary, with the verdict, and report; the report's path."""
+    value = {**json.loads(summary.to_json()), "verdict": asdict(verdict)}
+    folder.files.write_text(json.dumps(value, indent=1) + "\n", "summary.json")
     folder.files.write_text(page, "report.html")
     return folder.path("report.html")

@@ -8,6 +8,8 @@ gone has not moved, but somebody has to restore it all the same.
 score                    unit             meaning
 ======================== ================ ==============================================================================
 unassigned               tasks            without an active owner
+missing_copies           copies           that ``num.standby.replicas`` asks for, the recorded one or the candidate's if
+                                          that is more, and that nobody was given although there are clients for them
 balance_cv               ratio            deviation of active tasks per thread over their mean (tasks of a client are
                                           taken as dealt evenly to its threads)
 max_over_mean            ratio            active tasks of the busiest thread over the mean
@@ -38,9 +40,10 @@ from typing import Final
 from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.backtest.deciding import Placed
+from streams_py.backtest.inputs import FUTURE_CLIENT
 from streams_py.backtest.situation import Situation, configs_of
 
-__all__ = ["Scores", "score"]
+__all__ = ["Scores", "owners_of", "score"]
 
 _RACK: Final = "rack"
 
@@ -50,6 +53,7 @@ class Scores:
     """One decision; see above."""
 
     unassigned: int
+    missing_copies: int
     balance_cv: float | None
     max_over_mean: float | None
     sub_skew: int
@@ -65,14 +69,27 @@ class Scores:
     cross_rack_partitions: int | None
 
 
-def score(situation: Situation, placed: Mapping[str, Placed]) -> Scores:
-    """All figures of a valid decision."""
+def owners_of(situation: Situation) -> dict[TaskId, str]:
+    """The client that ran each task before."""
+    return {task: name for name, client in situation.clients.items() for task in client.prev_active}
+
+
+def score(
+    situation: Situation,
+    placed: Mapping[str, Placed],
+    *,
+    withheld: frozenset[TaskId] = frozenset(),
+    owners: Mapping[TaskId, str] | None = None,
+) -> Scores:
+    """All figures of a valid decision. Tasks in ``withheld`` have not moved yet. ``owners`` are who ran them before,
+    when that is longer ago than the situation tells."""
     balance_cv, max_over_mean = _balance(situation, placed)
     movement = _Movement(situation)
-    movement.count(placed)
+    movement.count(placed, withheld, owners_of(situation) if owners is None else owners)
     restore, known, size = movement.restored, movement.known_records, movement.known_bytes
     return Scores(
         unassigned=len(situation.plan.table.tasks) - len({task for of in placed.values() for task in of.active}),
+        missing_copies=_missing(situation, placed),
         balance_cv=balance_cv,
         max_over_mean=max_over_mean,
         sub_skew=_sub_skew(placed),
@@ -102,17 +119,16 @@ class _Movement:
         self.is_unknown = self.is_unknown_active = False
         self.knows_sizes = any(size is not None for size in situation.plan.per_record.values())
 
-    def count(self, placed: Mapping[str, Placed]) -> None:
+    def count(self, placed: Mapping[str, Placed], withheld: frozenset[TaskId], owners: Mapping[TaskId, str]) -> None:
         situation = self._situation
-        before = {task: name for name, client in situation.clients.items() for task in client.prev_active}
         for name, of in placed.items():
             client = situation.clients[name]
             ran, copies = frozenset(client.prev_active), frozenset(client.prev_standby)
             for task in of.active:
-                if task in ran:
+                if task in ran or task in withheld:
                     continue
                 lag = situation.lag(name, task)
-                if task in before:
+                if owners.get(task, name) != name:
                     self.active += 1
                     self.cold += self._is_cold(task, lag, has_copy=task in copies)
                 self._restore(task, lag, is_active=True)
@@ -141,6 +157,15 @@ class _Movement:
         if per_record is not None:
             self.known_records += records
             self.known_bytes += records * per_record
+
+
+def _missing(situation: Situation, placed: Mapping[str, Placed]) -> int:
+    # The recorded setting is what users were promised: a candidate that sets less does not get better by that.
+    promised = configs_of(situation.replay.configs, {}).num_standby_replicas
+    hosts = sum(name != FUTURE_CLIENT for name in situation.clients)
+    wanted = min(max(promised, situation.configs.num_standby_replicas), hosts - 1)
+    copies = Counter(task for of in placed.values() for task in {*of.standby, *of.warmup})
+    return sum(max(wanted - copies[task], 0) for task in situation.ends) if wanted > 0 else 0
 
 
 # -- balance -----------------------------------------------------------------------------------------------------------

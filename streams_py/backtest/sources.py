@@ -1,5 +1,8 @@
 """Where recorded situations come from: the tables of a group, or a file with a JSON text on each line.
 
+They come in the order in which they were: it makes a history of them (:mod:`~streams_py.backtest.loop`). In tables the
+order is that of ``rebalance``, by epoch and generation; without that table, that of the rebalances' ids.
+
 A line is a situation, or a record of an events topic (its value as it is, or ``{"value": "..."}`` as tools write it);
 kinds may be mixed. Records of a rebalance become a situation when they are complete. What cannot be read is passed over
 and counted.
@@ -21,12 +24,38 @@ from streams_py.events.parts import join_rebalance
 from streams_py.telemetry.delta import delta_files, is_delta
 from streams_py.telemetry.replay import canonical_input
 
-__all__ = ["INPUT_TABLE", "Skipped", "inputs_in_file", "inputs_in_tables", "no_inputs", "situations_in"]
+__all__ = [
+    "INPUT_TABLE",
+    "ORDER_COLUMNS",
+    "ORDER_TABLE",
+    "Recorded",
+    "Skipped",
+    "inputs_in_file",
+    "inputs_in_tables",
+    "no_inputs",
+    "situations_in",
+]
 
 INPUT_TABLE: Final = "rebalance_input"
+ORDER_TABLE: Final = "rebalance"
+ORDER_COLUMNS: Final = ("epoch", "generation", "rebalance_id")
+"""In this order, within a group and a day."""
 _WAITING_MAX: Final = 1_000
 _ROWS: Final = 64
 _Parts = dict[int, RebalanceHeader | TasksPart | ClientPart]
+
+
+class Recorded(str):
+    """The canonical text of a situation, and whose it is."""
+
+    __slots__ = ("group",)
+
+    def __new__(cls, text: str, group: str) -> Recorded:
+        made = super().__new__(cls, text)
+        made.group = group
+        return made
+
+    group: str
 
 
 @dataclass(slots=True)
@@ -42,7 +71,7 @@ class Skipped:
         self.reason = self.reason or f"{where}: {why}"
 
 
-def situations_in(path: str | Path, skipped: Skipped) -> Iterator[str]:
+def situations_in(path: str | Path, skipped: Skipped) -> Iterator[Recorded]:
     """Canonical texts in a file or a folder of tables. ConfigError when there is neither."""
     place = Path(path)
     if place.is_dir():
@@ -60,8 +89,8 @@ def no_inputs(where: object) -> ConfigError:
     )
 
 
-def inputs_in_tables(folder: Path) -> Iterator[str]:
-    """The rows of ``rebalance_input``, a few at a time."""
+def inputs_in_tables(folder: Path) -> Iterator[Recorded]:
+    """The rows of ``rebalance_input``, a few at a time, in order."""
     table = folder / INPUT_TABLE
     if not table.is_dir():
         raise no_inputs(folder)
@@ -70,11 +99,57 @@ def inputs_in_tables(folder: Path) -> Iterator[str]:
     except ModuleNotFoundError as error:
         raise ConfigError("pyarrow is not installed; install kafka-streams-py[spark] to read tables") from error
     files: Any = delta_files(table) if is_delta(table) else str(table)
-    batches = ds.dataset(files, format="parquet").to_batches(columns=["input"], batch_size=_ROWS)
-    return (text for batch in batches for text in batch.column(0).to_pylist())
+    dataset: Any = ds.dataset(files, format="parquet", partitioning="hive")
+    return _in_order(dataset, _order(folder))
 
 
-def inputs_in_file(path: Path, skipped: Skipped) -> Iterator[str]:
+def _order(folder: Path) -> dict[str, tuple[int, int]]:
+    """Epoch and generation of each rebalance."""
+    table = folder / ORDER_TABLE
+    if not table.is_dir():
+        return {}
+    import pyarrow.dataset as ds
+
+    files: Any = delta_files(table) if is_delta(table) else str(table)
+    epoch, generation, name = ORDER_COLUMNS
+    found = ds.dataset(files, format="parquet").to_table(columns=[*ORDER_COLUMNS])
+    rows = zip(*(found.column(column).to_pylist() for column in (name, epoch, generation)), strict=True)
+    return {rebalance: (epoch, generation) for rebalance, epoch, generation in rows}
+
+
+def _in_order(dataset: Any, order: Mapping[str, tuple[int, int]]) -> Iterator[Recorded]:
+    """Group by group, day by day. Of the texts only a few are held in memory."""
+    import pyarrow.dataset as ds
+
+    folders = [name for name in ("group", "day") if name in dataset.schema.names]
+    days = {tuple(row.values()) for row in dataset.to_table(columns=folders).to_pylist()} if folders else {()}
+    for day in sorted(days, key=lambda day: tuple(map(str, day))):
+        of_day = None
+        for name, value in zip(folders, day, strict=True):
+            is_it = ds.field(name) == value
+            of_day = is_it if of_day is None else of_day & is_it
+        names = _names(dataset, of_day)
+        places = sorted(range(len(names)), key=lambda place: (*order.get(names[place], (-1, -1)), names[place]))
+        group = str(day[0]) if "group" in folders else ""
+        if places == sorted(places):  # as telemetry writes them
+            batches = dataset.to_batches(columns=["input"], filter=of_day, batch_size=_ROWS)
+            yield from (Recorded(text, group) for batch in batches for text in batch.column(0).to_pylist())
+            continue
+        for first in range(0, len(places), _ROWS):
+            some = places[first : first + _ROWS]
+            found = dataset.scanner(columns=["input"], filter=of_day).take(some)
+            yield from (Recorded(text, group) for text in found.column(0).to_pylist())
+
+
+def _names(dataset: Any, of_day: Any) -> list[str]:
+    """Ids of the rebalances; where there are none, the order of the rows stands."""
+    if "rebalance_id" not in dataset.schema.names:
+        return [f"{number:020d}" for number in range(dataset.count_rows(filter=of_day))]
+    found: list[str] = dataset.to_table(columns=["rebalance_id"], filter=of_day).column(0).to_pylist()
+    return found
+
+
+def inputs_in_file(path: Path, skipped: Skipped) -> Iterator[Recorded]:
     """The situations of a JSONL file, in order."""
     waiting: dict[str, _Parts] = {}
     with path.open(encoding="utf-8", errors="replace") as lines:
@@ -90,20 +165,21 @@ def inputs_in_file(path: Path, skipped: Skipped) -> Iterator[str]:
                     yield text
 
 
-def _situation(line: str, waiting: dict[str, _Parts]) -> str | None:
+def _situation(line: str, waiting: dict[str, _Parts]) -> Recorded | None:
     try:
         value = json.loads(line)
     except ValueError as error:
         raise DecodeError(f"not JSON ({error})", offset=0, remedy=_REMEDY) from None
     if isinstance(value, Mapping) and "subs" in value and "clients" in value:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return Recorded(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False), "")
     record: Any = line
     if isinstance(value, Mapping) and isinstance(value.get("value"), str):
         record = value["value"]
     event = decode_event(record.strip().encode())
     if not isinstance(event, Event) or not isinstance(event.body, RebalanceHeader | TasksPart | ClientPart):
         return None
-    return _part(event.body, waiting)
+    text = _part(event.body, waiting)
+    return None if text is None else Recorded(text, event.envelope.group)
 
 
 _REMEDY: Final = "write one situation or one event on each line"

@@ -14,21 +14,22 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from streams_py.backtest.candidates import RECORDED
 from streams_py.backtest.deciding import OK
-from streams_py.backtest.kernel import METRICS, NOBODYS_FAULT, Row
+from streams_py.backtest.kernel import EVENTS, METRICS, NOBODYS_FAULT, Row
+from streams_py.backtest.pairs import SAME, NoPairs, Pairs, RowPairs, p_value
 
 __all__ = [
     "CHANCE",
     "CONVERGING",
     "FLAPS",
     "FREQUENT",
+    "MISSING",
     "NEVER_STABLE",
     "OSCILLATING",
-    "SAME",
     "Comparison",
     "Distribution",
     "Finding",
@@ -37,22 +38,19 @@ __all__ = [
     "Summary",
     "base_of",
     "findings_of",
-    "p_value",
     "summarise",
 ]
 
 CHANCE: Final = 0.01
 """A difference less probable than this is taken to be one."""
-SAME: Final = 1e-9
-"""Figures closer than this are equal."""
 OSCILLATING: Final = "oscillating"
 FLAPS: Final = "flaps"
 FREQUENT: Final = 0.1
 """Who is oscillating in more than this share of situations cannot be used."""
 NEVER_STABLE: Final = "never_stable"
 CONVERGING: Final = "converging"
+MISSING: Final = "missing_copies"
 _HARMLESS: Final = (*NOBODYS_FAULT, NEVER_STABLE, CONVERGING)
-_EXACT_MAX: Final = 100_000
 
 
 class Key(NamedTuple):
@@ -93,7 +91,8 @@ class Comparison(NamedTuple):
 
 class Finding(NamedTuple):
     """Something is wrong with a candidate, or with what it was to decide. ``kind``: what a row's ``valid`` says, or
-    ``flaps``, ``oscillating``, ``never_stable``, ``converging``. With an error a candidate cannot be used."""
+    ``flaps``, ``oscillating``, ``never_stable``, ``converging``, ``missing_copies``. With an error a candidate cannot
+    be used."""
 
     candidate: str
     scenario: str
@@ -106,7 +105,9 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All there is to say about a run. ``situations`` are different ones, ``seen`` counts repetitions."""
+    """All there is to say about a run. ``situations`` are different ones, ``seen`` counts repetitions, ``events`` the
+    outside events that were replayed. ``reproduced``: in how many of how many situations the recorded assignor, asked
+    again, gave the recorded decision; None when its code is not here."""
 
     candidates: Sequence[str]
     scenarios: Sequence[str]
@@ -117,6 +118,13 @@ class Summary:
     figures: Mapping[Key, Mapping[str, Distribution]]
     against: Mapping[Key, Mapping[str, Comparison]]
     findings: Sequence[Finding]
+    reproduced: tuple[int, int] | None = None
+    pairs: Pairs = field(default=NoPairs(), compare=False, repr=False)  # it has no state
+
+    @property
+    def events(self) -> int:
+        """Outside events that were replayed."""
+        return max((self.rows.get(Key(EVENTS, name), 0) for name in self.candidates), default=0)
 
     @property
     def has_errors(self) -> bool:
@@ -131,6 +139,8 @@ class Summary:
             "base": self.base,
             "situations": self.situations,
             "seen": self.seen,
+            "events": self.events,
+            "reproduced": None if self.reproduced is None else list(self.reproduced),
             "findings": [finding._asdict() for finding in self.findings],
             "results": [
                 {
@@ -153,20 +163,9 @@ def base_of(candidates: Sequence[str], scenarios: Sequence[str], wanted: str | N
         return wanted
     return (
         RECORDED
-        if RECORDED in candidates and list(scenarios) == [""]
+        if RECORDED in candidates and set(scenarios) <= {"", EVENTS}
         else next((name for name in candidates if name != RECORDED), candidates[0])
     )
-
-
-def p_value(wins: int, losses: int) -> float:
-    """Two-sided sign test: the chance of a split at least as uneven, were both equally good."""
-    count, fewer = wins + losses, min(wins, losses)
-    if count == 0 or wins == losses:
-        return 1.0
-    if count > _EXACT_MAX:
-        return math.erfc((abs(wins - losses) - 1) / math.sqrt(2 * count))
-    logs = (math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in range(fewer + 1))
-    return min(1.0, 2 * math.fsum(math.exp(log - count * math.log(2)) for log in logs))
 
 
 def summarise(
@@ -178,7 +177,8 @@ def summarise(
     seen: dict[str, int] = {}
     for row in rows:
         by_key[Key(row["scenario"], row["candidate"])][row["input_hash"]] = row
-        seen[row["input_hash"]] = row["seen"]
+        if row["scenario"] != EVENTS:
+            seen[row["input_hash"]] = row["seen"]
     figures: dict[Key, dict[str, Distribution]] = {}
     against: dict[Key, dict[str, Comparison]] = {}
     for key, mine in by_key.items():
@@ -200,7 +200,17 @@ def summarise(
         figures,
         against,
         findings_of(_noted(by_key), {key: len(of) for key, of in by_key.items()}, candidates, scenarios),
+        _reproduced(by_key),
+        RowPairs(row for of in by_key.values() for row in of.values()),
     )
+
+
+def _reproduced(by_key: Mapping[Key, Mapping[str, Row]]) -> tuple[int, int] | None:
+    answers = [
+        row["reproduced"] for key, of in by_key.items() if key.scenario == "" for row in of.values()
+        if row["reproduced"] is not None
+    ]  # fmt: skip
+    return (sum(answers), len(answers)) if answers else None
 
 
 def _distribution(values: Sequence[float]) -> Distribution:
@@ -258,9 +268,10 @@ def _noted(by_key: Mapping[Key, Mapping[str, Row]]) -> list[Noted]:
                     if row["endless"]
                     else OSCILLATING
                 )
-            if kind != OK:
-                kinds[kind] += 1
-                first.setdefault(kind, row)
+            for one in (kind, MISSING if row["valid"] == OK and row["missing_copies"] else OK):
+                if one != OK:
+                    kinds[one] += 1
+                    first.setdefault(one, row)
         noted += [
             Noted(key, kind, count, first[kind]["input_hash"], first[kind]["error"], first[kind]["cycle"])
             for kind, count in kinds.items()
@@ -281,7 +292,11 @@ def findings_of(
             if (of.key.scenario, of.kind) in listed:
                 continue
             listed.add((of.key.scenario, of.kind))
-        harmless = of.kind in _HARMLESS or (of.kind == OSCILLATING and of.times <= FREQUENT * rows[of.key])
+        harmless = (
+            of.kind in _HARMLESS
+            or (of.kind == OSCILLATING and of.times <= FREQUENT * rows[of.key])
+            or (of.kind == MISSING and of.key.candidate == RECORDED)  # it was so, nobody can change it
+        )
         findings.append(
             Finding(of.key.candidate, of.key.scenario, of.kind, of.times, of.example, _sentence(of), not harmless)
         )
@@ -300,6 +315,10 @@ def _sentence(of: Noted) -> str:
             return f"changes its mind at every rebalance, between {of.cycle} decisions: tasks move for nothing"
         case "converging":
             return "is still on its way after the last round: it needs many rebalances (see max.warmup.replicas)"
+        case "missing_copies":
+            return (
+                "places fewer copies of state than num.standby.replicas asks for, although there are clients for them"
+            )
         case "never_stable":
             return "has decided, but asks for another rebalance for ever"
         case _:

@@ -11,12 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from streams_py.backtest.candidates import RECORDED
-from streams_py.backtest.summary import Finding, Key, Summary
+from streams_py.backtest.kernel import EVENTS
+from streams_py.backtest.summary import Distribution, Finding, Key, Summary
 from streams_py.backtest.verdict import Verdict
 
-__all__ = ["TITLES", "figure_text", "print_summary", "shown_candidates"]
+__all__ = ["TITLES", "figure_text", "print_summary", "reproduced_text", "scenario_title", "shown_candidates"]
 
 TITLES: Final[dict[str, str]] = {
+    "missing_copies": "copies missing",
     "unavailable_records": "to restore before tasks run (records)",
     "restore_records": "to restore in all (records)",
     "restore_bytes": "to restore in all (bytes)",
@@ -33,6 +35,7 @@ TITLES: Final[dict[str, str]] = {
     "ns_cpu": "processor time of a decision",
 }
 _COLUMNS: Final[dict[str, str]] = {
+    "missing_copies": "copies\nmissing",
     "unavailable_records": "records\nto wait for",
     "spread_violations": "sharing\na zone",
     "moved_cold": "moved\ncold",
@@ -71,6 +74,26 @@ def _short(value: float) -> str:
     return f"{value:,.0f} "
 
 
+def reproduced_text(summary: Summary) -> str | None:
+    """Whether the recorded assignor can be trusted to stand for what the group has; None when nothing was recorded."""
+    if summary.reproduced is None:
+        return None
+    did, asked = summary.reproduced
+    text = f"the recorded assignor reproduced {did:,} of {asked:,}"
+    if did == asked:
+        return text
+    return (
+        f"{text}: what it does in the other situations here is not what it did there (other settings, another release)"
+    )
+
+
+def scenario_title(scenario: str) -> str:
+    """As a heading."""
+    if scenario == EVENTS:
+        return "the recorded outside events, replayed in a closed loop"
+    return f"what if {scenario}" if scenario else "the recorded situations"
+
+
 def shown_candidates(summary: Summary, verdict: Verdict, most: int) -> list[str]:
     """The base, then the best, then those that are out; as many as there is room for."""
     order = [summary.base, *verdict.ranking, *(name for name, _ in verdict.out), *summary.candidates]
@@ -84,6 +107,8 @@ def print_summary(console: Console, summary: Summary, verdict: Verdict) -> None:
         f"{summary.situations:,} situations{repeated}, {len(summary.candidates):,} candidates, "
         f"{len(summary.scenarios)} scenario{'s' * (len(summary.scenarios) != 1)}"
     )
+    if (reproduced := reproduced_text(summary)) is not None:
+        console.print(reproduced)
     _print_findings(console, summary.findings)
     shown = shown_candidates(summary, verdict, _CANDIDATES_MAX)
     for scenario in summary.scenarios:
@@ -122,7 +147,9 @@ def _tables(summary: Summary, scenario: str, shown: Sequence[str], width: int) -
     left = room
     for metric in metrics:
         figures = [_mean(summary, Key(scenario, name), metric) for name in shown]
-        texts = [*_COLUMNS[metric].split("\n"), *(figure_text(metric, mean) for mean in figures if mean is not None)]
+        medians = [_median(summary, Key(scenario, name), metric) for name in shown]
+        known = [figure for figure in (*figures, *medians) if figure is not None]
+        texts = [*_COLUMNS[metric].split("\n"), *(figure_text(metric, figure) for figure in known)]
         needed = max(map(len, texts)) + _GAP
         if part and needed > left:
             yield _table(summary, scenario, shown, part)
@@ -133,8 +160,8 @@ def _tables(summary: Summary, scenario: str, shown: Sequence[str], width: int) -
 
 
 def _table(summary: Summary, scenario: str, shown: Sequence[str], metrics: Sequence[str]) -> Table:
-    title = f"what if {scenario}" if scenario else "the recorded situations"
-    caption = f"means; green and red: better and worse than {summary.base} by more than chance"
+    title = scenario_title(scenario)
+    caption = f"mean, median below it; green and red: better and worse than {summary.base} by more than chance"
     table = Table(
         title=escape(title),
         title_justify="left",
@@ -155,8 +182,17 @@ def _table(summary: Summary, scenario: str, shown: Sequence[str], metrics: Seque
 
 
 def _mean(summary: Summary, key: Key, metric: str) -> float | None:
-    found = summary.figures.get(key, {}).get(metric)
+    found = _found(summary, key, metric)
     return None if found is None else found.mean
+
+
+def _median(summary: Summary, key: Key, metric: str) -> float | None:
+    found = _found(summary, key, metric)
+    return None if found is None else found.median
+
+
+def _found(summary: Summary, key: Key, metric: str) -> Distribution | None:
+    return summary.figures.get(key, {}).get(metric)
 
 
 def _cell(summary: Summary, key: Key, metric: str) -> str:
@@ -164,6 +200,9 @@ def _cell(summary: Summary, key: Key, metric: str) -> str:
     if mean is None:
         return ""
     text = figure_text(metric, mean)
+    median = figure_text(metric, _median(summary, key, metric) or 0)
+    if median != text:
+        text = f"{text}\n[dim]{median}[/dim]"
     versus = summary.against.get(key, {}).get(metric)
     if versus is None or versus.is_chance or key.candidate == RECORDED:
         return text

@@ -4,12 +4,16 @@ Situations are dealt to Spark partitions by their size, largest first, there and
 no partition gets all the giants. Repetitions of a situation land in one partition, where the second one is dropped. The
 driver sees counts and aggregates only: what it collects is bounded by candidates, scenarios and scores.
 
+Histories go the same way: each task puts the segments of one of them together in the order of the situations
+(:mod:`~streams_py.backtest.loop.segments`), and then a segment with some of the candidates is one piece of work.
+
 A large run is made in waves, each of a range of hashes and with a folder of its own; a finished wave is marked, so that
 an interrupted run can go on behind it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +25,12 @@ import pyarrow.parquet as pq
 from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.backtest.candidates import Candidate, choose
 from streams_py.backtest.folder import PREFIXES, SCHEME, SCORES, RunFolder, for_spark
-from streams_py.backtest.kernel import DDL, Bench, Orders
+from streams_py.backtest.kernel import DDL, Bench, Orders, chunks_of
 from streams_py.backtest.local import SCHEMA, Tick
+from streams_py.backtest.loop.outside import SEGMENT_HEAD
+from streams_py.backtest.loop.segments import SITUATIONS, Segments
 from streams_py.backtest.run import fingerprint_of
-from streams_py.backtest.sources import INPUT_TABLE, Skipped, inputs_in_file, no_inputs
+from streams_py.backtest.sources import INPUT_TABLE, ORDER_COLUMNS, ORDER_TABLE, Skipped, inputs_in_file, no_inputs
 from streams_py.backtest.summary import Summary
 from streams_py.errors import ConfigError
 from streams_py.spark.backtest_summary import summarise_on_spark
@@ -44,6 +50,10 @@ _SITUATIONS_PER_BATCH: Final = 32
 _SPOOL_ROWS: Final = 256
 _CUT: Final = "_waves"
 _WAVE: Final = "wave"
+_HISTORY: Final = "history"
+_NUMBER: Final = "number"
+_PIECE: Final = "piece"
+_SEGMENT_COST: Final = 32  # of a byte, beside one of a situation: each event is a way of several decisions
 _BATCH_KEY: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
@@ -71,12 +81,13 @@ def evaluate_on_spark(
     batch_before = spark.conf.get(_BATCH_KEY)
     spark.conf.set(_BATCH_KEY, str(_SITUATIONS_PER_BATCH))  # a situation can have megabytes
     try:
-        _waves(spark, shipped, _situations(spark, source, folder), folder, tick)
+        situations = _situations(spark, source, folder)
+        _waves(spark, shipped, with_histories(situations) if orders.replays_events else situations, folder, tick)
     finally:
         spark.conf.set(_BATCH_KEY, str(batch_before))
         folder.files.remove("_inputs")
     names = [candidate.name for candidate in orders.candidates]
-    return summarise_on_spark(spark, folder, names, orders.scenarios, base=base)
+    return summarise_on_spark(spark, folder, names, orders.all_scenarios, base=base)
 
 
 def folder_of(spark: SparkSession, out: str) -> RunFolder:
@@ -132,12 +143,12 @@ def _check_workers(spark: SparkSession, orders: Orders) -> None:
 
 
 def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFrame:
-    """One column ``input``."""
+    """``input, history`` (which group), ``number`` (its place there)."""
     if SCHEME in source or Path(source).is_dir():
         from pyspark.errors import AnalysisException
 
         try:
-            return _table(spark, source).select("input")
+            return _in_order(spark, source)
         except AnalysisException as error:
             raise no_inputs(source) from error
     if not Path(source).is_file():
@@ -147,22 +158,76 @@ def _situations(spark: SparkSession, source: str, folder: RunFolder) -> DataFram
     spool = Path(folder.path("_inputs"))
     folder.files.remove("_inputs")
     spool.mkdir(parents=True)
-    schema: Any = pa.schema([("input", pa.string())])
+    schema: Any = pa.schema([("input", pa.string()), (_HISTORY, pa.string()), (_NUMBER, pa.int64())])
+    counts: Counter[str] = Counter()
     with pq.ParquetWriter(spool / "inputs.parquet", schema) as writer:
-        texts: list[str] = []
+        rows: list[dict[str, Any]] = []
         for text in inputs_in_file(Path(source), Skipped()):
-            texts.append(text)
-            if len(texts) >= _SPOOL_ROWS:
-                writer.write_table(pa.table({"input": texts}, schema=schema))
-                texts.clear()
-        writer.write_table(pa.table({"input": texts}, schema=schema))
+            rows.append({"input": str(text), _HISTORY: text.group, _NUMBER: counts[text.group]})
+            counts[text.group] += 1
+            if len(rows) >= _SPOOL_ROWS:
+                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                rows.clear()
+        writer.write_table(pa.Table.from_pylist(rows, schema=schema))
     return spark.read.parquet(for_spark(str(spool)))
+
+
+def _in_order(spark: SparkSession, source: str) -> DataFrame:
+    """The situations of tables, each with its place in the history of its group."""
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as f
+    from pyspark.sql.window import Window
+
+    inputs = _table(spark, source, INPUT_TABLE)
+    for name in ("group", "day"):
+        known = f.col(name).cast("string") if name in inputs.columns else f.lit("")
+        inputs = inputs.withColumn(f"_{name}", known)
+    inputs = inputs.select("input", f.col("_group").alias(_HISTORY), "_day", "rebalance_id")
+    try:
+        order = _table(spark, source, ORDER_TABLE).select(*ORDER_COLUMNS).dropDuplicates(["rebalance_id"])
+    except AnalysisException:  # only the situations were kept
+        placed = [f.lit(-1).alias(name) for name in ORDER_COLUMNS[:-1]]
+        inputs = inputs.select("*", *placed)
+    else:
+        inputs = inputs.join(order, "rebalance_id", "left")
+    columns = [f.coalesce(f.col(name), f.lit(-1)) for name in ORDER_COLUMNS[:-1]]
+    within = Window.partitionBy(_HISTORY).orderBy("_day", *columns, ORDER_COLUMNS[-1])
+    return inputs.select("input", _HISTORY, (f.row_number().over(within) - 1).cast("long").alias(_NUMBER))
+
+
+def with_histories(situations: DataFrame) -> DataFrame:
+    """``input``: the situations, and the segments of the histories that they are."""
+    from pyspark.sql import functions as f
+
+    piece = f.floor(f.col(_NUMBER) / SITUATIONS)
+    dealt = situations.withColumn(_PIECE, piece).repartition(_HISTORY, _PIECE)
+    ordered = dealt.sortWithinPartitions(_HISTORY, _NUMBER)
+    return situations.select("input").unionByName(ordered.mapInArrow(_segments, "input string"))
+
+
+def _segments(batches: Iterator[Any]) -> Iterator[Any]:
+    """Arrow batches in the order of histories in, a segment for each piece of one out."""
+    current: tuple[str, int] | None = None
+    segments = Segments()
+
+    def made(texts: Iterator[str]) -> Iterator[Any]:
+        for text in texts:
+            yield pa.RecordBatch.from_pydict({"input": [text]})
+
+    for batch in batches:
+        columns = (batch.column(name).to_pylist() for name in ("input", _HISTORY, _PIECE))
+        for text, history, piece in zip(*columns, strict=True):
+            if current != (history, piece):
+                yield from made(segments.finish())
+                current, segments = (history, piece), Segments()
+            yield from made(segments.add(text))
+    yield from made(segments.finish())
 
 
 def score_rows(spark: SparkSession, orders: Orders, inputs: DataFrame) -> DataFrame:
     """Score rows of the situations in a column ``input``, as a plan: nothing is written, nothing can be resumed."""
     hashed = _hashed(inputs)
-    narrow = _narrow(hashed).persist()
+    narrow = _narrow(hashed, orders).persist()
     each = len(orders.candidates) * len(orders.scenarios)
     return _dealt(spark, hashed, narrow, narrow.count() * each).mapInArrow(kernel_for(orders), DDL)
 
@@ -173,22 +238,30 @@ def _hashed(inputs: DataFrame) -> DataFrame:
     return inputs.select("input", f.sha2("input", 256).alias("input_hash"))
 
 
-def _narrow(hashed: DataFrame) -> DataFrame:
-    """What the dealing needs to know of each situation, without its text."""
+def _narrow(hashed: DataFrame, orders: Orders) -> DataFrame:
+    """What the dealing needs to know of each piece of work, without its text. A segment is as many pieces as its
+    candidates are dealt to; ``chunk`` is null for a situation."""
     from pyspark.sql import functions as f
 
-    aggregates = (f.count("*").cast("int").alias("seen"), f.max(f.length("input")).alias("cost"))
-    return hashed.groupBy("input_hash").agg(*aggregates)
+    is_segment = f.startswith("input", f.lit(SEGMENT_HEAD))
+    aggregates = (
+        f.count("*").cast("int").alias("seen"),
+        f.max(f.length("input") * f.when(is_segment, _SEGMENT_COST).otherwise(1)).alias("cost"),
+        f.bool_or(is_segment).alias("is_segment"),
+    )
+    one = f.array(f.lit(None).cast("int"))
+    chunks = f.when(f.col("is_segment"), f.sequence(f.lit(0), f.lit(chunks_of(orders) - 1))).otherwise(one)
+    return hashed.groupBy("input_hash").agg(*aggregates).withColumn("chunk", f.explode(chunks))
 
 
-def _table(spark: SparkSession, source: str) -> DataFrame:
+def _table(spark: SparkSession, source: str, table: str) -> DataFrame:
     if SCHEME in source:
         tables = Folder(spark, source)
-        kind = "delta" if tables.exists(INPUT_TABLE, "_delta_log") else "parquet"
-        return spark.read.format(kind).load(tables.path(INPUT_TABLE))
-    folder = Path(source, INPUT_TABLE)
+        kind = "delta" if tables.exists(table, "_delta_log") else "parquet"
+        return spark.read.format(kind).load(tables.path(table))
+    folder = Path(source, table)
     files = delta_files(folder) if is_delta(folder) else [str(folder)]
-    return spark.read.parquet(*map(for_spark, files))
+    return spark.read.option("basePath", for_spark(str(folder))).parquet(*map(for_spark, files))
 
 
 def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFolder, tick: Tick) -> None:
@@ -198,11 +271,12 @@ def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFo
     each = len(orders.candidates) * len(orders.scenarios)
     done = folder.done()
     prefix = f.substring("input_hash", 1, 2)
-    narrow = _narrow(hashed).where(~prefix.isin([*done])).persist()
+    narrow = _narrow(hashed, orders).where(~prefix.isin([*done])).persist()
     try:
-        total = narrow.count()
+        pieces = narrow.count()
+        total = narrow.where(~f.col("is_segment")).count()
         finished = 0
-        ranges = _ranges(total * each, done)
+        ranges = _ranges(pieces * each, done)
         if len(ranges) > 1:
             hashed = _cut(spark, hashed, ranges, folder)
         for number, (first, last) in enumerate(ranges):
@@ -214,7 +288,7 @@ def _waves(spark: SparkSession, orders: Orders, inputs: DataFrame, folder: RunFo
                 dealt = _dealt(spark, texts, mine, count * each)
                 dealt.mapInArrow(kernel_for(orders), DDL).write.mode("overwrite").parquet(target)
             folder.mark_done(first, last)
-            finished += count
+            finished += mine.where(~f.col("is_segment")).count()
             tick(finished, total)
     finally:
         narrow.unpersist()
@@ -250,34 +324,34 @@ def _ranges(rows: int, done: frozenset[str]) -> list[tuple[str, str]]:
 
 
 def _dealt(spark: SparkSession, hashed: DataFrame, narrow: DataFrame, rows: int) -> DataFrame:
-    """``input, input_hash, seen`` in Spark partitions of about equal work."""
+    """``input, input_hash, seen, chunk`` in Spark partitions of about equal work."""
     from pyspark.sql import functions as f
     from pyspark.sql.window import Window
 
     partitions = max(2 * spark.sparkContext.defaultParallelism, rows // _ROWS_PER_PARTITION)
-    rank = f.row_number().over(Window.orderBy(f.desc("cost"), "input_hash")) - 1
+    rank = f.row_number().over(Window.orderBy(f.desc("cost"), "input_hash", "chunk")) - 1
     place = f.pmod(rank, f.lit(2 * partitions))
     slot = f.when(place < partitions, place).otherwise(2 * partitions - 1 - place)
-    slots = narrow.select("input_hash", "seen", slot.cast("int").alias("slot"))
+    slots = narrow.select("input_hash", "seen", "chunk", slot.cast("int").alias("slot"))
     joined = hashed.join(slots, "input_hash")
-    return joined.repartitionById(partitions, "slot").select("input", "input_hash", "seen")
+    return joined.repartitionById(partitions, "slot").select("input", "input_hash", "seen", "chunk")
 
 
 def kernel_for(orders: Orders) -> Any:
-    """What a Spark task does: Arrow batches of ``input, input_hash, seen`` in, score rows out."""
+    """What a Spark task does: Arrow batches of ``input, input_hash, seen, chunk`` in, score rows out."""
     on_driver = library_version()
 
     def kernel(batches: Iterator[Any]) -> Iterator[Any]:
         check_same_version(on_driver)
         bench = Bench(orders)
-        met: set[str] = set()
+        met: set[tuple[str, int | None]] = set()
         for batch in batches:
-            columns = (batch.column(name).to_pylist() for name in ("input", "input_hash", "seen"))
-            for text, input_hash, seen in zip(*columns, strict=True):
-                if input_hash in met:
+            columns = (batch.column(name).to_pylist() for name in ("input", "input_hash", "seen", "chunk"))
+            for text, input_hash, seen, chunk in zip(*columns, strict=True):
+                if (input_hash, chunk) in met:
                     continue
-                met.add(input_hash)
-                rows = list(bench.rows(text, input_hash=input_hash, seen=seen))
+                met.add((input_hash, chunk))
+                rows = list(bench.rows(text, input_hash=input_hash, seen=seen, chunk=chunk))
                 yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
 
     return kernel

@@ -5,18 +5,19 @@ What is collected is bounded by candidates, scenarios and scores, whatever the n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streams_py.backtest.deciding import OK
 from streams_py.backtest.folder import SCORES, RunFolder
 from streams_py.backtest.kernel import COLUMNS, DDL, METRICS
+from streams_py.backtest.pairs import SAME, Paired
 from streams_py.backtest.summary import (
     CONVERGING,
     FLAPS,
+    MISSING,
     NEVER_STABLE,
     OSCILLATING,
-    SAME,
     Comparison,
     Distribution,
     Key,
@@ -64,7 +65,66 @@ def summarise_on_spark(
         figures,
         _against(scores, base),
         findings_of(noted, rows, candidates, scenarios),
+        _reproduced(scores),
+        SparkPairs(scores),
     )
+
+
+def _reproduced(scores: DataFrame) -> tuple[int, int] | None:
+    from pyspark.sql import functions as f
+
+    asked = scores.where((f.col("scenario") == "") & f.col("reproduced").isNotNull())
+    row: Any = asked.agg(f.count_if("reproduced").alias("did"), f.count("*").alias("asked")).first()
+    return (row.did, row.asked) if row.asked else None
+
+
+class SparkPairs:
+    """:class:`~streams_py.backtest.pairs.Pairs` by Spark: a job for each leader, while the session lives."""
+
+    def __init__(self, scores: DataFrame) -> None:
+        self._scores = scores
+        self._known: dict[tuple[str, tuple[str, ...]], Mapping[str, Mapping[str, Paired]]] = {}
+
+    def against(self, leader: str, scenarios: Sequence[str], metric: str) -> Mapping[str, Paired]:
+        """Every other candidate beside the leader; all scores are computed at once."""
+        from pyspark.sql import functions as f
+
+        asked = leader, tuple(scenarios)
+        if asked not in self._known:
+            rows = _paired(self._scores.where(f.col("scenario").isin([*scenarios])), leader, ["candidate"])
+            self._known[asked] = {
+                score: {
+                    row["candidate"]: Paired(*(row[f"{score}__{name}"] for name in Paired._fields))
+                    for row in rows
+                    if row[f"{score}__mean"] is not None
+                }
+                for score in METRICS
+            }
+        return self._known[asked][metric]
+
+
+def _paired(scores: DataFrame, leader: str, keys: Sequence[str]) -> list[Any]:
+    """Wins, ties, losses and both means of every other candidate beside one of them, in the cases that both have."""
+    from pyspark.sql import functions as f
+
+    good = scores.where(f.col("valid") == OK)
+    theirs = good.where(f.col("candidate") == leader).select(
+        "input_hash", "scenario", *(f.col(metric).alias(f"base__{metric}") for metric in METRICS)
+    )
+    pairs = good.where(f.col("candidate") != leader).join(theirs, ["input_hash", "scenario"])
+    aggregates: list[Column] = []
+    for metric in METRICS:
+        mine, base = f.col(metric), f.col(f"base__{metric}")
+        both = mine.isNotNull() & base.isNotNull()
+        for name, which in (
+            ("wins", mine - base < -SAME),
+            ("ties", f.abs(mine - base) <= SAME),
+            ("losses", mine - base > SAME),
+        ):
+            aggregates.append(f.count(f.when(which, 1)).alias(f"{metric}__{name}"))
+        aggregates.append(f.avg(f.when(both, mine)).alias(f"{metric}__mean"))
+        aggregates.append(f.avg(f.when(both, base)).alias(f"{metric}__leaders_mean"))
+    return pairs.groupBy(*keys).agg(*aggregates).collect()
 
 
 def _figures(scores: DataFrame) -> tuple[dict[Key, dict[str, Distribution]], dict[Key, int]]:
@@ -94,24 +154,8 @@ def _figures(scores: DataFrame) -> tuple[dict[Key, dict[str, Distribution]], dic
 
 
 def _against(scores: DataFrame, base: str) -> dict[Key, dict[str, Comparison]]:
-    from pyspark.sql import functions as f
-
-    good = scores.where(f.col("valid") == OK)
-    theirs = good.where(f.col("candidate") == base).select(
-        "input_hash", "scenario", *(f.col(metric).alias(f"base__{metric}") for metric in METRICS)
-    )
-    pairs = good.where(f.col("candidate") != base).join(theirs, ["input_hash", "scenario"])
-    aggregates: list[Column] = []
-    for metric in METRICS:
-        difference = f.col(metric) - f.col(f"base__{metric}")
-        for name, which in (
-            ("wins", difference < -SAME),
-            ("ties", f.abs(difference) <= SAME),
-            ("losses", difference > SAME),
-        ):
-            aggregates.append(f.count(f.when(which, 1)).alias(f"{metric}__{name}"))
     found: dict[Key, dict[str, Comparison]] = {}
-    for row in pairs.groupBy("scenario", "candidate").agg(*aggregates).collect():
+    for row in _paired(scores, base, ["scenario", "candidate"]):
         compared = {
             metric: Comparison(*(row[f"{metric}__{name}"] for name in Comparison._fields)) for metric in METRICS
         }
@@ -130,8 +174,9 @@ def _noted(scores: DataFrame) -> DataFrame:
               .when(f.col("endless"), FLAPS)
               .otherwise(OSCILLATING))
     )  # fmt: skip
+    missing = f.when((valid == OK) & (f.col("missing_copies") > 0), MISSING)
     return (
-        scores.withColumn("kind", kind)
+        scores.withColumn("kind", f.explode(f.array(kind, missing)))
         .where(f.col("kind").isNotNull())
         .groupBy("scenario", "candidate", "kind")
         .agg(

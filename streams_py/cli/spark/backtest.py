@@ -77,6 +77,12 @@ def backtest(
     rounds: Annotated[
         int, typer.Option(min=0, help="Follow groups for so many rebalances; 0: first decision only.")
     ] = 50,
+    loop: Annotated[
+        bool,
+        typer.Option(
+            help="Let each candidate live through the recorded joins, losses and lags with a group of its own."
+        ),
+    ] = True,
     restore_rate: Annotated[int, typer.Option(min=1, help="Records a second that a task restores.")] = 50_000,
     produce_rate: Annotated[int, typer.Option(min=0, help="Records a second that a changelog grows by.")] = 0,
     keep_decisions: Annotated[bool, typer.Option("--keep-decisions", help="Write decisions into the scores.")] = False,
@@ -114,6 +120,7 @@ def backtest(
             rounds=rounds > 0,
             round_settings=RoundSettings(restore_rate, produce_rate, max(1, rounds)),
             keep_decisions=keep_decisions,
+            loop=loop,
         )
         names = [one.name for one in candidates]
         if base is not None and base not in names:
@@ -240,7 +247,7 @@ class _Run:
         verdict = verdict_of(summary)
         print_summary(console(), summary, verdict)
         page = report_page(summary, verdict, title=Path(self._source).name or self._source)
-        console().print(f"report: {finish(folder, summary, page)}", soft_wrap=True)
+        console().print(f"report: {finish(folder, summary, verdict, page)}", soft_wrap=True)
 
 
 def _setting(text: str) -> tuple[str, str]:

@@ -24,9 +24,10 @@ ORDERS = Orders([parse_candidate("sticky"), Candidate("bad", assignors.Raises)],
 def batches(*texts: str) -> Iterator[Any]:
     for start in range(0, len(texts), 2):
         part = list(texts[start : start + 2])
-        columns = {"input": part, "input_hash": [f"{hash(text):x}" for text in part], "seen": [1] * len(part)}
+        hashes = [f"{hash(text):x}" for text in part]
+        columns = {"input": part, "input_hash": hashes, "seen": [1] * len(part), "chunk": [None] * len(part)}
         yield pa.RecordBatch.from_pydict(columns, schema=pa.schema(
-            [("input", pa.string()), ("input_hash", pa.string()), ("seen", pa.int32())]
+            [("input", pa.string()), ("input_hash", pa.string()), ("seen", pa.int32()), ("chunk", pa.int32())]
         ))  # fmt: skip
 
 

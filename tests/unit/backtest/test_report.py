@@ -75,7 +75,7 @@ def test_report_has_sentences_when_there_is_nothing_to_show() -> None:
 
 def test_report_is_bounded_when_a_sweep_has_thousands_of_candidates() -> None:
     names = [f"c{number}" for number in range(300)]
-    rows = [one for number, name in enumerate(names) for one in many(name, [float(number + 1)])]
+    rows = [one for number, name in enumerate(names) for one in many(name, [float(number + 1)] * 17)]
     summary = summarise(rows, names, [""])
     page = page_of(summary)
     assert f"{300 - CANDIDATES_MAX:,} candidates" in page

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from streams_py.backtest.kernel import COLUMNS, Row
-from streams_py.backtest.summary import Comparison, Key, Summary, base_of, p_value, summarise
-from streams_py.backtest.verdict import verdict_of
+from streams_py.backtest.pairs import p_value
+from streams_py.backtest.summary import Comparison, Key, Summary, base_of, summarise
 
 
 def row(candidate: str, number: int, **figures: Any) -> Row:
@@ -89,44 +89,3 @@ def test_oscillating_candidate_is_an_error_when_it_is_so_often() -> None:
     assert not oscillating(10).has_errors
     assert oscillating(11).has_errors
     assert oscillating(1).findings[0].kind == "oscillating"
-
-
-# -- verdict -----------------------------------------------------------------------------------------------------------
-
-
-def test_verdict_names_the_first_score_that_differs_clearly_when_there_are_several() -> None:
-    a = many("a", [100, 100], moved_cold=9)
-    b = many("b", [102, 102], moved_cold=1)
-    c = many("c", [200, 200], moved_cold=0)
-    verdict = verdict_of(summary_of(a, b, c))
-    assert verdict.ranking[0] == "b"
-    assert "tasks moved without their state: 1 on average, against 9 with a" in verdict.sentence
-    assert any("better than c" in reason for reason in verdict.reasons)
-
-
-def test_candidates_are_out_when_they_fail_flap_or_ask_for_ever() -> None:
-    good = many("good", [1_000] * 4, stable=True)
-    summary = summary_of(
-        good,
-        [row("raises", 0, valid="raised", error="x"), *many("raises", [0] * 4)[1:]],
-        many("flaps", [0] * 4, stable=False, cycle=2, endless=True),
-        many("asks", [0] * 4, stable=False, cycle=1, endless=True),
-        many("recorded", [0] * 4),
-    )
-    verdict = verdict_of(summary)
-    assert verdict.ranking == ["good"]
-    assert dict(verdict.out).keys() == {"raises", "flaps", "asks"}
-    assert "good" in verdict.sentence
-
-
-def test_verdict_says_so_when_there_is_no_difference_or_nobody_is_left() -> None:
-    alike = verdict_of(summary_of(many("a", [1, 2]), many("b", [1, 2])))
-    assert "no difference" in alike.sentence
-    nobody = verdict_of(summary_of([row("a", 0, valid="raised", error="x")]))
-    assert "No candidate" in nobody.sentence
-    assert nobody.ranking == ()
-
-
-def test_slow_but_steady_candidate_stays_in_when_it_is_only_converging() -> None:
-    verdict = verdict_of(summary_of(many("ha", [0] * 4, stable=False), many("other", [9] * 4, stable=True)))
-    assert verdict.ranking[0] == "ha"

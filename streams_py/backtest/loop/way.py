@@ -1,0 +1,103 @@
+"""What the whole way to rest costs, from an outside event to the rebalance that changes nothing any more.
+
+Costs (what moves, what is restored) are added up over the decisions of the way; a task counts when it is handed over,
+not while it is withheld. What holds while it lasts (balance, spread, missing copies, distances) is averaged over time,
+over the hour after the event or over the way when that takes longer, so that a decision that is kept counts for more
+than one that is gone after a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from streams_protocol.types import TaskId
+from streams_py.backtest.deciding import Answer
+from streams_py.backtest.rounds import Step
+from streams_py.backtest.scores import Scores, owners_of, score
+from streams_py.backtest.situation import Situation
+
+__all__ = ["HORIZON_MS", "Way"]
+
+HORIZON_MS: Final = 3_600_000
+_ADDED: Final = (
+    "moved_active",
+    "moved_cold",
+    "moved_standby",
+    "restore_records",
+    "restore_bytes",
+    "unavailable_records",
+)
+_AVERAGED: Final = (
+    "missing_copies",
+    "balance_cv",
+    "max_over_mean",
+    "sub_skew",
+    "weighted_max_over_mean",
+    "spread_violations",
+    "cross_rack_partitions",
+)
+
+
+class Way:
+    """Watches :func:`~streams_py.backtest.rounds.settle`. ``last`` is its last decision with what it led to."""
+
+    def __init__(self) -> None:
+        self._scores: list[Scores] = []
+        self._intervals: list[int] = []
+        self._owners: dict[TaskId, str] = {}
+        self._ns_wall = self._ns_cpu = 0
+        self.last: tuple[Situation, Answer, Step] | None = None
+
+    def __call__(self, situation: Situation, answer: Answer, step: Step) -> None:
+        owners, withheld = self._owners, step.withheld
+        if not self._scores:
+            owners |= owners_of(situation)
+        self._scores.append(score(situation, answer.placed, withheld=withheld, owners=owners))
+        for name, placed in answer.placed.items():
+            owners |= {task: name for task in placed.active if task not in withheld}
+        self._intervals.append(step.interval_ms)
+        self._ns_wall += answer.ns_wall or 0
+        self._ns_cpu += answer.ns_cpu or 0
+        self.last = situation, answer, step
+
+    @property
+    def unassigned(self) -> int:
+        """The most tasks that one decision of the way gave to nobody."""
+        return max((of.unassigned for of in self._scores), default=0)
+
+    def row(self, *, stable: bool) -> dict[str, Any]:
+        """Columns of a score row. A figure that is not known for one of the decisions is None."""
+        weights = list(self._intervals)
+        if stable:  # the last decision is the one that is kept
+            weights[-1] += max(HORIZON_MS - sum(weights), 0)
+        row: dict[str, Any] = {name: _sum(self._figures(name)) for name in _ADDED}
+        row |= {name: _mean(self._figures(name), weights) for name in _AVERAGED}
+        row["bytes_known_share"] = self._known_share()
+        return row | {"unassigned": self.unassigned, "ns_wall": self._ns_wall, "ns_cpu": self._ns_cpu}
+
+    def _figures(self, name: str) -> list[float | None]:
+        return [getattr(of, name) for of in self._scores]
+
+    def _known_share(self) -> float | None:
+        records = [of.restore_records for of in self._scores]
+        total = _sum(records)
+        if not total:
+            return None
+        known = (share * (count or 0) for of, count in zip(self._scores, records, strict=True)
+                 if (share := of.bytes_known_share) is not None)  # fmt: skip
+        return sum(known) / total
+
+
+def _sum(figures: Sequence[float | None]) -> float | None:
+    known = [figure for figure in figures if figure is not None]
+    return sum(known) if len(known) == len(figures) else None
+
+
+def _mean(figures: Sequence[float | None], weights: Sequence[int]) -> float | None:
+    known = [figure for figure in figures if figure is not None]
+    if len(known) < len(figures):
+        return None
+    if min(known) == max(known):
+        return float(known[0])  # exactly, whatever the weights
+    return sum(figure * weight for figure, weight in zip(known, weights, strict=True)) / sum(weights)

@@ -1,0 +1,114 @@
+"""Two candidates beside each other, case by case: the same outside event, or the same situation under the same what-if.
+
+Only cases in which both have a figure count. :class:`RowPairs` has the rows in memory; Spark asks its table
+(:mod:`streams_py.spark.backtest_summary`).
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple, Protocol
+
+from streams_py.backtest.deciding import OK
+from streams_py.backtest.kernel import METRICS, Row
+
+__all__ = ["SAME", "NoPairs", "Paired", "Pairs", "RowPairs", "p_value"]
+
+SAME: Final = 1e-9
+"""Figures closer than this are equal."""
+_EXACT_MAX: Final = 100_000
+_UNKNOWN: Final = math.nan
+
+
+class Paired(NamedTuple):
+    """A candidate beside a leader, in one score: in how many cases it is better, as good, worse, and both means over
+    these cases."""
+
+    wins: int
+    ties: int
+    losses: int
+    mean: float
+    leaders_mean: float
+
+    @property
+    def p(self) -> float:
+        """Probability of such a split, or a more uneven one, by chance."""
+        return p_value(self.wins, self.losses)
+
+
+class Pairs(Protocol):
+    """All comparisons of a run that somebody may ask for."""
+
+    def against(self, leader: str, scenarios: Sequence[str], metric: str) -> Mapping[str, Paired]:
+        """Every other candidate beside the leader in one score; who has no case with it is not among them."""
+
+
+def p_value(wins: int, losses: int) -> float:
+    """Two-sided sign test: the chance of a split at least as uneven, were both equally good."""
+    count, fewer = wins + losses, min(wins, losses)
+    if count == 0 or wins == losses:
+        return 1.0
+    if count > _EXACT_MAX:
+        return math.erfc((abs(wins - losses) - 1) / math.sqrt(2 * count))
+    logs = (math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in range(fewer + 1))
+    return min(1.0, 2 * math.fsum(math.exp(log - count * math.log(2)) for log in logs))
+
+
+class NoPairs:
+    """Of a run without rows."""
+
+    def against(self, leader: str, scenarios: Sequence[str], metric: str) -> Mapping[str, Paired]:
+        """See :class:`Pairs`."""
+        return {}
+
+
+class RowPairs:
+    """Of rows in memory: a number for each score, case and candidate."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._cases: dict[tuple[str, str], int] = {}
+        self._columns: dict[str, dict[str, array[float]]] = {}
+        self._compared = lru_cache(maxsize=256)(self._against)
+        for row in rows:
+            if row["valid"] == OK:
+                self._add(row)
+
+    def _add(self, row: Row) -> None:
+        case = self._cases.setdefault((row["scenario"], row["input_hash"]), len(self._cases))
+        columns = self._columns.setdefault(row["candidate"], {metric: array("d") for metric in METRICS})
+        for metric, column in columns.items():
+            if len(column) <= case:
+                column.extend([_UNKNOWN] * (case + 1 - len(column)))
+            if row[metric] is not None:
+                column[case] = row[metric]
+
+    def against(self, leader: str, scenarios: Sequence[str], metric: str) -> Mapping[str, Paired]:
+        """See :class:`Pairs`."""
+        return self._compared(leader, tuple(scenarios), metric)
+
+    def _against(self, leader: str, scenarios: tuple[str, ...], metric: str) -> Mapping[str, Paired]:
+        wanted = [number for (scenario, _), number in self._cases.items() if scenario in scenarios]
+        theirs = self._columns.get(leader, {}).get(metric, array("d"))
+        return {
+            name: paired
+            for name, columns in self._columns.items()
+            if name != leader and (paired := _paired(columns[metric], theirs, wanted)) is not None
+        }
+
+
+def _paired(mine: Sequence[float], theirs: Sequence[float], cases: Iterable[int]) -> Paired | None:
+    least = min(len(mine), len(theirs))
+    both = [
+        (mine[case], theirs[case])
+        for case in cases
+        if case < least and not math.isnan(mine[case]) and not math.isnan(theirs[case])
+    ]
+    if not both:
+        return None
+    wins = sum(one - other < -SAME for one, other in both)
+    losses = sum(one - other > SAME for one, other in both)
+    means = (math.fsum(of) / len(both) for of in zip(*both, strict=True))
+    return Paired(wins, len(both) - wins - losses, losses, *means)

@@ -28,8 +28,9 @@ def test_example_ends_with_a_choice_and_two_reports(tmp_path: Path) -> None:
     )
     output = done.stdout
     assert done.returncode == 0, output + done.stderr[-3_000:]
-    for text in ("C is killed", "high_availability", "sticky", "heavy_on_large", "recorded", "Choose "):
+    for text in ("C is killed", "high_availability", "sticky", "heavy_on_large", "recorded assignor reproduced"):
         assert text in output, output
+    assert "Choose " in output or "Stay with what you have" in output  # a few events are no reason to change
     report = tmp_path / "backtest" / "report.html"
     assert f"report: {report}" in output
     assert "Which one to choose" in report.read_text(encoding="utf-8")

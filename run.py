@@ -54,10 +54,11 @@ def ensure_environment() -> None:
     if STAMP.exists() and STAMP.read_text() == stamp:
         return
     print("run.py: making the environment in .venv (once, about a minute) ...", file=sys.stderr)
-    if STAMP.exists() or (VENV.exists() and not (BIN / "python").exists()):
-        shutil.rmtree(VENV)
-    if subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=False).returncode:
-        fail("python -m venv failed; on Debian and Ubuntu: apt-get install python3-venv")
+    if Path(sys.prefix).resolve() != VENV.resolve():  # what runs this very program is brought up to date in place
+        if STAMP.exists() or (VENV.exists() and not (BIN / "python").exists()):
+            shutil.rmtree(VENV)
+        if subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=False).returncode:
+            fail("python -m venv failed; on Debian and Ubuntu: apt-get install python3-venv")
     pip("--require-hashes", "--requirement", str(LOCK))
     pip("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     STAMP.write_text(stamp)

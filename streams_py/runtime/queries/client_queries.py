@@ -1,21 +1,26 @@
-"""The part of a client that reads stores, and knows which instance has them (KIP-535, KIP-562)."""
+"""The part of a client that reads stores, and knows which instance has them (KIP-535, KIP-562, KIP-796)."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from collections.abc import Collection
+from typing import Any, Literal, TypeVar, overload
 
 from streams_py.runtime.client_resources import ClientResources
 from streams_py.runtime.client_state import ClientState
 from streams_py.runtime.queries.hosts import KeyQueryMetadata, StoreHosts, StreamsMetadata
 from streams_py.runtime.queries.lags import LagInfo, store_partition_lags
+from streams_py.runtime.queries.state_query import query_store
 from streams_py.runtime.queries.store_view import store_view
 from streams_py.runtime.threads.stream_thread import StreamThread
 from streams_py.serdes import Serde
 from streams_py.state.queries import QueryableStoreType, ReadOnlyKeyValueStore, ReadOnlyStore, ReadOnlyVersionedStore
+from streams_py.state.typed_queries import Position, Query, StateQueryResult
 from streams_py.state.windowed.queries import ReadOnlySessionStore, ReadOnlyWindowStore
 from streams_py.topology.nodes import Partitioner
 
 __all__ = ["ClientQueries"]
+
+R = TypeVar("R")
 
 
 class ClientQueries:
@@ -89,6 +94,35 @@ class ClientQueries:
             kind=kind,
             partition=partition,
             stale=stale,
+        )
+
+    def query(
+        self,
+        store: str,
+        query: Query[R],
+        *,
+        partitions: Collection[int] | None = None,
+        bound: Position | None = None,
+        require_active: bool = False,
+    ) -> StateQueryResult[R]:
+        """Ask every partition of a store that is here, active or standby: an answer or a reason for each (KIP-796).
+
+        ``partitions``: only these; each of them has a result. ``bound``: only partitions that have processed their
+        input up to these offsets answer, such as ``result.position`` of an earlier query; standbys cannot tell, and
+        do not. ``require_active``: only running actives answer, without regard to the bound. Any thread may ask, and
+        waits for nobody. Raises StreamsNotStartedError, UnknownStateStoreError, or InvalidStateStoreError when the
+        client does not run.
+        """
+        return query_store(
+            store,
+            query,
+            lambda: self._state.now,
+            self._current_threads(),
+            self._instance.store_names,
+            self._instance.global_stores,
+            partitions=partitions,
+            bound=bound,
+            require_active=require_active,
         )
 
     @property

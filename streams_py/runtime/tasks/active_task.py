@@ -421,6 +421,10 @@ class ActiveTask(Task):
         """Offsets of the last commit, for partitions that this task has read from."""
         return self._positions.committed
 
+    def contained_positions(self) -> dict[TopicPartition, int]:
+        """Input partition -> offset of the last record that is in the stores, as far as is known. For any thread."""
+        return self._positions.contained(may_wait=self._calls is not None)
+
     def offset_sum(self) -> int | None:
         """As for every task, but -2 while running: nobody is further ahead."""
         return LATEST_OFFSET if self._phase is TaskPhase.RUNNING else super().offset_sum()

@@ -30,6 +30,7 @@ class CommitPositions:
         self._inputs = inputs
         self.committed: dict[TopicPartition, int] = {}
         """Offsets of the last commit, for partitions that were read from."""
+        self._started_at: dict[TopicPartition, int] = {}
         self.processor_metadata: dict[str, int] = {}
         """What processors want to be committed with the offsets, by store name."""
 
@@ -40,6 +41,7 @@ class CommitPositions:
             entry = committed.get(partition)
             if entry is None:
                 continue
+            self._started_at[partition] = entry.offset
             metadata = decode_offset_metadata(entry.metadata)
             queue.partition_time_ms = metadata.partition_time_ms
             stream_time_ms = max(stream_time_ms, metadata.partition_time_ms)
@@ -92,6 +94,16 @@ class CommitPositions:
             return queue.consumed_offset + 1
         return max(queue.consumed_offset + 1, self._inputs.position(partition) or 0)
 
+    def contained(self, *, may_wait: bool) -> dict[TopicPartition, int]:
+        """Last offset of each partition that the stores contain the effects of; those of which nothing is known are
+        missing. ``may_wait``: records may wait outside, so only what is committed is sure. For any thread."""
+        sure = {**self._started_at, **self.committed}
+        known = {partition: offset - 1 for partition, offset in sure.items() if offset > 0}
+        if not may_wait:
+            taken = list(self._loop.queues.items())
+            known.update((partition, queue.consumed_offset) for partition, queue in taken if queue.consumed_offset >= 0)
+        return known
+
     def source_progress(self, changelogs: Collection[TopicPartition], *, under_way: bool) -> dict[TopicPartition, int]:
         """Last offset that counts for each source topic that is a changelog. ``under_way``: calls have not ended."""
         progress = {}
@@ -108,4 +120,5 @@ class CommitPositions:
     def clear(self) -> None:
         """Nothing that was consumed before counts any more."""
         self.committed.clear()
+        self._started_at.clear()
         self.processor_metadata.clear()

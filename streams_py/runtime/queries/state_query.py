@@ -1,0 +1,120 @@
+"""Asking the local partitions of a store (KIP-796): which of them, in which state, and how far they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import (
+    InvalidStateStoreError,
+    StateStoreMigratedError,
+    StreamsNotStartedError,
+    UnknownStateStoreError,
+)
+from streams_py.runtime.states import State, ThreadState
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.task import TaskPhase
+from streams_py.runtime.threads.stream_thread import StreamThread
+from streams_py.runtime.threads.task_table import StreamTask
+from streams_py.state.typed_queries import (
+    FailureReason,
+    Position,
+    Query,
+    QueryResult,
+    StateQueryResult,
+    answer_of,
+    is_up_to,
+)
+
+__all__ = ["query_store"]
+
+R = TypeVar("R")
+
+
+def query_store(
+    name: str,
+    query: Query[R],
+    state: Callable[[], State],
+    threads: Sequence[StreamThread],
+    known: Sequence[str],
+    global_stores: Mapping[str, Any],
+    *,
+    partitions: Collection[int] | None,
+    bound: Position | None,
+    require_active: bool,
+) -> StateQueryResult[R]:
+    """The answers of the partitions that are here; the errors are those of ``KafkaStreams.query``."""
+    if state() is State.CREATED:
+        raise StreamsNotStartedError("start the client before reading its stores")
+    if name not in known:
+        raise UnknownStateStoreError(f"no store is called {name!r}; there are: {', '.join(known) or 'none'}")
+    if not state().is_running_or_rebalancing:
+        raise InvalidStateStoreError(f"store {name} cannot be read while the client is {state().value}")
+    if name in global_stores:
+        everywhere = global_stores[name]
+        return StateQueryResult({}, answer_of(query, name, everywhere, lambda: [everywhere]))
+    results: dict[int, QueryResult[R]] = {}
+    for task in _tasks_with(name, threads):
+        partition = task.id.partition
+        if partitions is not None and partition not in partitions:
+            continue
+        answer = _answer(name, query, task, bound or {}, require_active=require_active)
+        if answer is not None and (partition not in results or answer.is_success):
+            results[partition] = answer
+    for partition in sorted(set(partitions or ()) - results.keys()):
+        results[partition] = _absent(name, partition)
+    return StateQueryResult(dict(sorted(results.items())))
+
+
+def _tasks_with(name: str, threads: Sequence[StreamThread]) -> list[StreamTask]:
+    shown = [task for thread in threads if thread.state is not ThreadState.DEAD for task in thread.shown_tasks]
+    return [task for task in shown if any(builder.name == name for builder in task.nodes.stores)]
+
+
+def _answer(
+    name: str, query: Query[R], task: StreamTask, bound: Position, *, require_active: bool
+) -> QueryResult[R] | None:
+    """None when the task has nothing to say: being restored, or just closed."""
+    runs = task.is_active and task.state is TaskPhase.RUNNING
+    if require_active and not runs:
+        kind = "being restored" if task.is_active else "a standby"
+        return QueryResult(
+            failure=FailureReason.NOT_ACTIVE, message=f"task {task.id} with store {name!r} is {kind} on this instance"
+        )
+    if not task.stores.is_open or (task.is_active and not runs):
+        return None
+
+    def readable() -> list[Any]:
+        if not task.stores.is_open:
+            raise StateStoreMigratedError(f"store {name!r} of task {task.id} has moved; ask again")
+        return [task.stores.store(name)]
+
+    # Before the store is read: so the answer is at least as new.
+    position = _by_topic(task.contained_positions()) if isinstance(task, ActiveTask) else {}
+    if not require_active and not is_up_to(position, bound, task.id.partition):
+        message = (
+            f"task {task.id} with store {name!r} is at {position or 'an unknown position'}, not up to {dict(bound)}"
+        )
+        return QueryResult(failure=FailureReason.NOT_UP_TO_BOUND, message=message, position=position)
+    try:
+        store = readable()[0]
+    except InvalidStateStoreError:
+        return None
+    answer = answer_of(query, name, store, readable)
+    return QueryResult(answer._value, answer.failure, answer.message, position)
+
+
+def _absent(name: str, partition: int) -> QueryResult[Any]:
+    if partition < 0:
+        message = f"store {name!r} has no partition {partition}: they count from 0"
+        return QueryResult(failure=FailureReason.DOES_NOT_EXIST, message=message)
+    message = f"partition {partition} of store {name!r} is not on this instance now: elsewhere, or being restored"
+    return QueryResult(failure=FailureReason.NOT_PRESENT, message=message)
+
+
+def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[partition] = offset
+    return found

@@ -300,11 +300,10 @@ class Bench:
             )
         except StreamsError as error:  # tasks that cannot be dealt to threads
             return {"valid": "raised", "error": f"when it was carried out: {error}"}
-        row: Row = {"rounds": settled.rounds, "stable": settled.stable, "cycle": settled.cycle}
-        row["endless"] = settled.endless
+        row: Row = settled.rest._asdict()
         if settled.problem is not None and settled.problem.failure is not None:
             kind, text = settled.problem.failure
-            row |= {"valid": kind, "error": f"in round {settled.rounds}: {text}"}
+            row |= {"valid": kind, "error": f"in round {settled.rest.rounds}: {text}"}
         return row
 
 

@@ -10,31 +10,27 @@ A decision is seldom carried out at once. A task that another thread owns is wit
 * a copy that its client is not to have any more is still on its disk, until ``state.cleanup.delay.ms`` has gone by.
 
 The group is at rest when nothing is withheld, nobody wants another look, and the decision is the one before it (for the
-first round: what the clients had). When a candidate is not at rest after 50 rounds and its last decisions repeat, it is
-going round in circles, and the length of the smallest one is reported. A length of 1 is a candidate that has decided,
-but asks for another rebalance for ever. Without a circle it is still on its way: the high-availability assignor with a
-small ``max.warmup.replicas`` needs a rebalance for every few tasks.
-
-There are two kinds of circles. Most candidates that have one change their mind whenever they are asked, but leave the
-group alone in between: such a group rests until something happens. A circle in which every decision leads to the next
-rebalance is *endless*: the group never works in peace again.
+first round: what the clients had). A candidate that is not at rest after 50 rounds may be going round in circles; see
+:mod:`streams_py.member.group_model.rest`. Without a circle it is still on its way: the high-availability assignor with
+a small ``max.warmup.replicas`` needs a rebalance for every few tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
+from streams_protocol import UNKNOWN_OFFSET_SUM
 from streams_protocol.types import TaskId
 from streams_py.backtest.candidates import Chosen
 from streams_py.backtest.deciding import Answer, Followup, Placed, ask
 from streams_py.backtest.inputs import ReplayClient, ReplayInput
 from streams_py.backtest.situation import Situation
 from streams_py.events.model import Consumer, OffsetSums, SubtopologySlice
-from streams_py.leader.steps.decode import consumer_order
-from streams_py.leader.steps.threads import distribute_client
+from streams_py.leader.steps.threads import distribute_client, tasks_by_lag
+from streams_py.member.group_model.copies import Copies
+from streams_py.member.group_model.rest import Rest, Round, follow
 
 __all__ = ["RoundSettings", "Settled", "Step", "Watch", "advance", "settle"]
 
@@ -51,13 +47,9 @@ class RoundSettings(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """``cycle`` is the length of the circle, None when there is none; ``endless`` whether the group is never left
-    alone. ``problem`` is the answer of a later round with which nothing could be done."""
+    """Whether the group came to rest. ``problem`` is the answer of a later round with which nothing could be done."""
 
-    rounds: int
-    stable: bool
-    cycle: int | None = None
-    endless: bool = False
+    rest: Rest
     problem: Answer | None = None
 
 
@@ -72,30 +64,29 @@ def settle(
     watch: Watch = lambda _situation, _answer, _step: None,
 ) -> Settled:
     """Carry the first decision out, ask again, and so on. ``watch`` hears of each decision and of what it leads to."""
-    history: list[Mapping[str, Placed]] = []
-    goes_on: list[bool] = []
-    previous: Mapping[str, Placed] = {
-        name: Placed(tuple(client.prev_active), tuple(client.prev_standby))
-        for name, client in situation.clients.items()
-    }
     answer = first
-    for number in range(1, settings.rounds_max + 1):
-        step = advance(situation, answer, settings)
-        watch(situation, answer, step)
-        if not step.withheld and answer.followup == Followup.NONE and _same(answer.placed, previous):
-            return Settled(number, stable=True)
-        history.append(answer.placed)
-        goes_on.append(bool(step.withheld) or answer.followup != Followup.NONE)
-        previous = answer.placed
-        if number == settings.rounds_max:
-            break
-        situation = Situation(step.replay, chosen.candidate.overrides, situation.plan)
-        answer = ask(chosen, situation, seed=seed + number, limit_s=limit_s, once=True)
-        if answer.failure is not None:
-            return Settled(number + 1, stable=False, problem=answer)
-    cycle = _cycle(history)
-    endless = cycle is not None and all(goes_on[len(goes_on) // 2 :])
-    return Settled(settings.rounds_max, stable=False, cycle=cycle, endless=endless)
+
+    def rounds() -> Iterator[Round]:
+        nonlocal situation, answer
+        number = 0
+        previous: Mapping[str, Placed] = {
+            name: Placed(tuple(client.prev_active), tuple(client.prev_standby))
+            for name, client in situation.clients.items()
+        }
+        while answer.failure is None:
+            number += 1
+            step = advance(situation, answer, settings)
+            watch(situation, answer, step)
+            goes_on = bool(step.withheld) or answer.followup != Followup.NONE
+            yield Round(answer.placed, goes_on, changed=not _same(answer.placed, previous))
+            previous = answer.placed
+            situation = Situation(step.replay, chosen.candidate.overrides, situation.plan)
+            answer = ask(chosen, situation, seed=seed + number, limit_s=limit_s, once=True)
+
+    rest = follow(rounds(), settings.rounds_max)
+    if answer.failure is not None:
+        return Settled(rest._replace(rounds=rest.rounds + 1), answer)
+    return Settled(rest)
 
 
 def _same(now: Mapping[str, Placed], before: Mapping[str, Placed]) -> bool:
@@ -106,15 +97,6 @@ def _same(now: Mapping[str, Placed], before: Mapping[str, Placed]) -> bool:
         for name, of in now.items()
         if name in before
     )
-
-
-def _cycle(history: Sequence[Mapping[str, Placed]]) -> int | None:
-    """The smallest length by which the second half of the decisions repeats itself."""
-    tail = history[len(history) // 2 :]
-    for length in range(1, len(tail) // 2 + 1):
-        if all(tail[at] == tail[at - length] for at in range(length, len(tail))):
-            return length
-    return None
 
 
 class Step(NamedTuple):
@@ -136,12 +118,22 @@ def advance(situation: Situation, answer: Answer, settings: RoundSettings) -> St
     soon = withheld or answer.followup == Followup.AT_ONCE
     interval_ms = _SOON_MS if soon else situation.configs.probing_rebalance_interval_ms
     ends = {task: _grown(end, settings, interval_ms) for task, end in situation.ends.items()}
-    clients = [
-        _rejoined(
-            _Client(client, answer.placed.get(client.client, Placed())), threads, withheld, ends, settings, interval_ms
-        )
-        for client in situation.replay.clients
-    ]
+    restore_records = settings.restore_rate * interval_ms // 1000
+    clients = []
+    for client in situation.replay.clients:
+        placed = answer.placed.get(client.client, Placed())
+        running = [task for task in placed.active if task not in withheld]
+        copies = Copies.reported(dict(zip(client.sums.tasks, client.sums.v, strict=True)), ends)
+        had = frozenset(copies)
+        work = [
+            task
+            for task in {*placed.active, *placed.standby, *placed.warmup} & ends.keys()
+            if task in had or task not in withheld  # a withheld task is not opened before it is handed over
+        ]
+        copies.restore(work, ends, restore_records)
+        copies.keep({*(ends if interval_ms < _CLEANUP_MS else work), *running})
+        sums = copies.report(sorted(copies), running=_restored(running, copies, ends))
+        clients.append(_rejoined(client, running, threads, sums))
     subs = situation.replay.subs
     if settings.produce_rate:
         subs = [_grown_slice(piece, settings, interval_ms) for piece in subs]
@@ -158,83 +150,44 @@ def _threads(situation: Situation, placed: Mapping[str, Placed]) -> dict[TaskId,
         if len(client.consumers) == 1:
             member_of |= dict.fromkeys(of.active, client.consumers[0].member)
             continue
-        lags = situation.lags[name]
-        consumers = sorted((consumer.member for consumer in client.consumers), key=consumer_order)
-        owned = {consumer.member: frozenset(consumer.owned) for consumer in client.consumers}
-        elsewhere = {task for tasks in owned.values() for task in tasks}
-        reported = {
-            member: [t for t in lags if t in owned[member] or (n == 0 and t not in elsewhere)]
-            for n, member in enumerate(consumers)
-        }
+        lags, reported = situation.lags[name], situation.reported_by(client)
         by_lag = {
-            member: sorted(tasks, key=lambda task: (task not in owned[member], lags[task], task))  # used at once
-            for member, tasks in reported.items()
+            consumer.member: tasks_by_lag(
+                (task for task in reported[consumer.member] if task in lags), lags, frozenset(consumer.owned)
+            )
+            for consumer in client.consumers
         }
         active, _ = distribute_client(
             stateful=[task for task in of.active if table.is_stateful(task)],
             standby=sorted((*of.standby, *of.warmup)),
             stateless=[task for task in of.active if not table.is_stateful(task)],
-            consumers=consumers,
+            consumers=list(reported),
             previous=by_lag.__getitem__,
         )
         member_of |= {task: member for member, tasks in active.items() for task in tasks}
     return member_of
 
 
-@dataclass(frozen=True, slots=True)
-class _Client:
-    before: ReplayClient
-    placed: Placed
+def _restored(running: Sequence[TaskId], copies: Copies, ends: Mapping[TaskId, int]) -> frozenset[TaskId]:
+    """Active tasks whose state, if they have any, is complete."""
+    return frozenset(task for task in running if task not in ends or copies[task] >= ends[task])
 
 
 def _rejoined(
-    client: _Client,
-    threads: Mapping[TaskId, str],
-    withheld: frozenset[TaskId],
-    ends: Mapping[TaskId, int],
-    settings: RoundSettings,
-    interval_ms: int,
+    before: ReplayClient, running: Sequence[TaskId], threads: Mapping[TaskId, str], sums: Mapping[TaskId, int]
 ) -> ReplayClient:
-    before, placed = client.before, client.placed
-    running = [task for task in placed.active if task not in withheld]
-    copies = {*placed.standby, *placed.warmup, *(task for task in placed.active if task in withheld)}
-    sums: dict[TaskId, int] = {}
-    reported = dict(zip(before.sums.tasks, before.sums.v, strict=True))
-    for task, value in reported.items():
-        if value == LATEST_OFFSET:  # given up, or about to be: what is on the disk
-            reported[task] = ends.get(task, UNKNOWN_OFFSET_SUM)
-    for task in running:
-        if task in ends:
-            done = _restored(reported.get(task, 0), ends[task], settings, interval_ms)
-            sums[task] = LATEST_OFFSET if done >= ends[task] else done
-        elif task in reported:
-            sums[task] = LATEST_OFFSET
-    for task in sorted(copies & ends.keys()):
-        if task in reported or task not in withheld:  # a withheld task is not opened before it is handed over
-            sums[task] = _restored(reported.get(task, 0), ends[task], settings, interval_ms)
-    if interval_ms < _CLEANUP_MS:
-        for task, value in reported.items():
-            if task in ends:
-                sums.setdefault(task, value)
     owned: dict[str, list[TaskId]] = {consumer.member: [] for consumer in before.consumers}
     for task in running:
         owned[threads[task]].append(task)
     consumers = [Consumer(c.member, c.version, c.supported, sorted(owned[c.member])) for c in before.consumers]
-    tasks = sorted(sums)
     mine = set(running)
     return replace(
         before,
         consumers=consumers,
         prev_active=tuple(sorted(mine)),
-        prev_standby=tuple(task for task in tasks if task not in mine),
-        sums=OffsetSums(tuple(tasks), tuple(sums[task] for task in tasks)),
+        prev_standby=tuple(task for task in sums if task not in mine),
+        sums=OffsetSums(tuple(sums), tuple(sums.values())),
     )
-
-
-def _restored(done: int, end: int, settings: RoundSettings, interval_ms: int) -> int:
-    if UNKNOWN_OFFSET_SUM in (done, end):
-        return UNKNOWN_OFFSET_SUM
-    return min(end, (0 if done > end else done) + settings.restore_rate * interval_ms // 1000)
 
 
 def _grown(end: int, settings: RoundSettings, interval_ms: int) -> int:

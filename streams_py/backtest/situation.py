@@ -129,6 +129,17 @@ class Situation:
         lag = self.lags[client].get(task, end)
         return None if lag == UNKNOWN_OFFSET_SUM else lag
 
+    @staticmethod
+    def reported_by(client: ReplayClient) -> dict[str, set[TaskId]]:
+        """Tasks that each of a client's consumers reported, by the rule in :mod:`streams_py.backtest.inputs`; the
+        consumers ascend as the leader's do."""
+        consumers = sorted((consumer.member for consumer in client.consumers), key=consumer_order)
+        reported: dict[str, set[TaskId]] = {member: set() for member in consumers}
+        owner = {task: consumer.member for consumer in client.consumers for task in consumer.owned}
+        for task in client.sums.tasks:
+            reported[owner.get(task, consumers[0])].add(task)
+        return reported
+
     def _in_java_order(self) -> list[ProcessId]:
         """Order of the leader's hash map, which is filled in the order of the members' ids."""
         members = sorted(
@@ -139,20 +150,16 @@ class Situation:
         return in_hash_order(filled, process_hash)
 
     def _client_input(self, client: ReplayClient) -> ClientInput:
-        consumers = sorted((consumer.member for consumer in client.consumers), key=consumer_order)
-        reported: dict[str, set[TaskId]] = {member: set() for member in consumers}
-        owner = {task: consumer.member for consumer in client.consumers for task in consumer.owned}
-        for task in client.sums.tasks:
-            reported[owner.get(task, consumers[0])].add(task)
+        reported = self.reported_by(client)
         return ClientInput(
             process_id=self._process_of[client.client],
-            capacity=len(consumers),
+            capacity=len(reported),
             tags=dict(client.tags),
             rack=client.rack,
             previous_active=list(client.prev_active),
             previous_standby=list(client.prev_standby),
             lags=dict(self.lags[client.client]),
-            consumers=tuple(consumers),
+            consumers=tuple(reported),
             consumer_tasks=reported,
             host=_host(client.host),
         )

@@ -83,16 +83,15 @@ class _Run:
         self.row = _row(way, settled)
         assert way.last is not None
         last, answer, step = way.last
-        if settled.stable:
+        if settled.rest.stable:
             step = advance(last, answer, self._settings._replace(restore_rate=_AT_LEISURE))
         world.replay = step.replay
         return None
 
 
 def _row(way: Way, settled: Settled) -> dict[str, Any]:
-    row = way.row(stable=settled.stable)
-    row |= {"valid": UNASSIGNED if row["unassigned"] else OK, "rounds": settled.rounds, "stable": settled.stable}
-    return row | {"cycle": settled.cycle, "endless": settled.endless}
+    row = way.row(stable=settled.rest.stable)
+    return row | {"valid": UNASSIGNED if row["unassigned"] else OK} | settled.rest._asdict()
 
 
 def _failure(answer: Answer) -> dict[str, Any]:

@@ -7,7 +7,7 @@ changelogs. Kafka Streams' ``ClientState.initializePrevTasks`` and ``computeTask
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from streams_protocol import LATEST_OFFSET, UNKNOWN_OFFSET_SUM
@@ -19,6 +19,7 @@ from streams_py.errors import IllegalStateError, StreamsError
 from streams_py.leader.events import CommittedOffsetsFetched, EndOffsetsListed
 from streams_py.leader.steps.decode import Client, Group
 from streams_py.leader.steps.tasks import TaskTable
+from streams_py.leader.steps.threads import tasks_by_lag
 from streams_py.ports import AdminError
 
 __all__ = ["ClientHistory", "EndOffsets", "asked_partitions", "client_histories", "end_offset_sums", "problem_of"]
@@ -148,14 +149,10 @@ def _history(
             if tp in table.task_of:
                 owned.setdefault(consumer, set()).add(table.task_of[tp])
     by_lag = {
-        consumer: _by_lag((task for task in tasks if task in lags), lags, owned.get(consumer, frozenset()))
+        consumer: tasks_by_lag((task for task in tasks if task in lags), lags, owned.get(consumer, frozenset()))
         for consumer, tasks in client.reported.items()
     }
     return ClientHistory(frozenset(active), frozenset(standby), lags, by_lag)
-
-
-def _by_lag(tasks: Iterable[TaskId], lags: Mapping[TaskId, int], first: Collection[TaskId]) -> tuple[TaskId, ...]:
-    return tuple(sorted(tasks, key=lambda task: (task not in first, lags[task], task)))
 
 
 def problem_of(

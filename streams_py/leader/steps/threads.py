@@ -22,10 +22,15 @@ from streams_protocol.types import TaskId
 from streams_py.assignment.java_order import in_hash_order, task_hash
 from streams_py.errors import TaskAssignmentError
 
-__all__ = ["PreviousTasks", "distribute", "distribute_client"]
+__all__ = ["PreviousTasks", "distribute", "distribute_client", "tasks_by_lag"]
 
 PreviousTasks = Callable[[str], Sequence[TaskId]]
-"""Stateful tasks that a consumer reported, by (lag, task)."""
+"""Stateful tasks that a consumer reported, as :func:`tasks_by_lag` has them."""
+
+
+def tasks_by_lag(tasks: Iterable[TaskId], lags: Mapping[TaskId, int], first: Collection[TaskId]) -> tuple[TaskId, ...]:
+    """Tasks by (lag, task), those in ``first`` before the others."""
+    return tuple(sorted(tasks, key=lambda task: (task not in first, lags[task], task)))
 
 
 def distribute_client(

@@ -10,36 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from streams_protocol import LATEST_OFFSET
+from streams_protocol import LATEST_OFFSET, NO_FOLLOW_UP
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.member import MemberSettings
-from streams_py.member.effects import (
-    ApplyTasks,
-    CloseLostTasks,
-    CompleteRebalance,
-    Effect,
-    FailThread,
-    Log,
-    RequestRejoin,
-    SendUserData,
-    ShowHosts,
-    StopApplication,
-    SuspendTasks,
-)
-from streams_py.member.events import (
-    AssignmentReceived,
-    Event,
-    LoopTurned,
-    PartitionsAssigned,
-    PartitionsLost,
-    PartitionsRevoked,
-    SubscriptionRequested,
-)
+from streams_py.member.effects import Effect
+from streams_py.member.events import Event, LoopTurned
+from streams_py.member.group_model.member import ModelMember
+from streams_py.member.group_model.ownership import Partitions
 from streams_py.testing.simulator.faults.faults import Fault
 from streams_py.testing.simulator.leader_executor import SimulatedLeaderExecutor
-from streams_py.testing.simulator.models.consumer import Partitions, SimulatedConsumer
+from streams_py.testing.simulator.models.consumer import SimulatedConsumer
 from streams_py.testing.simulator.releases import ReleaseMember
 
 if TYPE_CHECKING:
@@ -47,14 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SimulatedThread", "ThreadEnded"]
 
-_NEVER = 2**63 - 1
-
 
 class ThreadEnded(Exception):  # noqa: N818  # no error: unwinds what a thread was doing when it was killed
     """The thread that was about to go on is no more."""
 
 
-class SimulatedThread:
+class SimulatedThread(ModelMember):
     """A thread of a process; see the module."""
 
     def __init__(self, process: SimulatedProcess, index: int, name: str) -> None:
@@ -72,9 +52,7 @@ class SimulatedThread:
             ),
             process.newest,
         )
-        self.member = self.release.member
-        self.active: dict[TaskId, Partitions] = {}
-        self.standby: set[TaskId] = set()
+        super().__init__(self.release.member)
         self.dead = False
         self.frozen = False
         self.slow = False
@@ -196,10 +174,7 @@ class SimulatedThread:
         sums = self._offset_sums()
         if self.world.spells.strikes(Fault.FALSE_OFFSETS):
             sums = self.world.falsify(sums)
-        for effect in self.handle(SubscriptionRequested(sums)):
-            if isinstance(effect, SendUserData):
-                return self.release.outgoing(effect.user_data)
-        raise AssertionError("the member did not answer a request for its subscription")
+        return self.release.outgoing(self.subscribe(sums))
 
     def lead(
         self,
@@ -214,19 +189,15 @@ class SimulatedThread:
     def on_revoked(self, partitions: Partitions) -> None:
         """Partitions go, in order."""
         self.commit(partitions)
-        self.handle(PartitionsRevoked(tuple(sorted(partitions))))
+        super().on_revoked(partitions)
         self.reached("revoked")
-
-    def on_lost(self, partitions: Partitions) -> None:
-        """Membership is gone."""
-        self.handle(PartitionsLost(tuple(sorted(partitions))))
 
     def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes) -> None:
         """What the leader sent."""
         if self.world.spells.strikes(Fault.CORRUPT_ASSIGNMENT):
             user_data = self.world.corrupt(user_data)
         data, rejoin = self.release.incoming(user_data)
-        self.handle(AssignmentReceived(partitions, data))
+        super().on_assignment(partitions, data)
         if rejoin:
             self.consumer.request_rejoin()
 
@@ -236,7 +207,7 @@ class SimulatedThread:
 
     def on_assigned(self, added: Partitions) -> None:
         """The rebalance is over."""
-        self.handle(PartitionsAssigned(tuple(sorted(added))))
+        super().on_assigned(added)
         self._plan_wake()
         if not self._commits_planned and not self.world.spells.ended:
             self._commits_planned = True
@@ -253,31 +224,25 @@ class SimulatedThread:
     def handle(self, event: Event) -> tuple[Effect, ...]:
         """One event for the member; its effects are carried out."""
         self.world.activity += 1
-        effects = self.member.handle(event)
-        self.member.validate_state()
-        for effect in effects:
-            match effect:
-                case ApplyTasks(tasks):
-                    self._apply(dict(tasks.active), set(tasks.standby))
-                case SuspendTasks(gone):
-                    self._close_active(gone, clean=True)
-                case CloseLostTasks(gone):
-                    self._close_active(gone, clean=not self.world.shape.wipe_when_killed)
-                case CompleteRebalance():
-                    self.process.state.unlock(self)
-                    self._open_tasks()
-                case RequestRejoin():
-                    self.consumer.request_rejoin()
-                case FailThread(error):
-                    self.later(0, partial(self.fail, error))
-                case StopApplication():
-                    self.stopped = True
-                    self.later(0, self.process.stop)
-                case SendUserData() | ShowHosts() | Log():
-                    pass  # the first is sent by whoever asked; nothing of the others shows in the protocol
-                case _:
-                    assert_never(effect)
-        return effects
+        return super().handle(event)
+
+    def complete_rebalance(self) -> None:
+        """Directories that were locked while it lasted are free."""
+        self.process.state.unlock(self)
+        self._open_tasks()
+
+    def request_rejoin(self) -> None:
+        """The consumer joins again."""
+        self.consumer.request_rejoin()
+
+    def fail_thread(self, error: Exception) -> None:
+        """As the runtime does: the thread ends after what it is doing."""
+        self.later(0, partial(self.fail, error))
+
+    def stop_application(self) -> None:
+        """Every thread of the process ends."""
+        self.stopped = True
+        self.later(0, self.process.stop)
 
     def turn_loop(self) -> None:
         """One turn of the thread's loop: is a follow-up due?"""
@@ -287,7 +252,7 @@ class SimulatedThread:
 
     def _plan_wake(self) -> None:
         due_ms = self.member.next_rebalance_ms
-        if due_ms == _NEVER or self.member.rebalance_in_progress:
+        if due_ms == NO_FOLLOW_UP or self.member.rebalance_in_progress:
             return
         at_ms = max(self.world.timeline.now_ms, due_ms - self.process.skew_ms) + 1
         if self._wake_at is None or at_ms < self._wake_at:
@@ -299,13 +264,14 @@ class SimulatedThread:
     def _stateful(self, task: TaskId) -> bool:
         return self.world.shape.metadata.subtopologies[task.subtopology].is_logged
 
-    def _apply(self, active: dict[TaskId, Partitions], standby: set[TaskId]) -> None:
+    def apply_tasks(self, active: dict[TaskId, Partitions], standby: set[TaskId]) -> None:
+        """Close, keep, recycle, open."""
         state = self.process.state
         for task in (self.active.keys() | self.standby) - (active.keys() | standby):
             state.close(task, self, clean=True)
         for task in standby & self.active.keys():
             state.stop_running(task, self)
-        self.active, self.standby = active, standby
+        super().apply_tasks(active, standby)
         self._open_tasks()
 
     def _open_tasks(self) -> None:
@@ -313,9 +279,11 @@ class SimulatedThread:
             if task.subtopology in self.world.shape.metadata.subtopologies and self._stateful(task):
                 self.process.state.open(task, self)
 
-    def _close_active(self, tasks: tuple[TaskId, ...], *, clean: bool) -> None:
+    def close_active(self, tasks: tuple[TaskId, ...], *, lost: bool) -> None:
+        """Their state is closed, too; unless a killed process loses its state, and so would these."""
+        super().close_active(tasks, lost=lost)
+        clean = not (lost and self.world.shape.wipe_when_killed)
         for task in tasks:
-            self.active.pop(task, None)
             if task not in self.standby:
                 self.process.state.close(task, self, clean=clean)
 

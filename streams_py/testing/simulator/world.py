@@ -13,6 +13,7 @@ from functools import partial
 
 from streams_protocol import LATEST_SUPPORTED_VERSION, SubscriptionInfo
 from streams_protocol.types import TaskId, TopicPartition
+from streams_py.member.group_model.ownership import Partitions
 from streams_py.ports import MemberAssignment
 from streams_py.runtime.threads.assignor_runner import AssignorRunner
 from streams_py.testing.checkers import Checker, Committed, Gained, Published, Restored
@@ -22,7 +23,6 @@ from streams_py.testing.simulator.faults.faults import Fault, Spells
 from streams_py.testing.simulator.faults.hostile import HostileMember
 from streams_py.testing.simulator.leader_executor import Step
 from streams_py.testing.simulator.models.cluster import SimulatedCluster
-from streams_py.testing.simulator.models.consumer import Partitions
 from streams_py.testing.simulator.models.coordinator import GroupCoordinator, Reply
 from streams_py.testing.simulator.models.timeline import START_MS, Timeline
 from streams_py.testing.simulator.mutants import ACCEPT_EVERY_COMMIT, LATE_TO_REJOIN, MUTANTS, When, plant

@@ -16,8 +16,10 @@ import pytest
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.configs import AssignmentConfigs
-from streams_py.assignment.problem import AssignmentProblem, ClientInput, Placement
-from tests.conformance.decision_cases import problem_of
+from streams_py.assignment.problem import AssignmentProblem, ClientInput, Placement, lag_from_offsets
+from streams_py.member.group_model.copies import Copies
+from streams_py.member.group_model.rest import Round, follow
+from tests.conformance.decision_cases import end_offset_sums, problem_of
 from tests.unit.assignment.scenario_language import process_id
 
 RECORDED = Path(__file__).parents[2] / "vectors" / "decisions" / "convergence.jsonl.gz"
@@ -32,37 +34,42 @@ def recorded() -> Iterator[dict[str, Any]]:
 
 def rounds_needed(case: dict[str, Any]) -> list[int]:
     """Of each phase, when the assignor as it ships decides every round."""
-    ends = {task["id"]: task["end"] for task in case["tasks"] if task["stateful"]}
+    ends = end_offset_sums(case)
     clients: dict[str, dict[str, Any]] = {}
+    copies: dict[str, Copies] = {}
     found = []
+
+    def rounds() -> Iterator[Round]:
+        while True:
+            ordered = sorted(clients.values(), key=lambda client: ProcessId.parse(client["process_id"]))
+            decision = HighAvailabilityAssignor().decide(problem_of(case, clients=ordered))
+            for client, placed in decision.placements.items():
+                lags = lags_after(copies[str(client)], placed, ends, case["catch_up"])
+                clients[str(client)]["lags"] = {str(task): lag for task, lag in lags.items()}
+            yield Round(decision.placements, decision.probing)
+
     for phase in case["phases"]:
         for gone in phase["remove"]:
             del clients[gone]
         for new in phase["add"]:
             clients[new["process_id"]] = {**new, "lags": {}}
-        for rounds in range(1, 401):
-            ordered = sorted(clients.values(), key=lambda client: ProcessId.parse(client["process_id"]))
-            decision = HighAvailabilityAssignor().decide(problem_of(case, clients=ordered))
-            for client, placed in decision.placements.items():
-                given = clients[str(client)]
-                given["lags"] = next_lags(given["lags"], placed, ends, case["catch_up"])
-            if not decision.probing:
-                found.append(rounds)
-                break
-        else:
-            pytest.fail(f"{case['id']} does not come to rest")
+            copies[new["process_id"]] = Copies()
+        rest = follow(rounds(), 400)
+        assert rest.stable, (case["id"], rest)
+        found.append(rest.rounds)
     return found
 
 
-def next_lags(
-    before: Mapping[str, int], placed: Placement, ends: Mapping[str, int], catch_up: int | None
-) -> dict[str, int]:
+def lags_after(
+    copies: Copies, placed: Placement, ends: Mapping[TaskId, int], catch_up: int | None
+) -> dict[TaskId, int]:
     """After one round: standbys have caught up by so many records, or wholly; other state is gone."""
-    lags = {str(task): -2 for task in placed.active if str(task) in ends}
-    for task in map(str, placed.standby):
-        lag = before.get(task, ends[task])
-        lags[task] = 0 if catch_up is None or lag < 0 else max(0, lag - catch_up)
-    return lags
+    running = [task for task in placed.active if task in ends]
+    copies.keep({*running, *placed.standby})
+    copies.restore(running, ends, None)
+    copies.restore(placed.standby, ends, catch_up)
+    sums = copies.report(copies, running=running)
+    return {task: lag_from_offsets(offset_sum, ends[task]) for task, offset_sum in sums.items()}
 
 
 # Here Kafka Streams comes to rest sooner in two phases, with standbys that share a tag although they need not. (With
@@ -99,15 +106,15 @@ class Group:
     replicas: int
     clients: dict[ProcessId, ClientInput]
 
-    def round(self) -> bool:
-        """Whether another one is needed."""
-        decision = HighAvailabilityAssignor().decide(self.problem())
-        self.placements = decision.placements
+    def _rounds(self) -> Iterator[Round]:
         logged = set(self.stateful)
-        for client, placed in decision.placements.items():
-            lags = {task: 0 for role in placed for task in role if task in logged}
-            self.clients[client] = replace(self.clients[client], lags=lags)
-        return decision.probing
+        while True:
+            decision = HighAvailabilityAssignor().decide(self.problem())
+            self.placements = decision.placements
+            for client, placed in decision.placements.items():
+                lags = {task: 0 for role in placed for task in role if task in logged}
+                self.clients[client] = replace(self.clients[client], lags=lags)
+            yield Round(decision.placements, decision.probing)
 
     def problem(self) -> AssignmentProblem:
         return AssignmentProblem(
@@ -120,10 +127,9 @@ class Group:
         )
 
     def rounds(self, at_most: int) -> int:
-        for rounds in range(1, at_most + 1):
-            if not self.round():
-                return rounds
-        pytest.fail(f"not at rest after {at_most} rounds")
+        rest = follow(self._rounds(), at_most)
+        assert rest.stable, rest
+        return rest.rounds
 
     def join(self, number: int) -> None:
         self.clients[process_id(number)] = ClientInput(process_id(number))

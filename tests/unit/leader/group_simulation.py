@@ -8,11 +8,16 @@ After every single step the world is checked: no partition is usable on two memb
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import assert_never
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from streams_protocol import AssignmentInfo, decode_assignment_info, decode_subscription_info, encode_subscription_info
+from streams_protocol import (
+    NO_FOLLOW_UP,
+    AssignmentInfo,
+    decode_assignment_info,
+    decode_subscription_info,
+    encode_subscription_info,
+)
 from streams_protocol.consumer import (
     Assignment,
     Subscription,
@@ -26,93 +31,81 @@ from streams_py.leader.drive import run_assign
 from streams_py.leader.effects import PublishAssignments
 from streams_py.leader.events import AssignRequested
 from streams_py.member import Member, MemberSettings, RebalanceProtocol
-from streams_py.member.effects import (
-    ApplyTasks,
-    CloseLostTasks,
-    CompleteRebalance,
-    Effect,
-    FailThread,
-    Log,
-    SendUserData,
-    ShowHosts,
-    StopApplication,
-    SuspendTasks,
-)
-from streams_py.member.effects import RequestRejoin as RequestRejoinEffect
-from streams_py.member.events import (
-    AssignmentReceived,
-    Event,
-    LoopTurned,
-    PartitionsAssigned,
-    PartitionsLost,
-    PartitionsRevoked,
-    SubscriptionRequested,
-)
+from streams_py.member.events import LoopTurned
+from streams_py.member.group_model.copies import Copies
+from streams_py.member.group_model.member import ModelMember
+from streams_py.member.group_model.ownership import Ownership, Partitions
+from streams_py.member.group_model.rest import Round, follow
 from streams_py.ports import MemberSubscription
 from streams_py.topology.physical.metadata import TopologyMetadata
 from tests.unit.leader.kit import CheckedLeader, FakeCluster, pid, settings
 
-RUNNING = -2
 
-
-@dataclass
-class SimulatedMember:
+class SimulatedMember(ModelMember):
     """One stream thread. ``newest`` below 11 plays an older release, 12 a newer one."""
 
-    name: str
-    process: int
-    member: Member
-    newest: int = 11
-    ahead: bool = False
-    generation: int = -1
-    owned: set[TopicPartition] = field(default_factory=set)
-    active: dict[TaskId, frozenset[TopicPartition]] = field(default_factory=dict)
-    standby: set[TaskId] = field(default_factory=set)
-    wants_rejoin: bool = False
-    last_metadata: bytes = b""
-    failure: Exception | None = None
-    callbacks: list[tuple[str, frozenset[TopicPartition]]] = field(default_factory=list)
+    def __init__(self, name: str, process: int, member: Member, newest: int) -> None:
+        super().__init__(member)
+        self.name = name
+        self.process = process
+        self.newest = newest
+        self.ahead = newest > 11
+        self.generation = -1
+        self.ownership = Ownership(self)
+        self.wants_rejoin = True
+        self.failure: Exception | None = None
+        self.callbacks: list[tuple[str, Partitions]] = []
 
-    def handle(self, event: Event) -> tuple[Effect, ...]:
-        effects = self.member.handle(event)
-        self.member.validate_state()
-        for effect in effects:
-            match effect:
-                case ApplyTasks(tasks):
-                    self.active, self.standby = dict(tasks.active), set(tasks.standby)
-                case SuspendTasks(tasks) | CloseLostTasks(tasks):
-                    for task in tasks:
-                        self.active.pop(task, None)  # one that is lost may be suspended already
-                case RequestRejoinEffect():
-                    self.wants_rejoin = True
-                case FailThread(error):
-                    self.failure = error
-                case SendUserData() | ShowHosts() | CompleteRebalance() | StopApplication() | Log():
-                    pass  # nothing of them shows in this group
-                case _:
-                    assert_never(effect)
-        return effects
+    @property
+    def owned(self) -> Partitions:
+        return self.ownership.owned
+
+    def request_rejoin(self) -> None:
+        self.wants_rejoin = True
+
+    def complete_rebalance(self) -> None:
+        """Tasks run as soon as they are assigned."""
+
+    def stop_application(self) -> None:
+        """Nobody asks for it here."""
+
+    def fail_thread(self, error: Exception) -> None:
+        self.failure = error
+
+    def on_lost(self, partitions: Partitions) -> None:
+        self.callbacks.append(("lost", partitions))
+        super().on_lost(partitions)
+
+    def on_revoked(self, partitions: Partitions) -> None:
+        self.callbacks.append(("revoked", partitions))
+        super().on_revoked(partitions)
+
+    def on_owned(self, before: Partitions, now: Partitions) -> None:
+        """``owned`` says it."""
+
+    def on_assigned(self, added: Partitions) -> None:
+        self.callbacks.append(("assigned", added))
+        super().on_assigned(added)
 
     def user_data(self, sums: Mapping[TaskId, int]) -> bytes:
-        [effect] = self.handle(SubscriptionRequested(sums))
-        assert isinstance(effect, SendUserData)
+        user_data = self.subscribe(sums)
         if self.ahead:
             return (12).to_bytes(4, "big") * 2
-        info = decode_subscription_info(effect.user_data)
+        info = decode_subscription_info(user_data)
         if self.newest == 11 or info.version < 3:
-            return effect.user_data
+            return user_data
         return encode_subscription_info(
             replace(info, version=min(info.version, self.newest), latest_supported_version=self.newest)
         )
 
-    def receive(self, partitions: tuple[TopicPartition, ...], user_data: bytes) -> None:
-        self.handle(AssignmentReceived(partitions, user_data))
+    def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes) -> None:
+        super().on_assignment(partitions, user_data)
         if self.ahead:  # 11 < 12: step down, rejoin at once
             self.ahead, self.wants_rejoin = False, True
 
 
 class SimulatedGroup:
-    """Members by id, and what each process has on its disk (offset sum of every task it ever had)."""
+    """Members by id, and what each process has on its disk: every task it ever had."""
 
     def __init__(self, topology: TopologyMetadata, cluster: FakeCluster, rng: random.Random, **changes: object) -> None:
         self.topology = topology
@@ -120,7 +113,7 @@ class SimulatedGroup:
         self.rng = rng
         self.changes = changes
         self.members: dict[str, SimulatedMember] = {}
-        self.disks: dict[int, dict[TaskId, int]] = {}
+        self.disks: dict[int, Copies] = {}
         self.generation = 0
         self.rebalances = 0
         self.published: PublishAssignments | None = None
@@ -132,9 +125,8 @@ class SimulatedGroup:
         self._born += 1
         member = Member(MemberSettings(pid(process), endpoint=f"h{process}:1", upgrade_from=upgrade_from))
         name = f"p{process}-{self._born}"
-        new = SimulatedMember(name, process, member, newest, ahead=newest > 11, wants_rejoin=True)
-        self.members[name] = new
-        self.disks.setdefault(process, {})
+        new = self.members[name] = SimulatedMember(name, process, member, newest)
+        self.disks.setdefault(process, Copies())
         return new
 
     def leave(self, name: str) -> None:
@@ -151,22 +143,27 @@ class SimulatedGroup:
 
     def settle(self, *, rebalances_max: int) -> int:
         """Rebalance until nobody wants to any more, letting time pass; how often it took."""
-        before = self.rebalances
-        while self.step():
-            assert self.rebalances - before <= rebalances_max, "the group does not come to rest"
-        return self.rebalances - before
+        if not self._is_due():
+            return 0
+        rest = follow(self._rounds(), rebalances_max)
+        assert rest.stable, f"the group does not come to rest: {rest}"
+        return rest.rounds
 
-    def step(self) -> bool:
-        """One rebalance, if somebody wants one now or later."""
+    def _rounds(self) -> Iterator[Round]:
+        while True:
+            self.rebalance()
+            yield Round({name: set(member.active) for name, member in self.members.items()}, self._is_due())
+
+    def _is_due(self) -> bool:
+        """Whether somebody wants a rebalance; if not now, time passes until then."""
         self.cluster.now_ms += 1
         self._turn_loops()
         if not any(member.wants_rejoin for member in self.members.values()):
-            planned = [m.member.next_rebalance_ms for m in self.members.values()]
-            if min(planned, default=2**63 - 1) == 2**63 - 1:
+            planned = min((m.member.next_rebalance_ms for m in self.members.values()), default=NO_FOLLOW_UP)
+            if planned == NO_FOLLOW_UP:
                 return False
-            self.cluster.now_ms = min(planned) + 1
+            self.cluster.now_ms = planned + 1
             self._turn_loops()
-        self.rebalance()
         return True
 
     def _turn_loops(self) -> None:
@@ -180,7 +177,9 @@ class SimulatedGroup:
         protocol = self._protocol()
         joined = {}
         for member in self._shuffled():
-            self._prepare(member, protocol)
+            member.ownership.prepare_to_join(
+                is_member=member.generation != -1, cooperative=protocol is RebalanceProtocol.COOPERATIVE
+            )
             joined[member.name] = self._subscription(member)
         self.generation += 1
         leader = self.rng.choice(sorted(self.members))
@@ -188,7 +187,7 @@ class SimulatedGroup:
         if protocol is RebalanceProtocol.COOPERATIVE:
             self._check_as_the_consumer_does(joined)
         for member in self._shuffled():
-            self._sync(member, protocol)
+            self._sync(member)
             self.check_usable()
         self._catch_up()
 
@@ -200,18 +199,6 @@ class SimulatedGroup:
     def _protocol(self) -> RebalanceProtocol:
         common = set.intersection(*(set(m.member.protocols) for m in self.members.values()))
         return RebalanceProtocol.COOPERATIVE if RebalanceProtocol.COOPERATIVE in common else RebalanceProtocol.EAGER
-
-    def _prepare(self, member: SimulatedMember, protocol: RebalanceProtocol) -> None:
-        """What the consumer gives up before it joins."""
-        if member.generation == -1:
-            if member.owned:
-                self._call(member, "lost", member.owned)
-                member.handle(PartitionsLost(tuple(sorted(member.owned))))
-            member.owned = set()
-        elif protocol is RebalanceProtocol.EAGER:
-            self._call(member, "revoked", member.owned)
-            member.handle(PartitionsRevoked(tuple(sorted(member.owned))))
-            member.owned = set()
 
     def _subscription(self, member: SimulatedMember) -> MemberSubscription:
         data = member.user_data(self._sums(member))
@@ -226,13 +213,12 @@ class SimulatedGroup:
     def _sums(self, member: SimulatedMember) -> dict[TaskId, int]:
         stateful = {sub for sub, topics in self.topology.subtopologies.items() if topics.is_logged}
         disk = self.disks[member.process]
-        sums = {task: RUNNING for task in member.active if task.subtopology in stateful}
-        sums |= {task: disk.get(task, 0) for task in member.standby}
+        reported = [task for task in member.active if task.subtopology in stateful] + sorted(member.standby)
         siblings = [m for m in self.members.values() if m.process == member.process]
         taken = {task for m in siblings for task in (*m.active, *m.standby)}
         if member is siblings[0]:  # it wins the locks of directories that nobody uses
-            sums |= {task: offset for task, offset in disk.items() if task not in taken}
-        return sums
+            reported += [task for task in disk if task not in taken]
+        return disk.report(reported, running=member.active.keys())
 
     def _assign(self, leader: SimulatedMember, joined: Mapping[str, MemberSubscription]) -> PublishAssignments:
         topics = self.cluster.metadata(self.topology.source_topics)
@@ -255,41 +241,30 @@ class SimulatedGroup:
             revoked |= claimed - given
         assert not added & revoked
 
-    def _sync(self, member: SimulatedMember, protocol: RebalanceProtocol) -> None:
+    def _sync(self, member: SimulatedMember) -> None:
         assert self.published is not None
         sent = self.published.assignments[member.name]
         received = decode_assignment(encode_assignment(Assignment(sent.partitions, sent.user_data)))
         assert received.user_data is not None
-        assigned = set(received.partitions)
-        gone = member.owned - assigned
-        if protocol is RebalanceProtocol.COOPERATIVE and gone:
-            self._call(member, "revoked", gone)
-            member.handle(PartitionsRevoked(tuple(sorted(gone))))
-            member.owned -= gone
+        if member.ownership.taken_away_by(frozenset(received.partitions)):
             member.wants_rejoin = True
-        member.receive(received.partitions, received.user_data)
-        added = assigned - member.owned
-        member.owned, member.generation = assigned, self.generation
-        self._call(member, "assigned", added)
-        member.handle(PartitionsAssigned(tuple(sorted(added))))
-        for task in (*member.active, *member.standby):
-            if self.topology.subtopologies[task.subtopology].is_logged:
-                self.disks[member.process].setdefault(task, 0)
-
-    @staticmethod
-    def _call(member: SimulatedMember, name: str, partitions: set[TopicPartition]) -> None:
-        member.callbacks.append((name, frozenset(partitions)))
+        member.ownership.take(received.partitions, received.user_data)
+        member.generation = self.generation
+        self.disks[member.process].open(
+            task
+            for task in (*member.active, *member.standby)
+            if self.topology.subtopologies[task.subtopology].is_logged
+        )
 
     def _catch_up(self) -> None:
         """Running tasks are at the end; standbys come some way closer."""
         end = self.cluster.end_offset
         for member in self.members.values():
             disk = self.disks[member.process]
-            for task in (*member.active, *member.standby):
-                if task in disk:
-                    disk[task] = (
-                        end if task in member.active else min(end, disk[task] + self.rng.randint(end // 4, end))
-                    )
+            ends = dict.fromkeys(disk, end)
+            disk.restore(member.active.keys() & ends.keys(), ends, None)
+            for task in member.standby:
+                disk.restore([task], ends, self.rng.randint(end // 4, end))
 
     # -- the world ---------------------------------------------------------------------------------------------------
 

@@ -12,17 +12,15 @@ from enum import Enum
 from typing import Protocol
 
 from streams_protocol.consumer import Subscription, encode_subscription
-from streams_protocol.types import TopicPartition
 from streams_py.adapters.kafka_python.payloads import read_assignment
 from streams_py.errors import StreamsError
+from streams_py.member.group_model.ownership import Ownership, OwnershipListener, Partitions
 from streams_py.testing.simulator.models.coordinator import GroupCoordinator, JoinReply, Reply, SyncReply
 
 __all__ = ["Network", "SimulatedConsumer", "ThreadSide"]
 
 _RETRY_MS = 100  # retry.backoff.ms
 _REQUEST_TIMEOUT_MS = 5_000
-
-Partitions = frozenset[TopicPartition]
 
 
 class Network(Protocol):
@@ -44,7 +42,7 @@ class Network(Protocol):
         """Until the next heartbeat of any client."""
 
 
-class ThreadSide(Protocol):
+class ThreadSide(OwnershipListener, Protocol):
     """The stream thread that the consumer works for."""
 
     @property
@@ -59,11 +57,6 @@ class ThreadSide(Protocol):
         done: Callable[[Mapping[str, bytes]], None],
         failed: Callable[[Exception], None],
     ) -> None: ...
-    def on_revoked(self, partitions: Partitions) -> None: ...
-    def on_lost(self, partitions: Partitions) -> None: ...
-    def on_assignment(self, partitions: tuple[TopicPartition, ...], user_data: bytes) -> None: ...
-    def on_owned(self, before: Partitions, now: Partitions) -> None: ...
-    def on_assigned(self, added: Partitions) -> None: ...
     def fail(self, error: Exception) -> None: ...
 
 
@@ -101,11 +94,16 @@ class SimulatedConsumer:
         self._max_poll_interval_ms = max_poll_interval_ms
         self.member_id = ""
         self.generation = -1
-        self.owned: Partitions = frozenset()
+        self._ownership = Ownership(thread)
         self._phase = _Phase.IDLE
         self._prepared = False
         self._wants_rejoin = True
         self._request = 0  # number of the request whose answer is awaited
+
+    @property
+    def owned(self) -> Partitions:
+        """Its partitions."""
+        return self._ownership.owned
 
     @property
     def stable(self) -> bool:
@@ -168,22 +166,10 @@ class SimulatedConsumer:
         if self._phase is not _Phase.IDLE or not self._wants_rejoin:
             return
         if not self._prepared:
-            self._prepare()
+            is_member = self.generation >= 0 and bool(self.member_id)
+            self._ownership.prepare_to_join(is_member=is_member, cooperative=self._cooperative)
             self._prepared = True
         self._send_join()
-
-    def _prepare(self) -> None:
-        if self.generation < 0 or not self.member_id:
-            if self.owned:
-                self._thread.on_lost(self.owned)
-            self._own(frozenset())
-        elif not self._cooperative:
-            self._thread.on_revoked(self.owned)
-            self._own(frozenset())
-
-    def _own(self, partitions: Partitions) -> None:
-        before, self.owned = self.owned, partitions
-        self._thread.on_owned(before, partitions)
 
     def _send_join(self) -> None:
         self._phase = _Phase.JOINING
@@ -302,15 +288,9 @@ class SimulatedConsumer:
         if not {tp.topic for tp in assigned} <= self._topics:
             self.request_rejoin()
             return
-        before = self.owned
-        gone = before - assigned
-        if self._cooperative and gone:
-            self._thread.on_revoked(gone)
-            self._own(before - gone)
+        if self._ownership.taken_away_by(assigned):
             self._wants_rejoin = True
-        self._thread.on_assignment(tuple(sent.partitions), sent.user_data)
-        self._own(assigned)
-        self._thread.on_assigned(assigned - before)
+        self._ownership.take(tuple(sent.partitions), sent.user_data)
         if self._wants_rejoin:
             self._thread.later(self._network.rejoin_delay_ms, self._poll)
         # A rebalance may have begun while this one was being answered.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from streams_protocol.types import TaskId
+from streams_py.member.group_model.copies import restored
 from streams_py.testing.simulator.models.cluster import SimulatedCluster
 from streams_py.testing.simulator.models.restore import RESTORE_RETRY_MS, SimulatedRestore, ToldEnd
 from streams_py.testing.simulator.models.timeline import Timeline
@@ -168,4 +169,4 @@ class LocalState:
         if copy.known_end is None:
             return copy.offset
         gained = (self.timeline.now_ms - copy.at_ms) * self.restore_records_per_s // 1000
-        return min(copy.offset + gained, self.cluster.end_of_task(task))
+        return restored(copy.offset, self.cluster.end_of_task(task), gained)

@@ -111,7 +111,9 @@ def test_what_was_logged_is_restored() -> None:
     assert other.buffer.prior_value("b") == (True, 7)
     assert other.buffer.prior_value("c") == (False, None)
     assert other.buffer.first_time_ms() == 20
-    assert [change[:4] for change in other.taken()] == [("b", 8, 9, 7), ("a", 1, None, 5)]
+    taken = list(other.taken())
+    assert [change[:4] for change in taken] == [("b", 8, 9, 7), ("a", 1, None, 5)]
+    assert {change[7] for change in taken} == {(("h", None), ("h", b"2"))}
 
 
 @pytest.mark.parametrize(

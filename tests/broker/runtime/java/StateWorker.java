@@ -11,8 +11,10 @@ import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.KeyValue;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.kstream.Consumed;
+import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.JoinWindows;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
@@ -25,11 +27,17 @@ import org.apache.kafka.streams.kstream.StreamJoined;
 import org.apache.kafka.streams.kstream.Suppressed;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
+import org.apache.kafka.streams.kstream.internals.SessionWindow;
+import org.apache.kafka.streams.processor.StateStore;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
+import org.apache.kafka.streams.state.KeyValueIterator;
 import org.apache.kafka.streams.state.KeyValueStore;
+import org.apache.kafka.streams.state.SessionStore;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.WindowStore;
+import org.apache.kafka.streams.state.WindowStoreIterator;
 
 /** The topologies of state_programs.py on Kafka Streams for the JVM; each is started and stopped on command. */
 public final class StateWorker {
@@ -116,6 +124,25 @@ public final class StateWorker {
             case "global":
                 return builder.stream(left, texts).join(
                     builder.globalTable(right, texts), (key, value) -> value.substring(0, 1), StateWorker::pair);
+            case "plain window":
+                builder.addStateStore(Stores.windowStoreBuilder(
+                    Stores.persistentWindowStore("store", Duration.ofDays(1), ms(5), false), TEXT, TEXT));
+                return builder.stream(left, texts).process(() -> new Remembering(false), "store");
+            case "plain session":
+                builder.addStateStore(Stores.sessionStoreBuilder(
+                    Stores.persistentSessionStore("store", Duration.ofDays(1)), TEXT, TEXT));
+                return builder.stream(left, texts).process(() -> new Remembering(true), "store");
+            case "lru":
+                builder.addStateStore(Stores.keyValueStoreBuilder(Stores.lruMap("store", 2), TEXT, TEXT));
+                return builder.stream(left, texts).process(Joining::new, "store");
+            case "inner join":
+                return builder.stream(left, texts).join(
+                    builder.stream(right, texts), StateWorker::pair,
+                    JoinWindows.ofTimeDifferenceAndGrace(ms(10), ms(5)), StreamJoined.with(TEXT, TEXT, TEXT));
+            case "grouped table":
+                return builder.table(left, texts, Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as("rows"))
+                    .groupBy((key, value) -> KeyValue.pair(value.substring(0, 1), value), Grouped.with(TEXT, TEXT))
+                    .reduce(StateWorker::join, (before, value) -> join(before, "-"), kept()).toStream();
             default:
                 throw new IllegalArgumentException(program);
         }
@@ -144,6 +171,47 @@ public final class StateWorker {
 
     private static String show(final Windowed<String> windowed) {
         return windowed.key() + "@" + windowed.window().start() + "-" + windowed.window().end();
+    }
+
+    private static final class Remembering implements Processor<String, String, String, String> {
+        private final boolean sessions;
+        private ProcessorContext<String, String> context;
+        private StateStore store;
+
+        private Remembering(final boolean sessions) {
+            this.sessions = sessions;
+        }
+
+        @Override
+        public void init(final ProcessorContext<String, String> given) {
+            context = given;
+            store = given.getStateStore("store");
+        }
+
+        @Override
+        @SuppressWarnings("unchecked")
+        public void process(final Record<String, String> record) {
+            final long at = record.timestamp();
+            final StringBuilder now = new StringBuilder(record.value());
+            if (sessions) {
+                final SessionStore<String, String> kept = (SessionStore<String, String>) store;
+                try (KeyValueIterator<Windowed<String>, String> found = kept.findSessions(record.key(), at - 10, at)) {
+                    found.forEachRemaining(entry -> now.append(entry.value));
+                }
+                kept.put(new Windowed<>(record.key(), new SessionWindow(at - at % 5, at)), cut(now));
+            } else {
+                final WindowStore<String, String> kept = (WindowStore<String, String>) store;
+                try (WindowStoreIterator<String> found = kept.fetch(record.key(), at - 10, at)) {
+                    found.forEachRemaining(entry -> now.append(entry.value));
+                }
+                kept.put(record.key(), cut(now), at - at % 5);
+            }
+            context.forward(record.withValue(now.toString()));
+        }
+
+        private static String cut(final StringBuilder text) {
+            return text.substring(0, Math.min(9, text.length()));
+        }
     }
 
     private static final class Joining implements Processor<String, String, String, String> {

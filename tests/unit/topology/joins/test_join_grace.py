@@ -108,6 +108,14 @@ def test_restored_buffer_has_what_still_waits_and_goes_on() -> None:
     assert restored.store.approximate_num_entries() == 0
 
 
+def test_restored_record_has_its_headers() -> None:
+    buffer, restored = Buffer(), Buffer()
+    buffer.context.headers = (("h", None), ("h", b"2"))
+    buffer.put("a", "1", 10)
+    restored.store.restore(buffer.logged)
+    assert [tuple(due.headers) for due in restored.store.take_until(10)] == [(("h", None), ("h", b"2"))]
+
+
 def test_grace_is_refused_for_a_table_that_cannot_be_asked_so_far_back() -> None:
     builder = StreamsBuilder(key=STRING, value=STRING)
     stream = builder.stream("in")

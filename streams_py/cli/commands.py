@@ -475,6 +475,55 @@ def inspect_(
 
 
 @app.command()
+def dashboard(
+    group: Annotated[str, typer.Option("--group", "-g", help="The application.id.")],
+    bootstrap: _BOOTSTRAP = "localhost:9092",
+    config: _CONFIG = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="Address to listen at. There are no passwords: anything but loopback is for a trusted network."
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="0: any free one.")] = 8088,
+    every: Annotated[float, typer.Option(min=0.1, help="Look at the group every so many seconds.")] = 0.5,
+    events_topic: Annotated[
+        str | None, typer.Option("--events-topic", help="Default: GROUP-assignment-events, where there is one.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting of the group, for reasons; may be repeated."),
+    ] = None,
+    assignor: Annotated[str | None, typer.Option(help="The group's assignor, for reasons; as for explain.")] = None,
+) -> None:
+    """A page that shows a group, [bold]Java or Python[/bold], while it happens: who runs which task, lags, moves.
+
+    Click on a task, or press Enter on it, to read why it is where it is. Rebalances and restorations are shown of
+    groups that write events (assignment.events.level). One reader serves all open pages; it joins no group and changes
+    nothing. Needs the extra [bold]dashboard[/bold].
+
+    Exit status: 0 ended by Ctrl-C; 1 no answer from the cluster; 2 wrong usage, no such group, or the port is in use.
+
+    Example: streams-py dashboard -g word-count -b localhost:9092
+    """
+    from streams_py.cli.groups.watching import serve_dashboard
+
+    raise typer.Exit(
+        serve_dashboard(
+            group,
+            bootstrap,
+            config,
+            host=host,
+            port=port,
+            every_s=every,
+            events_topic=events_topic,
+            settings=settings,
+            assignor=assignor,
+        )
+    )
+
+
+@app.command()
 def reset(
     application_id: Annotated[str, typer.Option("--application-id", "-a", help="The application to reset.")],
     bootstrap: _BOOTSTRAP = "localhost:9092",

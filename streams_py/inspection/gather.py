@@ -18,13 +18,14 @@ from streams_py.inspection.members import decode_member
 from streams_py.inspection.view import GroupView, view_group
 from streams_py.ports import Admin, AdminError, DescribedGroup, GroupAdmin, PartitionInfo, RecordConsumer
 
-__all__ = ["Cluster", "Reading", "inspect_group", "read_group", "with_lags"]
+__all__ = ["Cluster", "Reading", "find_election", "inspect_group", "read_group", "with_lags"]
 
 _log = logging.getLogger(__name__)
 
 _ELECTION_RECORDS_MAX: Final = 20_000
 """So many of the newest records of the coordinator's log are searched: commits of busy groups lie above an election."""
 _ELECTION_SECONDS_MAX: Final = 3.0
+_AT_REST: Final = frozenset({"Stable", "Empty"})
 
 
 class Cluster(Protocol):
@@ -59,10 +60,11 @@ def read_group(cluster: Cluster, group: str, *, election: bool = True) -> Readin
     """The group as it is now. StreamsError when it is no Kafka Streams group, or does not exist."""
     described = cluster.groups.describe_group(group)
     _check_is_streams(described)
-    members = [decode_member(member) for member in described.members]
+    is_rebalancing = described.state not in _AT_REST
+    members = [decode_member(member, is_rebalancing=is_rebalancing) for member in described.members]
     topics = _topics(cluster.admin)
     counts = {topic: len(infos) for topic, infos in topics.items()}
-    elected = _find_election(cluster, group, counts) if election else None
+    elected = find_election(cluster, group, counts) if election else None
     view = view_group(group, described.state, members, counts, elected)
     return Reading(described, view, topics, _groups(cluster))
 
@@ -124,7 +126,9 @@ def _known(offsets: Mapping[TopicPartition, int | AdminError]) -> dict[TopicPart
     return {partition: offset for partition, offset in offsets.items() if not isinstance(offset, AdminError)}
 
 
-def _find_election(cluster: Cluster, group: str, counts: Mapping[str, int]) -> Election | None:
+def find_election(
+    cluster: Cluster, group: str, counts: Mapping[str, int], *, seconds_max: float = _ELECTION_SECONDS_MAX
+) -> Election | None:
     """The newest election in the coordinator's log; None when it may not be read, or is too far back."""
     if OFFSETS_TOPIC not in counts:
         return None
@@ -134,7 +138,7 @@ def _find_election(cluster: Cluster, group: str, counts: Mapping[str, int]) -> E
         first = _one(cluster.admin, log, earliest=True)
         if end is None or first is None or first >= end:
             return None
-        return _read_election(cluster, group, log, max(first, end - _ELECTION_RECORDS_MAX), end)
+        return _read_election(cluster, group, log, max(first, end - _ELECTION_RECORDS_MAX), end, seconds_max)
     except StreamsError as error:
         _log.debug("%s cannot be read: %s", log, error)
         return None
@@ -145,9 +149,11 @@ def _one(admin: Admin, partition: TopicPartition, *, earliest: bool) -> int | No
     return None if isinstance(offset, AdminError) else offset
 
 
-def _read_election(cluster: Cluster, group: str, log: TopicPartition, start: int, end: int) -> Election | None:
+def _read_election(
+    cluster: Cluster, group: str, log: TopicPartition, start: int, end: int, seconds: float
+) -> Election | None:
     newest = None
-    until = time.monotonic() + _ELECTION_SECONDS_MAX
+    until = time.monotonic() + seconds
     consumer = cluster.consumer()
     try:
         consumer.assign({log: start})

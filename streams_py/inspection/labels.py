@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from streams_protocol.types import ProcessId
 from streams_py.inspection.view import GroupView
 
-__all__ = ["member_labels", "process_labels"]
+__all__ = ["letters", "member_labels", "named", "process_labels"]
+
+
+def named(text: str, names: Mapping[ProcessId, str]) -> str:
+    """The text with names in the place of process ids."""
+    for process_id, name in names.items():
+        text = text.replace(str(process_id), name)
+    return text
 
 
 def process_labels(view: GroupView) -> dict[str, str]:
     """Process (:attr:`~.members.Member.process`) -> A, B, ..., in the order of the members."""
     processes = dict.fromkeys(member.process for member in view.members)
-    return {process: _letters(number) for number, process in enumerate(processes)}
+    return {process: letters(number) for number, process in enumerate(processes)}
 
 
 def member_labels(view: GroupView) -> dict[str, str]:
     """Member id -> its process's letter, and a number for the thread."""
-    letters = process_labels(view)
-    counts = dict.fromkeys(letters, 0)
+    processes = process_labels(view)
+    counts = dict.fromkeys(processes, 0)
     labels: dict[str, str] = {}
     for member in view.members:
         counts[member.process] += 1
-        labels[member.member_id] = f"{letters[member.process]}{counts[member.process]}"
+        labels[member.member_id] = f"{processes[member.process]}{counts[member.process]}"
     return labels
 
 
-def _letters(number: int) -> str:
+def letters(number: int) -> str:
+    """A, B, ..., Z, AA, AB, ...: the name number ``number``, counted from 0."""
     text = ""
     number += 1
     while number:

@@ -50,16 +50,20 @@ class Member:
         return self.member_id if self.subscription is None else str(self.subscription.process_id)
 
 
-def decode_member(member: DescribedMember) -> Member:
-    """Decode what the coordinator keeps of a member. Raises nothing, whatever the bytes."""
+def decode_member(member: DescribedMember, *, is_rebalancing: bool = False) -> Member:
+    """Decode what the coordinator keeps of a member. Raises nothing, whatever the bytes.
+
+    ``is_rebalancing``: the coordinator leaves subscriptions out until the rebalance is over.
+    """
     problems: list[str] = []
     topics: tuple[str, ...] = ()
     owned: tuple[TopicPartition, ...] = ()
     generation = rack = subscription = None
     try:
-        sent = decode_subscription(member.subscription)
-        topics, owned, generation, rack = sent.topics, sent.owned_partitions, sent.generation_id, sent.rack_id
-        subscription = decode_subscription_info(sent.user_data)
+        if member.subscription or not is_rebalancing:
+            sent = decode_subscription(member.subscription)
+            topics, owned, generation, rack = sent.topics, sent.owned_partitions, sent.generation_id, sent.rack_id
+            subscription = decode_subscription_info(sent.user_data)
     except DecodeError as error:
         problems.append(f"its subscription cannot be read: {error}")
     assignment, active, standby = None, {}, {}

@@ -21,6 +21,7 @@ _COMMANDS = ("$ ", "streams-py ", "pip ", "python ", "python3 ", "docker ", "cur
 BLOCKS_NOT_RUN = {
     "docs/backtest.md": 2,
     "docs/connect.md": 3,
+    "docs/dashboard.md": 1,
     "docs/guides/from-faust.md": 1,
     "docs/guides/kubernetes.md": 1,
     "docs/operations.md": 1,

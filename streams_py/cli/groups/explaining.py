@@ -23,8 +23,9 @@ from streams_py.cli.groups.explanations import Explainer, explainer_named
 from streams_py.cli.groups.recordings import recorded_explanations
 from streams_py.cli.usage import refuse
 from streams_py.errors import StreamsError
+from streams_py.inspection.labels import named
 
-__all__ = ["explain_tasks", "group_of", "named", "plain"]
+__all__ = ["explain_tasks", "group_of", "plain"]
 
 
 def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: str | None, as_json: bool) -> int:
@@ -64,13 +65,6 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
     else:
         typer.echo(named("\n".join(map(str, chosen)), names))
     return 0
-
-
-def named(text: str, names: Mapping[ProcessId, str]) -> str:
-    """The text with names in the place of process ids."""
-    for process_id, name in names.items():
-        text = text.replace(str(process_id), name)
-    return text
 
 
 def plain(value: object) -> object:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.cli.connecting import connected
-from streams_py.cli.groups.explaining import named, plain
+from streams_py.cli.groups.explaining import plain
 from streams_py.cli.usage import failed, pairs_of, refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import StreamsError
-from streams_py.inspection.labels import member_labels, process_labels
-from streams_py.inspection.reasons import Outlook, Reasons, TaskReason, explain_group
+from streams_py.inspection.labels import member_labels, named, process_labels
+from streams_py.inspection.reasons import Reasons, TaskReason, explain_group
+from streams_py.inspection.sentences import reason_text
 from streams_py.inspection.view import GroupView
 
-__all__ = ["explain_live", "reason_text", "reasons_json"]
+__all__ = ["explain_live", "reasons_json"]
 
 
 def explain_live(
@@ -49,8 +50,9 @@ def explain_live(
         return 0
     for line in _head(reasons):
         print(line)
+    labels, names = member_labels(reasons.view), _names(reasons.view)
     for reason in chosen:
-        print(reason_text(reasons, reason))
+        print(reason_text(reason, reasons.assignor, labels, names))
     return 0
 
 
@@ -71,56 +73,10 @@ def _names(view: GroupView) -> dict[ProcessId, str]:
     return {m.subscription.process_id: letters[m.process] for m in view.members if m.subscription is not None}
 
 
-def reason_text(reasons: Reasons, reason: TaskReason) -> str:
-    """One task, in sentences."""
-    labels, names = member_labels(reasons.view), _names(reasons.view)
-    lines = list(_present(reasons, reason, labels))
-    lines.append(f"  {_future(reason, labels)}")
-    return named("\n".join(lines), names)
-
-
-def _present(reasons: Reasons, reason: TaskReason, labels: Mapping[str, str]) -> Iterator[str]:
-    task, told = reason.task, reason.decided
-    explained = [] if told is None else str(told).splitlines()
-    if task.owner is None:
-        held = f": {labels[task.coming_from]} still had it when the group last joined" if task.coming_from else ""
-        yield f"{task.id} is withheld{held}" if held else f"{task.id} runs nowhere"
-        if explained:
-            yield f"  {explained[0].replace(' is active on ', ' is meant for ', 1)}"
-            yield from explained[1:]
-    elif reason.is_as_decided and explained:
-        yield explained[0]
-        yield f"  it runs on thread {labels[task.owner]}"
-        yield from explained[1:]
-    else:
-        yield f"{task.id} is active on {labels[task.owner]}"
-        if explained:
-            yield (
-                f"  {reasons.assignor} with these settings would have put it elsewhere: the group's leader has other "
-                "settings, another assignor, or saw other offsets"
-            )
-            yield from (f"  {line}" for line in explained)
-        else:
-            yield f"  {reasons.assignor} tells no reasons"
-
-
-def _future(reason: TaskReason, labels: Mapping[str, str]) -> str:
-    if reason.destination is None:
-        return "a rebalance now would give it to nobody"
-    match reason.outlook:
-        case Outlook.STAYS:
-            return "a rebalance now would leave it there"
-        case Outlook.MOVES:
-            why = "" if reason.next is None else f", because {reason.next.active.rule.value}"
-            return f"a rebalance now would move it to {labels[reason.destination]}{why}"
-        case Outlook.STARTS:
-            return f"the next rebalance gives it to {labels[reason.destination]}"
-
-
 def reasons_json(reasons: Reasons, chosen: Iterable[TaskReason]) -> dict[str, Any]:
     """The same in plain values: members by id, processes by their ids, null for what is not known."""
     view = reasons.view
-    labels = member_labels(view)
+    labels, names = member_labels(view), _names(view)
     return {
         "group": view.group,
         "generation": view.generation,
@@ -141,7 +97,7 @@ def reasons_json(reasons: Reasons, chosen: Iterable[TaskReason]) -> dict[str, An
                 "is_as_decided": reason.is_as_decided,
                 "decided": plain(reason.decided),
                 "next": plain(reason.next),
-                "text": reason_text(reasons, reason),
+                "text": reason_text(reason, reasons.assignor, labels, names),
             }
             for reason in chosen
         ],

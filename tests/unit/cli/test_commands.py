@@ -27,6 +27,7 @@ COMMANDS = [
     ["fuzz"],
     ["torture"],
     ["explain"],
+    ["dashboard"],
     ["topology", "describe"],
     ["new", "app"],
     ["connect", "worker"],
@@ -410,7 +411,14 @@ def test_options_of_explain_that_do_not_fit_are_refused(arguments: list[str], wh
 
 
 @pytest.mark.parametrize(
-    "arguments", [["inspect", "-g", "g"], ["inspect"], ["explain", "-g", "g"], ["reset", "-a", "g", "--dry-run"]]
+    "arguments",
+    [
+        ["inspect", "-g", "g"],
+        ["inspect"],
+        ["explain", "-g", "g"],
+        ["dashboard", "-g", "g"],
+        ["reset", "-a", "g", "--dry-run"],
+    ],
 )
 def test_question_about_groups_on_the_embedded_cluster_is_refused_at_once(
     arguments: list[str], monkeypatch: pytest.MonkeyPatch

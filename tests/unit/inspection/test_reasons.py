@@ -12,9 +12,9 @@ from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.assignment.explanation import Rule
-from streams_py.cli.groups.explaining_live import reason_text, reasons_json
+from streams_py.cli.groups.explaining_live import reasons_json
 from streams_py.errors import StreamsError
-from streams_py.inspection.reasons import Outlook, explain_group
+from streams_py.inspection.reasons import Outlook, Reasons, TaskReason, explain_group
 from streams_py.ports import MemberSubscription
 
 from .groups import FakeCluster, process, rebalanced, said, topics
@@ -35,6 +35,11 @@ def running(number: int, mine: list[TaskId], **more: object) -> MemberSubscripti
     return said(number, owned=mine, sums=sums | dict(more.get("sums", {})))  # type: ignore[call-overload]
 
 
+def told(reasons: Reasons, reason: TaskReason) -> str:
+    (found,) = (task for task in reasons_json(reasons, [reason])["tasks"])
+    return str(found["text"])
+
+
 def test_tasks_at_rest_stay_and_say_why_as_their_leader_does() -> None:
     cluster = counting(2)
     first, second = [TaskId(0, 0), TaskId(1, 0)], [TaskId(0, 1), TaskId(1, 1)]
@@ -48,7 +53,7 @@ def test_tasks_at_rest_stay_and_say_why_as_their_leader_does() -> None:
     assert {task: reason.decided for task, reason in reasons.tasks.items()} == dict(own.explanations)
     assert {reason.outlook for reason in reasons.tasks.values()} == {Outlook.STAYS}
     assert all(reason.is_as_decided for reason in reasons.tasks.values())
-    text = reason_text(reasons, reasons.tasks[TaskId(0, 1)])
+    text = told(reasons, reasons.tasks[TaskId(0, 1)])
     assert text.startswith("0_1 is active on B (")
     assert "a rebalance now would leave it there" in text
     assert str(process(1)) not in text
@@ -63,7 +68,7 @@ def test_a_task_that_warms_up_elsewhere_says_for_whom_it_is_meant() -> None:
     (meant,) = (r for r in reasons.tasks.values() if r.decided and r.decided.desired != r.decided.active.process_id)
     assert meant.task.owner == "m0"
     assert meant.outlook is Outlook.STAYS, "its copy is not known to have caught up"
-    assert "it is meant for B, which has to catch up first" in reason_text(reasons, meant)
+    assert "it is meant for B, which has to catch up first" in told(reasons, meant)
 
 
 def test_a_copy_that_has_caught_up_is_about_to_get_its_task() -> None:
@@ -75,7 +80,7 @@ def test_a_copy_that_has_caught_up_is_about_to_get_its_task() -> None:
     coming = reasons.tasks[TaskId(0, 1)]
     assert (coming.task.owner, coming.task.coming_from, coming.destination) == (None, "m0", "m1")
     assert coming.outlook is Outlook.STARTS
-    text = reason_text(reasons, coming)
+    text = told(reasons, coming)
     assert text.startswith("0_1 is withheld: A1 still had it when the group last joined")
     assert "0_1 is meant for B" in text
     assert "the next rebalance gives it to B1" in text
@@ -90,7 +95,7 @@ def test_a_rebalance_that_would_move_a_task_is_foretold() -> None:
     moving = reasons.tasks[TaskId(0, 1)]
     assert (moving.task.owner, moving.destination, moving.outlook) == ("m0", "m1", Outlook.MOVES)
     assert not moving.is_as_decided
-    text = reason_text(reasons, moving)
+    text = told(reasons, moving)
     assert "with these settings would have put it elsewhere" in text
     assert "a rebalance now would move it to B1, because" in text
 

@@ -1,0 +1,56 @@
+"""``streams-py dashboard``: a page that shows a running group."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from streams_py.cli.connecting import connected
+from streams_py.cli.usage import failed, pairs_of, refuse
+from streams_py.config_files import read_config_file
+from streams_py.errors import StreamsError
+
+__all__ = ["serve_dashboard"]
+
+
+def serve_dashboard(
+    group: str,
+    bootstrap: str,
+    config: Path | None,
+    *,
+    host: str,
+    port: int,
+    every_s: float,
+    events_topic: str | None,
+    settings: Iterable[str] | None,
+    assignor: str | None,
+) -> int:
+    """Serve the page until Ctrl-C; the exit status."""
+    try:
+        from streams_py.dashboard.board import Board
+        from streams_py.dashboard.service import DashboardServer
+        from streams_py.dashboard.watcher import GroupWatcher
+    except ImportError as error:
+        if (error.name or "").split(".")[0] not in ("anyio", "starlette", "uvicorn"):
+            raise
+        return refuse("the page needs two more packages; install them with: pip install 'kafka-streams-py[dashboard]'")
+    try:
+        configs = {**({} if config is None else read_config_file(config)), **pairs_of(settings, "--set")}
+        with connected(bootstrap, config, "streams-py-dashboard") as cluster:
+            board = Board()
+            watcher = GroupWatcher(
+                cluster, group, board, every_s=every_s, events_topic=events_topic, configs=configs, assignor=assignor
+            )
+            with DashboardServer(board, watcher, host=host, port=port) as server:
+                watcher.start()
+                try:
+                    print(f"{group} is shown at {server.url} (Ctrl-C ends it)", flush=True)
+                    threading.Event().wait()
+                finally:
+                    watcher.stop()
+    except StreamsError as error:
+        return failed(error)
+    except KeyboardInterrupt:
+        return 0
+    return 0

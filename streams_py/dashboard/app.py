@@ -1,0 +1,109 @@
+"""The addresses of the page. Everything is read-only, and nothing comes from another machine.
+
+``/`` is the page, ``/updates`` a stream of server-sent events, one kind for each part of the board, and
+``/why/0_1`` the reasons of a task. Names in requests are checked as for every service on loopback
+(:mod:`streams_py.http_hosts`); the page itself may load nothing but what is served here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from functools import cache
+from importlib import resources
+from typing import Final, Protocol
+
+from anyio import to_thread
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from streams_protocol.types import TaskId
+from streams_py.dashboard.board import Board, Listener
+from streams_py.errors import StreamsError
+from streams_py.http_hosts import refused_name
+
+__all__ = ["Explains", "dashboard_app"]
+
+_FILES: Final = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/grid.js": ("grid.js", "text/javascript"),
+}
+_HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_KEEP_ALIVE_S: Final = 15.0
+
+
+class Explains(Protocol):
+    """What answers "why here"."""
+
+    def why(self, task: TaskId) -> str: ...
+
+
+def dashboard_app(board: Board, explains: Explains, *, hosts: Collection[str] | None) -> Starlette:
+    """The ASGI application. ``hosts``: the names by which it may be called, beside ``localhost`` and addresses; None:
+    any."""
+
+    def route(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
+        async def guarded(request: Request) -> Response:
+            name = None if hosts is None else refused_name(request.headers.get("host", ""), hosts)
+            if name is not None:
+                return _refused(403, f"this page is not called {name!r:.100}: use localhost or 127.0.0.1")
+            return await answer(request)
+
+        return Route(path, guarded, methods=["GET"])
+
+    async def updates(request: Request) -> Response:
+        try:
+            listener = board.listen()
+        except StreamsError as error:
+            return _refused(503, str(error))
+        return StreamingResponse(_events(board, listener), headers=_HEADERS, media_type="text/event-stream")
+
+    async def why(request: Request) -> Response:
+        try:
+            task = TaskId.parse(request.path_params["task"])
+            text = await to_thread.run_sync(explains.why, task)
+        except ValueError as error:
+            return _refused(400, str(error)[:200])
+        except StreamsError as error:
+            return _refused(409, str(error))
+        return JSONResponse({"task": str(task), "text": text}, headers=_HEADERS)
+
+    def page(path: str) -> Route:
+        name, kind = _FILES[path]
+
+        async def file(request: Request) -> Response:
+            return Response(_content(name), headers=_HEADERS, media_type=kind)
+
+        return route(path, file)
+
+    return Starlette(routes=[*map(page, _FILES), route("/updates", updates), route("/why/{task}", why)])
+
+
+async def _events(board: Board, listener: Listener) -> AsyncIterator[str]:
+    try:
+        while True:
+            changes = await listener.changes(_KEEP_ALIVE_S)
+            if not changes and board.is_closed:
+                return
+            yield "".join(f"event: {part}\ndata: {text}\n\n" for part, text in changes) or ": still here\n\n"
+    finally:
+        board.leave(listener)
+
+
+@cache
+def _content(name: str) -> bytes:
+    return (resources.files("streams_py.dashboard") / "page" / name).read_bytes()
+
+
+def _refused(status: int, text: str) -> Response:
+    answer: Mapping[str, str] = {"message": " ".join(text.split())}
+    return JSONResponse(answer, status, headers=_HEADERS)

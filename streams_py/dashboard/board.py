@@ -1,0 +1,97 @@
+"""What the page shows, part by part, each with a number that grows: readers that are slow miss steps, never the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from streams_py.errors import StreamsError
+
+__all__ = ["Board", "Listener"]
+
+_LISTENERS_MAX: Final = 100
+
+
+class Listener:
+    """One open page. Made by :meth:`Board.listen`, on the event loop that serves it."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._seen: dict[str, int] = {}
+
+    def wake(self) -> None:
+        """There is news. Callable from any thread; a loop that has ended hears nothing."""
+        try:
+            self._loop.call_soon_threadsafe(self._news.set)
+        except RuntimeError:
+            return
+
+    async def changes(self, timeout_s: float) -> list[tuple[str, str]]:
+        """(part, JSON text) of what changed since the last call; empty after ``timeout_s`` without any."""
+        found = self._board.since(self._seen)
+        if not found and not self._board.is_closed:
+            try:
+                await asyncio.wait_for(self._news.wait(), timeout_s)
+            except TimeoutError:
+                return []
+            found = self._board.since(self._seen)
+        self._news.clear()
+        self._seen |= {part: number for part, number, _ in found}
+        return [(part, text) for part, _, text in found]
+
+
+class Board:
+    """The newest value of each part, and who waits for more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._parts: dict[str, tuple[int, str]] = {}
+        self._listeners: set[Listener] = set()
+        self.is_closed = False
+
+    def publish(self, part: str, value: Mapping[str, Any]) -> None:
+        """Show this. The same again is no news."""
+        text = json.dumps(value, separators=(",", ":"))
+        with self._lock:
+            number, shown = self._parts.get(part, (0, ""))
+            if text == shown:
+                return
+            self._parts[part] = (number + 1, text)
+        self._wake()
+
+    def since(self, seen: Mapping[str, int]) -> list[tuple[str, int, str]]:
+        """(part, its number, JSON text) of everything newer than what was seen."""
+        with self._lock:
+            return [(part, n, text) for part, (n, text) in self._parts.items() if n > seen.get(part, 0)]
+
+    def listen(self) -> Listener:
+        """Wait for news. StreamsError when too many do."""
+        with self._lock:
+            if len(self._listeners) >= _LISTENERS_MAX:
+                raise StreamsError(f"{_LISTENERS_MAX} pages are open; close one")
+            listener = Listener(self)
+            self._listeners.add(listener)
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        """The page was closed."""
+        with self._lock:
+            self._listeners.discard(listener)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self.is_closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        for listener in self._waiting():
+            listener.wake()
+
+    def _waiting(self) -> Iterator[Listener]:
+        with self._lock:
+            return iter(tuple(self._listeners))

@@ -35,6 +35,7 @@ from streams_py.backtest.summary import Summary
 from streams_py.errors import ConfigError
 from streams_py.spark.backtest_summary import summarise_on_spark
 from streams_py.spark.files import Folder
+from streams_py.spark.session import check_classic
 from streams_py.spark.version import check_same_version, library_version
 from streams_py.telemetry.delta import delta_files, is_delta
 
@@ -70,8 +71,10 @@ def evaluate_on_spark(
 ) -> Summary:
     """Evaluate the situations in ``source`` (a folder of tables on any file system, or a JSONL file of this machine).
 
-    ConfigError when the folder ``out`` is not empty, or a candidate is not to be found here or on the workers.
+    ConfigError when the folder ``out`` is not empty, a candidate is not to be found here or on the workers, or the
+    session is one of Spark Connect.
     """
+    check_classic(spark)
     for candidate in orders.candidates:
         choose(candidate)
     shipped = _ship(spark, orders, py_files)

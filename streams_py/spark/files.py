@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streams_py.spark.session import check_classic
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -11,9 +13,10 @@ __all__ = ["Folder"]
 
 
 class Folder:
-    """Everything is named by path components below ``root``. Driver only."""
+    """Everything is named by path components below ``root``. Driver only. ConfigError with Spark Connect."""
 
     def __init__(self, spark: SparkSession, root: str) -> None:
+        check_classic(spark)
         self._spark = spark
         self.root = root.rstrip("/") or "/"
 

@@ -17,8 +17,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from streams_py.config_keys import is_secret
 from streams_py.errors import ConfigError
 from streams_py.ports import BEGINNING
+from streams_py.spark.connector_options import translated
 
 __all__ = [
     "Position",
@@ -30,15 +32,14 @@ __all__ = [
     "writer_options",
 ]
 
-_SECRET: Final = re.compile(r"password|secret|jaas|token|key\.pem|keystore\.key", re.IGNORECASE)
 _REFERENCE: Final = re.compile(r"(env|file):(.+)", re.DOTALL)
 _KAFKA: Final = "kafka."
 _COMMON: Final = ("allow.plain.secrets",)
 _READER: Final = (
-    *_COMMON, "topics", "assign", "starting", "ending", "isolation", "split.records", "batch.records", "batch.bytes",
-    "poll.timeout.ms", "rows.per.trigger", "on.gone",
+    *_COMMON, "topics", "topics.pattern", "assign", "starting", "ending", "isolation", "split.records",
+    "min.partitions", "batch.records", "batch.bytes", "poll.timeout.ms", "rows.per.trigger", "on.gone",
 )  # fmt: skip
-_WRITER: Final = (*_COMMON, "flush.timeout.ms")
+_WRITER: Final = (*_COMMON, "topic", "flush.timeout.ms")
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname", "path"})
 _INT64_MAX: Final = 2**63 - 1
 
@@ -57,22 +58,23 @@ class PositionKind(StrEnum):
 
 
 class Position(NamedTuple):
-    """``group`` is for GROUP, ``timestamp_ms`` for TIMESTAMP, ``offsets`` (JSON text by topic and partition) for
-    OFFSETS."""
+    """``group`` is for GROUP, ``timestamp_ms`` for TIMESTAMP, ``by_partition`` (JSON text, by topic and partition) for
+    OFFSETS, and for TIMESTAMP where partitions have one each."""
 
     kind: PositionKind
     group: str = ""
     timestamp_ms: int = 0
-    offsets: str = ""
+    by_partition: str = ""
 
-    def offset_of(self, topic: str, partition: int) -> int | None:
-        """The offset given for a partition: -2 the beginning, -1 the end; None when there is none."""
-        given = json.loads(self.offsets).get(topic, {}).get(str(partition))
+    def given_for(self, topic: str, partition: int) -> int | None:
+        """The offset (-2 the beginning, -1 the end) or timestamp of a partition; None when there is none."""
+        given = json.loads(self.by_partition).get(topic, {}).get(str(partition))
         return None if given is None else int(given)
 
 
 def parse_position(text: str, option: str) -> Position:
-    """``earliest``, ``latest``, ``group:<id>``, ``timestamp:<ms>``, or ``{"topic":{"0":12}}``."""
+    """``earliest``, ``latest``, ``group:<id>``, ``timestamp:<ms>``, ``timestamp:{"topic":{"0":<ms>}}``, or
+    ``{"topic":{"0":12}}``."""
     word = text.strip()
     if word in (PositionKind.EARLIEST, PositionKind.LATEST):
         return Position(PositionKind(word))
@@ -82,27 +84,29 @@ def parse_position(text: str, option: str) -> Position:
         number = word.removeprefix("timestamp:")
         if number.isascii() and number.isdigit() and int(number) <= _INT64_MAX:
             return Position(PositionKind.TIMESTAMP, timestamp_ms=int(number))
+        if number.lstrip().startswith("{"):
+            expected = '{"0":1700000000000}, milliseconds since 1970'
+            return Position(
+                PositionKind.TIMESTAMP, by_partition=_by_partition(number, option, "timestamps", 0, expected)
+            )
     if word.startswith("{"):
-        return Position(PositionKind.OFFSETS, offsets=_offsets(word, option))
+        expected = '{"0":12,"1":-2}, where -2 is the beginning and -1 the end'
+        return Position(PositionKind.OFFSETS, by_partition=_by_partition(word, option, "offsets", BEGINNING, expected))
     raise ConfigError(
-        f"{option} = {text!r} is not valid: expected earliest, latest, group:<id>, timestamp:<ms since 1970>, or "
-        'JSON such as {"my-topic":{"0":12,"1":-2}}',
+        f"{option} = {text!r} is not valid: expected earliest, latest, group:<id>, timestamp:<ms since 1970>, "
+        'timestamp:{"my-topic":{"0":<ms>}}, or offsets such as {"my-topic":{"0":12,"1":-2}}',
         key=option,
     )
 
 
-def _offsets(text: str, option: str) -> str:
+def _by_partition(text: str, option: str, what: str, least: int, expected: str) -> str:
     found = _json_object(text, option)
     for topic, of_topic in found.items():
         if not isinstance(of_topic, dict) or not all(
-            partition.isdigit() and type(offset) is int and BEGINNING <= offset <= _INT64_MAX
-            for partition, offset in of_topic.items()
+            partition.isdigit() and type(number) is int and least <= number <= _INT64_MAX
+            for partition, number in of_topic.items()
         ):
-            raise ConfigError(
-                f'{option}: the offsets of topic {topic!r} are not valid: expected {{"0":12,"1":-2}}, where -2 is the '
-                "beginning and -1 the end",
-                key=option,
-            )
+            raise ConfigError(f"{option}: the {what} of topic {topic!r} are not valid: expected {expected}", key=option)
     return json.dumps(found, sort_keys=True, separators=(",", ":"))
 
 
@@ -131,13 +135,16 @@ class _Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderOptions(_Shared):
-    """Options of a batch or a stream. ``assigned`` maps topics to partition numbers, empty = all of them."""
+    """Options of a batch or a stream. ``assigned`` maps topics to partition numbers, empty = all of them; with
+    ``pattern`` it is empty, and every topic is read whose whole name matches."""
 
     assigned: Mapping[str, tuple[int, ...]]
+    pattern: str | None
     starting: Position
     ending: Position
     read_committed: bool
     split_records: int | None
+    min_partitions: int | None
     batch_records: int
     batch_bytes: int
     poll_timeout_ms: int
@@ -147,8 +154,9 @@ class ReaderOptions(_Shared):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterOptions(_Shared):
-    """Options of a writer."""
+    """Options of a writer. ``topic`` is where all rows go, None when each says it."""
 
+    topic: str | None
     flush_timeout_ms: int
 
 
@@ -156,7 +164,10 @@ def reader_options(given: Mapping[str, str], *, streaming: bool) -> ReaderOption
     """Check everything at once; ConfigError names the option, what is wrong and what is allowed."""
     options = _Options(given, _READER)
     if streaming:
-        for key, instead in (("ending", "a stream has no end"), ("split.records", "a stream keeps partitions whole")):
+        whole = "a stream keeps partitions whole"
+        for key, instead in (
+            ("ending", "a stream has no end"), ("split.records", whole), ("min.partitions", whole)
+        ):  # fmt: skip
             if options.get(key) is not None:
                 raise ConfigError(f"{key} is for batches only: {instead}", key=key)
     elif options.get("rows.per.trigger") is not None:
@@ -164,13 +175,16 @@ def reader_options(given: Mapping[str, str], *, streaming: bool) -> ReaderOption
             "rows.per.trigger is for streams only; a batch has starting and ending", key="rows.per.trigger"
         )
     isolation = options.one_of("isolation", "read_committed", "read_uncommitted")
+    pattern = options.get("topics.pattern")
     return ReaderOptions(
         kafka=options.kafka(),
-        assigned=_assigned(options.get("topics"), options.get("assign")),
+        assigned=_assigned(options.get("topics"), options.get("assign"), pattern),
+        pattern=pattern,
         starting=parse_position(options.get("starting") or PositionKind.EARLIEST, "starting"),
         ending=parse_position(options.get("ending") or PositionKind.LATEST, "ending"),
         read_committed=isolation == "read_committed",
         split_records=options.number("split.records"),
+        min_partitions=options.number("min.partitions"),
         batch_records=options.number("batch.records") or 16_384,
         batch_bytes=options.number("batch.bytes") or 8 << 20,
         poll_timeout_ms=options.number("poll.timeout.ms") or 60_000,
@@ -182,12 +196,30 @@ def reader_options(given: Mapping[str, str], *, streaming: bool) -> ReaderOption
 def writer_options(given: Mapping[str, str]) -> WriterOptions:
     """As :func:`reader_options`, for writing."""
     options = _Options(given, _WRITER)
-    return WriterOptions(kafka=options.kafka(), flush_timeout_ms=options.number("flush.timeout.ms") or 120_000)
+    topic = options.get("topic")
+    if topic is not None and not topic.strip():
+        raise ConfigError("topic is empty: name the topic to write to, or leave the option out", key="topic")
+    return WriterOptions(
+        kafka=options.kafka(),
+        topic=None if topic is None else topic.strip(),
+        flush_timeout_ms=options.number("flush.timeout.ms") or 120_000,
+    )
 
 
-def _assigned(topics: str | None, assign: str | None) -> dict[str, tuple[int, ...]]:
-    if (topics is None) == (assign is None):
-        raise ConfigError('give either topics, e.g. orders,payments, or assign, e.g. {"orders":[0,2]}', key="topics")
+def _assigned(topics: str | None, assign: str | None, pattern: str | None) -> dict[str, tuple[int, ...]]:
+    if (topics, assign, pattern).count(None) != 2:
+        raise ConfigError(
+            'give one of topics, e.g. orders,payments, topics.pattern, e.g. orders-.*, and assign, e.g. {"orders":[0]}',
+            key="topics",
+        )
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(
+                f"topics.pattern = {pattern!r} is no regular expression of Python: {error}", key="topics.pattern"
+            ) from None
+        return {}
     if topics is not None:
         names = [name.strip() for name in topics.split(",") if name.strip()]
         if not names:
@@ -211,7 +243,7 @@ class _Options:
     """Spark's option map, whose keys come in lower case."""
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
-        self._given = {key.lower(): str(value) for key, value in given.items()}
+        self._given = translated({key.lower(): str(value) for key, value in given.items()})
         for key in self._given:
             if not (key in known or key.startswith(_KAFKA) or key in _SPARKS_OWN):
                 near = difflib.get_close_matches(key, [*known, "kafka.bootstrap.servers"], n=1, cutoff=0.5)
@@ -244,7 +276,7 @@ class _Options:
         plain_allowed = self.one_of("allow.plain.secrets", "false", "true") == "true"
         properties = {key.removeprefix(_KAFKA): v for key, v in self._given.items() if key.startswith(_KAFKA)}
         for key, value in properties.items():
-            if _SECRET.search(key) and not plain_allowed and not _REFERENCE.fullmatch(value):
+            if is_secret(key) and not plain_allowed and not _REFERENCE.fullmatch(value):
                 raise ConfigError(
                     f"{_KAFKA}{key} holds a secret, and options travel to the workers in the open: give it as "
                     "env:NAME or file:PATH, or set allow.plain.secrets = true",
@@ -256,7 +288,7 @@ class _Options:
 
 
 def _resolved(key: str, value: str) -> str:
-    reference = _REFERENCE.fullmatch(value) if _SECRET.search(key) else None
+    reference = _REFERENCE.fullmatch(value) if is_secret(key) else None
     if reference is None:
         return value
     kind, name = reference[1], reference[2]

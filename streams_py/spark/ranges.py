@@ -6,25 +6,18 @@ topic that grows meanwhile changes nothing, and a repeated Spark task reads the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.errors import ConfigError
 from streams_py.ports import BEGINNING, END
 from streams_py.spark.options import Position, PositionKind, ReaderOptions
+from streams_py.spark.pushdown import EVERYTHING, Bounds
 
-__all__ = [
-    "LogOffsets",
-    "OffsetRange",
-    "check_still_there",
-    "limited",
-    "partitions_of",
-    "plan_ranges",
-    "positions",
-    "stream_key",
-    "stream_partition",
-]
+__all__ = ["LogOffsets", "OffsetRange", "partitions_of", "plan_ranges", "positions"]
 
 
 class OffsetRange(NamedTuple):
@@ -51,8 +44,18 @@ class LogOffsets(Protocol):
 
 
 def partitions_of(options: ReaderOptions, log: LogOffsets) -> list[TopicPartition]:
-    """The partitions to read, ascending. ConfigError when a topic or one of its partitions does not exist."""
+    """The partitions to read, ascending. ConfigError when a topic or one of its partitions does not exist, or when no
+    topic matches. A pattern never takes in the cluster's own topics, those whose names begin with two underscores."""
     counts = log.partition_counts()
+    if options.pattern is not None:
+        topics = [name for name in counts if not name.startswith("__") and re.fullmatch(options.pattern, name)]
+        if not topics:
+            raise ConfigError(
+                f"no topic on {options.kafka['bootstrap.servers']} matches topics.pattern = {options.pattern!r}; "
+                "the whole name has to match, and the user must be allowed to describe the topic",
+                key="topics.pattern",
+            )
+        return sorted(TopicPartition(topic, number) for topic in topics for number in range(counts[topic]))
     missing = sorted(options.assigned.keys() - counts.keys())
     if missing:
         servers = options.kafka["bootstrap.servers"]
@@ -84,13 +87,28 @@ def positions(
     if position.kind == PositionKind.LATEST:
         return dict(ends)
     if position.kind == PositionKind.TIMESTAMP:
-        found = log.first_at(partitions, position.timestamp_ms)
+        found = _first_at(position, partitions, log, option)
         return {tp: ends[tp] if found[tp] < 0 else min(found[tp], ends[tp]) for tp in partitions}
     if position.kind == PositionKind.GROUP:
         committed = log.committed_offsets(position.group, partitions)
         starts = log.log_starts(partitions)
         return {tp: starts[tp] if (offset := committed[tp]) is None else offset for tp in partitions}
     return _given(position, partitions, log, ends, option)
+
+
+def _first_at(
+    position: Position, partitions: Sequence[TopicPartition], log: LogOffsets, option: str
+) -> Mapping[TopicPartition, int]:
+    """First offsets at a timestamp, one for all or one for each; -1 where all records are older."""
+    if not position.by_partition:
+        return log.first_at(partitions, position.timestamp_ms)
+    at: dict[int, list[TopicPartition]] = {}
+    for tp in partitions:
+        timestamp_ms = position.given_for(*tp)
+        if timestamp_ms is None:
+            raise ConfigError(f"{option} has no timestamp for partition {tp}; name every one", key=option)
+        at.setdefault(timestamp_ms, []).append(tp)
+    return {tp: offset for ms, of in at.items() for tp, offset in log.first_at(of, ms).items()}
 
 
 def _given(
@@ -103,7 +121,7 @@ def _given(
     starts: Mapping[TopicPartition, int] = {}
     found = {}
     for tp in partitions:
-        offset = position.offset_of(*tp)
+        offset = position.given_for(*tp)
         if offset is None:
             raise ConfigError(
                 f"{option} has no offset for partition {tp}; name every one (-2 = from the beginning)", key=option
@@ -115,10 +133,11 @@ def _given(
     return found
 
 
-def plan_ranges(options: ReaderOptions, log: LogOffsets) -> list[OffsetRange]:
-    """The ranges of a batch, by topic, partition and offset; empty ones are left out.
+def plan_ranges(options: ReaderOptions, log: LogOffsets, bounds: Bounds = EVERYTHING) -> list[OffsetRange]:
+    """The ranges of a batch, by topic, partition and offset; empty ones are left out, and what lies out of ``bounds``.
 
-    ConfigError when an explicit offset lies beyond the end of the log: those records do not exist (yet, or any more).
+    ConfigError when an explicit offset lies beyond the end of the log: those records do not exist (yet, or any more);
+    and when a range would begin after its end.
     """
     partitions = partitions_of(options, log)
     committed = options.read_committed
@@ -134,66 +153,64 @@ def plan_ranges(options: ReaderOptions, log: LogOffsets) -> list[OffsetRange]:
                     "deleted and created again?",
                     key=option,
                 )
-        ranges += _split(OffsetRange(*tp, starts[tp], ends[tp]), options.split_records)
-    return ranges
+        if starts[tp] < ends[tp]:
+            ranges.append(OffsetRange(*tp, starts[tp], ends[tp]))
+        elif starts[tp] > ends[tp]:
+            _check_all_gone(tp, starts[tp], ends[tp], log)
+    return _split(_within(ranges, bounds, log), options.split_records, options.min_partitions)
 
 
-def _split(whole: OffsetRange, records: int | None) -> list[OffsetRange]:
-    if whole.start >= whole.end:
-        return []
-    if records is None:
-        return [whole]
-    starts = range(whole.start, whole.end, records)
-    return [whole._replace(start=start, end=min(start + records, whole.end)) for start in starts]
+def _within(ranges: Sequence[OffsetRange], bounds: Bounds, log: LogOffsets) -> list[OffsetRange]:
+    """What a filter leaves of the ranges. Never less than the records it would let pass: the filter itself is still
+    applied to them."""
+    clipped = [
+        of._replace(start=max(of.start, bounds.offsets.low), end=min(of.end, bounds.offsets.high + 1))
+        for of in ranges
+        if bounds.takes(of.topic, of.partition)
+    ]
+    left = [of for of in clipped if of.start < of.end]
+    if bounds.timestamp_ms <= 0 or not left:
+        return left
+    # The log's own index: what lies before the first record that is as new is older. The ends are from before, so where
+    # there is no such record none of the range is.
+    first = log.first_at([TopicPartition(of.topic, of.partition) for of in left], bounds.timestamp_ms)
+    newer = [(of, first[TopicPartition(of.topic, of.partition)]) for of in left]
+    return [of._replace(start=max(of.start, at)) for of, at in newer if 0 <= at < of.end]
 
 
-# -- streams -----------------------------------------------------------------------------------------------------------
+def _check_all_gone(tp: TopicPartition, start: int, end: int, log: LogOffsets) -> None:
+    """A range that ends before it begins is empty when retention has deleted all of it, and else a mistake."""
+    if start != log.log_starts([tp])[tp]:
+        raise ConfigError(
+            f"starting means offset {start} of {tp}, which is after offset {end} that ending means; exchange them",
+            key="starting",
+        )
 
 
-def stream_key(tp: TopicPartition) -> str:
-    """A partition as a key of a stream's offsets."""
-    return f"{tp.topic}/{tp.partition}"
+def _split(ranges: Sequence[OffsetRange], records: int | None, least: int | None) -> list[OffsetRange]:
+    """Ranges in pieces of at most ``records`` offsets; when there are fewer than ``least``, in as many pieces of about
+    the same size, as far as there are offsets."""
+    sizes = [whole.end - whole.start for whole in ranges]
+    counts = [1 if records is None else -(-size // records) for size in sizes]
+    if least is None or sum(counts) >= least:
+        steps = [size if records is None else records for size in sizes]
+        cuts = [[*range(of.start, of.end, step), of.end] for of, step in zip(ranges, steps, strict=True)]
+    else:
+        counts = _shared_out(sizes, counts, min(least, sum(sizes)))
+        cuts = [
+            [whole.start + size * number // count for number in range(count + 1)]
+            for whole, size, count in zip(ranges, sizes, counts, strict=True)
+        ]
+    return [
+        whole._replace(start=low, end=high)
+        for whole, of in zip(ranges, cuts, strict=True)
+        for low, high in pairwise(of)
+    ]
 
 
-def stream_partition(key: str) -> TopicPartition:
-    """The partition of such a key."""
-    topic, _, number = key.rpartition("/")
-    return TopicPartition(topic, int(number))
-
-
-def limited(start: Mapping[str, int], ends: Mapping[str, int], rows: int | None) -> dict[str, int]:
-    """How far a micro-batch goes: to ``ends``, or ``rows`` offsets in all, shared out by lag.
-
-    Every partition that lags gets at least one offset as long as there are enough, the largest lags first.
-    """
-    lags = {key: max(0, end - start.get(key, 0)) for key, end in ends.items()}
-    if rows is None or sum(lags.values()) <= rows:
-        return dict(ends)
-    order = sorted((key for key, lag in lags.items() if lag), key=lambda key: (-lags[key], key))[:rows]
-    shares = dict.fromkeys(order, 1)
-    waiting = sum(lags[key] - 1 for key in order)
-    left = rows - len(order)
-    for key in order:
-        more = (lags[key] - 1) * (rows - len(order)) // waiting if waiting else 0
-        shares[key] += more
-        left -= more
-    for key in order:  # what rounding has left
-        more = min(left, lags[key] - shares[key])
-        shares[key] += more
-        left -= more
-    return {key: start.get(key, 0) + shares.get(key, 0) for key in ends}
-
-
-def check_still_there(start: Mapping[str, int], ends: Mapping[str, int]) -> None:
-    """StreamsError when a partition that was read is gone or shorter than before: it is another topic now."""
-    for key, offset in start.items():
-        if key not in ends:
-            raise StreamsError(
-                f"partition {key} that this query has read is gone; was the topic deleted, or created again with fewer "
-                "partitions? Start over with a new checkpoint folder"
-            )
-        if ends[key] < offset:
-            raise StreamsError(
-                f"partition {key} ends at {ends[key]}, but this query has read it up to {offset}; was the topic "
-                "deleted and created again? Start over with a new checkpoint folder"
-            )
+def _shared_out(sizes: Sequence[int], counts: Sequence[int], wanted: int) -> list[int]:
+    """How many pieces each range is cut into: ``wanted`` in all or a few more, in proportion, none below ``counts``."""
+    shares = [min(size, max(count, size * wanted // sum(sizes))) for size, count in zip(sizes, counts, strict=True)]
+    while sum(shares) < wanted:  # what rounding has left goes to the largest pieces
+        shares[max(range(len(sizes)), key=lambda number: sizes[number] / shares[number])] += 1
+    return shares

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["PYSPARK_MAX", "PYSPARK_MIN", "QUIET", "check_platform", "spark_session"]
+__all__ = ["PYSPARK_MAX", "PYSPARK_MIN", "QUIET", "check_classic", "check_platform", "spark_session"]
 
 PYSPARK_MIN: Final = (4, 2)
 PYSPARK_MAX: Final = (4, 4)
@@ -37,6 +37,11 @@ _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 QUIET: Final = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}"}
 """For ``spark_session``: nothing but errors on the terminal, from the first line on."""
 
+_REMOTE: Final = "SPARK_REMOTE"
+_NO_CONNECT: Final = (
+    "jobs need a driver with a JVM of its own; start the job with --master, or with SparkSession.builder.master(...), "
+    "where the cluster can be reached"
+)
 _JAVA_MIN: Final = 17
 _PYARROW_MIN: Final = 18
 _PANDAS_MIN: Final = (2, 2)
@@ -52,11 +57,20 @@ def spark_session(app: str, *, master: str | None = None, **conf: object) -> Spa
     check_platform()
     from pyspark.sql import SparkSession
 
+    if _REMOTE in os.environ:
+        raise ConfigError(f"the environment variable {_REMOTE} is set: {_NO_CONNECT}, and unset it", key=_REMOTE)
     active = SparkSession.getActiveSession()
     session = active if active is not None else _started(app, master, conf)
+    check_classic(session)
     if not _is_local(str(session.sparkContext.master)):
         _check_workers(session)
     return session
+
+
+def check_classic(session: object) -> None:
+    """ConfigError for a session of Spark Connect: jobs use the driver's JVM (files, the context), which it has not."""
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        raise ConfigError(f"this is a session of Spark Connect: {_NO_CONNECT}")
 
 
 def check_platform() -> None:

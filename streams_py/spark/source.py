@@ -22,7 +22,7 @@ Parameter names follow :class:`pyspark.sql.datasource.DataSource`, which Spark c
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -33,6 +33,7 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
@@ -41,17 +42,20 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings, bulk_consumer_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.confluent.bulk.range_reader import ReadLimits, read_range
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.errors import ConfigError
 from streams_py.spark.columns import SCHEMA, record_batch
 from streams_py.spark.options import ReaderOptions, reader_options, writer_options
-from streams_py.spark.ranges import (
-    OffsetRange,
+from streams_py.spark.pushdown import EVERYTHING, Bounds, bounds_of
+from streams_py.spark.ranges import OffsetRange, partitions_of, plan_ranges, positions
+from streams_py.spark.stream_offsets import (
+    StreamOffsets,
+    check_same_topics,
     check_still_there,
+    ids_in,
     limited,
-    partitions_of,
-    plan_ranges,
-    positions,
+    offsets_in,
     stream_key,
+    stream_offsets,
     stream_partition,
 )
 from streams_py.spark.version import check_same_version, library_version
@@ -67,10 +71,16 @@ __all__ = ["SCHEMA", "StreamsKafkaSource", "register"]
 
 _CLIENT_ID: Final = "streams-kafka"
 _OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
+_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``spark.read.format("streams-kafka")`` and its like work in a session. Doing it twice does no harm."""
+    """Make ``spark.read.format("streams-kafka")`` and its like work in a session. Doing it twice does no harm.
+
+    The session's setting ``spark.sql.python.filterPushdown.enabled`` is switched on: without it Spark refuses sources
+    that look at filters.
+    """
+    spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(StreamsKafkaSource)
 
 
@@ -98,15 +108,17 @@ class StreamsKafkaSource(DataSource):
         """For a batch; only ``mode("append")``."""
         if overwrite:
             raise ConfigError("a topic can only be appended to: write with mode('append')", key="mode")
-        check_columns(schema)
-        return _Writer(TopicWriter(writer_options(self.options)))
+        options = writer_options(self.options)
+        check_columns(schema, options)
+        return _Writer(TopicWriter(options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802  # as above
         """For a stream; only the output mode ``append``."""
         if overwrite:
             raise ConfigError("a topic can only be appended to: use outputMode('append')", key="outputMode")
-        check_columns(schema)
-        return _StreamWriter(TopicWriter(writer_options(self.options)))
+        options = writer_options(self.options)
+        check_columns(schema, options)
+        return _StreamWriter(TopicWriter(options))
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -131,8 +143,9 @@ class _RangeReader:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The records of a range, in Arrow batches."""
-        assert isinstance(partition, _RangePartition)
         check_same_version(self._version)
+        if not isinstance(partition, _RangePartition):
+            return  # what Spark makes up when there is no range at all
         options = self._options
         settings = bulk_consumer_settings(
             options.resolved(), client_id=f"{_CLIENT_ID}-reader", read_committed=options.read_committed
@@ -168,66 +181,81 @@ def _partitions(ranges: Sequence[OffsetRange]) -> list[InputPartition]:
 
 
 class _BatchReader(_RangeReader, DataSourceReader):
+    def __init__(self, options: ReaderOptions) -> None:
+        super().__init__(options)
+        self._bounds: Bounds = EVERYTHING
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # PySpark's name
+        """Ranges that no wanted record can be in are not read; the filters stay Spark's to apply."""
+        self._bounds = bounds_of(filters)
+        return filters
+
     def partitions(self) -> Sequence[InputPartition]:
         """One for each range; the ends are those of this moment."""
         admin = self._log_admin()
         try:
-            return _partitions(plan_ranges(self._options, admin))
+            return _partitions(plan_ranges(self._options, admin, self._bounds))
         finally:
             admin.close()
 
 
 class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are ``{"topic/partition": next offset}``. Partitions that appear later are read from 0."""
+    """For its offsets see :mod:`streams_py.spark.stream_offsets`. Partitions that appear later are read from 0."""
 
     def __init__(self, options: ReaderOptions) -> None:
         super().__init__(options)
         self._admin: LogAdmin | None = None
         self._target: dict[str, int] | None = None
-        self._topic_ids: dict[str, str] = {}
+        self._is_checked = False
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_admin": None}
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802  # PySpark's name, as all below
+    def initialOffset(self) -> StreamOffsets:  # noqa: N802  # PySpark's name, as all below
         """``starting``, for every partition there is now."""
         admin = self._live()
         partitions = partitions_of(self._options, admin)
+        ids = admin.topic_ids({tp.topic for tp in partitions})
         found = positions(
             self._options.starting, partitions, admin, read_committed=self._options.read_committed, option="starting"
         )
-        return {stream_key(tp): offset for tp, offset in found.items()}
+        return stream_offsets({stream_key(tp): offset for tp, offset in found.items()}, ids)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """The end of the next micro-batch. StreamsError when the topic is not the one that was read before."""
-        ends = self._ends(start)
+    def latestOffset(self, start: StreamOffsets, limit: ReadLimit) -> StreamOffsets:  # noqa: N802
+        """The end of the next micro-batch. StreamsError when a topic is not the one that was read before."""
+        before = offsets_in(start)
+        latest = self._latest(start)
+        ends = offsets_in(latest)
         if self._target is not None:
-            ends = {key: max(start.get(key, 0), min(end, self._target.get(key, 0))) for key, end in ends.items()}
-        match limit:
-            case ReadMaxRows(max_rows=rows):
-                return limited(start, ends, rows)
-            case _:
-                return ends
+            ends = {key: max(before.get(key, 0), min(end, self._target.get(key, 0))) for key, end in ends.items()}
+        if isinstance(limit, ReadMaxRows):
+            ends = limited(before, ends, limit.max_rows)
+        return stream_offsets(ends, ids_in(latest))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """``rows.per.trigger``."""
         rows = self._options.rows_per_trigger
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
-    def reportLatestOffset(self) -> dict[str, int] | None:  # noqa: N802
-        """For the progress of the query."""
-        return self._ends({})
+    def reportLatestOffset(self) -> StreamOffsets | None:  # noqa: N802
+        """For the progress of the query: see :func:`streams_py.spark.progress.records_behind`."""
+        return self._latest({})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Nothing that is written from now on is read."""
-        self._target = self._ends({})
+        self._target = offsets_in(self._latest({}))
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """One for each partition with something new."""
-        ranges = [OffsetRange(*stream_partition(key), start.get(key, 0), end[key]) for key in sorted(end)]
+    def partitions(self, start: StreamOffsets, end: StreamOffsets) -> Sequence[InputPartition]:
+        """One for each partition with something new. After a restart this may be the first that is asked, with
+        offsets of a micro-batch that was planned before."""
+        if not self._is_checked:
+            check_same_topics(ids_in(end), self._live().topic_ids(ids_in(end).keys()))
+            self._is_checked = True
+        before, ends = offsets_in(start), offsets_in(end)
+        ranges = [OffsetRange(*stream_partition(key), before.get(key, 0), ends[key]) for key in sorted(ends)]
         return _partitions([found for found in ranges if found.start < found.end])
 
-    def commit(self, end: dict[str, int]) -> None:
+    def commit(self, end: StreamOffsets) -> None:
         """The checkpoint folder is the truth; nothing is committed to Kafka."""
 
     def stop(self) -> None:
@@ -241,28 +269,22 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
             self._admin = self._log_admin()
         return self._admin
 
-    def _ends(self, start: dict[str, int]) -> dict[str, int]:
+    def _latest(self, start: StreamOffsets) -> StreamOffsets:
+        """Where the topics end now. They must be those that ``start`` is of."""
         admin = self._live()
         try:
             partitions = partitions_of(self._options, admin)
         except ConfigError:
-            if start:
-                check_still_there(start, {})
+            check_still_there(offsets_in(start), {})
             raise
-        self._check_topic_ids(admin)
+        known = ids_in(start)
+        ids = admin.topic_ids({tp.topic for tp in partitions})
+        check_same_topics(known, ids)
         found = admin.log_ends(partitions, read_committed=self._options.read_committed)
         ends = {stream_key(TopicPartition(*tp)): offset for tp, offset in found.items()}
-        check_still_there(start, ends)
-        return ends
-
-    def _check_topic_ids(self, admin: LogAdmin) -> None:
-        """A topic that was deleted and created again may have grown past the old offsets; its id tells."""
-        for topic, found in admin.topic_ids(sorted(self._options.assigned)).items():
-            if self._topic_ids.setdefault(topic, found) != found:
-                raise StreamsError(
-                    f"topic {topic} was deleted and created again while this query was reading it; start over with a "
-                    "new checkpoint folder"
-                )
+        check_still_there(offsets_in(start), ends)
+        self._is_checked = True
+        return stream_offsets(ends, {**known, **ids})
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
-"""Writes rows to topics, each exactly where it says: the workers' half of ``streams-kafka`` as a sink.
+"""Writes rows to topics: the workers' half of ``streams-kafka`` as a sink.
 
-Columns, in any order: ``topic``, ``partition`` and ``value`` are required; ``key``, ``timestamp_ms`` and ``headers``
-may be missing or null. The partition is never chosen here; compute it before, with
-:func:`streams_py.spark.partitioning.partition_column` for keyed records. A null value is a tombstone. A null timestamp
-is the producer's clock, a negative one an error.
+Columns, in any order: ``value`` is required, and ``topic`` unless the option of that name says where all rows go, which
+counts more than the column. With a column ``partition`` every row goes exactly where it says, and null is an error;
+without it a row goes where Kafka's default rule sends its key (murmur2), and those without a key are dealt out in turn.
+``key``, ``timestamp_ms`` and ``headers`` may be missing or null. A null value is a tombstone. A null timestamp is the
+producer's clock, a negative one an error.
 
 A Spark task that is repeated writes its records again: at least once.
 """
@@ -12,10 +13,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from streams_protocol.types import TopicPartition
@@ -24,6 +27,7 @@ from streams_py.adapters.confluent.bulk.bulk_writer import BulkWriter
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark.options import WriterOptions
+from streams_py.spark.partitioning import murmur2_column
 from streams_py.spark.version import check_same_version, library_version
 
 if TYPE_CHECKING:
@@ -34,7 +38,6 @@ __all__ = ["RangeCommit", "TopicWriter", "check_columns", "log_commit"]
 _log = logging.getLogger(__name__)
 
 _CLIENT_ID: Final = "streams-kafka-writer"
-_REQUIRED: Final = ("topic", "partition", "value")
 _TYPES: Final = {
     "topic": ("string",),
     "partition": ("int", "bigint", "smallint", "tinyint"),
@@ -55,13 +58,17 @@ class RangeCommit(WriterCommitMessage):
     offsets: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
 
-def check_columns(schema: StructType) -> None:
+def check_columns(schema: StructType, options: WriterOptions) -> None:
     """ConfigError when rows of this schema cannot be written."""
     found = {column.name: column.dataType.simpleString() for column in schema.fields}
-    missing = [name for name in _REQUIRED if name not in found]
-    if missing:
-        remedy = "; compute it with streams_py.spark.partitioning" if missing == ["partition"] else ""
-        raise ConfigError(f"column {missing[0]} is missing{remedy}", key=missing[0])
+    if "value" not in found:
+        raise ConfigError(
+            "column value is missing; make one, binary or string, with what is to be written", key="value"
+        )
+    if "topic" not in found and options.topic is None:
+        raise ConfigError(
+            "column topic is missing; make one, or name one topic for all rows: option topic", key="topic"
+        )
     for name, kind in found.items():
         allowed = _TYPES.get(name)
         if allowed is None and name not in _IGNORED:
@@ -95,10 +102,10 @@ class TopicWriter:
         admin = LogAdmin(bulk_admin_settings(kafka, client_id=_CLIENT_ID))
         writer = BulkWriter(kafka, bulk_producer_settings(kafka, client_id=_CLIENT_ID))
         try:
-            counts: dict[str, int] = {}
+            places = _Places(admin, self._options.topic)
             records = 0
             for batch in batches:
-                _write_batch(writer, batch, counts, admin)
+                _write_batch(writer, batch, places)
                 records += batch.num_rows
             offsets = writer.finish(self._options.flush_timeout_ms)
         finally:
@@ -107,12 +114,11 @@ class TopicWriter:
         return RangeCommit(records, {(tp.topic, tp.partition): span for tp, span in offsets.items()})
 
 
-def _write_batch(writer: BulkWriter, batch: Any, counts: dict[str, int], admin: LogAdmin) -> None:
+def _write_batch(writer: BulkWriter, batch: Any, places: _Places) -> None:
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     rows = batch.num_rows
     nothing = [None] * rows
-    topics, partitions = columns["topic"].to_pylist(), columns["partition"].to_pylist()
-    _check_places(topics, partitions, counts, admin)
+    topics, partitions = places.of(columns, rows)
     keys = columns["key"].to_pylist() if "key" in columns else nothing
     timestamps = columns["timestamp_ms"].to_pylist() if "timestamp_ms" in columns else nothing
     headers: Sequence[Any] = nothing
@@ -130,25 +136,59 @@ def _write_batch(writer: BulkWriter, batch: Any, counts: dict[str, int], admin: 
     writer.check()
 
 
-def _check_places(
-    topics: Sequence[str | None], partitions: Sequence[int | None], counts: dict[str, int], admin: LogAdmin
-) -> None:
-    """Every row names a partition that exists."""
-    for topic, partition in set(zip(topics, partitions, strict=True)):
-        if topic is None or partition is None:
-            what = "topic" if topic is None else "partition"
-            raise StreamsError(f"a row to be written has no {what}; compute it before, it is never chosen here")
-        if topic not in counts:
-            counts.update(admin.partition_counts())
-            if topic not in counts:
+class _Places:
+    """Topics and partitions of rows. ``topic`` is that of all rows, None when each has its own."""
+
+    def __init__(self, admin: LogAdmin, topic: str | None) -> None:
+        self._admin = admin
+        self._topic = topic
+        self._counts: dict[str, int] = {}
+        # Each Spark task begins elsewhere: many small ones would all write to the first partitions.
+        context = TaskContext.get()
+        self._turn = 0 if context is None else context.partitionId()
+
+    def of(self, columns: Mapping[str, Any], rows: int) -> tuple[list[str], list[int]]:
+        """Of each row. StreamsError for one without a topic or partition, or with one that does not exist."""
+        topics = [self._topic] * rows if self._topic is not None else columns["topic"].to_pylist()
+        for topic in dict.fromkeys(topics):
+            self._learn_count(topic)
+        if "partition" not in columns:
+            return topics, self._by_key(topics, columns.get("key"), rows)
+        partitions = columns["partition"].to_pylist()
+        for topic, partition in set(zip(topics, partitions, strict=True)):
+            if partition is None:
+                raise StreamsError(
+                    "a row to be written has no partition; compute it before, or drop the column: then keys decide"
+                )
+            if not 0 <= partition < self._counts[topic]:
+                raise StreamsError(
+                    f"{TopicPartition(topic, partition)} does not exist: {topic} has {self._counts[topic]} partitions; "
+                    "check how the column partition is made"
+                )
+        return topics, partitions
+
+    def _learn_count(self, topic: str | None) -> None:
+        if topic is None:
+            raise StreamsError("a row to be written has no topic; fill the column, or give the option topic")
+        if topic not in self._counts:
+            self._counts.update(self._admin.partition_counts())
+            if topic not in self._counts:
                 raise StreamsError(f"topic {topic} does not exist; create it before writing to it")
-        if not 0 <= partition < counts[topic]:
-            raise StreamsError(
-                f"{TopicPartition(topic, partition)} does not exist: {topic} has {counts[topic]} partitions"
-            )
+
+    def _by_key(self, topics: Sequence[str], keys: Any, rows: int) -> list[int]:
+        """Kafka's default rule; rows without a key in turn."""
+        counts = np.array([self._counts[topic] for topic in topics], np.int64)
+        has_key = np.zeros(rows, bool) if keys is None else keys.is_valid().to_numpy(zero_copy_only=False)
+        partitions = (self._turn + np.cumsum(~has_key)) % counts
+        self._turn += int((~has_key).sum())
+        if has_key.any():
+            hashes = murmur2_column(keys.drop_null()).astype(np.int64) & 0x7FFFFFFF
+            partitions[has_key] = hashes % counts[has_key]
+        found: list[int] = partitions.tolist()
+        return found
 
 
-def _check_timestamps(timestamps: Sequence[int | None], topics: Sequence[str | None]) -> None:
+def _check_timestamps(timestamps: Sequence[int | None], topics: Sequence[str]) -> None:
     for timestamp_ms, topic in zip(timestamps, topics, strict=True):
         if timestamp_ms is not None and timestamp_ms < 0:
             raise StreamsError(

@@ -206,7 +206,12 @@ def stream(given: dict[str, str]) -> Any:
     return StreamsKafkaSource(CaseInsensitiveDict(given)).streamReader(schema=None)
 
 
-def micro_batch(reader: Any, start: dict[str, int], end: dict[str, int]) -> list[Row]:
+def ends(offsets: dict[str, Any]) -> dict[str, int]:
+    """Without the ids of the topics."""
+    return {key: offset for key, offset in offsets.items() if "/" in key}
+
+
+def micro_batch(reader: Any, start: dict[str, Any], end: dict[str, Any]) -> list[Row]:
     return [row for part in reader.partitions(start, end) for batch in reader.read(part) for row in batch.to_pylist()]
 
 
@@ -215,15 +220,15 @@ def test_stream_reads_everything_once_also_new_partitions(cluster: Cluster, opti
     produce(cluster, topic, *numbered(5))
     reader = stream(options(topics=topic))
     start = reader.initialOffset()
-    assert start == {f"{topic}/0": 0}
+    assert start == {f"{topic}/0": 0, topic: start[topic]}
     middle = reader.latestOffset(start, ReadAllAvailable())
-    assert middle == {f"{topic}/0": 5}
+    assert middle == {f"{topic}/0": 5, topic: start[topic]}
     cluster.add_partitions(topic, 2)
     produce(cluster, topic, *numbered(3, 1), (0, b"k", b"v"))
     reader.stop()
     reader = stream(options(topics=topic))  # a restart: only the offsets survive
     end = reader.latestOffset(middle, ReadAllAvailable())
-    assert end == {f"{topic}/0": 6, f"{topic}/1": 3}
+    assert end == {f"{topic}/0": 6, f"{topic}/1": 3, topic: start[topic]}
     rows = micro_batch(reader, start, middle) + micro_batch(reader, middle, end)
     assert sorted(offsets(rows)) == [*((0, n) for n in range(6)), *((1, n) for n in range(3))]
     assert reader.latestOffset(end, ReadAllAvailable()) == end
@@ -237,10 +242,10 @@ def test_stream_keeps_its_limit_and_the_target_of_available_now(cluster: Cluster
     reader = stream(options(topics=topic, rows_per_trigger=20))
     assert reader.getDefaultReadLimit() == ReadMaxRows(20)
     start = reader.initialOffset()
-    assert reader.latestOffset(start, ReadMaxRows(20)) == {f"{topic}/0": 15, f"{topic}/1": 5}
+    assert ends(reader.latestOffset(start, ReadMaxRows(20))) == {f"{topic}/0": 15, f"{topic}/1": 5}
     reader.prepareForTriggerAvailableNow()
     produce(cluster, topic, *numbered(5))
-    assert reader.latestOffset(start, ReadAllAvailable()) == {f"{topic}/0": 30, f"{topic}/1": 10}
+    assert ends(reader.latestOffset(start, ReadAllAvailable())) == {f"{topic}/0": 30, f"{topic}/1": 10}
     reader.stop()
 
 
@@ -258,3 +263,52 @@ def test_stream_stops_when_its_topic_was_recreated(count: int, cluster: Cluster,
     with pytest.raises(StreamsError, match="deleted and created again"):
         reader.latestOffset(end, ReadAllAvailable())
     reader.stop()
+
+
+def test_topic_recreated_longer_while_the_query_was_stopped_is_noticed(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(1)
+    produce(cluster, topic, *numbered(5))
+    reader = stream(options(topics=topic))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    reader.stop()
+    cluster.delete(topic)
+    cluster.topic(1, name=topic)
+    produce(cluster, topic, *numbered(20))
+    for ask in (
+        lambda again: again.latestOffset(end, ReadAllAvailable()),
+        lambda again: again.partitions(start, end),  # a micro-batch that was planned, but not done
+    ):
+        reader = stream(options(topics=topic))  # all that is left of the first one are its offsets
+        with pytest.raises(StreamsError, match=f"topic {topic} is another one .* deleted and created again"):
+            ask(reader)
+        reader.stop()
+    reader = stream(options(topics=topic))
+    reader.latestOffset(ends(end), ReadAllAvailable())  # of an older release: nothing is known of its topic
+    reader.stop()
+
+
+def test_stream_with_a_pattern_reads_topics_that_come_later(cluster: Cluster, options: Options) -> None:
+    first = cluster.topic(1)
+    produce(cluster, first, *numbered(3))
+    reader = stream(options(topics_pattern=f"{first}(-more)?", starting="latest"))
+    start = reader.initialOffset()
+    assert ends(start) == {f"{first}/0": 3}
+    second = cluster.topic(1, name=f"{first}-more")
+    produce(cluster, second, *numbered(2))
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert ends(end) == {f"{first}/0": 3, f"{second}/0": 2}
+    assert [row["topic"] for row in micro_batch(reader, start, end)] == [second] * 2
+    cluster.delete(second)
+    with pytest.raises(StreamsError, match="is gone"):
+        reader.latestOffset(end, ReadAllAvailable())
+    reader.stop()
+
+
+def test_timestamps_by_partition_and_pieces_on_a_broker(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(2)
+    for n in range(6):
+        produce(cluster, topic, (0, None, b"v"), (1, None, b"v"), timestamp=1_000 + n)
+    given = options(topics=topic, starting=f'timestamp:{{"{topic}":{{"0":1004,"1":1005}}}}', min_partitions=3)
+    assert offsets(read(given)) == [(0, 4), (0, 5), (1, 5)]
+    assert len(StreamsKafkaSource(CaseInsensitiveDict(given)).reader(schema=None).partitions()) == 3

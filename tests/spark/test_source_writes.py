@@ -14,6 +14,7 @@ from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark.columns import HEADERS
 from streams_py.spark.source import StreamsKafkaSource
 from streams_py.spark.writer import RangeCommit
+from streams_py.topology.partitioning import murmur2
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import Options, read
 
@@ -23,6 +24,10 @@ SCHEMA: Any = pa.schema(
     [("value", pa.binary()), ("topic", pa.string()), ("partition", pa.int32()), ("timestamp_ms", pa.int64()),
      ("key", pa.binary()), ("headers", HEADERS)]
 )  # fmt: skip
+
+
+def default_partition(key: bytes, count: int) -> int:
+    return (murmur2(key) & 0x7FFFFFFF) % count
 
 
 def rows(*given: dict[str, Any]) -> Any:
@@ -72,7 +77,7 @@ def test_null_timestamp_is_the_time_of_writing_and_columns_may_be_missing(cluste
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"partition": 2}, "-2 does not exist: .* has 2 partitions"),
+        ({"partition": 2}, "-2 does not exist: .* has 2 partitions; check how"),
         ({"partition": -1}, "--1 does not exist"),
         ({"partition": None}, "a row to be written has no partition"),
         ({"topic": None}, "a row to be written has no topic"),
@@ -89,13 +94,39 @@ def test_row_that_cannot_be_written_fails_the_task(
     assert read(options(topics=topic)) == []
 
 
-def test_record_that_the_broker_refuses_fails_the_task(cluster: Cluster, options: Options) -> None:
+def test_record_that_the_broker_refuses_fails_the_task_with_the_remedy(cluster: Cluster, options: Options) -> None:
     topic = cluster.topic(1, max_message_bytes="1000")
-    with pytest.raises(StreamsError, match="too large"):
+    with pytest.raises(StreamsError, match=f"{topic}-0 was not written: .*too large .*raise max.message.bytes of the"):
         write(options(), rows({"topic": topic, "partition": 0, "value": b"x" * 5_000}))
     second = rows(*({"topic": topic, "partition": 0, "value": value} for value in (b"x", b"x" * 5_000)))
-    with pytest.raises(StreamsError, match="too large"):
+    with pytest.raises(StreamsError, match=r"too large .*raise max.message.bytes"):
         write(options(), second)
+    with pytest.raises(StreamsError, match=r"too large .*max.request.size \(message.max.bytes\) of the producer"):
+        write(options(**{"kafka.message.max.bytes": 2_000}), second)
+
+
+def test_small_records_are_written_although_together_they_are_too_large(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(1, max_message_bytes="2000")
+    message = write(options(), rows(*({"topic": topic, "partition": 0, "value": b"%d" % n * 100} for n in range(200))))
+    assert message.records == len(read(options(topics=topic))) == 200
+
+
+def test_option_names_the_topic_and_keys_decide_the_partition(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(5)
+    keys = [b"%d" % n for n in range(40)] + [b"", b"0", None, None, None, None, None]
+    batch = pa.RecordBatch.from_pydict({"topic": ["elsewhere"] * len(keys), "key": keys, "value": keys})
+    write(options(topic=topic), batch.slice(0, 20), batch.slice(20))
+    found = read(options(topics=topic))
+    keyed = {(row["key"], row["partition"]) for row in found if row["key"] is not None}
+    assert keyed == {(key, default_partition(key, 5)) for key in keys if key is not None}
+    assert sorted(row["partition"] for row in found if row["key"] is None) == [0, 1, 2, 3, 4]
+
+
+def test_text_keys_go_where_their_bytes_go(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(5)
+    write(options(topic=topic), pa.RecordBatch.from_pydict({"key": ["straße", "b"], "value": ["1", "2"]}))
+    found = {row["key"]: row["partition"] for row in read(options(topics=topic))}
+    assert found == {key: default_partition(key, 5) for key in ("straße".encode(), b"b")}
 
 
 def test_topics_are_only_appended_to(options: Options) -> None:

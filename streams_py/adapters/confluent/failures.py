@@ -68,6 +68,11 @@ _OUT_OF_STEP: Final = frozenset(
     }
 )
 
+_TOO_LARGE: Final = (
+    "raise max.message.bytes of the topic, and max.request.size (message.max.bytes) of the producer, above the size of "
+    "the record; or make it smaller"
+)
+
 _ADMIN_KINDS: Final = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: AdminErrorKind.UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_TOPIC: AdminErrorKind.UNKNOWN_TOPIC,
@@ -120,6 +125,8 @@ def send_error(error: KafkaError, topic: str, partition: int | None) -> StreamsE
         retriable = error.code() in _RETRIABLE_SENDS
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             text = f"{text} (create the topic first)"
+        elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            text = f"{text} ({_TOO_LARGE})"
         result = ProductionError(text, topic=topic, partition=partition, retriable=retriable)
     result.__cause__ = KafkaException(error)
     return result

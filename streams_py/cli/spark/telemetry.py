@@ -6,7 +6,6 @@ starts Spark.
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 import threading
@@ -147,16 +146,12 @@ def _follow(query: StreamingQuery) -> bool:
 
 
 def _progress_line(progress: Any) -> str:
-    (source,) = progress["sources"]
-    left = sum(_offsets(source["latestOffset"]).values()) - sum(_offsets(source["endOffset"]).values())
+    from streams_py.spark.progress import records_behind
+
+    left = sum(records_behind(progress).values())
     rows, took_s = progress["numInputRows"], progress["durationMs"].get("triggerExecution", 0) / 1_000
     more = f"; {left:,} left, about {left * took_s / rows:,.0f} s" if left > 0 else ""
     return f"{time.strftime('%H:%M:%S')}  {rows:,} records in {took_s:,.1f} s{more}"
-
-
-def _offsets(given: Any) -> dict[str, int]:
-    found = json.loads(given) if isinstance(given, str) else given
-    return dict(found) if isinstance(found, dict) else {}
 
 
 @app.command()

@@ -96,8 +96,16 @@ def _source(spark: SparkSession, topic: str, given: Any) -> _Source:
     if isinstance(given, str):
         return _Source(_normalised(spark.read.parquet(given), topic))
     if isinstance(given, Mapping):
+        from streams_py.spark.options import reader_options
         from streams_py.spark.source import register
 
+        options = reader_options({**given, "topics": topic}, streaming=False)
+        if options.split_records is not None or options.min_partitions is not None:
+            key = "min.partitions" if options.split_records is None else "split.records"
+            raise ConfigError(
+                f"the input for topic {topic}: {key} cuts partitions, whose records are needed in order; leave it out",
+                key=key,
+            )
         register(spark)
         rows = spark.read.format("streams-kafka").options(**{**given, "topics": topic}).load()
         return _Source(_normalised(rows, topic), in_order=True)

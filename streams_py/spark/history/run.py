@@ -150,8 +150,10 @@ def run(
     Errors are StreamsError and its kinds: RefusedTopologyError with everything that cannot be run over a history,
     ConfigError for inputs, and with task, topic, partition and offset what the code of the topology raises.
     """
-    from streams_py.spark.session import spark_session
+    from streams_py.spark.session import check_classic, spark_session
 
+    if spark is not None:
+        check_classic(spark)
     settings = {**_DEFAULTS, **_without_clients(config or {})}
     source = TopologySource(topology, settings)
     described = source.build()

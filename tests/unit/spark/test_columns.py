@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 from streams_py.adapters.confluent.bulk.range_reader import Columns
 from streams_py.errors import ConfigError
 from streams_py.spark.columns import ARROW_SCHEMA, SCHEMA, record_batch
+from streams_py.spark.options import writer_options
 from streams_py.spark.writer import check_columns
 
 TEXT, BYTES, NUMBER = StringType(), BinaryType(), IntegerType()
@@ -54,17 +55,22 @@ def test_null_and_empty_stay_apart() -> None:
     ]  # fmt: skip
 
 
+BASE = {"kafka.bootstrap.servers": "h:1"}
+OPTIONS = writer_options(BASE)
+
+
 def test_rows_that_were_read_can_be_written() -> None:
-    check_columns(from_arrow_schema(ARROW_SCHEMA))
-    check_columns(rows(topic=TEXT, partition=NUMBER, value=TEXT))
-    check_columns(rows(topic=TEXT, partition=LongType(), value=BYTES, timestamp_ms=NUMBER))
+    check_columns(from_arrow_schema(ARROW_SCHEMA), OPTIONS)
+    check_columns(rows(topic=TEXT, partition=NUMBER, value=TEXT), OPTIONS)
+    check_columns(rows(topic=TEXT, partition=LongType(), value=BYTES, timestamp_ms=NUMBER), OPTIONS)
+    check_columns(rows(topic=TEXT, value=BYTES), OPTIONS)
+    check_columns(rows(value=BYTES), writer_options(BASE | {"topic": "t"}))
 
 
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (rows(partition=NUMBER, value=BYTES), "column topic is missing"),
-        (rows(topic=TEXT, value=BYTES), "column partition is missing; compute it"),
+        (rows(partition=NUMBER, value=BYTES), "column topic is missing; make one, or .* option topic"),
         (rows(topic=TEXT, partition=NUMBER), "column value is missing"),
         (rows(topic=TEXT, partition=NUMBER, value=NUMBER), "column value is int, expected binary or string"),
         (rows(topic=TEXT, partition=NUMBER, value=BYTES, timestamp_ms=TimestampType()), "expected bigint or int; cast"),
@@ -75,4 +81,4 @@ def test_rows_that_were_read_can_be_written() -> None:
 )
 def test_rows_that_cannot_be_written_are_refused_before_the_job(schema: StructType, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_columns(schema)
+        check_columns(schema, OPTIONS)

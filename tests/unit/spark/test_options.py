@@ -39,7 +39,8 @@ def test_names_of_options_ignore_case_as_sparks_do() -> None:
         (" latest ", Position("latest")),
         ("group:my:group", Position("group", group="my:group")),
         ("timestamp:0", Position("timestamp", timestamp_ms=0)),
-        ('{"t":{"1":-1,"0":12}}', Position("offsets", offsets='{"t":{"0":12,"1":-1}}')),
+        ('{"t":{"1":-1,"0":12}}', Position("offsets", by_partition='{"t":{"0":12,"1":-1}}')),
+        ('timestamp: {"t":{"1":7}}', Position("timestamp", by_partition='{"t":{"1":7}}')),
     ],
 )
 def test_position_is_read(text: str, expected: Position) -> None:
@@ -49,7 +50,8 @@ def test_position_is_read(text: str, expected: Position) -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "first", "group:", "timestamp:", "timestamp:-1", "timestamp:x", "timestamp:1.5", "{", "[]", '{"t":1}',
-     '{"t":{"x":1}}', '{"t":{"0":-3}}', '{"t":{"0":"1"}}', '{"t":{"0":true}}', '{"t":{"0":9223372036854775808}}'],
+     'timestamp:{"t":{"0":-1}}', 'timestamp:{"t":7}', '{"t":{"x":1}}', '{"t":{"0":-3}}', '{"t":{"0":"1"}}',
+     '{"t":{"0":true}}', '{"t":{"0":9223372036854775808}}'],
 )  # fmt: skip
 def test_position_that_means_nothing_is_refused(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -63,6 +65,8 @@ def test_position_that_means_nothing_is_refused(text: str) -> None:
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers"),
         ({"topics": " , "}, "topics"),
         ({"assign": '{"a":[0]}'}, "topics"),
+        ({"topics.pattern": "a.*"}, "topics"),
+        ({"topics.pattern": "(", "topics": None}, "topics.pattern"),
         ({"topic": "a"}, "topic"),
         ({"isolation": "none"}, "isolation"),
         ({"split.records": "0"}, "split.records"),
@@ -73,13 +77,14 @@ def test_position_that_means_nothing_is_refused(text: str) -> None:
         ({"transactional.id.prefix": "x"}, "transactional.id.prefix"),
     ],
 )
-def test_option_that_cannot_be_used_is_named(change: dict[str, str], key: str) -> None:
+def test_option_that_cannot_be_used_is_named(change: dict[str, str | None], key: str) -> None:
+    given = {name: value for name, value in (BASE | change).items() if value is not None}
     with pytest.raises(ConfigError) as refused:
-        reader_options(BASE | change, streaming=False)
+        reader_options(given, streaming=False)
     assert refused.value.key == key
 
 
-@pytest.mark.parametrize("option", ["ending", "split.records"])
+@pytest.mark.parametrize("option", ["ending", "split.records", "min.partitions"])
 def test_stream_refuses_what_only_a_batch_has(option: str) -> None:
     with pytest.raises(ConfigError, match="batches only"):
         reader_options(BASE | {option: "5"}, streaming=True)
@@ -91,6 +96,61 @@ def test_assign_names_partitions() -> None:
     for bad in ('{"t":[]}', '{"t":[-1]}', '{"t":0}', "{}", "x"):
         with pytest.raises(ConfigError, match="assign"):
             reader_options({"kafka.bootstrap.servers": "h:1", "assign": bad}, streaming=False)
+
+
+# -- the connector's names ---------------------------------------------------------------------------------------------
+
+CONNECTOR = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "b,a"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ({"startingOffsets": "latest"}, {"starting": "latest"}),
+        ({"startingOffsets": '{"a":{"0":-2}}'}, {"starting": '{"a":{"0":-2}}'}),
+        ({"startingTimestamp": "7", "endingTimestamp": "9"}, {"starting": "timestamp:7", "ending": "timestamp:9"}),
+        ({"endingOffsetsByTimestamp": '{"a":{"0":7}}'}, {"ending": 'timestamp:{"a":{"0":7}}'}),
+        ({"endingOffsets": "latest", "minPartitions": "9"}, {"ending": "latest", "min.partitions": "9"}),
+        ({"maxRecordsPerPartition": "5"}, {"split.records": "5"}),
+        ({"kafkaConsumer.pollTimeoutMs": "5"}, {"poll.timeout.ms": "5"}),
+        ({"kafka.isolation.level": "read_uncommitted"}, {"isolation": "read_uncommitted"}),
+        ({"failOnDataLoss": "TRUE", "includeHeaders": "true"}, {}),
+        ({"startingOffsetsByTimestampStrategy": "latest"}, {}),
+    ],
+)
+def test_option_of_the_connector_means_the_same_here(theirs: dict[str, str], ours: dict[str, str]) -> None:
+    assert reader_options(CONNECTOR | theirs, streaming=False) == reader_options(BASE | ours, streaming=False)
+
+
+def test_pattern_and_limit_of_the_connector_are_ours() -> None:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribePattern": "a-.*", "maxOffsetsPerTrigger": "7"}
+    options = reader_options(given, streaming=True)
+    assert (options.pattern, options.assigned, options.rows_per_trigger) == ("a-.*", {}, 7)
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"failOnDataLoss": "false"}, "on.gone=skip"),
+        ({"includeHeaders": "false"}, "drop it"),
+        ({"startingOffsetsByTimestampStrategy": "error"}, "begins at the end"),
+        ({"groupIdPrefix": "x"}, "no consumer group"),
+        ({"kafka.group.id": "x"}, "no consumer group"),
+        ({"minOffsetsPerTrigger": "5"}, "trigger interval"),
+        ({"kafkaConsumer.cache.timeout": "5m"}, "leave it out"),
+        ({"fetchOffset.numRetries": "5"}, "poll.timeout.ms"),
+        ({"kafka.auto.offset.reset": "latest"}, "starting"),
+    ],
+)
+def test_option_of_the_connector_without_a_meaning_here_has_a_hint(given: dict[str, str], hint: str) -> None:
+    with pytest.raises(ConfigError, match=hint) as refused:
+        reader_options(CONNECTOR | given, streaming=False)
+    assert refused.value.key == next(iter(given)).lower()
+
+
+def test_one_thing_is_not_given_by_two_names() -> None:
+    with pytest.raises(ConfigError, match="options topics and subscribe mean the same"):
+        reader_options(BASE | {"subscribe": "a"}, streaming=False)
 
 
 # -- secrets -----------------------------------------------------------------------------------------------------------
@@ -107,6 +167,14 @@ def test_plain_secret_is_refused_and_not_repeated(key: str) -> None:
         writer_options({"kafka.bootstrap.servers": "h:1", key: PLAIN})
     assert PLAIN not in str(refused.value)
     assert "env:NAME" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "key", ["sasl.oauthbearer.token.source", "sasl.oauthbearer.token.endpoint.url", "sasl.oauthbearer.scope"]
+)
+def test_where_a_token_comes_from_is_no_secret(key: str) -> None:
+    options = writer_options({"kafka.bootstrap.servers": "h:1", f"kafka.{key}": "tokens:of_mine"})
+    assert options.resolved()[key] == "tokens:of_mine"
 
 
 def test_plain_secret_is_taken_when_that_is_said() -> None:

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.errors import ConfigError
 from streams_py.spark.options import ReaderOptions, reader_options
-from streams_py.spark.ranges import OffsetRange, check_still_there, limited, plan_ranges, stream_key, stream_partition
+from streams_py.spark.pushdown import Bounds, Span
+from streams_py.spark.ranges import OffsetRange, partitions_of, plan_ranges
 
 
 @dataclass
@@ -23,9 +24,11 @@ class FakeLog:
     stable: dict[int, int] = field(default_factory=dict)
     committed: dict[int, int] = field(default_factory=dict)
     times: dict[int, int] = field(default_factory=dict)
+    at: dict[tuple[int, int], int] = field(default_factory=dict)
+    others: dict[str, int] = field(default_factory=dict)
 
     def partition_counts(self) -> Mapping[str, int]:
-        return {"t": len(self.spans)}
+        return {"t": len(self.spans)} | self.others
 
     def log_starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         return {tp: self.spans[tp.partition][0] for tp in partitions}
@@ -35,7 +38,8 @@ class FakeLog:
         return {tp: self.stable.get(tp.partition, end) if read_committed else end for tp, end in ends.items()}
 
     def first_at(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
-        return {tp: self.times.get(tp.partition, -1) for tp in partitions}
+        found = self.times | {number: offset for (number, ms), offset in self.at.items() if ms == timestamp_ms}
+        return {tp: found.get(tp.partition, -1) for tp in partitions}
 
     def committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition]
@@ -75,7 +79,21 @@ def test_forms_of_positions() -> None:
         (1, 5, 6),
     ]
     assert spans(log, starting="latest") == []
-    assert spans(log, starting="latest", ending="earliest") == []
+
+
+def test_timestamps_by_partition() -> None:
+    log = FakeLog(at={(0, 7): 4, (1, 9): 6})
+    assert spans(log, starting='timestamp:{"t":{"0":7,"1":9,"2":1}}') == [(0, 4, 10), (1, 6, 20)]
+    with pytest.raises(ConfigError, match="starting has no timestamp for partition t-2; name every one"):
+        spans(log, starting='timestamp:{"t":{"0":7,"1":9}}')
+
+
+def test_range_that_begins_after_its_end_is_refused_unless_retention_took_it() -> None:
+    crossed = {"starting": '{"t":{"0":8,"1":9,"2":0}}', "ending": '{"t":{"0":7,"1":9,"2":0}}'}
+    for changes in ({"starting": "latest", "ending": "earliest"}, crossed):
+        with pytest.raises(ConfigError, match=r"offset \d+ of t-0, which is after offset \d.*exchange them"):
+            spans(FakeLog(), **changes)
+    assert spans(FakeLog(committed={0: 10, 1: 3}), ending="group:g") == [(0, 0, 10)]  # the log begins at 5
 
 
 def test_assign_reads_only_those() -> None:
@@ -104,36 +122,61 @@ def test_range_is_cut_when_asked() -> None:
     assert spans(FakeLog(), split_records="6") == [(0, 0, 6), (0, 6, 10), (1, 5, 11), (1, 11, 17), (1, 17, 20)]
 
 
-@given(st.text("a.-_/", min_size=1), st.integers(0, 10**6))
-def test_stream_key_round_trips(topic: str, partition: int) -> None:
-    tp = TopicPartition(topic, partition)
-    assert stream_partition(stream_key(tp)) == tp
+def test_ranges_are_cut_into_at_least_so_many_of_about_the_same_size() -> None:
+    assert spans(FakeLog(), min_partitions="2") == [(0, 0, 10), (1, 5, 20)]
+    assert spans(FakeLog(), min_partitions="5") == [(0, 0, 5), (0, 5, 10), (1, 5, 10), (1, 10, 15), (1, 15, 20)]
+    assert len(spans(FakeLog(), min_partitions="99")) == 25  # there are no more offsets
+    assert spans(FakeLog(), min_partitions="3", split_records="6") == spans(FakeLog(), split_records="6")
 
 
-lags = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.tuples(st.integers(0, 50), st.integers(0, 50)))
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(0, 60)), min_size=1, max_size=5),
+    st.integers(1, 70),
+    st.none() | st.integers(1, 20),
+)
+def test_cut_ranges_have_every_offset_once_and_in_order(
+    of: list[tuple[int, int]], least: int, records: int | None
+) -> None:
+    log = FakeLog([(low, low + size) for low, size in of])
+    more = {} if records is None else {"split_records": str(records)}
+    found = spans(log, min_partitions=str(least), **more)
+    assert [(n, o) for n, low, high in found for o in range(low, high)] == [
+        (n, o) for n, low, high in spans(log) for o in range(low, high)
+    ]
+    assert len(found) >= min(least, sum(size for _, size in of))
+    assert records is None or all(high - low <= records for _, low, high in found)
 
 
-@given(lags, st.integers(1, 60))
-def test_limit_is_kept_and_used_up(of: dict[str, tuple[int, int]], rows: int) -> None:
-    start = {key: low for key, (low, _) in of.items()}
-    ends = {key: low + lag for key, (low, lag) in of.items()}
-    result = limited(start, ends, rows)
-    read = {key: result[key] - start[key] for key in of}
-    assert sum(read.values()) == min(rows, sum(lag for _, lag in of.values()))
-    assert all(0 <= read[key] <= lag for key, (_, lag) in of.items())
-    waiting = [key for key, (_, lag) in of.items() if lag]
-    if len(waiting) <= rows:
-        assert all(read[key] for key in waiting)
+def test_pattern_takes_whole_names_and_none_of_the_clusters_own() -> None:
+    log = FakeLog(others={"t-2": 1, "at": 1, "__t": 2})
+    given = {"kafka.bootstrap.servers": "h:1", "topics.pattern": ".*t(-[0-9])?"}
+    found = partitions_of(reader_options(given, streaming=True), log)
+    assert [f"{tp}" for tp in found] == ["at-0", "t-0", "t-1", "t-2", "t-2-0"]
+    with pytest.raises(ConfigError, match=r"no topic on h:1 matches topics.pattern = 'x.*'; the whole name") as refused:
+        partitions_of(reader_options(given | {"topics.pattern": "x.*"}, streaming=True), log)
+    assert refused.value.key == "topics.pattern"
 
 
-def test_limit_follows_the_lag() -> None:
-    assert limited({"a": 0, "b": 10}, {"a": 900, "b": 110}, 100) == {"a": 90, "b": 20}
-    assert limited({}, {"a": 5}, None) == {"a": 5}
+# -- what a filter leaves ----------------------------------------------------------------------------------------------
 
 
-def test_partition_that_vanished_or_shrank_stops_the_query() -> None:
-    check_still_there({"t/0": 5}, {"t/0": 5, "t/1": 0})
-    with pytest.raises(StreamsError, match="t/1 that this query has read is gone"):
-        check_still_there({"t/0": 5, "t/1": 0}, {"t/0": 5})
-    with pytest.raises(StreamsError, match=r"t/0 ends at 4, but this query has read it up to 5.*created again"):
-        check_still_there({"t/0": 5}, {"t/0": 4})
+@pytest.mark.parametrize(
+    ("bounds", "expected"),
+    [
+        (Bounds(offsets=Span(7, 8)), [(0, 7, 9), (1, 7, 9)]),
+        (Bounds(offsets=Span(low=12)), [(1, 12, 20)]),
+        (Bounds(numbers=frozenset({1, 2})), [(1, 5, 20)]),
+        (Bounds(partitions=Span(high=0)), [(0, 0, 10)]),
+        (Bounds(topics=frozenset({"other"})), []),
+        (Bounds(timestamp_ms=7), [(0, 4, 10)]),  # nothing in the other partition is as new
+        (Bounds(timestamp_ms=-1), [(0, 0, 10), (1, 5, 20)]),  # to the cluster that would mean the end
+    ],
+)
+def test_ranges_are_narrowed_by_what_a_filter_lets_pass(bounds: Bounds, expected: list[tuple[int, int, int]]) -> None:
+    log = FakeLog(times={0: 4})
+    assert [of[1:] for of in plan_ranges(options(), log, bounds)] == expected
+
+
+def test_what_is_left_is_cut_when_asked() -> None:
+    found = plan_ranges(options(min_partitions="2"), FakeLog(), Bounds(offsets=Span(5, 8), numbers=frozenset({0})))
+    assert [of[1:] for of in found] == [(0, 5, 7), (0, 7, 9)]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -128,3 +130,35 @@ def test_library_does_not_import_pyspark() -> None:
     code = imported + "; print({'pyspark', 'pyarrow'} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+# -- Spark Connect -----------------------------------------------------------------------------------------------------
+
+
+def remote_session() -> object:
+    """As far as a check can see without the packages of Spark Connect."""
+    return type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+
+
+def test_jobs_say_that_they_do_not_run_over_connect(tmp_path: Path) -> None:
+    from streams_py.backtest.candidates import parse_candidate
+    from streams_py.backtest.kernel import Orders
+    from streams_py.spark.backtest import evaluate_on_spark
+    from streams_py.spark.history.run import run
+    from streams_py.spark.telemetry import TableFolder
+
+    remote: Any = remote_session()
+    jobs: list[Callable[[], object]] = [
+        lambda: TableFolder(remote, str(tmp_path), "group"),
+        lambda: evaluate_on_spark(remote, Orders([parse_candidate("recorded")], [""]), "in", str(tmp_path)),
+        lambda: run("nothing:here", {}, spark=remote),
+    ]
+    for job in jobs:
+        with pytest.raises(ConfigError, match=r"this is a session of Spark Connect: .* start the job with --master"):
+            job()
+
+
+def test_environment_that_asks_for_connect_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://somewhere")
+    with pytest.raises(ConfigError, match=r"SPARK_REMOTE is set: .*, and unset it"):
+        session.spark_session("job")

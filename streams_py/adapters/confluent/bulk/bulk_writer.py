@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from confluent_kafka import KafkaError, Message
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
 from streams_py.adapters.confluent.failures import send_error
 from streams_py.adapters.confluent.producer import ConfluentProducer, EpochRecordSender
 from streams_py.adapters.confluent.settings import Settings
+from streams_py.adapters.confluent.topic_limits import TopicLimits
 from streams_py.adapters.security import is_security_key, parse_security
 from streams_py.errors import BrokerUnavailableError, StreamsError
 
@@ -32,7 +34,8 @@ class BulkWriter:
             connection = kafka_python_connection(self._bootstrap, client_id, security, embedded=False)
             return KafkaPythonEpochSender(connection, timeout_ms=60_000)
 
-        self._producer = ConfluentProducer(settings, epoch_sender=epoch_sender)
+        limits = TopicLimits(bulk_admin_settings(kafka, client_id=str(settings["client.id"])))
+        self._producer = ConfluentProducer(settings, epoch_sender=epoch_sender, batch_bytes_max=limits.batch_bytes_max)
         self._tracked: set[str] = set()
         self._first: dict[TopicPartition, int] = {}
         self._begun: set[tuple[str, int]] = set()

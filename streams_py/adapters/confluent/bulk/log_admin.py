@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import confluent_kafka
-from confluent_kafka import IsolationLevel, KafkaError, TopicCollection
+from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, Uuid
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_protocol.types import TopicPartition
@@ -22,6 +22,8 @@ _PASSING: Final = (AdminErrorKind.LEADER_NOT_AVAILABLE, AdminErrorKind.TIMED_OUT
 _LEADER_PATIENCE_S: Final = 10.0
 """A new topic has no leaders for a moment, and a topic whose broker has just gone has none for a while."""
 _LEADER_RETRY_S: Final = 0.1
+_NO_IDS: Final = ("", str(Uuid(0, 0)))
+"""What stands where a cluster gives its topics no ids."""
 _NOT_THERE: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -63,7 +65,7 @@ class LogAdmin(ConfluentAdmin):
             lambda described: str(getattr(described, "topic_id", "")),
             sorted(topics),
         )
-        return {name: text for name, text in found.items() if isinstance(text, str) and text}
+        return {name: text for name, text in found.items() if isinstance(text, str) and text not in _NO_IDS}
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """First offsets that are still there."""

@@ -1,0 +1,41 @@
+"""How far a query on ``streams-kafka`` is behind its topics, read out of Spark's own progress.
+
+A source in Python cannot add figures of its own to the progress of a query, but Spark keeps there where each
+micro-batch ended and where the topics ended after it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from streams_protocol.types import TopicPartition
+from streams_py.spark.stream_offsets import offsets_in, stream_partition
+
+__all__ = ["records_behind"]
+
+
+def records_behind(progress: Any) -> dict[TopicPartition, int]:
+    """Offsets between the end of a micro-batch and the end of each partition at that time.
+
+    ``progress`` is ``query.lastProgress``, one of ``query.recentProgress``, or that of a listener's event. Partitions
+    of all sources of this kind are in it; other sources are passed over. Transaction markers count, too.
+    """
+    behind: dict[TopicPartition, int] = {}
+    for source in progress["sources"]:
+        latest, end = _offsets(source["latestOffset"]), _offsets(source["endOffset"])
+        for key, offset in latest.items():
+            behind[stream_partition(key)] = max(0, offset - end.get(key, 0))
+    return behind
+
+
+def _offsets(given: Any) -> dict[str, int]:
+    """Offsets of ours, as Spark hands them over: text, or what is in it; none for offsets of another source."""
+    try:
+        found = json.loads(given) if isinstance(given, str) else given
+    except ValueError:
+        return {}
+    if not isinstance(found, Mapping):
+        return {}
+    return {key: offset for key, offset in offsets_in(found).items() if key.rpartition("/")[2].isdigit()}

@@ -1,0 +1,107 @@
+"""What a filter on topic, partition, offset or timestamp says about the ranges that have to be read at all.
+
+Spark still applies the whole filter to what is read. So bounds may be wider than the filter, never narrower: whatever
+is not understood here changes nothing. Only a *lower* bound of the timestamp shortens a range: after the first record
+that is as new there may be older ones, so nothing follows from an upper bound (``ending=timestamp:...`` ends a range at
+the first record that is as new).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+__all__ = ["EVERYTHING", "Bounds", "Span", "bounds_of"]
+
+_LOWEST: Final = -(2**63)
+_HIGHEST: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Whole numbers from ``low`` to ``high``, both included."""
+
+    low: int = _LOWEST
+    high: int = _HIGHEST
+
+    def within(self, low: int, high: int) -> Span:
+        """What two spans have in common."""
+        return Span(max(self.low, low), min(self.high, high))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """``topics`` and ``numbers`` (of partitions) are None when all may pass; ``timestamp_ms`` is the oldest."""
+
+    topics: frozenset[str] | None = None
+    numbers: frozenset[int] | None = None
+    partitions: Span = field(default_factory=Span)
+    offsets: Span = field(default_factory=Span)
+    timestamp_ms: int = _LOWEST
+
+    def takes(self, topic: str, partition: int) -> bool:
+        """Whether records of a partition may pass."""
+        return (
+            (self.topics is None or topic in self.topics)
+            and (self.numbers is None or partition in self.numbers)
+            and self.partitions.low <= partition <= self.partitions.high
+        )
+
+
+EVERYTHING: Final = Bounds()
+
+
+def bounds_of(filters: Iterable[Filter]) -> Bounds:
+    """Bounds of records for which all filters hold."""
+    bounds = EVERYTHING
+    for found in filters:
+        match found:
+            case EqualTo((column,), value) | EqualNullSafe((column,), value):
+                bounds = _among(bounds, column, [value])
+            case In((column,), values):
+                bounds = _among(bounds, column, list(values))
+            case GreaterThan((column,), int(value)):
+                bounds = _between(bounds, column, value + 1, _HIGHEST)
+            case GreaterThanOrEqual((column,), int(value)):
+                bounds = _between(bounds, column, value, _HIGHEST)
+            case LessThan((column,), int(value)):
+                bounds = _between(bounds, column, _LOWEST, value - 1)
+            case LessThanOrEqual((column,), int(value)):
+                bounds = _between(bounds, column, _LOWEST, value)
+    return bounds
+
+
+def _among(bounds: Bounds, column: str, values: list[Any]) -> Bounds:
+    if column == "topic" and all(isinstance(value, str) for value in values):
+        names = frozenset(values)
+        return replace(bounds, topics=names if bounds.topics is None else bounds.topics & names)
+    if not values or not all(type(value) is int for value in values):
+        return bounds
+    if column == "partition":
+        numbers = frozenset(values)
+        return replace(bounds, numbers=numbers if bounds.numbers is None else bounds.numbers & numbers)
+    return _between(bounds, column, min(values), max(values))
+
+
+def _between(bounds: Bounds, column: str, low: int, high: int) -> Bounds:
+    match column:
+        case "partition":
+            return replace(bounds, partitions=bounds.partitions.within(low, high))
+        case "offset":
+            return replace(bounds, offsets=bounds.offsets.within(low, high))
+        case "timestamp_ms":
+            return replace(bounds, timestamp_ms=max(bounds.timestamp_ms, low))
+        case _:
+            return bounds

@@ -161,10 +161,14 @@ class SuppressionBuffer(Generic[K, V]):
             known = self._entries.get(key)
             if value is not None:
                 entry, time_ms = decode_record(record, value, None if known is None else known[1].prior)
+                if known is not None and known[0] != time_ms:  # sent on and buffered again within one commit
+                    self._drop(key)
                 self._keep(key, entry, time_ms)
             elif known is not None:
-                self.size_bytes -= known[1].size(key)
-                del self._entries[key]
+                self._drop(key)
+
+    def _drop(self, key: bytes) -> None:
+        self.size_bytes -= self._entries.pop(key)[1].size(key)
 
     def approximate_num_entries(self) -> int:
         """Number of keys that wait."""

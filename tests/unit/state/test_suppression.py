@@ -116,6 +116,22 @@ def test_what_was_logged_is_restored() -> None:
     assert {change[7] for change in taken} == {(("h", None), ("h", b"2"))}
 
 
+def test_restored_key_waits_since_it_was_buffered_again() -> None:
+    """Kafka Streams lets it wait since the first time in the changelog, and so sends it too early."""
+    kit, other = Kit(), Kit()
+    kit.put("a", 1, None, 10)
+    kit.buffer.flush_cache()
+    assert kit.buffer.take_first()[1] == 1
+    kit.put("a", 2, 1, 50)  # within the same commit, so the changelog has no deletion between
+    kit.buffer.flush_cache()
+    for key, value, _, _ in kit.logged:
+        other.restore(key, value)
+    assert (len(kit.logged), other.buffer.first_time_ms(), kit.buffer.first_time_ms()) == (2, 50, 50)
+    assert other.buffer.size_bytes == kit.buffer.size_bytes
+    assert [change[1] for change in other.taken()] == [2]
+    assert other.buffer.size_bytes == 0
+
+
 @pytest.mark.parametrize(
     ("version", "value", "expected"),
     [

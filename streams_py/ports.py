@@ -67,7 +67,7 @@ class Clock(Protocol):
         """A clock that never goes back."""
 
     def sleep_ms(self, duration_ms: int) -> None:
-        """Wait."""
+        """Block the calling thread so long."""
 
 
 # -- records -------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
@@ -200,13 +199,12 @@ def sentences(notes: Iterable[Note]) -> list[str]:
 class Decision:
     """Answer of an assignor: every client of the problem has a placement, possibly an empty one.
 
-    ``probing`` asks for another rebalance after the probing interval. ``followup_deadlines`` are absolute instants
-    that a public assignor attached to single clients. ``warmups`` are extra copies placed by this decision.
+    ``probing`` asks for another rebalance after the probing interval. ``warmups`` are extra copies placed by this
+    decision.
     """
 
     placements: Mapping[ProcessId, Placement]
     probing: bool = False
-    followup_deadlines: Mapping[ProcessId, datetime] = field(default_factory=dict)
     warmups: tuple[tuple[TaskId, ProcessId], ...] = ()
     notes: tuple[Note, ...] = ()
     explanation: Mapping[TaskId, TaskExplanation] = field(default_factory=dict)

@@ -48,7 +48,6 @@ class Plan:
         self.topics = _topics(subs)
         self.table: TaskTable = task_table(_topology(subs), self.topics, hash_sizing=_SIZING)
         self.per_record = {int(piece.sub): piece.bytes_per_offset for piece in subs}
-        self.stateful_subs = frozenset(int(piece.sub) for piece in subs if piece.stateful)
         self.weights: dict[TaskId, float] = {
             TaskId(int(piece.sub), piece.first + n): weight
             for piece in subs

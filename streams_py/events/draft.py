@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import TypeAlias
 
 from streams_py.events.codec import EventRecord, encode_event
 from streams_py.events.model import ClientEvent, Envelope, Event, Sample, TaskEvent
 
-__all__ = ["BodyDraft", "Draft", "Importance"]
+__all__ = ["BodyDraft", "Draft", "Emit", "Importance"]
 
 
 class Importance(IntEnum):
@@ -53,6 +54,10 @@ class Draft(abc.ABC):
     @abc.abstractmethod
     def records(self, envelope: Envelope) -> Sequence[EventRecord]:
         """The records to send. May take its time, may raise: both concern the emitter's thread only."""
+
+
+Emit: TypeAlias = Callable[[Draft], None]
+"""Takes a draft at once and never raises, as :meth:`~streams_py.events.emitter.Emitter.emit` does."""
 
 
 class BodyDraft(Draft):

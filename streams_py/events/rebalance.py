@@ -82,21 +82,22 @@ class PreviousRound:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class RebalanceDraft(Draft):
-    """An assign step by reference."""
+    """An assign step by reference: begun with the request, filled in while the step goes on, complete with its outcome
+    and name."""
 
     group: str
-    generation: int
-    leader_member: str
-    attempt: int
     settings: LeaderSettings
     members: Mapping[str, MemberSubscription]
-    facts: Gathered | None
-    described: Described
-    decision: Decided | None
-    outcome: PublishAssignments | FailAssign | BaseException
-    assignor: object
-    duration_us: Mapping[str, int]
     previous: PreviousRound
+    facts: Gathered | None = None
+    described: Described = field(default_factory=dict)
+    decision: Decided | None = None
+    duration_us: dict[str, int] = field(default_factory=dict)
+    generation: int = field(init=False)
+    leader_member: str = field(init=False)
+    attempt: int = field(init=False)
+    outcome: PublishAssignments | FailAssign | BaseException = field(init=False)
+    assignor: object = None
 
     @property
     def kind(self) -> str:

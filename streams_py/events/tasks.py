@@ -12,13 +12,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.events.draft import BodyDraft, Draft
+from streams_py.events.draft import BodyDraft, Emit
 from streams_py.events.model import Sample, TaskEvent
 from streams_py.events.observers import RestoreObserver, TaskObserver, Who, WorkingTask
 
 __all__ = ["RestoreEvents", "TaskEvents"]
-
-Emit = Callable[[Draft], None]
 
 _PROGRESS_INTERVAL_US = 10_000_000
 

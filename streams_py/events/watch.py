@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import assert_never
 
-from streams_py.events.contents import Described
-from streams_py.events.draft import Draft
+from streams_py.events.draft import Emit
 from streams_py.events.observers import Forming, RoundObserver
 from streams_py.events.rebalance import PreviousRound, RebalanceDraft
 from streams_py.leader.effects import FailAssign, PublishAssignments
@@ -20,26 +18,9 @@ from streams_py.leader.observation import AssignStep, Decided, Fact, Gathered, R
 from streams_py.leader.settings import LeaderSettings
 from streams_py.ports import MemberSubscription
 
-__all__ = ["AssignWatch", "Emit"]
+__all__ = ["AssignWatch"]
 
 _log = logging.getLogger("streams_py.events")
-
-Emit = Callable[[Draft], None]
-Outcome = PublishAssignments | FailAssign | BaseException
-
-
-@dataclass(slots=True)
-class _Round:
-    """What the watch has heard of the assign step under way."""
-
-    members: Mapping[str, MemberSubscription]
-    began_us: int
-    step: AssignStep | None = None
-    entered_us: int = 0
-    duration_us: dict[str, int] = field(default_factory=dict)
-    facts: Gathered | None = None
-    described: Described = field(default_factory=dict)
-    decision: Decided | None = None
 
 
 class AssignWatch(RoundObserver):
@@ -54,72 +35,61 @@ class AssignWatch(RoundObserver):
         self._forming = forming
         self._monotonic_us = monotonic_us
         self._previous = PreviousRound()
-        self._round: _Round | None = None
+        self._draft: RebalanceDraft | None = None
+        self._step: AssignStep | None = None
+        self._began_us = self._entered_us = 0
         self._named: tuple[int, str] = (-1, "")
         self._attempt = 0
 
     def began(self, members: Mapping[str, MemberSubscription]) -> None:
         """The leader is asked to assign."""
-        now_us = self._monotonic_us()
-        self._round = _Round(members, now_us, entered_us=now_us)
+        self._draft = RebalanceDraft(
+            group=self._group, settings=self._settings, members=members, previous=self._previous
+        )
+        self._step = None
+        self._began_us = self._entered_us = self._monotonic_us()
 
     def observe(self, fact: Fact) -> None:
         """As in the base class."""
-        now = self._round
-        if now is None:
+        draft = self._draft
+        if draft is None:
             return
         match fact:
             case AssignStep():
-                self._measure(now, fact)
+                self._measure(draft, fact)
             case Gathered():
-                now.facts = fact
+                draft.facts = fact
             case RacksDescribed(topics):
-                now.described = topics
+                draft.described = topics
             case Decided():
-                now.decision = fact
+                draft.decision = fact
             case _:
                 assert_never(fact)
 
-    def _measure(self, now: _Round, step: AssignStep | None) -> None:
+    def _measure(self, draft: RebalanceDraft, step: AssignStep | None) -> None:
         now_us = self._monotonic_us()
-        if now.step is not None:
-            name = now.step.value
-            now.duration_us[name] = now.duration_us.get(name, 0) + now_us - now.entered_us
-        now.step, now.entered_us = step, now_us
+        if self._step is not None:
+            name = self._step.value
+            draft.duration_us[name] = draft.duration_us.get(name, 0) + now_us - self._entered_us
+        self._step, self._entered_us = step, now_us
 
-    def ended(self, outcome: Outcome, assignor: object = None) -> None:
+    def ended(self, outcome: PublishAssignments | FailAssign | BaseException, assignor: object = None) -> None:
         """The step is over; the record is on its way. ``outcome``: the leader's last effect, or what was raised in
         between. ``assignor`` is the custom assignor's instance, if one was asked."""
-        now, self._round = self._round, None
-        if now is None:
+        draft, self._draft = self._draft, None
+        if draft is None:
             return
         try:
-            self._hand_over(now, outcome, assignor)
+            self._measure(draft, None)
+            draft.duration_us["total"] = self._entered_us - self._began_us
+            draft.outcome, draft.assignor = outcome, assignor
+            self._name(draft)
+            self._emit(draft)
         except Exception:
             _log.exception("an assign step could not be recorded; the rebalance is not affected")
 
-    def _hand_over(
-        self, now: _Round, outcome: PublishAssignments | FailAssign | BaseException, assignor: object
-    ) -> None:
-        self._measure(now, None)
-        now.duration_us["total"] = now.entered_us - now.began_us
-        named = self._forming() or (1 + max((m.generation for m in now.members.values()), default=-1), "")
+    def _name(self, draft: RebalanceDraft) -> None:
+        named = self._forming() or (1 + max((m.generation for m in draft.members.values()), default=-1), "")
         self._attempt = self._attempt + 1 if named == self._named else 0
         self._named = named
-        self._emit(
-            RebalanceDraft(
-                group=self._group,
-                generation=named[0],
-                leader_member=named[1],
-                attempt=self._attempt,
-                settings=self._settings,
-                members=now.members,
-                facts=now.facts,
-                described=now.described,
-                decision=now.decision,
-                outcome=outcome,
-                assignor=assignor,
-                duration_us=now.duration_us,
-                previous=self._previous,
-            )
-        )
+        draft.generation, draft.leader_member, draft.attempt = *named, self._attempt

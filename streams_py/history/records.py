@@ -170,7 +170,7 @@ class HistoryProducer:
         """There is nobody who would take a task away."""
 
     def hold(self, reason: str | None) -> None:
-        """As above."""
+        """Nothing is held back: records stay here."""
 
     def close(self) -> None:
         """Nothing to close."""

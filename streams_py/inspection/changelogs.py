@@ -30,7 +30,7 @@ class Changelogs:
     guessed: Mapping[Subtopology, tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, subtopology: Subtopology) -> tuple[str, ...]:
-        """Both kinds."""
+        """The certain and the guessed ones together, ascending; empty when there are none."""
         return tuple(sorted((*self.certain.get(subtopology, ()), *self.guessed.get(subtopology, ()))))
 
 

@@ -160,9 +160,6 @@ class GroupMember(GroupHandler):
         """What this worker lists; None without lists."""
         return listed_jobs(self._settings.static_connectors, self._settings.static_tasks)
 
-    def current_protocol_version(self) -> int:
-        return self._mode.version
-
     def member_id(self) -> str:
         """The id in the current generation, ``""`` while there is none."""
         return self._coordinator.generation()[1]

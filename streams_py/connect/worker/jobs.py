@@ -82,12 +82,6 @@ class RunningJobs:
         else:
             self._start(thread)
 
-    def request_tasks(self, name: str) -> None:
-        """Have a connector configure its tasks again."""
-        thread = self._threads.get(name)
-        if isinstance(thread, ConnectorThread):
-            thread.request_task_reconfiguration()
-
     def set_target(self, name: str, target: TargetState) -> None:
         """Of a connector and its tasks here."""
         for job, thread in self._threads.items():

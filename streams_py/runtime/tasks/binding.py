@@ -34,8 +34,8 @@ from streams_py.topology.nodes import (
     SinkNode,
     SourceNode,
 )
+from streams_py.topology.operators.in_place import forward_unchanged
 from streams_py.topology.operators.stateless import Statement
-from streams_py.topology.operators.unchanged import forward_unchanged
 
 __all__ = ["BoundNode", "BoundTopology", "Node", "TaskServices", "bind_nodes"]
 

@@ -66,7 +66,6 @@ class WindowedEntries(ABC, Generic[K, V, S]):
         self._latest_ms = aging.stream_time_ms
         # Places of each key that may be in the record cache: it is searched by key with every record.
         self._places: dict[bytes, dict[bytes, None]] = {}
-        self._places_count = 0
 
     # -- what it is --------------------------------------------------------------------------------------------
 
@@ -132,10 +131,8 @@ class WindowedEntries(ABC, Generic[K, V, S]):
         places = self._places.get(key)
         if places is None:
             self._places[key] = {at: None}
-            self._places_count += 1
-        elif at not in places:
+        else:
             places[at] = None
-            self._places_count += 1
 
     def _forget_places(self) -> None:
         """After a flush: places that have left the cache are forgotten, now and then."""
@@ -144,7 +141,6 @@ class WindowedEntries(ABC, Generic[K, V, S]):
             return
         alive = {key: {at: None for at in places if cached.holds(at)} for key, places in self._places.items()}
         self._places = {key: places for key, places in alive.items() if places}
-        self._places_count = sum(map(len, self._places.values()))
 
     # -- finding -----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ __all__ = ["AssignorErrors"]
 
 
 class AssignorErrors(Checker):
-    """See the module."""
+    """A draft of an assignor is tried on running groups: what it does wrong must cost its author an error, and nobody a
+    task."""
 
     promise = "A11"
 

@@ -21,7 +21,7 @@ _VERSION_HOSTS = 2
 
 
 class OneActive(Checker):
-    """See the module."""
+    """What two threads run is processed twice, into two copies of its state; what nobody runs stands still."""
 
     promise = "A1"
 

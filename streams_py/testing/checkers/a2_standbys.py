@@ -16,7 +16,8 @@ _VERSION_STANDBY_HOSTS = 6
 
 
 class Standbys(Checker):
-    """See the module."""
+    """A copy beside its active dies with it, one too few is missed when a process dies, and one too many is paid for in
+    disk and traffic."""
 
     promise = "A2"
 

@@ -13,7 +13,7 @@ __all__ = ["OneOwner"]
 
 
 class OneOwner(Checker):
-    """See the module."""
+    """Two members that use one partition both process its records, and each commits over the other."""
 
     promise = "A3"
 

@@ -13,7 +13,7 @@ __all__ = ["Fenced"]
 
 
 class Fenced(Checker):
-    """See the module."""
+    """A zombie's commit moves the position under its successor's feet: records are processed again, or never."""
 
     promise = "A4"
 

@@ -23,7 +23,8 @@ _FOLLOW_UPS = 6
 
 
 class Convergence(Checker):
-    """See the module."""
+    """A group that never stops rebalancing never works in peace; one that stops too early leaves tasks where they must
+    not stay."""
 
     promise = "A5"
 

@@ -16,7 +16,8 @@ _ONE_IN = 6
 
 
 class Determinism(Checker):
-    """See the module."""
+    """Whoever leads next must decide the same, or leadership itself moves tasks; and what cannot be repeated cannot be
+    searched for."""
 
     promise = "A6"
 

@@ -14,7 +14,7 @@ __all__ = ["Movement"]
 
 
 class Movement(Checker):
-    """See the module."""
+    """Every move costs a pause or a restore, and buys nothing when nothing has changed."""
 
     promise = "A7"
 

@@ -14,7 +14,8 @@ _REBALANCES_MAX = 2
 
 
 class Versions(Checker):
-    """See the module."""
+    """Rolling upgrades are safe only if the group neither speaks what a member cannot read nor rebalances over it for
+    ever."""
 
     promise = "A8"
 

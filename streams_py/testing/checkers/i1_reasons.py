@@ -13,7 +13,7 @@ __all__ = ["Reasons"]
 
 
 class Reasons(Checker):
-    """See the module."""
+    """An error that nothing caused is a defect, however well the group gets over it."""
 
     promise = "I1"
 

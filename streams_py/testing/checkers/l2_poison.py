@@ -12,7 +12,7 @@ __all__ = ["Poison"]
 
 
 class Poison(Checker):
-    """See the module."""
+    """Anybody who can reach the brokers can join the group; one bad member must not be able to stop the others."""
 
     promise = "L2"
 

@@ -14,7 +14,7 @@ __all__ = ["CompleteState"]
 
 
 class CompleteState(Checker):
-    """See the module."""
+    """What is computed on a hole in the state looks like any other result."""
 
     promise = "S1"
 

@@ -14,16 +14,7 @@ from typing import Final
 from streams_py.assignment.configs import AssignmentConfigs
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
-__all__ = [
-    "ASSIGNORS",
-    "GroupShape",
-    "ProcessShape",
-    "UpgradePath",
-    "Upgrading",
-    "draw_shape",
-    "subtopology",
-    "topology_named",
-]
+__all__ = ["ASSIGNORS", "GroupShape", "ProcessShape", "UpgradePath", "Upgrading", "draw_shape", "subtopology"]
 
 ASSIGNORS: Final = ("high_availability", "legacy_sticky", "sticky", "fallback", "static", "custom")
 """Assignors that can be simulated. "custom" is one of the application: well-behaved until a fault says otherwise. With
@@ -90,11 +81,6 @@ _TOPOLOGIES: Final[Mapping[str, TopologyMetadata]] = {
         }
     ),
 }
-
-
-def topology_named(name: str) -> TopologyMetadata:
-    """One of the built-in topologies. KeyError for another name."""
-    return _TOPOLOGIES[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from streams_py.serdes.windowed import Windowed
 from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults
 from streams_py.topology.operators.in_context import within
-from streams_py.topology.operators.in_place import copier_of, fresh_initializer
+from streams_py.topology.operators.in_place import aggregating, copier_of, fresh_initializer
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
-from streams_py.topology.operators.unchanged import aggregating
 from streams_py.topology.operators.windowed import NULL_KEY, WINDOW_CLOSED
 from streams_py.topology.windows import EmitStrategy, SessionWindows
 

@@ -14,9 +14,8 @@ from typing import Any
 from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.emission import UNKNOWN_TIME
 from streams_py.topology.operators.in_context import within
-from streams_py.topology.operators.in_place import fresh_initializer, on_copies
+from streams_py.topology.operators.in_place import aggregating, fresh_initializer, on_copies
 from streams_py.topology.operators.tables import make_change
-from streams_py.topology.operators.unchanged import aggregating
 from streams_py.topology.operators.windowed import WINDOW_CLOSED, WindowedOperator, make_windowed
 from streams_py.topology.windows import SlidingWindows
 

@@ -13,9 +13,8 @@ from streams_py.serdes.windowed import Windowed
 from streams_py.topology.nodes import NodeContext, Process
 from streams_py.topology.operators.emission import UNKNOWN_TIME, FinalResults
 from streams_py.topology.operators.in_context import within
-from streams_py.topology.operators.in_place import fresh_initializer, on_copies
+from streams_py.topology.operators.in_place import aggregating, fresh_initializer, on_copies
 from streams_py.topology.operators.tables import RowReader, TableOperator, forward_flushed, make_change
-from streams_py.topology.operators.unchanged import aggregating
 from streams_py.topology.windows import EmitStrategy, TimeWindows, UnlimitedWindows
 
 __all__ = ["NULL_KEY", "WINDOW_CLOSED", "TimeWindowAggregate", "WindowedOperator"]

@@ -11,7 +11,7 @@ from streams_py.topology.names import internal_topics
 from streams_py.topology.upgrade.fingerprint import digest
 from streams_py.topology.upgrade.shape import Lineage, Part, Shape
 
-__all__ = ["looks_like_description", "shape_of_text"]
+__all__ = ["shape_of_text"]
 
 _TEXT_MAX = 16 * 1024 * 1024
 _SUBTOPOLOGY = re.compile(r"Sub-topology: (\d+)( for global store .*)?")
@@ -28,11 +28,6 @@ class _Node:
     topics: tuple[str, ...] = ()
     stores: tuple[str, ...] = ()
     parents: list[str] = field(default_factory=list)
-
-
-def looks_like_description(text: str) -> bool:
-    """True when it is worth trying."""
-    return "Sub-topology:" in text
 
 
 def shape_of_text(text: str) -> Shape:

@@ -37,14 +37,7 @@ from streams_py.config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 
-__all__ = [
-    "EMBEDDED_LEADER_DELAY_MS",
-    "EMBEDDED_MEMBERSHIP_DEFAULTS",
-    "EmbeddedAdmin",
-    "EmbeddedCluster",
-    "embedded_name",
-    "refuse_unsupported",
-]
+__all__ = ["EMBEDDED_MEMBERSHIP_DEFAULTS", "EmbeddedAdmin", "EmbeddedCluster", "embedded_name", "refuse_unsupported"]
 
 _log = logging.getLogger(__name__)
 
@@ -52,9 +45,6 @@ EMBEDDED_MEMBERSHIP_DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
     # A rebalance of the mock waits for the session time-out minus 1 s.
     {"session.timeout.ms": "1500", "heartbeat.interval.ms": "100"}
 )
-EMBEDDED_LEADER_DELAY_MS: Final = 100
-"""How long a leader waits before it answers under the mock: a group that is complete as soon as the leader's SyncGroup
-arrives refuses followers that sync later."""
 
 _START_TIMEOUT_S: Final = 20.0
 _REQUEST_TIMEOUT_S: Final = 10.0

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from streams_protocol import (
     EARLIEST_PROBEABLE_VERSION,
+    LATEST_OFFSET,
     LATEST_SUPPORTED_VERSION,
     SubscriptionInfo,
     encode_subscription_info,
@@ -171,7 +172,7 @@ class HostileMember:
                 victims = [process.process_id for process in self._world.processes if process.alive]
                 info = replace(info, process_id=rng.choice(victims) if victims else info.process_id)
             case 1:
-                info = replace(info, task_offset_sums=dict.fromkeys(tasks, -2))
+                info = replace(info, task_offset_sums=dict.fromkeys(tasks, LATEST_OFFSET))
             case 2:
                 wild = (-(2**63), -5, -4, -3, 0, 2**62, 2**63 - 1)
                 info = replace(info, task_offset_sums={task: rng.choice(wild) for task in tasks})

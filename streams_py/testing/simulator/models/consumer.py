@@ -110,11 +110,6 @@ class SimulatedConsumer:
         """A member with nothing under way."""
         return self._phase is _Phase.IDLE and self.generation >= 0
 
-    @property
-    def settled(self) -> bool:
-        """Stable, and not about to rejoin."""
-        return self.stable and not self._wants_rejoin
-
     # -- what the thread wants -----------------------------------------------------------------------------------
 
     def start(self) -> None:

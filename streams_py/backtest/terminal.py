@@ -15,7 +15,7 @@ from streams_py.backtest.kernel import EVENTS
 from streams_py.backtest.summary import Distribution, Finding, Key, Summary
 from streams_py.backtest.verdict import Verdict
 
-__all__ = ["TITLES", "figure_text", "print_summary", "reproduced_text", "scenario_title", "shown_candidates"]
+__all__ = ["COLUMNS", "TITLES", "figure_text", "print_summary", "reproduced_text", "scenario_title", "shown_candidates"]
 
 TITLES: Final[dict[str, str]] = {
     "missing_copies": "copies missing",
@@ -34,7 +34,7 @@ TITLES: Final[dict[str, str]] = {
     "rounds": "rebalances until at rest",
     "ns_cpu": "processor time of a decision",
 }
-_COLUMNS: Final[dict[str, str]] = {
+COLUMNS: Final[dict[str, str]] = {
     "missing_copies": "copies\nmissing",
     "unavailable_records": "records\nto wait for",
     "spread_violations": "sharing\na zone",
@@ -46,6 +46,7 @@ _COLUMNS: Final[dict[str, str]] = {
     "moved_standby": "standbys\nmoved",
     "ns_cpu": "CPU\ntime",
 }
+"""Those that are shown on a terminal, with their headings in two lines."""
 _NAME_WIDTH_MAX: Final = 24
 _GAP: Final = 2
 _CANDIDATES_MAX: Final = 12
@@ -141,7 +142,7 @@ def _print_findings(console: Console, findings: Sequence[Finding]) -> None:
 def _tables(summary: Summary, scenario: str, shown: Sequence[str], width: int) -> Iterator[Table]:
     """Means: a line for each candidate, a column for each score that decides and differs. On a narrow terminal the
     columns go on in further tables, so that none is cut."""
-    metrics = [metric for metric in _COLUMNS if any(_mean(summary, Key(scenario, name), metric) for name in shown)]
+    metrics = [metric for metric in COLUMNS if any(_mean(summary, Key(scenario, name), metric) for name in shown)]
     room = width - min(_NAME_WIDTH_MAX, max(map(len, shown), default=0) + len(" (base)"))
     part: list[str] = []
     left = room
@@ -149,7 +150,7 @@ def _tables(summary: Summary, scenario: str, shown: Sequence[str], width: int) -
         figures = [_mean(summary, Key(scenario, name), metric) for name in shown]
         medians = [_median(summary, Key(scenario, name), metric) for name in shown]
         known = [figure for figure in (*figures, *medians) if figure is not None]
-        texts = [*_COLUMNS[metric].split("\n"), *(figure_text(metric, figure) for figure in known)]
+        texts = [*COLUMNS[metric].split("\n"), *(figure_text(metric, figure) for figure in known)]
         needed = max(map(len, texts)) + _GAP
         if part and needed > left:
             yield _table(summary, scenario, shown, part)
@@ -172,7 +173,7 @@ def _table(summary: Summary, scenario: str, shown: Sequence[str], metrics: Seque
     )
     table.add_column("", overflow="fold", min_width=12, max_width=_NAME_WIDTH_MAX)
     for metric in metrics:
-        table.add_column(_COLUMNS[metric], justify="right", no_wrap=True)
+        table.add_column(COLUMNS[metric], justify="right", no_wrap=True)
     for name in shown:
         key = Key(scenario, name)
         cells = [_cell(summary, key, metric) for metric in metrics]

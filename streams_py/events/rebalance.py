@@ -40,7 +40,7 @@ from streams_py.leader.settings import LeaderSettings
 from streams_py.leader.steps.internal import internal_assignor, uses_custom_assignor
 from streams_py.ports import MemberSubscription
 
-__all__ = ["PreviousRound", "RebalanceDraft", "library_name", "rebalance_id"]
+__all__ = ["PreviousRound", "RebalanceDraft", "library_name", "rebalance_id", "recorded_configs"]
 
 _CONFIG_KEYS: Final = {
     "acceptable.recovery.lag": "acceptable_recovery_lag",
@@ -146,7 +146,7 @@ class RebalanceDraft(Draft):
             leader_member=self.leader_member,
             trigger=self._trigger(envelope.at_ms),
             assignor=self._assignor(),
-            configs={key: _setting(self.settings.assignment, name) for key, name in _CONFIG_KEYS.items()},
+            configs=recorded_configs(self.settings.assignment),
             versions=None
             if facts is None
             else Versions(
@@ -219,9 +219,10 @@ class RebalanceDraft(Draft):
         previous.followup_ms = followup_ms
 
 
-def _setting(configs: AssignmentConfigs, name: str) -> object:
-    value = getattr(configs, name)
-    return list(value) if isinstance(value, tuple) else value
+def recorded_configs(configs: AssignmentConfigs) -> dict[str, object]:
+    """The settings that an assignor sees, by Kafka's keys, as a record has them."""
+    found = {key: getattr(configs, name) for key, name in _CONFIG_KEYS.items()}
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in found.items()}
 
 
 def _outcome(outcome: PublishAssignments | FailAssign | BaseException) -> tuple[str, ErrorInfo | None]:

@@ -87,17 +87,42 @@ def backtest(
     produce_rate: Annotated[int, typer.Option(min=0, help="Records a second that a changelog grows by.")] = 0,
     keep_decisions: Annotated[bool, typer.Option("--keep-decisions", help="Write decisions into the scores.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was interrupted.")] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Decide the present situation of a running group, Java or Python; read-only.")
+    ] = False,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="With --live: its application.id.")] = None,
+    bootstrap: Annotated[
+        str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="With --live: host:port of a broker.")
+    ] = "localhost:9092",
+    config: Annotated[
+        Path | None, typer.Option("--config", help="With --live: the application's .toml or .properties file.")
+    ] = None,
+    assume: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="With --live: a setting that the group has; repeatable."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --live: JSON instead of tables.")] = False,
 ) -> None:
     """What would another assignor, or another setting, have done with the recorded rebalances?
 
     Situations come from --tables or --inputs, or from `backtest generate`. Scores go to --out, with a report.
+
+    With --live, what the members of a running group would say now is decided by each candidate, up to the rebalance
+    that changes nothing any more, and printed. Nobody joins the group, and nothing is changed. Settings that do not
+    show from outside are Kafka's defaults unless --assume or the application's own file (--config) gives them:
+
+      streams-py backtest --live --group orders -b localhost:9092 --what-if '' --what-if 'remove_clients(1)'
+
+    Exit status: 0; 1 a candidate cannot be used, or the cluster does not answer; 2 wrong usage, or no such group.
     """
     if context.invoked_subcommand is not None:
         return
-    if (tables is None) == (inputs is None):
-        raise typer.BadParameter("give either --tables or --inputs", param_hint="--tables")
+    if live == (group is None):
+        raise typer.BadParameter("--live and --group belong together", param_hint="--group")
+    if (tables is not None) + (inputs is not None) + live != 1:
+        raise typer.BadParameter("give one of --tables, --inputs and --live", param_hint="--tables")
     with explained():
-        from streams_py.backtest.candidates import choose, parse_candidate
+        from streams_py.backtest.candidates import RECORDED, choose, parse_candidate
         from streams_py.backtest.kernel import Orders
         from streams_py.backtest.rounds import RoundSettings
         from streams_py.backtest.sweep import sweep
@@ -107,6 +132,8 @@ def backtest(
             sys.path.append(os.getcwd())  # as `python -m` has it; the command itself does not
         sys.path.extend(str(path.parent.resolve()) for path in py_files or ())
         given = candidate or ["recorded", "high_availability=builtin:high_availability", "sticky=builtin:sticky"]
+        if live and not any(parse_candidate(text).assignor == RECORDED for text in given):
+            given = ["recorded", *given]  # what the group has now
         candidates = sweep([parse_candidate(text) for text in given], settings or [])
         for one in candidates:
             choose(one)
@@ -122,6 +149,10 @@ def backtest(
             keep_decisions=keep_decisions,
             loop=loop,
         )
+        if group is not None:
+            from streams_py.cli.groups.deciding_live import decide_live
+
+            raise typer.Exit(decide_live(group, bootstrap, config, assumed=assume, orders=orders, as_json=as_json))
         names = [one.name for one in candidates]
         if base is not None and base not in names:
             raise ConfigError(f"--base {base!r} is no candidate; use one of {', '.join(names[:20])}")
@@ -176,7 +207,7 @@ class _Run:
             return True
         from streams_py.backtest.sources import Skipped, situations_in
 
-        each = len(self._orders.candidates) * len(self._orders.scenarios)
+        each = len(self._orders.candidates) * len(self._orders.all_scenarios)
         rows = 0
         for _ in situations_in(self._source, Skipped()):
             rows += each

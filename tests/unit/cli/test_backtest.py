@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,11 @@ def test_report_and_verdict_are_there_when_all_goes_well(inputs: Path, tmp_path:
     out = tmp_path / "out"
     done = run("--inputs", inputs, "--out", out, "--what-if", "lose_zone(zone=b)", "--what-if", "")
     assert done.exit_code == 0, done.output
-    assert "engine: local, because 24 rows" in done.output
-    assert "Choose" in done.output or "no difference" in done.output
+    assert "engine: local, because 36 rows" in done.output  # events replayed, too
+    assert "the recorded assignor reproduced 4 of 4" in done.output
+    assert "are too few to tell" in done.output or "no difference" in done.output
     assert (out / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-    assert (out / "summary.json").exists()
+    assert json.loads((out / "summary.json").read_text(encoding="utf-8"))["verdict"]["ranking"]
     again = run("--inputs", inputs, "--out", out, "--what-if", "lose_zone(zone=b)", "--what-if", "", "--resume")
     assert again.exit_code == 0, again.output
 
@@ -65,6 +67,22 @@ def test_status_is_2_with_one_sentence_when_the_command_cannot_be_carried_out(
     assert sentence in done.output
     assert len(done.output.strip().splitlines()) == 1
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--live"],
+        ["--group", "app", "--tables", "x"],
+        ["--live", "--group", "app", "--tables", "x"],
+        ["--live", "--group", "app", "--bootstrap", "embedded"],
+        ["--live", "--group", "app", "--assume", "nonsense"],
+    ],
+)
+def test_status_is_2_when_a_running_group_cannot_be_asked_like_this(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.exit_code == 2, done.output
+    assert not Path("backtest").exists()
 
 
 def test_status_is_2_when_there_are_no_inputs_or_two(inputs: Path, tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""What candidates would make of a present situation: a rebalance now, and all that follow until the group rests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from streams_protocol.types import TaskId
+from streams_py.backtest.candidates import RECORDED, choose, seed_of
+from streams_py.backtest.deciding import OK, Answer, Placed, ask, recorded_answer
+from streams_py.backtest.inputs import ReplayInput
+from streams_py.backtest.kernel import UNASSIGNED, Orders
+from streams_py.backtest.loop.way import Way
+from streams_py.backtest.rounds import settle
+from streams_py.backtest.scores import owners_of, score
+from streams_py.backtest.situation import Situation
+from streams_py.backtest.what_if import apply_what_if
+from streams_py.errors import StreamsError
+
+__all__ = ["Move", "Outcome", "outcomes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A task that ends elsewhere than it is now. ``before`` None: nobody runs it now, or who did is gone."""
+
+    task: TaskId
+    before: str | None
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``valid`` and ``error`` as in a score row. ``figures`` are of the whole way to rest; ``moves`` of where tasks are
+    then, beside now."""
+
+    candidate: str
+    scenario: str
+    valid: str
+    error: str | None = None
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    moves: Sequence[Move] = ()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it has decided, and forgotten no task."""
+        return self.valid == OK
+
+
+def outcomes(present: ReplayInput, orders: Orders) -> Iterator[Outcome]:
+    """Every candidate under every what-if. ``recorded``, where it is asked for, is what the group has now.
+
+    ConfigError for a candidate whose code cannot be found, or a what-if that does not fit."""
+    chosen = [choose(candidate) for candidate in orders.candidates]
+    text_hash = present.hash()
+    for scenario in orders.scenarios:
+        replay = apply_what_if(present, scenario, seed=seed_of(text_hash, scenario, orders.seed))
+        for one in chosen:
+            name = one.candidate.name
+            situation = Situation(replay, one.candidate.overrides)
+            if one.candidate.spec == RECORDED:
+                if replay.decision is not None:
+                    yield _now(name, situation, recorded_answer(replay.decision))
+                continue
+            seed = seed_of(text_hash, name, orders.seed)
+            first = ask(one, situation, seed=seed, limit_s=orders.limit_s)
+            if first.failure is not None:
+                yield Outcome(name, scenario, first.failure.kind, first.failure.text)
+                continue
+            way = Way()
+            try:
+                settled = settle(
+                    one, situation, first,
+                    seed=seed, limit_s=orders.limit_s, settings=orders.round_settings, watch=way,
+                )  # fmt: skip
+            except StreamsError as error:
+                yield Outcome(name, scenario, "raised", f"when it was carried out: {error}")
+                continue
+            if settled.problem is not None and settled.problem.failure is not None:
+                kind, text = settled.problem.failure
+                yield Outcome(name, scenario, kind, f"in round {settled.rest.rounds}: {text}")
+                continue
+            assert way.last is not None
+            figures = way.row(stable=settled.rest.stable) | settled.rest._asdict()
+            lost = way.unassigned
+            valid, why = (UNASSIGNED, f"{lost} tasks are given to nobody") if lost else (OK, None)
+            yield Outcome(name, scenario, valid, why, figures, _moves(situation, way.last[1].placed))
+
+
+def _now(name: str, situation: Situation, answer: Answer) -> Outcome:
+    return Outcome(name, "", OK, None, asdict(score(situation, answer.placed)))
+
+
+def _moves(situation: Situation, placed: Mapping[str, Placed]) -> list[Move]:
+    owners = owners_of(situation)
+    after = {task: name for name, of in placed.items() for task in of.active}
+    return [Move(task, owners.get(task), name) for task, name in sorted(after.items()) if owners.get(task) != name]

@@ -1,0 +1,103 @@
+"""The present situation of a running group, as if it were about to rebalance.
+
+What the members would say if they joined again now, and the offsets and topics of the cluster, make the same situation
+that a leader records (:mod:`~streams_py.inspection.question`). Nobody joins the group, and nothing is changed. What the
+group has now stands as its recorded decision; who waits for a task that another member had to give up does not have it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from streams_protocol.types import TaskId
+from streams_py.backtest.inputs import ClientDecision, RecordedDecision, ReplayClient, ReplayInput, check_input
+from streams_py.events.contents import clients_of, slices_of
+from streams_py.events.model import Assignor, ClientPart
+from streams_py.events.reasons import Reasons
+from streams_py.events.rebalance import recorded_configs
+from streams_py.inspection.deciding import decide
+from streams_py.inspection.gather import Cluster
+from streams_py.inspection.labels import process_labels
+from streams_py.inspection.question import last_question, leader_settings, next_question, observed_configs, topology_of
+from streams_py.inspection.reasons import read_group_at_rest
+from streams_py.inspection.view import CopyKind, GroupView
+
+__all__ = ["Present", "present_situation"]
+
+_NOBODY: Final = Assignor("the running group", None, custom=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """``labels``: a letter for each client of the situation, ``members`` who that is. ``assumed``: sentence by
+    sentence, what nothing tells from outside."""
+
+    group: str
+    situation: ReplayInput
+    labels: Mapping[str, str]
+    members: Mapping[str, str]
+    assumed: tuple[str, ...]
+
+
+def present_situation(cluster: Cluster, group: str, *, configs: Mapping[str, object]) -> Present:
+    """Read it, within a few seconds. ``configs``: settings of the group, as far as they are known (Kafka's keys); what
+    is not given is taken from what shows, else it is Kafka's default.
+
+    StreamsError when there is no such group, when it has no members, or does not come to rest."""
+    reading = read_group_at_rest(cluster, group)
+    view = reading.view
+    observed = observed_configs(view)
+    settings = leader_settings(view, {**observed, **configs}, None)
+    topology, assumed = topology_of(reading)
+    now_ms = time.time_ns() // 1_000_000
+    last = decide(cluster.admin, group, last_question(reading, topology, now_ms), settings)
+    question = next_question(reading, topology, now_ms, last.gathered.ends.sums)
+    answer = decide(cluster.admin, group, question, settings)
+    facts, decided = answer.gathered, answer.decided
+    reasons = Reasons(facts, decided, is_custom=True, assignor=None)
+    parts = clients_of("", facts, decided, answer.assignments, reasons, future=settings.future_process_id)
+    situation = ReplayInput(
+        recorded_configs(settings.assignment),
+        facts.ends.failed is None,
+        slices_of(facts, {}),
+        [_client(part) for part in parts],
+        RecordedDecision(_NOBODY, _held(view)),
+    )
+    check_input(situation)
+    letters = process_labels(view)
+    known = [member for member in view.members if member.subscription is not None]
+    shown = ", ".join(f"{key}={_text(value)}" for key, value in observed.items() if key not in configs)
+    told = (f"taken from what the members have: {shown}",) if shown else ()
+    return Present(
+        group,
+        situation,
+        {str(member.process): letters[member.process] for member in known},
+        {str(member.process): f"{member.client_id} at {member.host}" for member in known},
+        (*told, *assumed, *dict.fromkeys(answer.warnings)),
+    )
+
+
+def _client(part: ClientPart) -> ReplayClient:
+    return ReplayClient(
+        part.client, part.host, part.rack, part.tags, part.consumers, part.prev_active, part.prev_standby, part.sums
+    )
+
+
+def _held(view: GroupView) -> dict[str, ClientDecision]:
+    """What each client runs and keeps copies of now."""
+    process = {member.member_id: member.process for member in view.members if member.subscription is not None}
+    held: dict[str, tuple[list[TaskId], list[TaskId], list[TaskId]]] = {name: ([], [], []) for name in process.values()}
+    for task in sorted(view.tasks, key=lambda task: task.id):
+        if task.owner in process:
+            held[process[task.owner]][0].append(task.id)
+        for copy in task.copies:
+            if copy.member_id in process:
+                held[process[copy.member_id]][1 if copy.kind is CopyKind.STANDBY else 2].append(task.id)
+    return {name: ClientDecision(tasks[0], tasks[1], tasks[2]) for name, tasks in held.items()}
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

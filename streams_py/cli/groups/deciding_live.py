@@ -1,0 +1,123 @@
+"""``streams-py backtest --live``: what other assignors or settings would make of a running group now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from streams_py.backtest.kernel import Orders
+from streams_py.backtest.live.deciding import Move, Outcome, outcomes
+from streams_py.backtest.live.reading import Present, present_situation
+from streams_py.backtest.terminal import COLUMNS, figure_text
+from streams_py.cli.connecting import connected
+from streams_py.cli.usage import failed, pairs_of
+from streams_py.config_files import read_config_file
+from streams_py.errors import StreamsError
+
+__all__ = ["decide_live"]
+
+_UNUSABLE: Final = 1
+_MOVES_SHOWN_MAX: Final = 20
+_REMEDY: Final = (
+    "One situation tells what would happen now, not which assignor is better: record the group's rebalances "
+    "(assignment.events.level) and run streams-py backtest --tables on them."
+)
+
+
+def decide_live(
+    group: str, bootstrap: str, config: Path | None, *, assumed: Iterable[str] | None, orders: Orders, as_json: bool
+) -> int:
+    """Print what each candidate would do; the exit status. Nobody joins the group."""
+    try:
+        configs = {**({} if config is None else read_config_file(config)), **pairs_of(assumed, "--assume")}
+        with connected(bootstrap, config, "streams-py-backtest") as cluster:
+            present = present_situation(cluster, group, configs=configs)
+        found = list(outcomes(present.situation, orders))
+    except StreamsError as error:
+        return failed(error)
+    if as_json:
+        print(json.dumps(to_json(present, found), indent=2))
+    else:
+        _print(Console(highlight=False, soft_wrap=True), present, found)
+    return 0 if all(outcome.is_usable for outcome in found) else _UNUSABLE
+
+
+def _print(console: Console, present: Present, found: Sequence[Outcome]) -> None:
+    situation = present.situation
+    console.print(
+        f"[bold]{escape(present.group)}[/bold] as it is now: {len(situation.clients):,} clients, "
+        f"{situation.task_count:,} tasks"
+    )
+    for name, letter in present.labels.items():
+        console.print(f"  {letter} is {escape(present.members[name])}")
+    for text in present.assumed:
+        console.print(f"  {escape(text)}")
+    for scenario in dict.fromkeys(outcome.scenario for outcome in found):
+        mine = [outcome for outcome in found if outcome.scenario == scenario]
+        console.print(_table(scenario, mine))
+        for outcome in mine:
+            console.print(f"{escape(outcome.candidate)}: {escape(_told(outcome, present.labels))}")
+    console.print(_REMEDY)
+
+
+def _table(scenario: str, found: Sequence[Outcome]) -> Table:
+    title = f"what if {scenario}" if scenario else "a rebalance now, until the group is at rest"
+    table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("", overflow="fold")
+    metrics = [m for m in COLUMNS if any(outcome.figures.get(m) is not None for outcome in found)]
+    for metric in metrics:
+        table.add_column(COLUMNS[metric], justify="right", no_wrap=True)
+    for outcome in found:
+        figures = [outcome.figures.get(metric) for metric in metrics]
+        table.add_row(
+            escape(outcome.candidate),
+            *("" if f is None else figure_text(m, f) for m, f in zip(metrics, figures, strict=True)),
+        )
+    return table
+
+
+def _told(outcome: Outcome, labels: Mapping[str, str]) -> str:
+    if not outcome.is_usable:
+        return f"cannot be used here: {outcome.error}"
+    if "rounds" not in outcome.figures:
+        return "what the group has now"
+    rounds = outcome.figures["rounds"]
+    rest = f"after {rounds} rebalance{'s' * (rounds != 1)}" if outcome.figures["stable"] else "and not at rest by then"
+    if not outcome.moves:
+        return f"every task stays where it is, {rest}"
+    shown = ", ".join(_move(move, labels) for move in outcome.moves[:_MOVES_SHOWN_MAX])
+    more = len(outcome.moves) - _MOVES_SHOWN_MAX
+    return f"{shown}{f' and {more:,} more' if more > 0 else ''}, {rest}"
+
+
+def _move(move: Move, labels: Mapping[str, str]) -> str:
+    before = "nobody" if move.before is None else labels.get(move.before, move.before)
+    return f"{move.task} {before} -> {labels.get(move.after, move.after)}"
+
+
+def to_json(present: Present, found: Iterable[Outcome]) -> dict[str, Any]:
+    """The same in plain values; clients by process id, null for what is not known."""
+    return {
+        "group": present.group,
+        "clients": {name: {"label": present.labels[name], "who": who} for name, who in present.members.items()},
+        "assumed": list(present.assumed),
+        "configs": dict(present.situation.configs),
+        "outcomes": [
+            {
+                "candidate": outcome.candidate,
+                "scenario": outcome.scenario,
+                "valid": outcome.valid,
+                "error": outcome.error,
+                "figures": dict(outcome.figures),
+                "moves": [{"task": str(move.task), "from": move.before, "to": move.after} for move in outcome.moves],
+            }
+            for outcome in found
+        ],
+    }

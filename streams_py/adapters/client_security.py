@@ -39,8 +39,8 @@ def librdkafka_settings(security: SecuritySettings) -> dict[str, object]:
 def kafka_python_settings(security: SecuritySettings) -> dict[str, object]:
     """The settings as keyword arguments of kafka-python's clients.
 
-    With OAUTHBEARER the caller wraps ``security.token_source`` into kafka-python's token provider class itself and
-    passes it as ``sasl_oauth_token_provider``: that class cannot be named without importing the library.
+    With OAUTHBEARER the token provider is missing: its class cannot be named without importing the library; see
+    :mod:`streams_py.adapters.kafka_security`.
     """
     protocol = security.protocol
     settings: dict[str, object] = {"security_protocol": protocol.value}

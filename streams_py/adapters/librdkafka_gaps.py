@@ -16,12 +16,11 @@ from streams_py.adapters import kafka_answers  # noqa: F401  # isort: skip  # lo
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.admin import MemberToRemove
 from kafka.errors import KafkaError
-from kafka.net.sasl.oauth import AbstractTokenProvider
 from kafka.partitioner import murmur2
 from kafka.structs import TopicPartition
 
-from streams_py.adapters.client_security import kafka_python_settings
-from streams_py.adapters.security import SecuritySettings, TokenSource
+from streams_py.adapters.kafka_security import kafka_python_security
+from streams_py.adapters.security import SecuritySettings
 from streams_py.errors import BrokerUnavailableError, ProductionError
 
 __all__ = ["KafkaPythonEpochSender", "kafka_python_connection", "remove_static_member"]
@@ -31,22 +30,11 @@ _PINNED_FOR_EMBEDDED: Final = (2, 3)
 """librdkafka's mock cluster offers single versions that kafka-python's own negotiation trips over."""
 
 
-class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no type information
-    def __init__(self, source: TokenSource) -> None:
-        super().__init__()
-        self._source = source
-
-    def token(self) -> str:
-        return self._source()[0]
-
-
 def kafka_python_connection(
     bootstrap: str, client_id: str, security: SecuritySettings, *, embedded: bool
 ) -> Mapping[str, object]:
     """Arguments that every kafka-python client needs to reach the cluster."""
-    settings = kafka_python_settings(security) | {"bootstrap_servers": bootstrap.split(","), "client_id": client_id}
-    if security.token_source is not None:
-        settings["sasl_oauth_token_provider"] = _TokenProvider(security.token_source)
+    settings = kafka_python_security(security) | {"bootstrap_servers": bootstrap.split(","), "client_id": client_id}
     if embedded:
         settings["api_version"] = _PINNED_FOR_EMBEDDED
     return settings

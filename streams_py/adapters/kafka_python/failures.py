@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
 from kafka import errors as kafka_errors
 
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskMigratedError
 
-__all__ = ["is_retriable", "translated"]
+__all__ = ["is_retriable", "patiently", "translated"]
+
+T = TypeVar("T")
 
 
 def is_retriable(error: BaseException) -> bool:
     """True when doing the same again later may work, whoever raised it."""
     return bool(getattr(error, "retriable", False))
+
+
+def patiently(
+    ask: Callable[[], T], failed: Callable[[kafka_errors.KafkaError], BaseException], *, timeout_ms: int, pause_s: float
+) -> T:
+    """The answer, asked for again while errors are retriable (a coordinator is loading, or moves) and time is left.
+    Raises what ``failed`` makes of the last error."""
+    until = time.monotonic() + timeout_ms / 1000
+    while True:
+        try:
+            return ask()
+        except kafka_errors.KafkaError as error:
+            if not is_retriable(error) or time.monotonic() + pause_s > until:
+                raise failed(error) from error
+        time.sleep(pause_s)
 
 
 def translated(error: BaseException, doing: str) -> BaseException:

@@ -6,7 +6,6 @@ Its own ``describe_groups`` turns the bytes into text, so the request is made he
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, TypeVar
 
@@ -19,7 +18,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
 from streams_py import ports
-from streams_py.adapters.kafka_python.failures import is_retriable, translated
+from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import DescribedGroup, DescribedMember
 
@@ -144,15 +143,7 @@ class KafkaPythonGroupAdmin:
         return found
 
     def _patiently(self, failing: str, ask: Callable[[], T]) -> T:
-        """The answer, asked for again while a coordinator is loading or moving."""
-        until = time.monotonic() + self._timeout_ms / 1000
-        while True:
-            try:
-                return ask()
-            except kafka_errors.KafkaError as error:
-                if not is_retriable(error) or time.monotonic() + _PAUSE_S > until:
-                    raise self._error(error, failing) from error
-            time.sleep(_PAUSE_S)
+        return patiently(ask, lambda error: self._error(error, failing), timeout_ms=self._timeout_ms, pause_s=_PAUSE_S)
 
     def _error(self, error: kafka_errors.KafkaError, failing: str) -> BaseException:
         if is_retriable(error) or isinstance(error, kafka_errors.KafkaTimeoutError):

@@ -15,10 +15,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafka.net.sasl.oauth import AbstractTokenProvider
-
-from streams_py.adapters.client_security import kafka_python_settings
-from streams_py.adapters.security import TokenSource, is_security_key, parse_security
+from streams_py.adapters.kafka_security import kafka_python_security
+from streams_py.adapters.security import is_security_key, parse_security
 from streams_py.errors import ConfigError
 
 __all__ = ["membership_settings"]
@@ -98,26 +96,7 @@ def membership_settings(
     for key, default in _INTEGERS.items():
         settings[key.replace(".", "_")] = _integer(config, key, default)
     _check_together(settings)
-    return settings | _security(config)
-
-
-def _security(config: Mapping[str, Any]) -> dict[str, Any]:
-    security = parse_security(config)
-    settings = kafka_python_settings(security)
-    if security.token_source is not None:
-        settings["sasl_oauth_token_provider"] = _TokenProvider(security.token_source)
-    return settings
-
-
-class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no type information
-    """OAUTHBEARER tokens for kafka-python; the source decides about reuse and renewal."""
-
-    def __init__(self, source: TokenSource) -> None:
-        super().__init__()
-        self._source = source
-
-    def token(self) -> str:
-        return self._source()[0]
+    return settings | kafka_python_security(parse_security(config))
 
 
 def _report_unused(config: Mapping[str, Any]) -> None:

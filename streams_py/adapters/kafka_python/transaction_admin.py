@@ -11,7 +11,6 @@ stay with the older transaction protocol (KIP-890's first part), in which a prod
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar, cast
@@ -34,7 +33,7 @@ from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
-from streams_py.adapters.kafka_python.failures import is_retriable, translated
+from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
 from streams_py.errors import BrokerUnavailableError
 from streams_py.ports import OpenTransaction, TransactionInfo
 
@@ -206,21 +205,21 @@ class KafkaPythonTransactionAdmin:
 
     def _patiently(self, failing: str, ask: Callable[[], T]) -> T:
         """The answer, asked for again while a coordinator is loading, moving, or still ending a transaction."""
-        until = time.monotonic() + self._timeout_ms / 1000
-        while True:
+
+        def ask_anew() -> T:
             try:
                 return ask()
             except kafka_errors.KafkaError as error:
-                ending = isinstance(error, kafka_errors.ConcurrentTransactionsError)
-                again, timed_out = is_retriable(error), isinstance(error, kafka_errors.KafkaTimeoutError)
-                if not ending:
+                if not isinstance(error, kafka_errors.ConcurrentTransactionsError):
                     self.close()  # it remembers coordinators, and brokers, that are none any more
-                if again and time.monotonic() + _PAUSE_S < until:
-                    time.sleep(_PAUSE_S)
-                    continue
-                if again or timed_out:
-                    raise BrokerUnavailableError(f"{failing}: {self._where}: {error}") from error
-                raise translated(error, failing) from error
+                raise
+
+        def failed(error: kafka_errors.KafkaError) -> BaseException:
+            if is_retriable(error) or isinstance(error, kafka_errors.KafkaTimeoutError):
+                return BrokerUnavailableError(f"{failing}: {self._where}: {error}")
+            return translated(error, failing)
+
+        return patiently(ask_anew, failed, timeout_ms=self._timeout_ms, pause_s=_PAUSE_S)
 
 
 def _check(code: int) -> None:

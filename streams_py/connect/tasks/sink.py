@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from streams_protocol.types import TopicPartition
 from streams_py.connect.api import RetriableError, SinkRecord, SinkTask
 from streams_py.connect.ports import SinkConsumer, SinkListener
-from streams_py.connect.stores.configs import TargetState
-from streams_py.connect.stores.statuses import JobState
 from streams_py.connect.tasks.task import TaskStart, TaskThread
 from streams_py.errors import BrokerUnavailableError, ProcessingError
 from streams_py.ports import RawRecord
@@ -118,12 +116,8 @@ class SinkTaskThread(TaskThread):
             consumer.close()
 
     def _loop(self, consumer: SinkConsumer) -> None:
-        state: JobState | None = None
         while not self._stopping.is_set():
-            paused = self._target is not TargetState.STARTED
-            now = JobState.PAUSED if paused else JobState.RUNNING
-            if now is not state:
-                self.report(state := now)
+            paused = self.is_paused()
             self._hold(consumer, paused or bool(self._batch))
             records = consumer.poll(_BATCH, _POLL_MS)
             if records:

@@ -13,7 +13,6 @@ from streams_py.connect.api import JsonMap, OffsetReader, RetriableError, Source
 from streams_py.connect.ports import Producer
 from streams_py.connect.stores.configs import TargetState
 from streams_py.connect.stores.offsets import OffsetStore, offset_key
-from streams_py.connect.stores.statuses import JobState
 from streams_py.connect.tasks.task import TaskStart, TaskThread
 from streams_py.errors import StreamsError
 
@@ -107,12 +106,8 @@ class SourceTaskThread(TaskThread):
             self._commit()
 
     def _loop(self) -> None:
-        state: JobState | None = None
         while not self._stopping.is_set():
-            paused = self._target is not TargetState.STARTED
-            now = JobState.PAUSED if paused else JobState.RUNNING
-            if now is not state:
-                self.report(state := now)
+            paused = self.is_paused()
             if paused:
                 with self._changed:
                     self._changed.wait_for(

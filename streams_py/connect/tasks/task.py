@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from streams_protocol.connect import TaskId
 from streams_py.connect.stores.configs import TargetState
+from streams_py.connect.stores.statuses import JobState
 from streams_py.connect.tasks.job import JobThread, StatusReport
 from streams_py.connect.tasks.plugins import Converter
 
@@ -43,6 +44,16 @@ class TaskThread(JobThread):
         super().__init__(start.job, start.target, start.report)
         self._props = start.props
         self._settings = start.settings
+        self._state: JobState | None = None
+
+    def is_paused(self) -> bool:
+        """Whether the task is to pause now; the worker hears of every change."""
+        paused = self._target is not TargetState.STARTED
+        state = JobState.PAUSED if paused else JobState.RUNNING
+        if state is not self._state:
+            self._state = state
+            self.report(state)
+        return paused
 
     def configs(self) -> Mapping[str, str]:
         return self._props

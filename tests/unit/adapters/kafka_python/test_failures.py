@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka import errors as kafka_errors
 
-from streams_py.adapters.kafka_python.failures import is_retriable, translated
+from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskMigratedError, TopologyError
 
 
@@ -50,3 +50,37 @@ def test_fatal_error_says_what_to_do(error, advice):
 def test_error_of_somebody_else_stays_as_it_is():
     error = TopologyError("counts differ")
     assert translated(error, "join") is error
+
+
+def test_answer_is_asked_for_again_while_the_error_may_pass() -> None:
+    errors = [kafka_errors.CoordinatorLoadInProgressError(), kafka_errors.NotCoordinatorError()]
+
+    def ask() -> str:
+        if errors:
+            raise errors.pop(0)
+        return "answer"
+
+    assert patiently(ask, _not_asked_for, timeout_ms=60_000, pause_s=0.0) == "answer"
+
+
+@pytest.mark.parametrize(
+    ("error", "timeout_ms"),
+    [(kafka_errors.GroupAuthorizationFailedError(), 60_000), (kafka_errors.NotCoordinatorError(), 0)],
+)
+def test_answer_is_asked_for_once_when_the_error_stays_or_time_is_over(
+    error: kafka_errors.KafkaError, timeout_ms: int
+) -> None:
+    asked = []
+
+    def ask() -> None:
+        assert not asked
+        asked.append(1)
+        raise error
+
+    with pytest.raises(StreamsError, match="it failed") as raised:
+        patiently(ask, lambda _: StreamsError("it failed"), timeout_ms=timeout_ms, pause_s=0.01)
+    assert raised.value.__cause__ is error
+
+
+def _not_asked_for(error: kafka_errors.KafkaError) -> BaseException:
+    raise AssertionError(error)

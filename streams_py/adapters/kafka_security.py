@@ -1,0 +1,32 @@
+"""Security settings as kafka-python's clients take them, with the class that hands out OAUTHBEARER tokens.
+
+Beside :mod:`streams_py.adapters.client_security`, which loads neither client library: this module loads kafka-python.
+"""
+
+from __future__ import annotations
+
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from streams_py.adapters.client_security import kafka_python_settings
+from streams_py.adapters.security import SecuritySettings, TokenSource
+
+__all__ = ["kafka_python_security"]
+
+
+def kafka_python_security(security: SecuritySettings) -> dict[str, object]:
+    """Keyword arguments of kafka-python's clients."""
+    settings = kafka_python_settings(security)
+    if security.token_source is not None:
+        settings["sasl_oauth_token_provider"] = _TokenProvider(security.token_source)
+    return settings
+
+
+class _TokenProvider(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no type information
+    """The source decides about reuse and renewal."""
+
+    def __init__(self, source: TokenSource) -> None:
+        super().__init__()
+        self._source = source
+
+    def token(self) -> str:
+        return self._source()[0]

@@ -16,6 +16,7 @@ from streams_py.backtest.kernel import Orders, Row
 from streams_py.backtest.run import evaluate_locally, read_scores
 from streams_py.backtest.sources import Skipped, situations_in
 from streams_py.backtest.summary import Summary
+from streams_py.backtest.verdict import verdict_of
 from streams_py.errors import ConfigError
 from streams_py.spark import backtest as on_spark
 from streams_py.spark.backtest import evaluate_on_spark
@@ -62,9 +63,12 @@ def assert_alike(one: Summary, other: Summary) -> None:
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A folder as telemetry leaves it, with one situation there twice."""
+    """A folder as telemetry leaves it, with one situation there twice; ids do not tell the order, generations do."""
     root = tmp_path_factory.mktemp("tables")
     texts = list(generate(HISTORY, 24))
+    order = {"rebalance_id": [str(n) for n in range(13)], "epoch": [0] * 13, "generation": list(range(13))}
+    (root / "rebalance").mkdir()
+    pq.write_table(pa.table(order), root / "rebalance" / "a.parquet")
     for day, part in (("2026-01-01", texts[:12]), ("2026-01-02", [*texts[12:], texts[0]])):
         folder = root / "rebalance_input" / "group=app" / f"day={day}"
         folder.mkdir(parents=True)
@@ -83,6 +87,11 @@ def test_rows_and_summary_equal_those_without_spark(spark: SparkSession, tables:
     assert here.findings[0].candidate == "raises for three"
     assert heard[-1] == (here.situations, here.situations)
     assert there.seen == 25
+    assert here.events == there.events > 1
+    assert here.reproduced == there.reproduced == (here.situations, here.situations)
+    verdict = verdict_of(there)
+    assert verdict == verdict_of(here)
+    assert verdict.scenarios == ["add_clients(1)", "events"]
 
 
 def test_code_of_candidates_is_found_on_workers_or_refused_before_the_job(
@@ -96,10 +105,11 @@ def test_code_of_candidates_is_found_on_workers_or_refused_before_the_job(
     source = tmp_path / "in.jsonl"
     source.write_text("\n".join(generate(HISTORY, 2)), encoding="utf-8")
     works = Orders(
-        [Candidate("value", OfATest), Candidate("file", f"{path}:FromFile"), Candidate("name", assignors.InTurn)]
+        [Candidate("value", OfATest), Candidate("file", f"{path}:FromFile"), Candidate("name", assignors.InTurn)],
+        loop=False,
     )
     summary = evaluate_on_spark(spark, works, str(source), str(tmp_path / "out"))
-    assert not summary.has_errors
+    assert {finding.kind for finding in summary.findings} == {"missing_copies"}  # they make no standbys
     assert sum(summary.rows.values()) == 6
 
     (tmp_path / "only_here").mkdir()
@@ -114,7 +124,7 @@ def test_code_of_candidates_is_found_on_workers_or_refused_before_the_job(
 def test_endless_decision_is_given_up_when_it_runs_in_a_worker(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "in.jsonl"
     source.write_text("\n".join(generate(HISTORY, 3)), encoding="utf-8")
-    orders = Orders([Candidate("endless", assignors.Endless), Candidate("fine", "sticky")], limit_s=0.1)
+    orders = Orders([Candidate("endless", assignors.Endless), Candidate("fine", "sticky")], limit_s=0.1, loop=False)
     summary = evaluate_on_spark(spark, orders, str(source), str(tmp_path / "out"))
     (finding,) = [one for one in summary.findings if one.is_error]
     assert (finding.candidate, finding.kind, finding.times) == ("endless", "too_slow", 3)

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from streams_py.backtest.candidates import parse_candidate
+from streams_py.backtest.kernel import Orders
+from streams_py.cli.groups.deciding_live import decide_live
 from streams_py.cli.groups.explaining_live import explain_live
 from streams_py.cli.groups.inspecting import inspect_command
 
@@ -74,11 +77,24 @@ def test_a_group_of_java_and_python_is_shown_as_its_members_see_it(
     assert len(explained["tasks"]) == 2 * app.partitions
     assert all(task["outlook"] == "stays" and task["is_as_decided"] for task in explained["tasks"]), explained
     assert {len(task["decided"]["standbys"]) for task in explained["tasks"] if task["task"].startswith("1_")} == {1}
+    assert decided_again(app, capsys) == {"recorded": 0, "high_availability": 0}
     assert seen()["generation"] == group["generation"], "nobody joined"
 
     python.kill()
     app.until(lambda: len(seen()["members"]) == 1, "the killed member to be gone")
     app.until(lambda: {task["active"] for task in seen()["tasks"]} == {leader["member_id"]}, "Java to have everything")
+
+
+def decided_again(app: Application, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
+    """``streams-py backtest --live``: how many tasks each candidate would move."""
+    orders = Orders([parse_candidate("recorded"), parse_candidate("builtin:high_availability")])
+    began = time.monotonic()
+    status = decide_live(app.id, app.broker.bootstrap, None, assumed=None, orders=orders, as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert status == 0
+    assert time.monotonic() - began < 10
+    assert (told["group"], told["configs"]["num.standby.replicas"]) == (app.id, 1)
+    return {of["candidate"]: of["figures"]["moved_active"] for of in told["outcomes"]}
 
 
 def test_what_is_no_group_of_kafka_streams_is_said_in_one_sentence(

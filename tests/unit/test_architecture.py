@@ -138,3 +138,10 @@ def test_nothing_is_pickled() -> None:
     for module in (*_PACKAGE.rglob("*.py"), *(_ROOT / "protocol" / "streams_protocol").glob("*.py")):
         imported = set(_imported(ast.parse(module.read_text(encoding="utf-8"))))
         assert not imported & {"pickle", "marshal", "shelve", "dill", "cloudpickle"}, _name(module)
+
+
+def test_no_file_is_longer_than_500_lines() -> None:
+    folders = ("streams_py", "protocol", "tests", "benchmarks")
+    modules = [path for folder in folders for path in (_ROOT / folder).rglob("*.py")]
+    assert len(modules) > 1000
+    assert not {_name(path) for path in modules if path.read_text(encoding="utf-8").count("\n") > 500}

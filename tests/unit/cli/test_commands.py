@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
+from streams_py.assignment.assignors.registry import assignor_name
 from streams_py.cli.commands import app
 from streams_py.testing.checkers import PROMISES
 
@@ -234,10 +236,14 @@ def test_recorded_situations_are_explained(tmp_path: Path) -> None:
     made = run("backtest", "generate", "--out", str(path), "--count", "3", "--tasks", "8", "--clients", "2")
     assert made.exit_code == 0, made.output
     asked = ["explain", "0_1", "--from", str(path)]
-    assert "History tells no explanations" in one_sentence(run(*asked))
-    result = run(*asked, "--case", "3", "--assignor", "high_availability")
+    result = run(*asked, "--case", "3")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("0_1 is active on ")
+    decided_by_us = assignor_name(HighAvailabilityAssignor)
+    assert decided_by_us in path.read_text()
+    path.write_text(path.read_text().replace(decided_by_us, "shop.placing:ByShop"))
+    assert "ByShop tells no explanations" in one_sentence(run(*asked))
+    assert run(*asked, "--assignor", "high_availability").exit_code == 0
     assert "takes a number from 1 to 3" in one_sentence(run(*asked, "--case", "4"))
 
 

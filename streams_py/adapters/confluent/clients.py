@@ -14,7 +14,6 @@ from streams_py.adapters.confluent.embedded.cluster import (
     refuse_unsupported,
 )
 from streams_py.adapters.confluent.event_producer import ConfluentEventProducer, event_producer_settings
-from streams_py.adapters.confluent.group_metadata import check_group_metadata
 from streams_py.adapters.confluent.producer import ConfluentProducer, EpochRecordSender
 from streams_py.adapters.confluent.settings import (
     CONSUMER_PREFIXES,
@@ -27,6 +26,7 @@ from streams_py.adapters.confluent.settings import (
     transactional_settings,
 )
 from streams_py.adapters.confluent.topic_limits import TopicLimits
+from streams_py.adapters.confluent.transaction_offsets import check_access
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
 from streams_py.adapters.security import parse_security
 from streams_py.config import StreamsConfig
@@ -140,7 +140,7 @@ class ConfluentClients:
     def check_settings(self) -> None:
         """Raise ConfigError now for settings that a client would be refused for later, on a stream thread."""
         if self._config.exactly_once:
-            check_group_metadata()
+            check_access()
             settings = transactional_settings(self._config, "check", bootstrap="", client_id="check")
             ConfluentProducer(self._quiet(settings), epoch_sender=_never).close()
         if not self._config.clients:

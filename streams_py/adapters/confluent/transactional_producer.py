@@ -22,14 +22,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bounded_calls import BoundedCalls
 from streams_py.adapters.confluent.failures import broker_away, error_of, is_unreachable
-from streams_py.adapters.confluent.group_metadata import group_metadata_bytes
 from streams_py.adapters.confluent.producer import ConfluentProducer
+from streams_py.adapters.confluent.transaction_offsets import send_offsets
 from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 
@@ -108,14 +107,9 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         client = self._client(None)
         deadline_s = time.monotonic() + timeout_ms / 1000
         if offsets:
-            positions = [
-                confluent_kafka.TopicPartition(topic, number, at.offset, at.metadata)
-                for (topic, number), at in offsets.items()
-            ]
-            who: Any = group_metadata_bytes(member)
             self._repeat(
                 "offsets were not added to the transaction",
-                lambda left_s: client.send_offsets_to_transaction(positions, who, left_s),
+                lambda left_s: send_offsets(client, offsets, member, left_s),
                 deadline_s,
             )
         self._repeat("the transaction was not committed", client.commit_transaction, deadline_s)

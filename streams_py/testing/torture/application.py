@@ -16,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -42,7 +43,7 @@ class Counting(Processor[str, bytes, str, bytes]):
     def init(self, context: Any) -> None:
         self._context = context
         self._store = context.get_state_store(self._name)
-        self._writer = f"{os.getpid()}.{next(_openings)}"
+        self._writer = f"{os.getpid()}.{next(_openings)}@{time.time_ns() // 1_000_000}"
 
     def process(self, record: Record[str, bytes]) -> None:
         before = read_entry(record.value)

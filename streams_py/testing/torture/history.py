@@ -3,6 +3,8 @@
 Written is a sequence 0, 1, 2, ... per key. Each stage of the application counts the records of a key, so a record with
 number n comes out with the counts n + 1, written by whoever owned the task then: a name that no other owner has.
 At-least-once allows repetition and counting too much; what must hold even then is that first appearances are in order.
+A frozen process that wakes up still sends what was on its way, after its successor has begun. Nobody can prevent that
+without transactions; but what was fed after the successor has opened the task it must not have read.
 Numbers below 0 were written in transactions that were aborted: nobody may ever see them.
 """
 
@@ -24,7 +26,7 @@ class Entry(NamedTuple):
     counts: tuple[int, ...]
     """By stage."""
     writer: str
-    """Of the last stage: who had opened the task, different at each opening."""
+    """Of the last stage: who had opened the task, different at each opening, ``@``, and when: ms since the epoch."""
 
 
 def entry_bytes(entry: Entry) -> bytes:
@@ -36,6 +38,10 @@ def read_entry(value: bytes) -> Entry:
     """The opposite of :func:`entry_bytes`; ValueError."""
     number, counts, writer = value.decode().split("|", 2)
     return Entry(int(number), tuple(map(int, counts.split(","))) if counts else (), writer)
+
+
+def _opened_ms(writer: str) -> int:
+    return int(writer.rpartition("@")[2])
 
 
 class Violation(NamedTuple):
@@ -64,7 +70,6 @@ class History:
         self._exact = exact
         self._keys: dict[str, _Key] = {}
         self._writers: dict[int, str] = {}
-        self._former: dict[int, set[str]] = {}
         self._found: dict[str, list[str]] = {}
         self._times: dict[str, int] = {}
         self.seen = 0
@@ -72,13 +77,13 @@ class History:
         self.repeated = 0
         """At-least-once: records that came out again."""
 
-    def hear(self, partition: int, offset: int, key: str, entry: Entry) -> None:
-        """One output record."""
+    def hear(self, partition: int, offset: int, key: str, entry: Entry, fed_ms: int) -> None:
+        """One output record; ``fed_ms``: the time of its input record."""
         place = f"{key} number {entry.number} at {partition}:{offset}"
         if entry.number < 0:
             self._add("aborted read", place)
             return
-        self._hear_writer(partition, entry.writer, place)
+        self._hear_writer(partition, entry.writer, fed_ms, place)
         known = self._keys.setdefault(key, _Key())
         number, expected = entry.number, known.expected
         if number < expected and number not in known.missing:
@@ -106,16 +111,14 @@ class History:
             self._add("miscounted", f"{place}: {entry.counts}, before {known.last_counts}")
         known.last_counts = entry.counts
 
-    def _hear_writer(self, partition: int, writer: str, place: str) -> None:
-        now = self._writers.get(partition)
+    def _hear_writer(self, partition: int, writer: str, fed_ms: int, place: str) -> None:
+        now = self._writers.setdefault(partition, writer)
         if writer == now:
             return
-        former = self._former.setdefault(partition, set())
-        if writer in former:
+        if _opened_ms(writer) >= _opened_ms(now):
+            self._writers[partition] = writer
+        elif self._exact or fed_ms > _opened_ms(now):
             self._add("double ownership", f"{place}: {writer} goes on, although {now} had taken over")
-        if now is not None:
-            former.add(now)
-        self._writers[partition] = writer
 
     def compare_state(self, stage: int, what: str, stored: Mapping[str, int]) -> None:
         """What the stores of a stage, or the fold of its changelog, say at the end: the last count of each key."""

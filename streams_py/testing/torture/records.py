@@ -34,7 +34,7 @@ class Feeder:
 
     def __init__(self, connection: Mapping[str, Any], topic: str, *, keys: int, rate: float) -> None:
         self.written = {f"key-{number}": 0 for number in range(keys)}
-        self.problem: BaseException | None = None
+        self._problem: BaseException | None = None
         self._topic = topic
         self._rate = rate
         self._ends = threading.Event()
@@ -60,14 +60,18 @@ class Feeder:
         """Returns when everything is acknowledged. RuntimeError when something was not."""
         self._ends.set()
         self._thread.join()
-        if self.problem is not None:
-            raise RuntimeError(f"the input could not be written: {self.problem}") from self.problem
+        self.check()
+
+    def check(self) -> None:
+        """RuntimeError when something was not written."""
+        if self._problem is not None:
+            raise RuntimeError(f"the input could not be written: {self._problem}") from self._problem
 
     def _run(self) -> None:
         try:
             self._write()
         except BaseException as problem:
-            self.problem = problem
+            self._problem = problem
 
     def _write(self) -> None:
         began, done, keys = time.monotonic(), 0, list(self.written)
@@ -95,11 +99,12 @@ class Feeder:
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self.problem = KafkaException(error)
+            self._problem = KafkaException(error)
 
 
-def reader(connection: Mapping[str, Any], topic: str) -> Consumer:
-    """Reads all partitions of a topic from the beginning, what is committed; tells where they end."""
+def reader(connection: Mapping[str, Any], topic: str, partitions: int) -> Consumer:
+    """Reads all ``partitions`` of a topic from the beginning, what is committed; tells where they end. A topic that was
+    created a moment ago may be in no broker's list yet, so nobody is asked how many they are."""
     consumer = Consumer(
         {
             **connection,
@@ -110,19 +115,18 @@ def reader(connection: Mapping[str, Any], topic: str) -> Consumer:
             "auto.offset.reset": "earliest",
         }
     )
-    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     return consumer
 
 
 class Reader:
     """Tells a history what comes out, from a thread of its own."""
 
-    def __init__(self, connection: Mapping[str, Any], topic: str, history: History) -> None:
-        self._consumer = reader(connection, topic)
+    def __init__(self, connection: Mapping[str, Any], topic: str, partitions: int, history: History) -> None:
+        self._consumer = reader(connection, topic, partitions)
         self._history = history
         self._ends = threading.Event()
-        self.problem: BaseException | None = None
+        self._problem: BaseException | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -130,8 +134,12 @@ class Reader:
         self._ends.set()
         self._thread.join()
         self._consumer.close()
-        if self.problem is not None:
-            raise RuntimeError(f"the output could not be read: {self.problem}") from self.problem
+        self.check()
+
+    def check(self) -> None:
+        """RuntimeError when reading has come to an end."""
+        if self._problem is not None:
+            raise RuntimeError(f"the output could not be read: {self._problem}") from self._problem
 
     def _run(self) -> None:
         try:
@@ -140,15 +148,17 @@ class Reader:
                     if message.error() is None:
                         key, value = message.key() or b"", message.value() or b""
                         at = (message.partition() or 0, message.offset() or 0)
-                        self._history.hear(*at, key.decode(), read_entry(value))
+                        self._history.hear(*at, key.decode(), read_entry(value), message.timestamp()[1])
         except BaseException as problem:
-            self.problem = problem
+            self._problem = problem
 
 
-def last_counts(connection: Mapping[str, Any], changelog: str, wait: Callable[[], None]) -> dict[str, int]:
+def last_counts(
+    connection: Mapping[str, Any], changelog: str, partitions: int, wait: Callable[[], None]
+) -> dict[str, int]:
     """The fold of a changelog: the last count of each key. ``wait`` is called between polls, and may give up."""
-    consumer = reader(connection, changelog)
-    left = {partition.partition for partition in consumer.assignment()}
+    consumer = reader(connection, changelog, partitions)
+    left = set(range(partitions))
     found: dict[str, int] = {}
     while left:
         wait()

@@ -34,7 +34,8 @@ _AT_WORK: Final = 0.7
 """Of so many faults that they hit an application that has processed something since the last one; others hit it while
 it recovers."""
 _LAST_S: Final = 1
-"""For what may still come out after the last record, and must not."""
+"""For what may still come out after the last record, and must not. As long at least all keys are fed after the last
+fault: at-least-once, what a frozen process had under way may arrive in a changelog behind its successor's records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +45,7 @@ class Plan:
     exact: bool = True
     instances: int = 3
     partitions: Sequence[int] = (5, 12)
-    """Of the input and the first repartition topic; of each further stage's."""
+    """Of the input and the first repartition topic; of each further stage's; the last of them of the output, too."""
     keys: int = 300
     rate: float = 3_000
     """Records/s."""
@@ -103,30 +104,32 @@ class Torture:
         self._faults: Counter[str] = Counter()
         self._history = History(exact=plan.exact)
         self._feeder = Feeder(self._connection, self._source, keys=plan.keys, rate=plan.rate)
+        self._output: Reader | None = None
 
     def run(self) -> Result:
         """TimeoutError when the application does not come to an end after the last fault; BrokerUnavailableError when
         it cannot begin."""
         began = time.monotonic()
         plan = self._plan
-        topics = [NewTopic(name, plan.partitions[0]) for name in (self._source, self._sink)]
+        # A partition of the output has one owner at a time when it is that of the last stage.
+        topics = [NewTopic(self._source, plan.partitions[0]), NewTopic(self._sink, plan.partitions[-1])]
         try:
             for future in self._admin.create_topics(topics).values():
                 future.result(_REQUEST_S)
         except KafkaException as error:
             raise BrokerUnavailableError(f"topics cannot be created: {error}") from error
-        output: Reader | None = None
         try:
             if plan.exact:
                 write_aborted(self._connection, self._source, _ABORTED)
             self._instances = [self._new(f"instance-{number + 1}") for number in range(plan.instances)]
             for instance in self._instances:
                 instance.start()
-            output = Reader(self._connection, self._sink, self._history)
+            self._output = output = Reader(self._connection, self._sink, plan.partitions[-1], self._history)
             self._feeder.start()
             self._wait_until(lambda: self._history.seen > 0, "the first record")
             self._strike_all()
-            self._wait_until(lambda: self._feeder.total >= plan.records_min, "the input")
+            enough = max(plan.records_min, self._feeder.total + int(_LAST_S * plan.rate) + plan.keys)
+            self._wait_until(lambda: self._feeder.total >= enough, "the input")
             self._feeder.stop()
             self._wait_until(lambda: self._history.seen >= self._feeder.total, "the last record")
             stores = self._stores()
@@ -223,6 +226,9 @@ class Torture:
         """Patience is renewed by progress: a busy machine is no failure."""
         best, until = -1, time.monotonic() + self._plan.settle_s
         while not condition():
+            self._feeder.check()
+            if self._output is not None:
+                self._output.check()
             if self._history.seen > best:
                 best, until = self._history.seen, time.monotonic() + self._plan.settle_s
             if time.monotonic() > until:
@@ -260,7 +266,8 @@ class Torture:
                 raise TimeoutError("a changelog does not end: a transaction is open in it")
 
         for stage, stored in enumerate(stores):
-            changelog = last_counts(self._connection, f"{self.id}-counts-{stage}-changelog", wait)
+            topic = f"{self.id}-counts-{stage}-changelog"
+            changelog = last_counts(self._connection, topic, self._plan.partitions[stage], wait)
             self._history.compare_state(stage, "changelog", changelog)
             self._history.compare_state(stage, "store", stored)
 

@@ -16,7 +16,6 @@ Tested with librdkafka 2.16; everything here is covered by probe tests, so that 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import struct
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,8 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-import confluent_kafka
-
+from streams_py.adapters.confluent.library import Signatures, librdkafka
 from streams_py.errors import StreamsError, UnsupportedOperationError
 
 __all__ = ["TOPIC_ALREADY_EXISTS", "MockCluster"]
@@ -40,8 +38,7 @@ _Handle = ctypes.c_void_p
 _Text = ctypes.c_char_p
 _Int = ctypes.c_int
 
-# name -> (result type, argument types)
-_SIGNATURES: Final[dict[str, tuple[Any, list[Any]]]] = {
+_SIGNATURES: Final[Signatures] = {
     "rd_kafka_conf_new": (_Handle, []),
     "rd_kafka_conf_set": (_Int, [_Handle, _Text, _Text, _Text, ctypes.c_size_t]),
     "rd_kafka_new": (_Handle, [_Int, _Handle, _Text, ctypes.c_size_t]),
@@ -61,29 +58,20 @@ _SIGNATURES: Final[dict[str, tuple[Any, list[Any]]]] = {
 }
 
 
-def _library() -> Any:
-    """librdkafka, the very copy that confluent-kafka uses, with argument types declared."""
-    site = Path(confluent_kafka.__file__).parent
-    bundled = [*site.parent.glob("confluent_kafka.libs/librdkafka*.so*"), *site.glob(".dylibs/librdkafka*.dylib")]
-    name = str(bundled[0]) if bundled else ctypes.util.find_library("rdkafka")
+def _mock_api() -> Any:
     try:
-        library = ctypes.CDLL(name) if name else None
-        for function, (result, arguments) in _SIGNATURES.items():
-            symbol = getattr(library, function)
-            symbol.restype, symbol.argtypes = result, arguments
-    except (AttributeError, OSError) as missing:
+        return librdkafka(_SIGNATURES)
+    except UnsupportedOperationError as missing:
         raise UnsupportedOperationError(
-            f"the embedded cluster needs librdkafka's mock API ({missing}): install confluent-kafka from its wheel, or "
-            "set bootstrap.servers to a Kafka broker"
+            f"the embedded cluster needs librdkafka's mock API: {missing}, or set bootstrap.servers to a Kafka broker"
         ) from None
-    return library
 
 
 class MockCluster:
     """One mock cluster in this process. Methods raise StreamsError when librdkafka refuses."""
 
     def __init__(self, brokers: int = 1) -> None:
-        self._library = library = _library()
+        self._library = library = _mock_api()
         text = ctypes.create_string_buffer(_ERROR_TEXT_BYTES)
         settings = library.rd_kafka_conf_new()
         library.rd_kafka_conf_set(settings, b"log_level", b"2", text, _ERROR_TEXT_BYTES)

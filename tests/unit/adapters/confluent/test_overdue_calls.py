@@ -61,7 +61,7 @@ class SilentClient:
     def begin_transaction(self) -> None:
         self._call("begin")
 
-    def send_offsets_to_transaction(self, positions: Any, member: bytes, timeout_s: float) -> None:
+    def send_offsets(self, offsets: Any, member: GroupMetadata, timeout_s: float) -> None:
         self._call("offsets")
 
     def commit_transaction(self, timeout_s: float) -> None:
@@ -91,6 +91,7 @@ class SilentClient:
 def producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConfluentTransactionalProducer]:
     SilentClient.made, SilentClient.callers = [], {}
     monkeypatch.setattr("streams_py.adapters.confluent.producer.Producer", SilentClient)
+    monkeypatch.setattr(transactional_producer, "send_offsets", SilentClient.send_offsets)
     Calls.limits_s, Calls.silent = [], None
     monkeypatch.setattr(transactional_producer, "BoundedCalls", Calls)
     settings = transactional_settings(StreamsConfig.of(BASE), "id", bootstrap="nowhere:1", client_id="c")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent import transaction_offsets
 from streams_py.adapters.confluent.clients import ConfluentClients
-from streams_py.adapters.confluent.group_metadata import check_group_metadata, group_metadata_bytes
 from streams_py.adapters.confluent.settings import CONSUMER_PREFIXES, consumer_settings, transactional_settings
+from streams_py.adapters.confluent.transaction_offsets import check_access
 from streams_py.adapters.confluent.transactional_producer import ConfluentTransactionalProducer
 from streams_py.config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskCorruptedError, TaskMigratedError
@@ -43,8 +45,8 @@ class FakeClient:
     def begin_transaction(self) -> None:
         self._call("begin")
 
-    def send_offsets_to_transaction(self, positions: Any, member: bytes, timeout_s: float) -> None:
-        self._call("offsets", [(at.topic, at.partition, at.offset) for at in positions], member)
+    def send_offsets(self, offsets: Any, member: GroupMetadata, timeout_s: float) -> None:
+        self._call("offsets", offsets, member)
 
     def commit_transaction(self, timeout_s: float) -> None:
         self._call("commit")
@@ -71,6 +73,7 @@ class FakeClient:
 @pytest.fixture
 def producer(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("streams_py.adapters.confluent.producer.Producer", FakeClient)
+    monkeypatch.setattr("streams_py.adapters.confluent.transactional_producer.send_offsets", FakeClient.send_offsets)
     settings = transactional_settings(config(), "id", bootstrap="nowhere:1", client_id="c")
     return ConfluentTransactionalProducer(settings, epoch_sender=lambda: pytest.fail("no other client may write"))
 
@@ -79,16 +82,31 @@ def error(code: int, *, fatal: bool = False, retriable: bool = False, abort: boo
     return KafkaException(KafkaError(code, "reason", fatal, retriable, abort))
 
 
-def test_group_metadata_is_what_the_installed_library_makes() -> None:
-    check_group_metadata()
+def test_librdkafkas_handle_is_where_it_is_looked_for() -> None:
+    check_access()
 
 
-def test_unknown_format_of_group_metadata_refuses_exactly_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streams_py.adapters.confluent.group_metadata._MAGIC", b"CGMDv9:")
-    check_group_metadata.cache_clear()
-    with pytest.raises(ConfigError, match="at_least_once"):
+@pytest.mark.parametrize(
+    ("place", "odd", "words"),
+    [
+        ("_HANDLE_AT", object.__basicsize__ + ctypes.sizeof(ctypes.c_void_p), "the producer is closed"),
+        ("_SIGNATURES", {"rd_kafka_no_such_function": (None, [])}, "rd_kafka_no_such_function"),
+    ],
+)
+def test_binding_that_gives_no_access_refuses_exactly_once(
+    monkeypatch: pytest.MonkeyPatch, place: str, odd: Any, words: str
+) -> None:
+    def forget() -> None:
+        check_access.cache_clear()
+        transaction_offsets._library.cache_clear()
+
+    monkeypatch.setattr(transaction_offsets, place, odd)
+    forget()
+    with pytest.raises(ConfigError, match="at_least_once") as refused:
         ConfluentClients(config()).check_settings()
-    check_group_metadata.cache_clear()
+    assert words in str(refused.value)
+    monkeypatch.undo()
+    forget()
 
 
 def test_transaction_begins_with_its_first_record_and_ends_with_the_offsets(producer: Any) -> None:
@@ -103,7 +121,7 @@ def test_transaction_begins_with_its_first_record_and_ends_with_the_offsets(prod
         ("begin",),
         ("produce", "out", b"1"),
         ("produce", "out", b"2"),
-        ("offsets", [("in", 3, 9)], group_metadata_bytes(MEMBER)),
+        ("offsets", {TopicPartition("in", 3): OffsetAndMetadata(9, "text")}, MEMBER),
         ("commit",),
     ]
     producer.produce("out", b"3", b"k")

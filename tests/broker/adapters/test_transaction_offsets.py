@@ -1,0 +1,116 @@
+"""Offsets in a transaction: what a member of the group finds afterwards, and who is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition as KafkaPartition
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.clients import ConfluentClients
+from streams_py.config import StreamsConfig
+from streams_py.errors import TaskCorruptedError, TaskMigratedError
+from streams_py.ports import GroupMetadata, OffsetAndMetadata
+from streams_py.testing.broker import Broker
+from tests.waiting import until
+
+pytestmark = pytest.mark.broker
+
+TEXT = "AgAAAR9x+wTLAAAAAQAAAANlbmQAAAAAAAAABw=="
+
+
+class Group:
+    """A group with one member, and a producer that commits for it."""
+
+    def __init__(self, broker: Broker, topic: str, instance_id: str | None) -> None:
+        self.topic = topic
+        self.broker = broker
+        self.consumer: Any = KafkaConsumer(
+            topic,
+            bootstrap_servers=broker.bootstrap.split(","),
+            group_id=topic,
+            group_instance_id=instance_id,
+            enable_auto_commit=False,
+        )
+        self.member = GroupMetadata(topic, -1, "", instance_id)
+        until(self._is_member, "a member")
+        config = StreamsConfig.of(
+            {"application.id": topic, "bootstrap.servers": broker.bootstrap, "processing.guarantee": "exactly_once_v2"}
+        )
+        self.clients = ConfluentClients(config)
+        self.producer = self.clients.transactional_producer("thread", f"{topic}-id")
+
+    def _is_member(self) -> bool:
+        self.consumer.poll(timeout_ms=200)
+        who = self.consumer._coordinator._generation
+        self.member = self.member._replace(generation=who.generation_id, member_id=who.member_id)
+        return not self.consumer._coordinator.rejoin_needed and who.generation_id > 0
+
+    def commit(self, offsets: dict[int, OffsetAndMetadata], member: GroupMetadata | None = None) -> None:
+        self.producer.produce(self.topic, b"v", b"k", 0, None, -1, None)
+        positions = {TopicPartition(self.topic, number): at for number, at in offsets.items()}
+        self.producer.commit_transaction(positions, member or self.member, 20_000)
+
+    def committed(self, number: int) -> Any:
+        """As the members of the group are answered."""
+        consumer: Any = KafkaConsumer(
+            bootstrap_servers=self.broker.bootstrap.split(","),
+            group_id=self.topic,
+            isolation_level="read_committed",  # waits for the end of the transaction
+        )
+        try:
+            return consumer.committed(KafkaPartition(self.topic, number), metadata=True)
+        finally:
+            consumer.close()
+
+    def close(self) -> None:
+        self.producer.close()
+        self.consumer.close()
+        self.clients.close()
+
+
+@pytest.fixture
+def joined(kafka_broker: Broker) -> Iterator[Callable[..., Group]]:
+    made: list[Group] = []
+
+    def make(instance_id: str | None = None) -> Group:
+        topic = f"offsets-{uuid4()}"
+        kafka_broker.create_topic(topic, 2)
+        made.append(Group(kafka_broker, topic, instance_id))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize("instance_id", [None, "static-1"])
+def test_text_beside_an_offset_arrives_without_anything_added(joined: Callable[..., Group], instance_id: str) -> None:
+    one = joined(instance_id)
+    one.commit({0: OffsetAndMetadata(7, TEXT), 1: OffsetAndMetadata(3_000_000_000)})
+    assert one.committed(0)[:2] == (7, TEXT)
+    assert one.committed(1)[:2] == (3_000_000_000, "")
+    one.commit({0: OffsetAndMetadata(8, "größer")})
+    assert one.committed(0)[:2] == (8, "größer")
+
+
+@pytest.mark.parametrize("change", [{"generation": 99}, {"member_id": "somebody"}, {"instance_id": "unknown"}], ids=str)
+def test_stranger_commits_nothing(joined: Callable[..., Group], change: dict[str, Any]) -> None:
+    one = joined()
+    one.commit({0: OffsetAndMetadata(5)})
+    with pytest.raises(TaskMigratedError, match="lost its place"):
+        one.commit({0: OffsetAndMetadata(6)}, one.member._replace(**change))
+    one.producer.reset()
+    assert one.committed(0).offset == 5
+
+
+def test_more_text_than_the_broker_takes_sends_all_tasks_back_to_the_last_commit(joined: Callable[..., Group]) -> None:
+    one = joined()
+    with pytest.raises(TaskCorruptedError, match="metadata"):
+        one.commit({0: OffsetAndMetadata(5, "x" * 10_000)})
+    one.producer.reset()
+    assert one.committed(0) is None

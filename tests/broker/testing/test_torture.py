@@ -1,0 +1,69 @@
+"""The judge of a torture run on a real broker: it hears everything, and finds nothing where nothing is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Producer
+
+from streams_py.testing.broker import Broker
+from streams_py.testing.torture import Plan, Torture
+from streams_py.testing.torture.history import Entry, History, entry_bytes
+from streams_py.testing.torture.records import Reader
+from tests.waiting import until
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def connection(kafka_broker: Broker) -> dict[str, Any]:
+    return {"bootstrap.servers": kafka_broker.bootstrap, "log_level": 0}
+
+
+def write(connection: dict[str, Any], topic: str, value: bytes, partition: int) -> None:
+    producer = Producer(connection)
+    producer.produce(topic, value, b"key", partition)
+    assert producer.flush(60) == 0
+
+
+def test_output_is_heard_from_every_partition_when_no_broker_knows_the_topic_yet(
+    kafka_broker: Broker, connection: dict[str, Any]
+) -> None:
+    topic, history = f"heard-{uuid4()}", History(exact=True)
+    reader = Reader(connection, topic, 3, history)
+    kafka_broker.create_topic(topic, 3)
+    for number in range(3):
+        write(connection, topic, entry_bytes(Entry(number, (number + 1,), f"writer-{number}@0")), number)
+    until(lambda: history.seen == 3, "all records")
+    reader.stop()
+
+
+def test_output_that_cannot_be_read_is_said_at_once(kafka_broker: Broker, connection: dict[str, Any]) -> None:
+    topic = f"odd-{uuid4()}"
+    kafka_broker.create_topic(topic, 1)
+    reader = Reader(connection, topic, 1, History(exact=True))
+    write(connection, topic, b"nonsense", 0)
+
+    def is_said() -> bool:
+        try:
+            reader.check()
+        except RuntimeError as error:
+            return "could not be read" in str(error)
+        return False
+
+    until(is_said, "the reader's problem")
+    with pytest.raises(RuntimeError, match="could not be read"):
+        reader.stop()
+
+
+@pytest.mark.parametrize("exact", [True, False], ids=["exactly once", "at least once"])
+def test_stages_with_different_partition_counts_are_judged_clean_when_nothing_is_wrong(
+    connection: dict[str, Any], tmp_path: Path, exact: bool
+) -> None:
+    plan = Plan(exact=exact, instances=1, partitions=(2, 3), keys=30, rate=500, faults={"cut": 1}, pace_s=1)
+    result = Torture(plan, connection, tmp_path).run()
+    assert result.ok, "\n".join([*map(str, result.violations), *result.deaths])
+    assert result.records > 0

@@ -216,6 +216,10 @@ class TransactionAdmin(Protocol):
     """Transactions seen from outside. One thread at a time. BrokerUnavailableError, or StreamsError with what was
     refused."""
 
+    def check_brokers(self) -> None:
+        """UnsupportedOperationError when the brokers do not know transactions that are fenced by a group's generation
+        (KIP-447): such a transaction would be taken from a member that is none any more."""
+
     def open_transactions(self, partitions: Collection[TopicPartition]) -> Sequence[OpenTransaction]:
         """Those of partitions that cannot be asked are left out."""
 

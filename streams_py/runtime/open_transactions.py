@@ -100,7 +100,10 @@ class OpenTransactions:
 
     def settle(self, transactional_id: str) -> None:
         """End what is open under an id that is about to be used. BrokerUnavailableError when that has to be tried
-        again; what is refused is logged, and the producer begins nevertheless."""
+        again, UnsupportedOperationError when the brokers are too old for transactions; what else is refused is logged,
+        and the producer begins nevertheless."""
+        with self._asking():
+            self._client.check_brokers()
         try:
             with self._asking():
                 self._settle(transactional_id)

@@ -28,6 +28,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bounded_calls import BoundedCalls
 from streams_py.adapters.confluent.failures import broker_away, error_of, is_unreachable
 from streams_py.adapters.confluent.producer import ConfluentProducer
+from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.confluent.transaction_offsets import send_offsets
 from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
@@ -85,7 +86,8 @@ class ConfluentTransactionalProducer(ConfluentProducer):
             if error is not None and (error.retriable() or is_unreachable(error)):
                 doing = "preparing for transactions"
                 raise broker_away(self._bootstrap, doing, timeout_ms, error.str()) from failed
-            raise StreamsError(f"{self._client_id}: transactions are refused: {_refusal(error, failed)}") from failed
+            reason = _refusal(error, failed, self._settings)
+            raise StreamsError(f"{self._client_id}: transactions are refused: {reason}") from failed
         self.is_ready = True
 
     def _begin(self) -> None:
@@ -280,14 +282,14 @@ def _end(client: Producer, *, drop: bool = True) -> None:
     client.close()
 
 
-def _refusal(error: KafkaError | None, failed: KafkaException) -> str:
+def _refusal(error: KafkaError | None, failed: KafkaException, settings: Settings) -> str:
     if error is None:
         return str(failed)
     match error.code():
         case KafkaError.INVALID_TRANSACTION_TIMEOUT:
             return (
-                "transaction.timeout.ms is above the broker's transaction.max.timeout.ms; lower the one or raise the "
-                "other"
+                f"producer.transaction.timeout.ms = {settings['transaction.timeout.ms']} is above the broker's "
+                "transaction.max.timeout.ms (900000 unless it was changed); lower the one or raise the other"
             )
         case KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
             return "give the user the rights Describe and Write on transactional ids that begin with application.id"

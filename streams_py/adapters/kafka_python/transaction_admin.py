@@ -28,13 +28,14 @@ from kafka.protocol.producer.transaction import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    TxnOffsetCommitRequest,
 )
 from kafka.structs import TopicPartition as KafkaPartition
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters import kafka_answers  # noqa: F401  # before there are threads
 from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
-from streams_py.errors import BrokerUnavailableError
+from streams_py.errors import BrokerUnavailableError, UnsupportedOperationError
 from streams_py.ports import OpenTransaction, TransactionInfo
 
 __all__ = ["KafkaPythonTransactionAdmin"]
@@ -42,6 +43,8 @@ __all__ = ["KafkaPythonTransactionAdmin"]
 T = TypeVar("T")
 
 _PAUSE_S: Final = 0.1
+_FENCED_COMMIT: Final = 3
+"""The version of TxnOffsetCommit that names member and generation."""
 
 
 class KafkaPythonTransactionAdmin:
@@ -52,6 +55,23 @@ class KafkaPythonTransactionAdmin:
         self._timeout_ms = timeout_ms
         self._where = ",".join(connection["bootstrap_servers"])
         self._client: Any = None
+
+    def check_brokers(self) -> None:
+        """UnsupportedOperationError when they are older than 2.5 (KIP-447). librdkafka would not say so: it leaves out
+        who commits the offsets, and everybody's are taken."""
+
+        def ask() -> tuple[int, ...]:
+            known = self._admin()._manager.broker_version_data
+            _, newest = known.api_versions.get(TxnOffsetCommitRequest.API_KEY, (0, -1))
+            return () if newest >= _FENCED_COMMIT else known.broker_version
+
+        found = self._patiently("the version of the brokers is not known", ask)
+        if found:
+            raise UnsupportedOperationError(
+                f"processing.guarantee = exactly_once_v2 needs brokers of version 2.5 or newer, and {self._where} is "
+                f"{'.'.join(map(str, found))}: a member that has lost its tasks could still commit. Upgrade the "
+                "brokers, or use at_least_once"
+            )
 
     def open_transactions(self, partitions: Collection[TopicPartition]) -> list[OpenTransaction]:
         """Those of partitions that cannot be asked (no leader, no right to read) are left out."""

@@ -103,15 +103,21 @@ class TaskDatabase:
         stores = [store for store in self._stores.values() if not store.layer.is_empty]
         if not stores and not positions:
             return
+        batch = self._batch(stores, positions)
+        self._attempt(lambda: self._database.write(batch))
+        for store in stores:
+            store.note_committed()
+
+    def _batch(self, stores: Iterable[RocksBytes], positions: Mapping[TopicPartition, int]) -> Any:
+        """Apart from the write: an error that somebody keeps, keeps the variables of where it came from. A handle of a
+        column family among them would keep the files open, and nobody could open the database again."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for store in stores:
             store.layer_into(batch, self._database.get_column_family_handle(store.name))
         handle = self._database.get_column_family_handle(_POSITIONS)
         for changelog, offset in positions.items():
             batch.put(_position_key(changelog), _OFFSET.pack(offset), handle)
-        self._attempt(lambda: self._database.write(batch))
-        for store in stores:
-            store.note_committed()
+        return batch
 
     def roll_back(self) -> None:
         """Drop what waits in all stores: they are as of the last commit."""

@@ -30,12 +30,13 @@ class Group:
         self.topic = topic
         self.broker = broker
         self.consumer: Any = KafkaConsumer(
-            topic,
             bootstrap_servers=broker.bootstrap.split(","),
             group_id=topic,
             group_instance_id=instance_id,
             enable_auto_commit=False,
         )
+        until(lambda: self.consumer.partitions_for_topic(topic), "a topic that brokers know")  # else it joins again
+        self.consumer.subscribe([topic])
         self.member = GroupMetadata(topic, -1, "", instance_id)
         until(self._is_member, "a member")
         config = StreamsConfig.of(
@@ -48,7 +49,7 @@ class Group:
         self.consumer.poll(timeout_ms=200)
         who = self.consumer._coordinator._generation
         self.member = self.member._replace(generation=who.generation_id, member_id=who.member_id)
-        return not self.consumer._coordinator.rejoin_needed and who.generation_id > 0
+        return bool(self.consumer.assignment()) and not self.consumer._coordinator.rejoin_needed
 
     def commit(self, offsets: dict[int, OffsetAndMetadata], member: GroupMetadata | None = None) -> None:
         self.producer.produce(self.topic, b"v", b"k", 0, None, -1, None)

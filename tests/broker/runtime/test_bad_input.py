@@ -160,6 +160,16 @@ def test_second_topology_under_one_application_id_ends_with_a_sentence_and_the_f
     assert first.state is State.RUNNING
 
 
+def test_transaction_timeout_above_the_brokers_ends_the_application_at_its_start_with_both_settings(
+    stage: Stage,
+) -> None:
+    stage.topics(stage.input, stage.output)
+    config = {"processing.guarantee": "exactly_once_v2", "producer.transaction.timeout.ms": 3_600_000}
+    error = stage.error_of(copy(stage), **config)
+    for word in ("producer.transaction.timeout.ms = 3600000", "transaction.max.timeout.ms", "lower the one"):
+        assert word in str(error), error
+
+
 # -- records -----------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.errors import BrokerUnavailableError, StreamsError, UnsupportedOperationError
 from streams_py.ports import OpenTransaction, TransactionInfo
 from streams_py.runtime.open_transactions import OpenTransactions, is_of_application, was_committed
 from tests.unit.runtime.world import World, tp
@@ -29,6 +29,11 @@ class Cluster:
         self.ended: list[tuple[Any, ...]] = []
         self.asked: list[set[TopicPartition]] = []
         self.refuses: StreamsError | None = None
+        self.too_old = False
+
+    def check_brokers(self) -> None:
+        if self.too_old:
+            raise UnsupportedOperationError("these brokers are of version 2.4")
 
     def open_transactions(self, partitions: Collection[TopicPartition]) -> Sequence[OpenTransaction]:
         self.asked.append(set(partitions))
@@ -204,6 +209,15 @@ def test_missing_rights_are_told_once_with_the_remedy_and_the_producer_begins(
     (told,) = [record.getMessage() for record in caplog.records]
     assert "not allowed" in told
     assert "find-hanging" in told
+
+
+def test_producer_does_not_begin_on_brokers_that_are_too_old(world: World) -> None:
+    cluster = Cluster(left(tp("out-0")))
+    cluster.known[OURS] = known("CompleteCommit")
+    cluster.too_old = True
+    with pytest.raises(UnsupportedOperationError, match=r"2\.4"):
+        guard(world, cluster).settle(OURS)
+    assert cluster.ended == []
 
 
 def test_producer_does_not_wait_for_a_question_that_has_no_answer(

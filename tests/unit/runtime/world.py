@@ -258,6 +258,8 @@ class WorldTransactions(WorldProducer):
 class NothingOpen:
     """A cluster on which no transaction was ever left open (port ``TransactionAdmin``)."""
 
+    def check_brokers(self) -> None: ...
+
     def open_transactions(self, partitions: Collection[TopicPartition]) -> Sequence[OpenTransaction]:
         return []
 

@@ -203,7 +203,9 @@ def test_broker_that_is_away_is_asked_again_for_transactions(producer: Any) -> N
 
 def test_transaction_timeout_above_the_brokers_is_said(producer: Any) -> None:
     producer._client(None).errors["init"] = [error(KafkaError.INVALID_TRANSACTION_TIMEOUT)]
-    with pytest.raises(StreamsError, match=r"transaction\.max\.timeout\.ms"):
+    with pytest.raises(
+        StreamsError, match=r"producer\.transaction\.timeout\.ms = 30000 .* transaction\.max\.timeout\.ms"
+    ):
         producer.initialize(10)
 
 

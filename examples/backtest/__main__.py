@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -35,10 +36,10 @@ _EVENT = "topic string, partition int, offset bigint, timestamp_ms bigint, value
 _SCENARIOS = ("",)
 
 
-def make_tables(group: LiveGroup, folder: Path) -> Path:
-    """Telemetry: from the events topic to tables and a report."""
+def make_tables(group: str, events: list[dict[str, Any]], folder: Path) -> Path:
+    """Telemetry: from records of the events topic to tables and a report."""
     from streams_py.spark.session import spark_session
-    from streams_py.spark.telemetry import TableFolder, start_telemetry
+    from streams_py.spark.telemetry import TableFolder
     from streams_py.telemetry.report.page import report_page
     from streams_py.telemetry.report.tables import read_tables
 
@@ -46,14 +47,9 @@ def make_tables(group: LiveGroup, folder: Path) -> Path:
     session = spark_session("rebalance backtest", master="local[2]", **{"spark.sql.shuffle.partitions": 2})
     session.sparkContext.setLogLevel("ERROR")
     try:
-        if group.is_embedded:  # it cannot tell Spark which topics it has, so the records are handed over
-            events = session.createDataFrame(group.events(), _EVENT)
-            made = TableFolder(session, str(tables), group.name)
-            made.claim()
-            made.add(events, 0)
-        else:
-            options = {"kafka.bootstrap.servers": group.address}
-            start_telemetry(session, group.name, str(tables), options, once=True).awaitTermination()
+        made = TableFolder(session, str(tables), group)
+        made.claim()
+        made.add(session.createDataFrame(events, _EVENT), 0)
     finally:
         session.stop()
     (folder / "telemetry.html").write_text(report_page(read_tables(tables)), encoding="utf-8")
@@ -97,9 +93,10 @@ def main(arguments: list[str]) -> int:
             LiveGroup(os.environ.get("BOOTSTRAP", "embedded"), Path(state), say) as group,
         ):
             group.play()
+            events = group.events()  # before the end: the report is to show the group at work
             group.end_processes()
             say("telemetry: from the record to tables")
-            tables = make_tables(group, folder)
+            tables = make_tables(group.name, events, folder)
         say("backtest: every situation again, with other assignors")
         report = compare(tables, folder, console)
     except KeyboardInterrupt:

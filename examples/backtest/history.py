@@ -30,6 +30,7 @@ _PARTITIONS = 4
 _LINES = 4_000
 _WORDS = 5_000
 _STEP_TIMEOUT_S = 120
+_EVENTS_OUT_S = 2.0
 
 _SETTINGS: dict[str, Any] = {
     "commit.interval.ms": 200,
@@ -75,8 +76,6 @@ class LiveGroup:
         if bootstrap != "embedded":  # sessions short enough to watch
             self._settings |= {"session.timeout.ms": 6_000, "heartbeat.interval.ms": 500}
         self._clients = KafkaClients(StreamsConfig.of(where))
-        self.address = self._clients.bootstrap
-        self.is_embedded = bootstrap == "embedded"
         self._workers: dict[str, Worker] = {}
         self._source = random.Random(7)
         self._sent = 0
@@ -118,13 +117,15 @@ class LiveGroup:
         self._await(lambda: self._is_busy("A"), "A to take over tasks")
 
     def end_processes(self) -> None:
-        """All processes end in order; their last events are out then."""
+        """All processes end in order."""
         for worker in self._workers.values():
             worker.close()
         self._workers.clear()
 
     def events(self) -> list[dict[str, Any]]:
-        """The records of the events topic, with the columns that telemetry reads."""
+        """The records of the events topic, with the columns that telemetry reads: what the processes have done so far.
+        Events wait for a second at most until they are sent."""
+        time.sleep(_EVENTS_OUT_S)
         topic = f"{self.name}-assignment-events"
         found = self._clients.admin().describe_topics([topic])[topic]
         if isinstance(found, AdminError):

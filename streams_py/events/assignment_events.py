@@ -105,7 +105,13 @@ class AssignmentEvents(InstanceObserver):
         if not self.has_tasks:
             return super().tasks(who)
         interval_ms = self._config.assignment_events_sample_interval_ms
-        return TaskEvents(self._emitter.emit, who=who, monotonic_us=monotonic_us, sample_interval_ms=interval_ms)
+        return TaskEvents(
+            self._emitter.emit,
+            who=who,
+            monotonic_us=monotonic_us,
+            wall_ms=lambda: time.time_ns() // 1_000_000,
+            sample_interval_ms=interval_ms,
+        )
 
     def restores(self, who: Who, subtopology_of: Mapping[str, int]) -> RestoreObserver:
         """Writes how the tasks of a stream thread are restored, if that is wanted."""

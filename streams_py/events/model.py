@@ -255,11 +255,12 @@ class TaskEvent:
     """A task changed on a member. ``event`` is one of
 
     * ``assigned created running suspended revoked closed lost corrupted promoted demoted``, with ``took_us``;
-    * ``restore_started`` (``records_total``, ``stores``), ``restore_progress`` (``records_done``, ``records_total``,
+    * ``restore_started`` (once for a task with several stores; ``records_total``, ``stores`` of the changelog that is
+      first), ``restore_progress`` (``records_done``, ``records_total``,
       ``bytes_done``), ``restored`` (``records``, ``bytes``, ``took_us``);
     * ``last_record`` (``last_mono_us``: when the last record was processed);
     * ``first_record`` (``since_assigned_us``; or, when a rebalance has left the task where it was, ``last_mono_us`` of
-      the record before);
+      the record before; ``waited_ms``: how old the record was by its timestamp, so for how long there was input);
     * ``warm`` (``since_created_us``, ``lag``): a standby came within ``acceptable.recovery.lag``.
 
     A field that does not belong to the event, or is not known, is absent.
@@ -282,6 +283,7 @@ class TaskEvent:
     since_assigned_us: int | None = form(optional(INT), default=None, absent_when_none=True)
     since_created_us: int | None = form(optional(INT), default=None, absent_when_none=True)
     last_mono_us: int | None = form(optional(INT), default=None, absent_when_none=True)
+    waited_ms: int | None = form(optional(INT), default=None, absent_when_none=True)
     lag: int | None = form(optional(INT), default=None, absent_when_none=True)
 
 

@@ -49,6 +49,7 @@ class _Writer:
         took_us: int | None = None,
         since_assigned_us: int | None = None,
         last_mono_us: int | None = None,
+        waited_ms: int | None = None,
         records_total: int | None = None,
         records_done: int | None = None,
         records: int | None = None,
@@ -66,6 +67,7 @@ class _Writer:
             took_us=took_us,
             since_assigned_us=since_assigned_us,
             last_mono_us=last_mono_us,
+            waited_ms=waited_ms,
             records_total=records_total,
             records_done=records_done,
             records=records,
@@ -79,8 +81,17 @@ class _Writer:
 class TaskEvents(TaskObserver):
     """Writes what happens to the tasks of one stream thread."""
 
-    def __init__(self, emit: Emit, *, who: Who, monotonic_us: Callable[[], int], sample_interval_ms: int) -> None:
+    def __init__(
+        self,
+        emit: Emit,
+        *,
+        who: Who,
+        monotonic_us: Callable[[], int],
+        wall_ms: Callable[[], int],
+        sample_interval_ms: int,
+    ) -> None:
         self._emit = emit
+        self._wall_ms = wall_ms
         self._write = _Writer(emit, who).write
         self._monotonic_us = monotonic_us
         self._sample_interval_us = sample_interval_ms * 1000
@@ -120,10 +131,16 @@ class TaskEvents(TaskObserver):
     def process(self, task: WorkingTask, max_records: int) -> int:
         """``task.process(max_records)``, measured."""
         began_us = self._monotonic_us()
+        stay = self._stays.get(task.id)
+        waited_ms = None
+        if (
+            stay is None or not stay.has_processed or stay.stayed_from_us is not None
+        ):  # the first record, if there is one
+            oldest_ms = task.oldest_waiting_ms()
+            waited_ms = None if oldest_ms is None or oldest_ms < 0 else max(0, self._wall_ms() - oldest_ms)
         taken = task.process(max_records)
         if taken:
             now_us = self._monotonic_us()
-            stay = self._stays.get(task.id)
             if stay is None:
                 stay = self._stays[task.id] = _Stay(began_us)
             stay.records += taken
@@ -131,9 +148,11 @@ class TaskEvents(TaskObserver):
             stay.last_record_us = now_us
             if not stay.has_processed:
                 stay.has_processed = True
-                self._write("first_record", task.id, is_active=True, since_assigned_us=began_us - stay.assigned_us)
+                since_us = began_us - stay.assigned_us
+                self._write("first_record", task.id, is_active=True, since_assigned_us=since_us, waited_ms=waited_ms)
             elif stay.stayed_from_us is not None:
-                self._write("first_record", task.id, is_active=True, last_mono_us=stay.stayed_from_us)
+                before_us = stay.stayed_from_us
+                self._write("first_record", task.id, is_active=True, last_mono_us=before_us, waited_ms=waited_ms)
             stay.stayed_from_us = None
         return taken
 
@@ -206,7 +225,7 @@ class RestoreEvents(RestoreObserver):
         self._restoring: dict[TaskId, _Restoring] = {}
 
     def started(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
-        """One changelog of a task begins; the task's first one is what is written."""
+        """One changelog of a task begins. Only the task's first one is written: it is restored once."""
         task = self._task(changelog)
         if task is None:
             return
@@ -214,9 +233,9 @@ class RestoreEvents(RestoreObserver):
         restoring = self._restoring.get(task)
         if restoring is None:
             restoring = self._restoring[task] = _Restoring(now_us, now_us, set())
+            self._write("restore_started", task, records_total=max(0, end - start), stores=(store,))
         restoring.open.add(changelog)
         restoring.records_total += max(0, end - start)
-        self._write("restore_started", task, records_total=max(0, end - start), stores=(store,))
 
     def advanced(self, changelog: TopicPartition, count: int) -> None:
         """Records were restored; written every 10 s at most."""

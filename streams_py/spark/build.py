@@ -1,14 +1,14 @@
 """From bronze to all tables: one function for all of history and for a few days of it.
 
-Spark's part is small: bring the events of each group into one order, in one Spark partition, and let the fold of
-:mod:`streams_py.telemetry.fold` pass over them, batch by batch. Memory is that of the fold, whatever the length of
-the history; groups run side by side.
+Spark's part is small: bring the events of each group into one order (:mod:`streams_py.telemetry.order`), in one Spark
+partition, and let the fold of :mod:`streams_py.telemetry.fold` pass over them, batch by batch. Memory is that of the
+fold, whatever the length of the history; each group has a Spark partition of its own, so they run side by side.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -27,19 +27,22 @@ from pyspark.sql.types import (
 )
 from pyspark.sql.window import Window
 
-from streams_py.telemetry.bronze import BAD, BRONZE, OK, UNKNOWN, bronze_batches
+from streams_py.telemetry.bronze import BAD, BRONZE, OK, READ, UNKNOWN, bronze_batches
 from streams_py.telemetry.fold import GroupFold, Output
-from streams_py.telemetry.schemas import STATE_TABLE, TABLES
+from streams_py.telemetry.schemas import LIVE, STATE_TABLE, TABLES, columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["bronze_of", "build", "fold_batches", "fold_events", "placed", "refused_of", "tables_of"]
+__all__ = ["bronze_of", "build", "fold_batches", "fold_events", "placed", "read_of", "refused_of", "tables_of"]
 
-_FOLDED: Final = "table string, group string, day int, row string"
+_FOLDED: Final = "table string, group string, day int, row string, is_open boolean"
 _FOLDED_ARROW: Final[Any] = pa.schema(
-    [("table", pa.string()), ("group", pa.string()), ("day", pa.int32()), ("row", pa.string())]
+    [("table", pa.string()), ("group", pa.string()), ("day", pa.int32()), ("row", pa.string()), ("is_open", pa.bool_())]
 )
+_DAY_MS: Final = 86_400_000
+_KEY: Final = ("sort_ms", "sort_partition", "sort_offset", "part", "partition", "offset")
+"""As :class:`streams_py.telemetry.order.Key`."""
 _ROWS_PER_BATCH: Final = 2_000
 _FIRST: Final = -(2**62)  # sorts before every append time
 _TYPES: Final[dict[str, DataType]] = {
@@ -54,11 +57,27 @@ _TYPES: Final[dict[str, DataType]] = {
 }
 
 
-def bronze_of(records: DataFrame) -> DataFrame:
-    """Bronze rows of records of an events topic, as ``streams-kafka`` (or Spark's own connector, with its columns
-    renamed) reads them."""
+def read_of(records: DataFrame) -> DataFrame:
+    """Records of an events topic, as ``streams-kafka`` (or Spark's own connector, with its columns renamed) reads them,
+    with what they say of themselves: bronze without a place."""
     wanted = records.select("topic", "partition", "offset", "timestamp_ms", "value")
-    return wanted.mapInArrow(bronze_batches, BRONZE)
+    return wanted.mapInArrow(bronze_batches, READ)
+
+
+def bronze_of(records: DataFrame, before: Mapping[str, int] | None = None) -> DataFrame:
+    """Bronze rows of such records. ``before``: the place of the last record before these, by ``topic/partition``."""
+    rows = read_of(records)
+    so_far = Window.partitionBy("topic", "partition").orderBy("offset").rowsBetween(Window.unboundedPreceding, 0)
+    place = f.max("append_ms").over(so_far)
+    if before:
+        known = f.create_map(*(f.lit(item) for pair in sorted(before.items()) for item in pair))
+        place = f.greatest(place, known[f.concat_ws("/", "topic", "partition")])  # null counts for nothing
+    day = f.floor(f.col("place_ms") / _DAY_MS).cast("int")
+    return rows.withColumn("place_ms", place).withColumn("day", day).select(*_names(BRONZE))
+
+
+def _names(ddl: str) -> list[str]:
+    return [column.split()[0] for column in ddl.split(", ")]
 
 
 def placed(bronze: DataFrame) -> DataFrame:
@@ -66,7 +85,7 @@ def placed(bronze: DataFrame) -> DataFrame:
     a rebalance have that of its header; parts without a header are left out."""
     good = bronze.where(f.col("status") == OK)
     own = f.struct(
-        f.col("append_ms").alias("ms"),
+        f.col("place_ms").alias("ms"),
         f.col("partition").alias("p"),
         f.col("offset").alias("o"),
         f.col("day").alias("d"),
@@ -95,10 +114,15 @@ def build(bronze: DataFrame, base: DataFrame | None = None) -> dict[str, DataFra
     return tables_of(fold_events(bronze, base)) | refused_of(bronze)
 
 
-def fold_events(bronze: DataFrame, base: DataFrame | None = None) -> DataFrame:
-    """Rows of all tables as ``table, group, day, row`` (JSON); see :func:`build`."""
+def fold_events(bronze: DataFrame, base: DataFrame | None = None, groups: Sequence[str] | None = None) -> DataFrame:
+    """Rows of all tables as ``table, group, day, row`` (JSON); see :func:`build`. Rows that hold until the next event
+    are ``is_open``; one more row of each group, of the table ``live``, says where its fold stands. ``groups`` are those
+    there may be, when that is known."""
     columns = ["group", "sort_ms", "sort_partition", "sort_offset", "part", "partition", "offset", "append_ms", "value"]
     events = placed(bronze).select(*columns, f.lit(None).cast("string").alias("state"))
+    names = (
+        groups if groups is not None else sorted(row["group"] for row in events.select("group").distinct().collect())
+    )
     if base is not None:
         before = base.select(
             "group",
@@ -109,13 +133,16 @@ def fold_events(bronze: DataFrame, base: DataFrame | None = None) -> DataFrame:
             "state",
         )
         events = events.unionByName(before)
-    ordered = events.repartition("group").sortWithinPartitions(*columns[:7])
+    number = f.array_position(f.array(*map(f.lit, names)), f.col("group")) - 1
+    mine = events.where(f.col("group").isin(*names)) if names else events.limit(0)
+    apart = mine.withColumn("group_number", number.cast("int")).repartitionById(max(1, len(names)), "group_number")
+    ordered = apart.drop("group_number").sortWithinPartitions(*columns[:7])
     return ordered.mapInArrow(fold_batches, _FOLDED)
 
 
 def tables_of(folded: DataFrame) -> dict[str, DataFrame]:
     """The tables in the rows of :func:`fold_events`."""
-    return {name: _typed(folded, name) for name in TABLES} | {STATE_TABLE: _state(folded)}
+    return {name: _typed(folded, name) for name in (*TABLES, STATE_TABLE)}
 
 
 def refused_of(bronze: DataFrame) -> dict[str, DataFrame]:
@@ -136,31 +163,40 @@ def fold_batches(batches: Iterator[Any]) -> Iterator[Any]:
     """The kernel: Arrow batches of ordered events in, rows of all tables as JSON out."""
     group: str | None = None
     fold = GroupFold()
-    rows: list[tuple[str, str, int, str]] = []
+    last: tuple[int, ...] = ()
+    rows: list[tuple[str, str, int, str, bool]] = []
 
-    def take(outputs: Iterator[Output]) -> None:
+    def take(outputs: Iterator[Output], *, is_open: bool = False) -> None:
         assert group is not None
-        rows.extend((made.table, group, made.day, json.dumps(made.row, ensure_ascii=False)) for made in outputs)
+        rows.extend(
+            (made.table, group, made.day, json.dumps(made.row, ensure_ascii=False), is_open) for made in outputs
+        )
+
+    def end() -> None:
+        if last:
+            take(iter([Output(LIVE, 0, {"fold": fold.snapshot(), "last": last})]))
+        take(fold.finish(), is_open=True)
 
     for batch in batches:
-        names = ("group", "value", "sort_ms", "append_ms", "state")
-        for found, value, sort_ms, append_ms, state in zip(*(batch.column(n).to_pylist() for n in names), strict=True):
+        columns = [batch.column(name).to_pylist() for name in ("group", "value", "append_ms", "state", *_KEY)]
+        for found, value, append_ms, state, *key in zip(*columns, strict=True):
             if found != group:
                 if group is not None:
-                    take(fold.finish())
-                group, fold = found, GroupFold(state)
+                    end()
+                group, fold, last = found, GroupFold(state), ()
             if value is not None:
-                take(fold.feed(value, sort_ms, append_ms))
+                last = tuple(key)
+                take(fold.feed(value, last[0], append_ms))
             if len(rows) >= _ROWS_PER_BATCH:
                 yield _batch(rows)
                 rows.clear()
     if group is not None:
-        take(fold.finish())
+        end()
     yield _batch(rows)
 
 
-def _batch(rows: list[tuple[str, str, int, str]]) -> Any:
-    columns = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
+def _batch(rows: list[tuple[str, str, int, str, bool]]) -> Any:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(_FOLDED_ARROW)
     return pa.RecordBatch.from_arrays(
         [pa.array(column, kind) for column, kind in zip(columns, _FOLDED_ARROW.types, strict=True)],
         schema=_FOLDED_ARROW,
@@ -169,7 +205,7 @@ def _batch(rows: list[tuple[str, str, int, str]]) -> Any:
 
 def _typed(folded: DataFrame, name: str) -> DataFrame:
     """The rows of one table with their columns; instants become timestamps."""
-    columns = _columns(TABLES[name].columns)
+    columns = columns_of(name)
     schema = StructType([StructField(column, _TYPES[kind]) for column, kind in columns])
     rows = folded.where(f.col("table") == name).withColumn("row", f.from_json("row", schema))
     made = []
@@ -179,24 +215,5 @@ def _typed(folded: DataFrame, name: str) -> DataFrame:
     return rows.select("group", _date(f.col("day")).alias("day"), *made)
 
 
-def _state(folded: DataFrame) -> DataFrame:
-    schema = StructType([StructField("state", StringType())])
-    rows = folded.where(f.col("table") == STATE_TABLE).withColumn("row", f.from_json("row", schema))
-    return rows.select("group", _date(f.col("day")).alias("day"), f.col("row").getField("state").alias("state"))
-
-
 def _date(day: Any) -> Any:
     return f.date_add(f.lit("1970-01-01").cast("date"), day)
-
-
-def _columns(text: str) -> list[tuple[str, str]]:
-    """(name, type) of a DDL string; commas inside <> do not separate."""
-    found = []
-    depth, start = 0, 0
-    for at, char in enumerate(f"{text},"):
-        depth += {"<": 1, ">": -1}.get(char, 0)
-        if char == "," and depth == 0:
-            name, _, kind = text[start:at].strip().partition(" ")
-            found.append((name, kind))
-            start = at + 1
-    return found

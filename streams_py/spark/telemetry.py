@@ -1,22 +1,23 @@
 """Telemetry: the tables of a group, kept current from its events topic, or made in one go.
 
-Both are the same: a stream of micro-batches, endless or up to now. Each one
+Both are the same: a stream of micro-batches, endless or up to now. Each one appends its records to bronze, in folders
+of its own number, so that a repeated micro-batch changes nothing. Then, mostly, the new events are fed to the fold
+where the last look left it (:mod:`streams_py.telemetry.live`), and what comes out is added to the tables by this
+process; no job runs for it. What a look costs is the new events, however long the day or the history.
 
-1. appends its records to bronze, in folders of its own number, so that a repeated micro-batch changes nothing;
-2. finds the first day that its records belong to (a late part of a rebalance belongs to the day of its header);
-3. builds the tables of that day and all later ones again, from the state that the fold had before;
-4. replaces those days in every table.
-
-Mostly that is today: one day of events is read, and nothing that is older, however long the history. Something late
-costs more, once, and leaves the same tables as if it had come in time.
+With very many new events, one that belongs before others (a late part of a rebalance belongs to the day of its
+header), or after many looks, which leave as many small files, the days from the first one concerned are built again by
+Spark, from the state that the fold had before them, and replaced in every table. The tables are the same.
 
     <tables>/telemetry.json     the group, so that no other one is mixed in
     <tables>/bronze/day=D/batch_id=N/
     <tables>/<table>/group=G/day=D/
+    <tables>/_live              where the fold stands
     <tables>/_staging, _checkpoint
 
 A reader may find a folder gone for the moment between its removal and its replacement: read again then. With Delta
-Lake's tables (``table_format="delta"``) it cannot; bronze and refused records are Parquet in any case.
+Lake's tables (``table_format="delta"``) it cannot, but every look builds its days as a whole; bronze and refused
+records are Parquet in any case.
 """
 
 from __future__ import annotations
@@ -25,18 +26,23 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, timedelta
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as f
 
 from streams_py.errors import ConfigError
-from streams_py.spark.build import bronze_of, fold_events, refused_of, tables_of
+from streams_py.spark.build import bronze_of, fold_events, read_of, refused_of, tables_of
 from streams_py.spark.files import Folder
+from streams_py.spark.live_tables import LiveTables, Row, day_text, with_places
 from streams_py.spark.source import register
 from streams_py.telemetry.bronze import BAD, BRONZE, OK, UNKNOWN
 from streams_py.telemetry.delta import check_delta
-from streams_py.telemetry.schemas import STATE_TABLE
+from streams_py.telemetry.fold import Output
+from streams_py.telemetry.live import Live
+from streams_py.telemetry.order import Key
+from streams_py.telemetry.schemas import LIVE, STATE_TABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,13 +56,17 @@ PARQUET: Final = "parquet"
 DELTA: Final = "delta"
 
 _MARKER: Final = "telemetry.json"
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _STAGING: Final = "_staging"
-_EPOCH: Final = date(1970, 1, 1)
 _SEARCHED_MAX: Final = 1_000
 """So many rebalances without a header are looked for by name; with more everything is built again."""
 _FOLDERS_MAX: Final = 32
 """With more folders of micro-batches in a day they become one: thousands of small files are slow to open."""
+_LOOK_RECORDS_MAX: Final = 5_000
+_LOOK_BYTES_MAX: Final = 16 << 20
+"""More than that is Spark's work."""
+_LOOKS_MAX: Final = 256
+"""After so many looks, each with files of its own, the day is built as a whole: one file per table."""
 _WRITERS: Final = 4
 """Tables written at the same time. They are small; most of the time goes into starting and committing each."""
 
@@ -127,29 +137,87 @@ class TableFolder:
 
     def add(self, records: DataFrame, batch_id: int) -> None:
         """Take the records of a micro-batch in. A repeated one changes nothing."""
+        live = self._tables.load()
+        if live.batch_id == batch_id:
+            return
         self.files.remove(_STAGING)
-        days = self._append(records, batch_id)
+        before = live.places if live.batch_id >= 0 else self._places(batch_id)
+        few = self._few(records)
+        if few is None:
+            days = self._append(records, batch_id, before)
+            places = self._places_in(days, batch_id, before)
+        else:
+            rows, places = with_places(few, before)
+            days = self._tables.append(rows, batch_id)
+            if self._goes_on(live, batch_id) and self._tables.take(rows, places, batch_id):
+                self._tidy(days, batch_id)
+                return
+        self._build(replace(live, batch_id=batch_id, places=places), days, keep_refused=few is None)
+        self._tidy(days, batch_id)
+
+    @cached_property
+    def _tables(self) -> LiveTables:
+        return LiveTables(self.files, self._group, self._partition)
+
+    def _few(self, records: DataFrame) -> list[Row] | None:
+        """The records of a look that is small enough to be folded right here."""
+        if self._table_format == DELTA:
+            return None
+        rows: list[Row] = []
+        left = _LOOK_BYTES_MAX
+        for row in read_of(records).toLocalIterator():
+            rows.append(row.asDict())
+            left -= len(row["value"] or b"")
+            if left < 0 or len(rows) > _LOOK_RECORDS_MAX:
+                return None
+        return rows
+
+    def _goes_on(self, live: Live, batch_id: int) -> bool:
+        """Whether there is a fold to go on with, and it is not time to make one file of many."""
+        if live.batch_id < 0:
+            return self._folders(0, but=batch_id) == []
+        return live.batch_id < batch_id and live.looks < _LOOKS_MAX
+
+    def _build(self, live: Live, days: Sequence[int], *, keep_refused: bool) -> None:
+        """The tables from the first day on that the records of a micro-batch, in bronze by now, belong to."""
+        batch_id = live.batch_id
         new = self._bronze([(day, f"batch_id={batch_id}") for day in days])
         if new is None:
+            self._tables.save(live)
             return
         by_status = new.groupBy("status").agg(f.min("day").alias("first"))
         of_status = {row["status"]: row["first"] for row in by_status.collect()}
-        if BAD in of_status or UNKNOWN in of_status:
+        if keep_refused and (BAD in of_status or UNKNOWN in of_status):
             self._keep_refused(new, batch_id)
-        if OK in of_status:
-            self._rebuild(min(of_status[OK], self._first_header_day(new, days, batch_id)))
-        for day in days:
-            self._merge_folders(day, batch_id)
+        if OK not in of_status:
+            self._tables.save(live)
+            return
+        first_day = min(of_status[OK], self._first_header_day(new, days, batch_id), *(day for _, day in live.open_rows))
+        self._tables.save(self._rebuild(first_day, live))
 
-    def _append(self, records: DataFrame, batch_id: int) -> list[int]:
-        """Write the records to bronze; the days that they were appended on."""
+    def _append(self, records: DataFrame, batch_id: int, before: Mapping[str, int]) -> list[int]:
+        """Write the records to bronze; the days that they are of."""
         files, staged = self.files, (_STAGING, "bronze")
-        mine = bronze_of(records).where((f.col("status") != OK) | (f.col("group") == self._group))
+        mine = bronze_of(records, before).where((f.col("status") != OK) | (f.col("group") == self._group))
         mine.write.partitionBy("day").option("compression", "zstd").parquet(files.path(*staged))
         days = [int(name.removeprefix("day=")) for name in files.children(*staged) if name.startswith("day=")]
         for day in days:
             files.replace((*staged, f"day={day}"), ("bronze", f"day={day}", f"batch_id={batch_id}"))
         return days
+
+    def _places(self, batch_id: int) -> dict[str, int]:
+        """The last place of each partition in bronze, this micro-batch left out."""
+        return self._largest_places(self._bronze(self._folders(0, but=batch_id)))
+
+    def _places_in(self, days: Sequence[int], batch_id: int, before: Mapping[str, int]) -> dict[str, int]:
+        """The same after a micro-batch. Records of other groups are not in bronze, and move no place."""
+        return {**before, **self._largest_places(self._bronze([(day, f"batch_id={batch_id}") for day in days]))}
+
+    def _largest_places(self, bronze: DataFrame | None) -> dict[str, int]:
+        if bronze is None:
+            return {}
+        key = f.concat_ws("/", "topic", "partition").alias("key")
+        return {row["key"]: row["ms"] for row in bronze.groupBy(key).agg(f.max("place_ms").alias("ms")).collect()}
 
     def _bronze(self, folders: Sequence[tuple[int, str]]) -> DataFrame | None:
         """Events in folders of bronze, given as day and name; None when there are none."""
@@ -159,11 +227,12 @@ class TableFolder:
         reader = self._spark.read.schema(f"{BRONZE}, batch_id string").option("basePath", self.files.path("bronze"))
         return reader.parquet(*paths).drop("batch_id")
 
-    def _folders(self, first_day: int) -> list[tuple[int, str]]:
-        """Bronze from a day on."""
+    def _folders(self, first_day: int, *, but: int | None = None) -> list[tuple[int, str]]:
+        """Bronze from a day on, without that of one micro-batch."""
         names = [name for name in self.files.children("bronze") if name.startswith("day=")]
         days = sorted(day for name in names if (day := int(name.removeprefix("day="))) >= first_day)
-        return [(day, name) for day in days for name in self.files.children("bronze", f"day={day}")]
+        found = [(day, name) for day in days for name in self.files.children("bronze", f"day={day}")]
+        return [(day, name) for day, name in found if name != f"batch_id={but}"]
 
     def _first_header_day(self, new: DataFrame, days: Sequence[int], batch_id: int) -> int:
         """The first day of a header whose other parts came only now; the last of ``days`` when there is none."""
@@ -176,8 +245,7 @@ class TableFolder:
         for since in (days[0] - 1, 0):  # mostly the cut goes through the last few seconds
             if not wanted:
                 break
-            older = [(day, name) for day, name in self._folders(since) if name != f"batch_id={batch_id}"]
-            headers = self._bronze(older)
+            headers = self._bronze(self._folders(since, but=batch_id))
             if headers is not None:
                 mine = f.col("rebalance_id").isin(sorted(wanted)) & (f.col("kind") == "rebalance")
                 for row in headers.where(mine).groupBy("rebalance_id").agg(f.min("day").alias("first")).collect():
@@ -187,14 +255,18 @@ class TableFolder:
 
     # -- tables --------------------------------------------------------------------------------------------------------
 
-    def _rebuild(self, first_day: int) -> None:
-        """The tables from a day on."""
+    def _rebuild(self, first_day: int, live: Live) -> Live:
+        """The tables from a day on; where they stand then."""
         bronze = self._bronze(self._folders(first_day))
         assert bronze is not None
-        folded = fold_events(bronze, self._base(first_day)).persist()
+        folded = fold_events(bronze, self._base(first_day), [self._group]).persist()
         try:
-            tables = tables_of(folded)
-            filled = sorted(row["table"] for row in folded.select("table").distinct().collect())  # a dozen names
+            is_last = f.col("is_open") | (f.col("table") == LIVE)
+            closed = folded.where(~is_last)
+            tables = tables_of(folded if self._table_format == DELTA else closed)
+            # A dozen names, where everything is now, and where the fold stands.
+            filled = sorted(row["table"] for row in closed.select("table").distinct().collect())
+            last = [Output(row["table"], row["day"], json.loads(row["row"])) for row in folded.where(is_last).collect()]
             with ThreadPoolExecutor(_WRITERS) as writers:
                 if self._table_format == DELTA:
                     list(writers.map(lambda name: self._commit(name, tables[name], first_day), tables))
@@ -204,7 +276,12 @@ class TableFolder:
                         self._replace(name, first_day)
         finally:
             folded.unpersist()
-        _log.info("telemetry of %s: tables from %s on are new", self._group, _date(first_day))
+        stands = next(made.row for made in last if made.table == LIVE)
+        open_rows: list[tuple[str, int]] = []
+        if self._table_format != DELTA:
+            open_rows = self._tables.write_open(made for made in last if made.table != LIVE)
+        _log.info("telemetry of %s: tables from %s on are new", self._group, day_text(first_day))
+        return replace(live, fold=stands["fold"], last=Key(*stands["last"]), tail=[], open_rows=open_rows, looks=0)
 
     def _stage(self, name: str, table: DataFrame) -> None:
         writer = table.coalesce(1).write.mode("overwrite").option("compression", "zstd")
@@ -214,7 +291,7 @@ class TableFolder:
         """Replace the days of a Delta table in one commit."""
         writer = table.coalesce(1).write.format("delta").mode("overwrite").partitionBy("group", "day")
         if self.files.exists(name):
-            writer = writer.option("replaceWhere", f"day >= '{_date(first_day)}'")
+            writer = writer.option("replaceWhere", f"day >= '{day_text(first_day)}'")
         writer.save(self.files.path(name))
 
     def _base(self, first_day: int) -> DataFrame | None:
@@ -223,15 +300,15 @@ class TableFolder:
             if not self.files.exists(STATE_TABLE):
                 return None
             states = self._spark.read.format("delta").load(self.files.path(STATE_TABLE))
-            before = states.where(f.col("day") < _date(first_day)).orderBy(f.desc("day")).limit(1)
+            before = states.where(f.col("day") < day_text(first_day)).orderBy(f.desc("day")).limit(1)
             return before.select(f.lit(self._group).alias("group"), "state")
-        days = [day for day in self._days(STATE_TABLE) if day < _date(first_day)]
+        days = [day for day in self._days(STATE_TABLE) if day < day_text(first_day)]
         if not days:
             return None
         last = self._spark.read.parquet(self.files.path(STATE_TABLE, self._partition, f"day={days[-1]}"))
         return last.select(f.lit(self._group).alias("group"), "state")
 
-    @property
+    @cached_property
     def _partition(self) -> str:
         jvm: Any = self._spark.sparkContext._jvm
         escaped = jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils.escapePathName(self._group)
@@ -245,7 +322,7 @@ class TableFolder:
         where, staged = (table, self._partition), (_STAGING, table, self._partition)
         fresh = {name for name in self.files.children(*staged) if name.startswith("day=")}
         for day in self._days(table):
-            if day >= _date(first_day) and f"day={day}" not in fresh:
+            if day >= day_text(first_day) and f"day={day}" not in fresh:
                 self.files.remove(*where, f"day={day}")
         for name in sorted(fresh):
             self.files.replace((*staged, name), (*where, name))
@@ -259,6 +336,10 @@ class TableFolder:
                     self.files.replace((_STAGING, name, day), (name, day, f"batch_id={batch_id}"))
 
     # -- tidying up ----------------------------------------------------------------------------------------------------
+
+    def _tidy(self, days: Sequence[int], batch_id: int) -> None:
+        for day in days:
+            self._merge_folders(day, batch_id)
 
     def _merge_folders(self, day: int, batch_id: int) -> None:
         """Make one folder of many. The newest stays out: only that one may be written again.
@@ -275,8 +356,3 @@ class TableFolder:
         self.files.rename(staged, ("bronze", f"day={day}", f"batch_id=before-{batch_id}"))
         for name in old:
             self.files.remove("bronze", f"day={day}", name)
-
-
-def _date(day: int) -> str:
-    """A day counted from 1970-01-01 as text, the way folders name it."""
-    return (_EPOCH + timedelta(days=day)).isoformat()

@@ -14,26 +14,28 @@ import pyarrow as pa
 from streams_protocol import DecodeError
 from streams_py.events.codec import OtherVersion, decode_event
 from streams_py.events.model import ClientPart, RebalanceHeader, TasksPart
-from streams_py.telemetry.fold import day_of
 
-__all__ = ["BAD", "BRONZE", "OK", "UNKNOWN", "bronze_batches"]
+__all__ = ["BAD", "BRONZE", "OK", "READ", "UNKNOWN", "bronze_batches"]
 
 OK: Final = "ok"
 UNKNOWN: Final = "unknown"
 BAD: Final = "bad"
 
-BRONZE: Final = (
-    "status string, reason string, group string, day int, append_ms bigint, topic string, partition int, "
-    "offset bigint, kind string, rebalance_id string, part int, parts int, value binary"
+READ: Final = (
+    "status string, reason string, group string, append_ms bigint, topic string, partition int, offset bigint, "
+    "kind string, rebalance_id string, part int, parts int, value binary"
 )
-"""``day`` counts from 1970-01-01, by append time; ``part`` is 0 for what is no part of a rebalance."""
+"""``part`` is 0 for what is no part of a rebalance."""
+
+BRONZE: Final = f"{READ}, place_ms bigint, day int"
+"""``place_ms`` is the largest append time of the partition so far, see :mod:`streams_py.telemetry.order`; ``day`` is
+counted from 1970-01-01, by that."""
 
 _ARROW: Final[Any] = pa.schema(
     [
         ("status", pa.string()),
         ("reason", pa.string()),
         ("group", pa.string()),
-        ("day", pa.int32()),
         ("append_ms", pa.int64()),
         ("topic", pa.string()),
         ("partition", pa.int32()),
@@ -48,16 +50,14 @@ _ARROW: Final[Any] = pa.schema(
 
 
 def bronze_batches(batches: Iterator[Any]) -> Iterator[Any]:
-    """Arrow batches with ``topic partition offset timestamp_ms value`` as bronze rows, batch by batch."""
+    """Arrow batches with ``topic partition offset timestamp_ms value`` as rows of :data:`READ`, batch by batch."""
     for batch in batches:
         columns = {name: batch.column(name).to_pylist() for name in ("timestamp_ms", "value")}
         rows = [_read(value) for value in columns["value"]]
-        days = [day_of(append_ms) for append_ms in columns["timestamp_ms"]]
         given = {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
         yield pa.RecordBatch.from_pydict(
             {
                 **({name: [] for name in _ARROW.names} if not rows else given),
-                "day": days,
                 "append_ms": columns["timestamp_ms"],
                 "topic": batch.column("topic"),
                 "partition": batch.column("partition"),

@@ -4,6 +4,9 @@ The two times come from two clocks, corrected by :mod:`streams_py.telemetry.cloc
 the result may be off. A negative gap stays negative: hiding it would hide the bound. On one process the monotonic
 clock is used, and the bound is 0. A task that stayed where it was has a gap, too (``kind`` is ``untouched``): from the
 last record before the rebalance was over to the first one after.
+
+A pause needs input that waits. ``gap_ms`` is all the time between the two records, ``paused_ms`` the part of it in
+which the second one was there already, by its own timestamp: 0 where there was nothing to do.
 """
 
 from __future__ import annotations
@@ -65,6 +68,7 @@ class Downtimes:
             "last_at": last["at_ms"],
             "first_at": first_ms,
             "gap_ms": gap_ms,
+            "paused_ms": _paused_ms(gap_ms, event),
             "skew_bound_ms": bound_ms,
             "kind": "moved",
         }
@@ -83,6 +87,12 @@ def _untouched(envelope: Envelope, event: TaskEvent, clocks: Clocks, rebalance_i
         "last_at": first_ms - gap_ms,
         "first_at": first_ms,
         "gap_ms": gap_ms,
+        "paused_ms": _paused_ms(gap_ms, event),
         "skew_bound_ms": 0,
         "kind": "untouched",
     }
+
+
+def _paused_ms(gap_ms: int, first: TaskEvent) -> int:
+    """All of the gap when it is not known how long the record has waited."""
+    return gap_ms if first.waited_ms is None else min(gap_ms, first.waited_ms)

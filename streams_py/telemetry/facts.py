@@ -51,16 +51,6 @@ class Facts:
         piece = self.slice_of(task)
         return None if piece is None or piece.end is None else piece.end[task.partition - piece.first]
 
-    def bytes_per_offset(self, task: TaskId) -> float | None:
-        """Size of a changelog record, if it was measured."""
-        piece = self.slice_of(task)
-        return None if piece is None else piece.bytes_per_offset
-
-    def weight(self, task: TaskId) -> float | None:
-        """Measured share of work, if it was measured."""
-        piece = self.slice_of(task)
-        return None if piece is None or piece.weight is None else piece.weight[task.partition - piece.first]
-
     def lag(self, client: str, task: TaskId) -> int | None:
         """Lag before the rebalance; see :func:`~streams_py.telemetry.ownership.lag_of`."""
         return lag_of(self.parts.get(client), self._sums.get(client, {}), task, self.end_of(task))

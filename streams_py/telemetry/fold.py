@@ -1,10 +1,14 @@
 """All tables of a group in one pass over its events.
 
-The events come in one order: by append time, then place in the topic; all parts of a rebalance at the place of its
-header. The fold keeps what later events need (who held what, what is under way) and nothing else, so memory does not
-grow with history. At the end of each day it writes that down as text; a fold that starts from such a text and takes the
-rest of the events gives the same rows as one that takes them all. That is what makes a stream equal a batch: when
-something arrives late, the days from there on are simply done again.
+The events come in one order, that of :mod:`streams_py.telemetry.order`. The fold keeps what later events need (who
+held what, what is under way) and nothing else, so memory does not grow with history. At the end of each day, and
+whenever it is asked (:meth:`GroupFold.snapshot`), it writes that down as text; a fold that starts from such a text and
+takes the rest of the events gives the same rows as one that takes them all. That is what makes a stream equal a batch:
+mostly new events are folded from where the last ones left off, and when something arrives late, the days from there on
+are simply done again.
+
+Some rows hold until the next event comes: where everything is, and what is under way. They are made at the end of a
+day, and *open* (:meth:`GroupFold.open_rows`) while the day goes on.
 """
 
 from __future__ import annotations
@@ -39,6 +43,8 @@ _RECENT: Final = 64
 _COUNTS: Final = ("clients", "consumers", "tasks", "stateful", "active", "standby", "warmup", "withheld", "moved")
 _CURRENT: Final = ("task", "client", "role", "rebalance_id", "member", "lag")
 _IDS_KEPT: Final = 8
+_FINISHED_KEPT: Final = 64
+"""So many of the last rebalances are known by name: a producer may repeat a part of one."""
 _DAY_MS: Final = 86_400_000
 _OK: Final = "ok"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,7 +64,8 @@ def day_of(append_ms: int) -> int:
 
 
 class GroupFold:
-    """One group. Feed it events in order, then :meth:`finish`."""
+    """One group. Feed it events in order, then :meth:`finish`. ``state`` is what a fold wrote down at the end of a day,
+    or its :meth:`snapshot`."""
 
     def __init__(self, state: str | None = None) -> None:
         given: Mapping[str, Any] = json.loads(state) if state else {}
@@ -76,14 +83,16 @@ class GroupFold:
         self._gaps = Downtimes(given.get("gaps"))
         self._clocks = Clocks(given.get("clocks"))
         self._hot_tasks = HotTasks(given.get("hot_tasks"))
-        self._day: int | None = None
+        self._day: int | None = given.get("day")
+        self._finished: list[str] = list(given.get("finished", ()))
         self._parts: dict[int, RebalanceHeader | TasksPart | ClientPart] = {}
         self._header_ms = 0
 
     # -- events --------------------------------------------------------------------------------------------------------
 
     def feed(self, value: bytes, sort_ms: int, append_ms: int) -> Iterator[Output]:
-        """One record. ``sort_ms`` is the append time of the header for parts of a rebalance, else ``append_ms``."""
+        """One record. ``sort_ms`` is the largest append time of its partition so far, for a part of a rebalance that of
+        its header; ``append_ms`` is its own append time."""
         event = decode_event(value)
         if not isinstance(event, Event):
             return
@@ -91,6 +100,7 @@ class GroupFold:
         if self._day is not None and day > self._day:
             yield from self._end_of_day()
         self._day = day
+        self._clocks.seen(append_ms, sort_ms)
         for row in self._hot_tasks.advance(sort_ms):
             yield Output("offender", day, row)
         body = event.body
@@ -99,16 +109,38 @@ class GroupFold:
             return
         if self._is_repeated(event):
             return
-        self._clocks.note(event.envelope.process, event.envelope.at_ms, append_ms)
+        self._clocks.note(event.envelope.process, event.envelope.at_ms, append_ms, sort_ms)
         if isinstance(body, TaskEvent):
             yield from self._task_event(event, body)
         elif isinstance(body, Sample):
-            self._hot_tasks.sample(body, append_ms)
+            self._hot_tasks.sample(body, sort_ms)
 
     def finish(self) -> Iterator[Output]:
         """No more events: the last day ends."""
         if self._day is not None:
             yield from self._end_of_day()
+
+    def has_finished(self, rebalance_id: str) -> bool:
+        """Whether this is one of the last rebalances that were complete."""
+        return rebalance_id in self._finished
+
+    def snapshot(self) -> str:
+        """Where the fold stands in the middle of a day, to go on from. Parts of a rebalance that is not complete are
+        not in it: fold them again, or never."""
+        return self._state(day=self._day)
+
+    def open_rows(self) -> Iterator[Output]:
+        """What a day that ends now would have: where everything is, and what is under way. Changes nothing."""
+        if self._day is None:
+            return
+        for current in self._current:
+            key = f"{current['task']} {current['client']} {current['role']}"
+            state = self._states.get(f"{current['task']} {current['client']}")
+            since = self._since[key]
+            of_key, of_last = {name: current[name] for name in _CURRENT[:-1]}, {"since": since, "state": state}
+            yield Output("placement_current", self._day, {**of_key, **of_last, "lag": current["lag"]})
+        for row in self._restores.under_way():
+            yield Output("restore", self._day, row)
 
     def _is_repeated(self, event: Event) -> bool:
         envelope = event.envelope
@@ -124,11 +156,13 @@ class GroupFold:
     def _part(
         self, event: Event, body: RebalanceHeader | TasksPart | ClientPart, sort_ms: int, append_ms: int
     ) -> Iterator[Output]:
+        if body.rebalance_id in self._finished:
+            return  # again
         if isinstance(body, RebalanceHeader) and body.part == 0:
             if self._parts and self._parts[0].rebalance_id == body.rebalance_id:
                 return  # the header again
             self._parts, self._header_ms = {0: body}, sort_ms
-            self._clocks.note(event.envelope.process, event.envelope.at_ms, append_ms)
+            self._clocks.note(event.envelope.process, event.envelope.at_ms, append_ms, sort_ms)
         elif self._parts and self._parts[0].rebalance_id == body.rebalance_id:
             self._parts.setdefault(body.part, body)
         else:
@@ -141,6 +175,7 @@ class GroupFold:
         if whole is not None:
             yield from self._rebalance(whole)
             self._parts = {}
+            self._finished = [*self._finished, body.rebalance_id][-_FINISHED_KEPT:]
 
     def _rebalance(self, whole: WholeRebalance) -> Iterator[Output]:
         assert self._day is not None
@@ -163,11 +198,11 @@ class GroupFold:
         tasks = sum(piece.count for piece in whole.slices)
         row: Row = {"rebalance_id": header.rebalance_id, "input": text, "tasks": tasks, "clients": len(whole.clients)}
         yield Output("rebalance_input", day, row)
-        placed = list(placements(now, facts))
-        for table, rows in (("placement", placed), ("balance", balance(facts)), ("spread", spread(facts))):
+        placed, work = list(placements(now, facts)), self._hot_tasks.work()
+        for table, rows in (("placement", placed), ("balance", balance(facts, work)), ("spread", spread(facts))):
             for row in rows:
                 yield Output(table, day, row)
-        yield Output("balance_summary", day, balance_summary(facts))
+        yield Output("balance_summary", day, balance_summary(facts, work))
         if known or is_first:
             before = self._previous if known and self._previous is not None else Ownership("")
             for row in moves(before, now, facts):
@@ -218,7 +253,7 @@ class GroupFold:
         envelope = event.envelope
         if body.event not in ("first_record", "last_record", "restore_progress", "warm"):
             self._states[f"{body.task} {envelope.process}"] = body.event
-        if body.event == "restore_started":
+        if body.event == "restore_started" and not self._restores.has_begun(envelope, body):
             self._hot_tasks.restored(str(body.task))
         row = self._restores.feed(envelope, body)
         if row is not None:
@@ -235,14 +270,7 @@ class GroupFold:
 
     def _end_of_day(self) -> Iterator[Output]:
         assert self._day is not None
-        for current in self._current:
-            key = f"{current['task']} {current['client']} {current['role']}"
-            state = self._states.get(f"{current['task']} {current['client']}")
-            row = {**current, "since": self._since[key], "state": state}
-            row["lag"] = row.pop("lag")  # the last column
-            yield Output("placement_current", self._day, row)
-        for row in self._restores.under_way():
-            yield Output("restore", self._day, row)
+        yield from self.open_rows()
         self._forget()
         yield Output(STATE_TABLE, self._day, {"state": self._state()})
 
@@ -255,8 +283,9 @@ class GroupFold:
         self._clocks.forget((self._day + 1) * _DAY_MS)
         self._recent = {key: of for key, of in self._recent.items() if self._clocks.knows(key.partition(" ")[0])}
 
-    def _state(self) -> str:
+    def _state(self, day: int | None = None) -> str:
         value = {
+            "day": day,
             "epoch": self._epoch,
             "generation": self._generation,
             "previous": None if self._previous is None else self._previous.to_json(),
@@ -265,6 +294,7 @@ class GroupFold:
             "states": self._states,
             "recent": self._recent,
             "ids": list(self._ids.items()),
+            "finished": self._finished,
             "warmups": self._warmups.to_json(),
             "restores": self._restores.to_json(),
             "gaps": self._gaps.to_json(),

@@ -7,6 +7,7 @@ is closed by the first event after it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -23,31 +24,33 @@ _RESTORES_MIN: Final = 3
 
 
 def _new() -> dict[str, Any]:
-    return {
-        "busy_us": 0,
-        "fair_us": 0.0,
-        "total_us": 0,
-        "first": None,
-        "last": None,
-        "bytes": None,
-        "restores": 0,
-        "moves": 0,
-    }
+    return {"busy_us": 0, "fair_us": 0.0, "total_us": 0, "first": None, "last": None, "restores": 0, "moves": 0}
 
 
 class HotTasks:
     """The window under way in one group, and for how many windows the lag of each task has grown."""
 
     def __init__(self, state: Mapping[str, Any] | None = None) -> None:
-        given = state or {"window_ms": None, "tasks": {}, "growing": {}}
+        given = state or {"window_ms": None, "tasks": {}, "growing": {}, "before": {}}
         self._window_ms: int | None = given["window_ms"]
         self._tasks: dict[str, dict[str, Any]] = {task: dict(entry) for task, entry in given["tasks"].items()}
         self._growing: dict[str, int] = dict(given["growing"])
+        self._before: dict[str, int] = dict(given["before"])  # work in the window before
 
     def to_json(self) -> dict[str, Any]:
         """The window that is open, and tasks whose lag grows, as a checkpoint keeps them."""
         tasks = {task: self._tasks[task] for task in sorted(self._tasks)}
-        return {"window_ms": self._window_ms, "tasks": tasks, "growing": dict(sorted(self._growing.items()))}
+        growing, before = dict(sorted(self._growing.items())), dict(sorted(self._before.items()))
+        return {"window_ms": self._window_ms, "tasks": tasks, "growing": growing, "before": before}
+
+    def work(self) -> dict[str, float]:
+        """The share of each task in all work that samples have told of, in this window and the one before."""
+        busy_us = Counter(self._before)
+        for task, entry in self._tasks.items():
+            if entry["total_us"]:
+                busy_us[task] += entry["busy_us"]
+        total_us = busy_us.total()
+        return {task: us / total_us for task, us in busy_us.items()} if total_us else {}
 
     def advance(self, now_ms: int) -> Iterator[Row]:
         """The broker's time has come this far: rows of the window that is over, if one is."""
@@ -56,6 +59,7 @@ class HotTasks:
             yield from self._close(self._window_ms)
             if window_ms > self._window_ms + _WINDOW_MS:
                 self._growing.clear()  # a window without any event: not successive
+            self._before = {task: of["busy_us"] for task, of in self._tasks.items() if of["total_us"]}
             self._tasks = {}
         if self._window_ms is None or window_ms > self._window_ms:
             self._window_ms = window_ms
@@ -73,8 +77,6 @@ class HotTasks:
             if lag is not None:
                 entry["last"] = [append_ms, lag]
                 entry["first"] = entry["first"] or [append_ms, lag]
-            size = sample.store_bytes[number]
-            entry["bytes"] = entry["bytes"] if size is None else size
 
     def restored(self, task: str) -> None:
         """A restoration of the task began."""
@@ -107,7 +109,6 @@ class HotTasks:
                     "busy_share": entry["busy_us"] / entry["total_us"] if entry["total_us"] else None,
                     "lag": None if entry["last"] is None else entry["last"][1],
                     "lag_trend_per_s": trend,
-                    "store_bytes": entry["bytes"],
                     "restores": entry["restores"],
                     "moves": entry["moves"],
                     "score": score,

@@ -70,9 +70,6 @@ def _with_state(row: Row, task: TaskId, client: str, facts: Facts) -> Row:
     row["lag_to"] = lag
     if facts.end_of(task) is not None:
         row["restore_records"] = 0 if lag == LATEST_OFFSET else lag
-        per_record = facts.bytes_per_offset(task)
-        if per_record is not None and row["restore_records"] is not None:
-            row["restore_bytes"] = round(row["restore_records"] * per_record)
     return row
 
 
@@ -101,6 +98,5 @@ def _row(rebalance_id: str, task: str, kind: str, from_client: str | None, to_cl
         "to_client": to_client,
         "lag_to": None,
         "restore_records": None,
-        "restore_bytes": None,
         "cross_rack": None,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from streams_protocol.types import TaskId
@@ -64,11 +64,12 @@ def _row(
 # -- balance: of the decision, withheld tasks where they are to be -----------------------------------------------------
 
 
-def balance(facts: Facts) -> Iterator[Row]:
-    """One row for each client."""
+def balance(facts: Facts, work: Mapping[str, float]) -> Iterator[Row]:
+    """One row for each client. ``work``: the measured share of each task in all work; ``weight`` is that of a client's
+    active tasks, null unless all of them were measured."""
     for part in sorted(facts.whole.clients, key=lambda part: part.client):
         capacity = max(1, len(part.consumers))
-        weights = [facts.weight(task) for task in part.active]
+        weights = [work.get(str(task)) for task in part.active]
         yield {
             "rebalance_id": facts.whole.header.rebalance_id,
             "client": part.client,
@@ -81,14 +82,14 @@ def balance(facts: Facts) -> Iterator[Row]:
         }
 
 
-def balance_summary(facts: Facts) -> Row:
-    """Figures over all threads and clients; null where there is nothing to compare."""
+def balance_summary(facts: Facts, work: Mapping[str, float]) -> Row:
+    """Figures over all threads and clients; null where there is nothing to compare. ``work`` as for :func:`balance`."""
     clients = facts.whole.clients
     threads = [len(thread.active) + len(thread.withheld) for part in clients for thread in part.threads]
     mean = statistics.fmean(threads) if threads else 0.0
-    weights = [_sum_known([facts.weight(task) for task in part.active]) for part in clients]
+    weights = [_sum_known([work.get(str(task)) for task in part.active]) for part in clients if part.active]
     known = [weight for weight in weights if weight is not None]
-    weight_mean = statistics.fmean(known) if known and len(known) == len(weights) else 0.0
+    weight_mean = sum(known) / len(clients) if known and len(known) == len(weights) else 0.0
     return {
         "rebalance_id": facts.whole.header.rebalance_id,
         "max_min_active": max(threads) - min(threads) if threads else None,

@@ -39,28 +39,29 @@ class Restores:
             case "restored" if key in self._running:
                 entry = self._running.pop(key)
                 took_us = event.took_us if event.took_us is not None else envelope.mono_us - entry["mono_us"]
-                return _row(key, entry, "done", event.records, event.bytes, took_us)
+                return _row(key, entry, "done", event.records, took_us)
             case other if other in _ENDS and key in self._running:
                 entry = self._running.pop(key)
-                return _row(key, entry, "interrupted", entry["done"], None, envelope.mono_us - entry["mono_us"])
+                return _row(key, entry, "interrupted", entry["done"], envelope.mono_us - entry["mono_us"])
         return None
+
+    def has_begun(self, envelope: Envelope, event: TaskEvent) -> bool:
+        """Whether the task is being restored there: more stores of it are no more restorations."""
+        return f"{envelope.process} {event.task}" in self._running
 
     def under_way(self) -> Iterator[Row]:
         """Rows of those that have not ended."""
         for key in sorted(self._running):
-            yield _row(key, self._running[key], "running", self._running[key]["done"], None, None)
+            yield _row(key, self._running[key], "running", self._running[key]["done"], None)
 
 
-def _row(
-    key: str, entry: Mapping[str, Any], outcome: str, records: int | None, size: int | None, took_us: int | None
-) -> Row:
+def _row(key: str, entry: Mapping[str, Any], outcome: str, records: int | None, took_us: int | None) -> Row:
     process, _, task = key.partition(" ")
     return {
         "task": task,
         "process": process,
         "started": entry["started_ms"],
         "records": records,
-        "bytes": size,
         "took_ms": None if took_us is None else took_us // 1000,
         "records_per_s": None if not took_us or records is None else records * 1_000_000 / took_us,
         "outcome": outcome,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["STATE_TABLE", "TABLES", "Table"]
+__all__ = ["LIVE", "STATE_TABLE", "TABLES", "Table", "columns_of"]
 
 
 class Table(NamedTuple):
@@ -19,6 +19,9 @@ class Table(NamedTuple):
 
 STATE_TABLE: Final = "state"
 """Not for reading: where the fold of a group stood at the end of a day."""
+
+LIVE: Final = "live"
+"""No table: among the rows of a fold, where it stands at its end."""
 
 TABLES: Final[dict[str, Table]] = {
     "rebalance": Table(
@@ -42,7 +45,7 @@ TABLES: Final[dict[str, Table]] = {
     "move": Table(
         ("rebalance_id", "task", "kind", "to_client", "from_client"),
         "rebalance_id string, task string, kind string, from_client string, to_client string, lag_to bigint, "
-        "restore_records bigint, restore_bytes bigint, cross_rack boolean",
+        "restore_records bigint, cross_rack boolean",
     ),
     "balance": Table(
         ("rebalance_id", "client"),
@@ -61,13 +64,13 @@ TABLES: Final[dict[str, Table]] = {
     ),
     "restore": Table(
         ("task", "process", "started"),
-        "task string, process string, started timestamp, records bigint, bytes bigint, took_ms bigint, "
+        "task string, process string, started timestamp, records bigint, took_ms bigint, "
         "records_per_s double, outcome string",
     ),
     "gap": Table(
         ("task", "first_at"),
         "rebalance_id string, task string, from_process string, to_process string, last_at timestamp, "
-        "first_at timestamp, gap_ms bigint, skew_bound_ms bigint, kind string",
+        "first_at timestamp, gap_ms bigint, paused_ms bigint, skew_bound_ms bigint, kind string",
     ),
     "warmup": Table(
         ("task", "client", "created"),
@@ -76,7 +79,21 @@ TABLES: Final[dict[str, Table]] = {
     ),
     "offender": Table(
         ("task", "window"),
-        "task string, window timestamp, busy_share double, lag bigint, lag_trend_per_s double, store_bytes bigint, "
+        "task string, window timestamp, busy_share double, lag bigint, lag_trend_per_s double, "
         "restores int, moves int, score double, why string",
     ),
 }
+
+
+def columns_of(table: str) -> list[tuple[str, str]]:
+    """(name, type) of each column; commas inside <> of a type do not separate."""
+    text = "state string" if table == STATE_TABLE else TABLES[table].columns
+    found = []
+    depth, start = 0, 0
+    for at, char in enumerate(f"{text},"):
+        depth += {"<": 1, ">": -1}.get(char, 0)
+        if char == "," and depth == 0:
+            name, _, kind = text[start:at].strip().partition(" ")
+            found.append((name, kind))
+            start = at + 1
+    return found

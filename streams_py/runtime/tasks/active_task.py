@@ -192,6 +192,11 @@ class ActiveTask(Task):
         """Buffer records of one input partition, in offset order."""
         self._loop.add(partition, records)
 
+    def oldest_waiting_ms(self) -> int | None:
+        """The smallest timestamp of the records that are next in their partitions; None when no record waits."""
+        queues = self._loop.queues.values()
+        return min((queue.buffer[0].timestamp()[1] for queue in queues if queue.buffer), default=None)
+
     def process(self, max_records: int) -> int:
         """Process up to ``max_records`` records; how many were taken.
 

@@ -13,15 +13,15 @@ from streams_py.telemetry.report.tables import Row, Tables
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["write_images"]
+__all__ = ["COLOURS", "write_images"]
 
 _SIZE_IN: Final = (10.0, 3.2)
 _DPI: Final = 120
 _BARS_MAX: Final = 60
 _TASKS_MAX: Final = 500
-_COLOURS: Final[Mapping[str, str]] = {
+COLOURS: Final[Mapping[str, str]] = {
     "first": "#1f8f82", "member_joined": "#2f6fb2", "member_left": "#c98a15", "metadata_changed": "#7a5bb0",
-    "subscription_changed": "#b5548a", "followup": "#5a9a3a", "revocation_done": "#8b949d", "unknown": "#8b949d",
+    "subscription_changed": "#b5548a", "followup": "#5a9a3a", "revocation_done": "#8a5a3c", "unknown": "#8b949d",
     "failed": "#c2452d", "move_free": "#1f8f82", "move_warm": "#c98a15", "move_cold": "#c2452d",
     "lost_owner": "#c2452d", "standby_add": "#2f6fb2", "warmup_add": "#7a5bb0", "active": "#2f6fb2",
     "target": "#c98a15", "standby": "#8b949d", "warmup": "#7a5bb0",
@@ -64,7 +64,7 @@ def _charts(tables: Tables) -> Iterator[tuple[str, str, Callable[[Axes], None]]]
     )
     if balance:
         yield "balance", "active tasks of the busiest thread over the mean", lambda axes: _balance(axes, balance)
-    pauses = [row["gap_ms"] / 1_000 for row in tables["gap"] if row["kind"] == "moved"]
+    pauses = [row["paused_ms"] / 1_000 for row in tables["gap"] if row["kind"] == "moved" and row["paused_ms"]]
     if pauses:
         yield "pauses", "time without processing of tasks that moved", lambda axes: _histogram(axes, pauses)
     took = [row["took_ms"] / 1_000 for row in tables["restore"] if row["outcome"] == "done"]
@@ -75,10 +75,10 @@ def _charts(tables: Tables) -> Iterator[tuple[str, str, Callable[[Axes], None]]]
 def _timeline(axes: Axes, rebalances: Sequence[Row]) -> None:
     by_cause: dict[str, list[Any]] = defaultdict(list)
     for row in rebalances:
-        cause = "failed" if row["outcome"] != "ok" else next((t for t in row["trigger"] if t in _COLOURS), "unknown")
+        cause = "failed" if row["outcome"] != "ok" else next((t for t in row["trigger"] if t in COLOURS), "unknown")
         by_cause[cause].append(row["at"])
     for cause, moments in by_cause.items():
-        axes.vlines(moments, 0, 1, color=_COLOURS[cause], label=cause.replace("_", " "), linewidth=2)
+        axes.vlines(moments, 0, 1, color=COLOURS[cause], label=cause.replace("_", " "), linewidth=2)
     axes.set_yticks([])
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 
@@ -92,7 +92,7 @@ def _placement(axes: Axes, rows: Sequence[Row]) -> None:
         for role in reversed(_ROLES):
             counts = Counter(row["client"] for row in rows if row["role"] == role)
             widths = [counts[client] for client in clients]
-            axes.barh(range(len(clients)), widths, left=left, color=_COLOURS[role], label=role)
+            axes.barh(range(len(clients)), widths, left=left, color=COLOURS[role], label=role)
             left = [before + width for before, width in zip(left, widths, strict=True)]
     else:
         place = {str(task): number for number, task in enumerate(tasks)}
@@ -100,7 +100,7 @@ def _placement(axes: Axes, rows: Sequence[Row]) -> None:
             mine = [(place[row["task"]], clients.index(row["client"])) for row in rows if row["role"] == role]
             if mine:
                 across, down = zip(*mine, strict=True)
-                axes.scatter(across, down, 18, color=_COLOURS[role], label=role, marker="s")
+                axes.scatter(across, down, 18, color=COLOURS[role], label=role, marker="s")
         axes.set_xlabel(f"{tasks[0]} to {tasks[-1]}", parse_math=False)
     axes.set_yticks(range(len(clients)) if len(clients) <= 20 else [])
     if len(clients) <= 20:
@@ -118,7 +118,7 @@ def _moves(axes: Axes, rebalances: Sequence[Row], moves: Sequence[Row]) -> None:
     for kind in _MOVES:
         heights = [counts[row["rebalance_id"]][kind] for row in shown]
         if any(heights):
-            axes.bar(range(len(shown)), heights, bottom=bottom, color=_COLOURS[kind], label=kind.replace("_", " "))
+            axes.bar(range(len(shown)), heights, bottom=bottom, color=COLOURS[kind], label=kind.replace("_", " "))
             bottom = [before + height for before, height in zip(bottom, heights, strict=True)]
     every = max(1, len(shown) // 12)
     axes.set_xticks(range(0, len(shown), every), [str(row["generation"]) for row in shown[::every]])
@@ -127,10 +127,10 @@ def _moves(axes: Axes, rebalances: Sequence[Row], moves: Sequence[Row]) -> None:
 
 
 def _balance(axes: Axes, points: Sequence[tuple[Any, float]]) -> None:
-    axes.step([at for at, _ in points], [value for _, value in points], where="post", color=_COLOURS["first"])
+    axes.step([at for at, _ in points], [value for _, value in points], where="post", color=COLOURS["first"])
     axes.set_ylim(bottom=0)
 
 
 def _histogram(axes: Axes, seconds: Sequence[float]) -> None:
-    axes.hist(seconds, bins=min(40, max(5, len(seconds) // 3)), color=_COLOURS["active"])
+    axes.hist(seconds, bins=min(40, max(5, len(seconds) // 3)), color=COLOURS["active"])
     axes.set_xlabel("seconds")

@@ -45,11 +45,7 @@ def report_page(tables: Tables) -> str:
         ("What moved", "Cold moves restore their state before they run.", _moves),
         ("Balance", "Active tasks of the busiest thread, over the mean of all threads. 1 is perfect.", _balance),
         ("Spread over tags", "Tasks whose copies share a tag value although they need not.", _spread),
-        (
-            "Time without processing",
-            "From the last record before a rebalance to the first one after it; time without any input counts, too.",
-            _gaps,
-        ),
+        ("Time without processing", "How long records waited, around a rebalance, for somebody to take them.", _gaps),
         ("Restorations", "", _restores),
         ("Warm-ups", "", _warmups),
         (
@@ -80,27 +76,27 @@ def _headline(tables: Tables) -> str:
     last = max(ok, key=lambda row: row["at"], default=None)
     moved = Counter(row["kind"] for row in tables["move"])
     cold = sum(row["restore_records"] or 0 for row in tables["move"] if row["kind"] == "move_cold")
-    gaps = [row["gap_ms"] for row in tables["gap"] if row["kind"] == "moved"]
+    pauses = [row["paused_ms"] for row in tables["gap"] if row["kind"] == "moved" and row["paused_ms"]]
     older = tables.rebalances - len(rebalances)
     failed = f"{len(rebalances) - len(ok):,} failed"
     figures = [
         (
-            f"{len(rebalances):,}",
+            _compact(len(rebalances)),
             "rebalances",
             failed if older <= 0 else f"the last ones; {older:,} are older; {failed}",
         ),
         (
-            f"{moved['move_free'] + moved['move_warm'] + moved['move_cold']:,}",
+            _compact(moved["move_free"] + moved["move_warm"] + moved["move_cold"]),
             "tasks moved",
             f"{moved['move_cold']:,} cold",
         ),
-        (f"{cold:,}", "records to restore", "for cold moves"),
-        (_ms(max(gaps)) if gaps else "-", "longest pause", "of a task that moved"),
+        (_compact(cold), "records to restore", "for cold moves"),
+        (_ms(max(pauses)) if pauses else "-", "longest pause", "of a task that moved"),
     ]
     if last is not None:
         state = "stable" if last["stable"] else "still moving"
         figures.insert(
-            0, (f"{last['tasks']:,}", "tasks", f"{last['clients']} clients, {last['consumers']} threads, {state}")
+            0, (_compact(last["tasks"]), "tasks", f"{last['clients']} clients, {last['consumers']} threads, {state}")
         )
     cards = "".join(
         f'<div class="card"><b>{escape(value)}</b><span>{escape(what)}</span><small>{escape(more)}</small></div>'
@@ -303,10 +299,14 @@ def _spread(tables: Tables) -> str:
 def _gaps(tables: Tables) -> str:
     if not tables["gap"]:
         return _none("pauses: assignment.events.level must be tasks on every instance")
-    moved = [row["gap_ms"] for row in tables["gap"] if row["kind"] == "moved"]
-    stayed = [row["gap_ms"] for row in tables["gap"] if row["kind"] != "moved"]
+    moved = [row["paused_ms"] for row in tables["gap"] if row["kind"] == "moved" and row["paused_ms"]]
+    stayed = [row["paused_ms"] for row in tables["gap"] if row["kind"] != "moved" and row["paused_ms"]]
     bound = max(row["skew_bound_ms"] for row in tables["gap"])
-    note = f"<p class=note>A move compares the clocks of two machines and may be off by up to {_ms(bound)}.</p>"
+    idle = len(tables["gap"]) - len(moved) - len(stayed)
+    nothing = f" {idle:,} times a task had nothing to do; that is no pause." if idle else ""
+    note = (
+        f"<p class=note>A move compares the clocks of two machines and may be off by up to {_ms(bound)}.{nothing}</p>"
+    )
     return (
         note
         + _distribution([("tasks that moved", moved, _ms), ("tasks that stayed", stayed, _ms)])
@@ -414,6 +414,14 @@ def _moments(first: datetime, last: datetime) -> list[str]:
 
 def _time(value: datetime) -> str:
     return value.replace(tzinfo=UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _compact(value: int) -> str:
+    """At most seven characters, for a card."""
+    for size, unit in ((10**12, "T"), (10**9, "G"), (10**6, "M")):
+        if value >= size:
+            return f"{value / size:,.1f} {unit}" if value < 1_000 * size else f"{value / size:,.0f} {unit}"
+    return f"{value:,}"
 
 
 def _ms(value: float) -> str:

@@ -9,10 +9,10 @@ __all__ = ["STYLE"]
 STYLE: Final = """
 :root{--bg:#fbfbfa;--card:#fff;--ink:#1d2329;--soft:#5d6873;--rule:#e3e6e9;--axis:#9aa4ad;
 --blue:#2f6fb2;--teal:#1f8f82;--green:#5a9a3a;--amber:#c98a15;--red:#c2452d;--violet:#7a5bb0;--grey:#8b949d;--pink:#b5548a;
---on:#fff}
+--brown:#8a5a3c;--on:#fff}
 @media (prefers-color-scheme:dark){:root{--bg:#14181c;--card:#1c2227;--ink:#e6e9ec;--soft:#9aa5af;--rule:#2d343b;
 --axis:#66717b;--blue:#6ea8e0;--teal:#4fc1b3;--green:#93c970;--amber:#e6b450;--red:#ec8069;--violet:#b197e0;
---grey:#7f8a94;--pink:#e08bbb;--on:#10151a}}
+--grey:#7f8a94;--pink:#e08bbb;--brown:#c49a7c;--on:#10151a}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--bg);color:var(--ink);font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 main{max-width:1040px;margin:0 auto;padding:32px 24px 64px}
@@ -21,7 +21,8 @@ header p,.note,.none,small{color:var(--soft)}header p{margin:2px 0 20px}.note{ma
 section{background:var(--card);border:1px solid var(--rule);border-radius:10px;padding:20px 22px;margin:18px 0}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:12px}
 .card{background:var(--card);border:1px solid var(--rule);border-radius:10px;padding:14px 16px}
-.card b{display:block;font-size:24px;line-height:1.2}.card span{display:block}.card small{font-size:13px}
+.card b{display:block;font-size:24px;line-height:1.2;overflow-wrap:anywhere}
+.card span{display:block}.card small{font-size:13px}
 svg{display:block;width:100%;height:auto}.wide{overflow-x:auto}.wide svg{max-width:none}
 text{fill:var(--ink);font-size:12px}.tick{fill:var(--soft);font-size:11px}.name{font-size:12px}
 .incell{fill:var(--on);font-size:11px;pointer-events:none}.onpale{font-size:11px;pointer-events:none}
@@ -42,7 +43,7 @@ td{font-variant-numeric:tabular-nums}
 .s-metadata_changed,.s-warmup_add{fill:var(--violet);background:var(--violet)}
 .s-subscription_changed{fill:var(--pink);background:var(--pink)}
 .s-followup{fill:var(--green);background:var(--green)}
-.s-revocation_done,.s-unknown{fill:var(--grey);background:var(--grey)}
+.s-revocation_done{fill:var(--brown);background:var(--brown)}.s-unknown{fill:var(--grey);background:var(--grey)}
 .s-failed,.s-move_cold,.s-lost_owner{fill:var(--red);background:var(--red)}
 .s-count{fill:var(--blue);background:var(--blue)}
 .c-active{fill:var(--blue);background:var(--blue)}.c-target{fill:var(--amber);background:var(--amber)}

@@ -24,12 +24,17 @@ class Working:
     id: TaskId = TASK
     taken: int = 5
     cost_us: int = 700
+    oldest_ms: int | None = None
 
     @property
     def input_partitions(self) -> frozenset[TopicPartition]:
         return frozenset({TopicPartition("in", self.id.partition)})
 
+    def oldest_waiting_ms(self) -> int | None:
+        return self.oldest_ms
+
     def process(self, max_records: int) -> int:
+        self.oldest_ms = None  # it does not wait any more
         self.thread.now_us += self.cost_us
         return min(self.taken, max_records)
 
@@ -44,7 +49,11 @@ class Thread:
 
     def __post_init__(self) -> None:
         self.tasks = TaskEvents(
-            self.drafts.append, who=self.who, monotonic_us=lambda: self.now_us, sample_interval_ms=1_000
+            self.drafts.append,
+            who=self.who,
+            monotonic_us=lambda: self.now_us,
+            wall_ms=lambda: 5_000 + self.now_us // 1_000,
+            sample_interval_ms=1_000,
         )
         self.restores = RestoreEvents(
             self.drafts.append, who=self.who, monotonic_us=lambda: self.now_us, subtopology_of={LOG: 0, "app-b": 0}
@@ -83,6 +92,21 @@ def test_first_record_after_an_assignment_says_how_long_that_took(thread: Thread
     first = thread.one("first_record")
     assert (first.since_assigned_us, first.last_mono_us) == (1_100, None)
     assert (first.task, first.member, first.generation) == (TASK, "member", 7)
+
+
+@pytest.mark.parametrize(
+    ("oldest_ms", "waited_ms"),
+    [(None, None), (-1, None), (5_900, 100), (0, 6_000), (7_000, 0)],  # the last one comes from a clock that is ahead
+)
+def test_first_record_says_how_long_it_has_waited(thread: Thread, oldest_ms: int | None, waited_ms: int | None) -> None:
+    thread.tasks.assigned(TASK, is_active=True)
+    thread.tasks.process(Working(thread, oldest_ms=oldest_ms), 3)
+    assert thread.one("first_record").waited_ms == waited_ms
+    thread.tasks.rebalanced([TASK])
+    thread.now_us += 1_000_000
+    thread.tasks.process(Working(thread, oldest_ms=6_000), 3)
+    last = thread.bodies[-1]
+    assert (last.event, last.waited_ms) == ("first_record", 1_000)
 
 
 def test_last_record_is_written_once_with_its_own_time(thread: Thread) -> None:
@@ -162,7 +186,7 @@ def test_task_of_two_stores_is_restored_once(thread: Thread) -> None:
         thread.restores.advanced(log, count)
         thread.now_us += 1_000
         thread.restores.ended(log)
-    assert [event for event, _ in thread.events] == ["restore_started", "restore_started", "restored"]
+    assert [event for event, _ in thread.events] == ["restore_started", "restored"]
     restored = thread.one("restored")
     assert (restored.records, restored.took_us) == (130, 2_000)
 

@@ -114,22 +114,26 @@ class Placed(NamedTuple):
 
 
 def in_order(records: Iterable[Stored]) -> list[Placed]:
-    """Parts of a rebalance at the place of its header, the rest where it is."""
-    parsed: list[tuple[Stored, Body | None]] = []
-    headers: dict[str, Stored] = {}
-    for record in sorted(records):
+    """By offset; parts of a rebalance at the place of its header, the rest where it is."""
+    parsed: list[tuple[Placed, Body | None]] = []
+    headers: dict[str, Placed] = {}
+    latest_ms = 0
+    for record in sorted(records, key=lambda record: record.offset):
+        latest_ms = max(latest_ms, record.append_ms)
         event = decode_event(record.value)
         body = event.body if isinstance(event, Event) else None
-        parsed.append((record, body))
+        placed = Placed(latest_ms, record.offset, 0, record.offset, record.append_ms, record.value)
+        parsed.append((placed, body))
         if isinstance(body, RebalanceHeader):
-            headers.setdefault(body.rebalance_id, record)
-    placed = []
-    for record, body in parsed:
-        place, part = record, 0
+            headers.setdefault(body.rebalance_id, placed)
+    found = []
+    for placed, body in parsed:
         if isinstance(body, RebalanceHeader | TasksPart | ClientPart):
-            place, part = headers.get(body.rebalance_id, record), body.part
-        placed.append(Placed(place.append_ms, place.offset, part, record.offset, record.append_ms, record.value))
-    return sorted(placed)
+            place = headers.get(body.rebalance_id, placed)
+            found.append(placed._replace(sort_ms=place.sort_ms, sort_offset=place.sort_offset, part=body.part))
+        else:
+            found.append(placed)
+    return sorted(found)
 
 
 def fold(records: Iterable[Stored], state: str | None = None, *, from_day: int | None = None) -> list[Output]:

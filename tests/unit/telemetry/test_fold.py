@@ -368,6 +368,20 @@ def test_task_that_stayed_has_a_gap_on_its_own_clock() -> None:
     assert row["rebalance_id"] == rows(fold(history.records), "rebalance")[-1]["rebalance_id"]
 
 
+@pytest.mark.parametrize(("waited_ms", "paused_ms"), [(None, 150), (40, 40), (0, 0), (9_000, 150)])
+def test_pause_is_the_time_for_which_there_was_input(waited_ms: int | None, paused_ms: int) -> None:
+    history = grown()
+    history.last_record(1, "0_0", ago_ms=100)
+    history.later(50)
+    history.task(1, "0_0", "first_record", since_assigned_us=1, waited_ms=waited_ms)
+    envelope = history.envelope(1)
+    history.later(150)
+    history.task(1, "0_2", "first_record", last_mono_us=envelope.mono_us, waited_ms=waited_ms)
+    moved, untouched = rows(fold(history.records), "gap")
+    assert (moved["gap_ms"], moved["paused_ms"], moved["kind"]) == (150, paused_ms, "moved")
+    assert (untouched["gap_ms"], untouched["paused_ms"], untouched["kind"]) == (150, paused_ms, "untouched")
+
+
 def test_warm_up_is_timed_from_first_copy_to_promotion() -> None:
     history = History(Recorder(acceptable_recovery_lag=50))
     two = cluster(2)
@@ -388,19 +402,20 @@ def test_hot_task_is_named_with_the_reason() -> None:
     history = grown()
     for _ in range(3):
         history.task(1, "0_3", "restore_started", records_total=1, stores=("s",))
+        history.task(1, "0_3", "restored", records=1, took_us=1)
+    for store in ("a", "b", "c"):  # of a writer that names each
+        history.task(1, "0_2", "restore_started", records_total=1, stores=(store,))
     history.later(2 * MINUTE_MS)
     for window in range(5):
         for number in range(3):
             lag = window * 1_000 + number * 10
-            sizes = [7, None, None, None]
-            history.sample(1, busy_us=[800, 100, 50, 50], input_lag=[0, lag, 5, None], store_bytes=sizes)
+            history.sample(1, busy_us=[800, 100, 50, 50], input_lag=[0, lag, 5, None])
             history.later(200_000)
     found = rows(fold(history.records), "offender")
     assert {row["task"]: row["why"] for row in found if row["window"] == START_MS} == {"0_0": "busy", "0_3": "restores"}
     busy = next(row for row in found if row["task"] == "0_0")
     assert busy["score"] == pytest.approx(3.2)
     assert busy["busy_share"] == pytest.approx(0.8)
-    assert busy["store_bytes"] == 7
     lagging = [row for row in found if row["task"] == "0_1"]
     assert [row["why"] for row in lagging] == ["lag"] * 2  # from the third window on
     assert all(row["lag_trend_per_s"] > 0 for row in lagging)
@@ -432,6 +447,31 @@ def test_balance_is_that_of_the_decision() -> None:
     assert (summary["max_min_active"], summary["cv_active"], summary["max_over_mean"]) == (0, 0.0, 1.0)
     assert summary["max_sub_skew"] == 0
     assert summary["weighted_max_over_mean"] is None
+
+
+def test_weight_is_the_share_of_work_that_samples_have_told_of() -> None:
+    history = grown()
+    both = {
+        "a": member(1, owned="in-0 in-2", sums=running(0, 2)),
+        "b": member(2, owned="in-1 in-3", sums=running(1, 3)),
+    }
+
+    def weights() -> tuple[dict[str, float | None], float | None]:
+        history.rebalance(both)
+        outputs = fold(history.records)
+        last = rows(outputs, "rebalance")[-1]["rebalance_id"]
+        (summary,) = rows(outputs, "balance_summary", rebalance_id=last)
+        found = {row["client"]: row["weight"] for row in rows(outputs, "balance", rebalance_id=last)}
+        return found, summary["weighted_max_over_mean"]
+
+    history.sample(1, busy_us=[300, 100])  # of 0_0 and 0_1; nothing of the others
+    assert weights() == ({P1: None, P2: None}, None)
+    history.sample(2, busy_us=[100, 100, 200, 200])
+    assert weights() == ({P1: pytest.approx(0.6), P2: pytest.approx(0.4)}, pytest.approx(1.2))
+    history.later(11 * MINUTE_MS)  # the window before still counts
+    assert weights()[0][P1] == pytest.approx(0.6)
+    history.later(25 * MINUTE_MS)
+    assert weights() == ({P1: None, P2: None}, None)
 
 
 def test_spread_names_a_violation_only_when_better_was_possible() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import defaultdict
 from datetime import UTC, datetime
@@ -17,8 +18,9 @@ from typer.testing import CliRunner
 from streams_py.cli.spark.telemetry import app
 from streams_py.errors import ConfigError
 from streams_py.telemetry.fold import Output
-from streams_py.telemetry.report.images import write_images
+from streams_py.telemetry.report.images import COLOURS, write_images
 from streams_py.telemetry.report.page import GRID_TASKS_MAX, report_page
+from streams_py.telemetry.report.style import STYLE
 from streams_py.telemetry.report.tables import Tables, read_tables
 from streams_py.telemetry.schemas import TABLES
 from tests.unit.events.kit import Recorder
@@ -90,12 +92,35 @@ def test_report_of_golden_tables_shows_every_section() -> None:
 def test_report_of_many_pauses_shows_how_they_are_spread() -> None:
     made = tables(fold(stored()))
     gaps = [
-        {**made["gap"][0], "gap_ms": ms, "kind": kind} for ms in range(3, 9_000, 300) for kind in ("moved", "untouched")
+        {**made["gap"][0], "paused_ms": ms, "kind": kind}
+        for ms in range(3, 9_000, 300)
+        for kind in ("moved", "untouched")
     ]
-    page = report_page(Tables("app", {**made.rows, "gap": gaps}))
+    idle = [{**made["gap"][0], "gap_ms": 3_600_000, "paused_ms": 0}] * 3
+    page = report_page(Tables("app", {**made.rows, "gap": [*gaps, *idle]}))
     checked(page)
+    assert "3 times a task had nothing to do; that is no pause." in page
+    assert "1.0 h" not in page
     assert page.count("≤ 500 ms") >= 2
     assert "tasks that stayed" in page
+
+
+@pytest.mark.parametrize(
+    ("records", "shown"),
+    [(0, "0"), (999_999, "999,999"), (1_000_000, "1.0 M"), (12_345_678_901, "12.3 G"), (98_765 * 10**12, "98,765 T")],
+)
+def test_figures_fit_their_cards(records: int, shown: str) -> None:
+    made = tables(fold(stored()))
+    moves = [{**made["move"][0], "kind": "move_cold", "restore_records": records}]
+    page = report_page(Tables("app", {**made.rows, "move": moves}))
+    assert f"<b>{shown}</b><span>records to restore</span>" in page
+    assert len(shown) <= 8
+
+
+def test_causes_of_rebalances_have_colours_of_their_own() -> None:
+    fills = dict(re.findall(r"\.s-(\w+)\{fill:([^;]+);", STYLE))
+    assert fills["revocation_done"] != fills["unknown"]
+    assert len({COLOURS[cause] for cause in ("revocation_done", "unknown", "followup", "failed")}) == 4
 
 
 def test_empty_tables_are_sentences_not_drawings() -> None:

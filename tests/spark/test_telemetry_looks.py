@@ -1,0 +1,86 @@
+"""Looks at new events: folded where the last one left off, or days built as a whole, the tables are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streams_py.telemetry.schemas import TABLES
+from tests.spark.test_telemetry import check_tables, expected
+from tests.unit.telemetry.golden import stored
+from tests.unit.telemetry.history import Stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streams_py.spark.telemetry import TableFolder
+
+pytestmark = pytest.mark.timeout(900)
+
+GROUP = "app"
+RECORDS = "topic string, partition int, offset bigint, timestamp_ms bigint, value binary"
+
+
+@pytest.fixture
+def folder(spark: SparkSession, tmp_path: Path) -> Callable[[], TableFolder]:
+    """The same folder again and again, as after a restart."""
+    from streams_py.spark.telemetry import TableFolder
+
+    def opened() -> TableFolder:
+        made = TableFolder(spark, str(tmp_path / "tables"), GROUP)
+        made.claim()
+        return made
+
+    return opened
+
+
+def add(spark: SparkSession, tables: TableFolder, records: list[Stored], batch_id: int, *others: bytes) -> None:
+    rows = [("events", 0, record.offset, record.append_ms, record.value) for record in records]
+    rows += [("events", 0, 10_000 + number, records[-1].append_ms, value) for number, value in enumerate(others)]
+    tables.add(spark.createDataFrame(rows, RECORDS), batch_id)
+
+
+def fails(*arguments: Any) -> Any:
+    raise AssertionError("a look needs no job that builds days")
+
+
+def test_look_at_new_events_builds_no_day_and_a_killed_one_is_done_again(
+    spark: SparkSession, folder: Callable[[], TableFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from streams_py.spark.live_tables import LiveTables
+    from streams_py.spark.telemetry import TableFolder
+
+    monkeypatch.setattr(TableFolder, "_rebuild", fails)
+    records = stored()
+    other = records[0].value.replace(b'"group":"app"', b'"group":"another"', 1)
+    tables = folder()
+    add(spark, tables, records[:12], 0, b"garbage", other)
+    add(spark, tables, records[12:24], 1)
+    with monkeypatch.context() as killed:
+        killed.setattr(LiveTables, "save", fails)
+        with pytest.raises(AssertionError):
+            add(spark, tables, records[24:], 2)
+    tables = folder()
+    add(spark, tables, records[24:], 2)
+    add(spark, tables, records[24:], 2)  # told again, and done already
+    root = Path(tables.files.root)
+    check_tables(spark, root, expected(records), *TABLES)
+    assert {path.name for path in root.rglob("look-*.parquet")} == {f"look-{n:012d}.parquet" for n in range(3)}
+    (bad,) = spark.read.parquet(str(root / "events_bad")).collect()
+    assert bytes(bad["value"]) == b"garbage"
+    assert spark.read.parquet(str(root / "bronze")).count() == len(records) + 1
+
+
+def test_looks_and_whole_days_in_turn_make_the_same_tables(
+    spark: SparkSession, folder: Callable[[], TableFolder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streams_py.spark.telemetry._LOOKS_MAX", 1)
+    day_ms = 86_400_000
+    records = [r._replace(append_ms=r.append_ms + (number // 20) * day_ms) for number, r in enumerate(stored())]
+    tables = folder()
+    for batch_id, start in enumerate(range(0, len(records), 14)):  # a look, a day, a look, ...
+        add(spark, tables, records[start : start + 14], batch_id)
+    check_tables(spark, Path(tables.files.root), expected(records), *TABLES)

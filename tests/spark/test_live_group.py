@@ -132,6 +132,22 @@ def test_live_group_becomes_tables_and_a_report(
     page = report_page(tables)
     assert group.name in page
     assert "member_joined" in page
+    check_backtest(spark, tmp_path)
+
+
+def check_backtest(spark: SparkSession, folder: Path) -> None:
+    """The group's own tables: who decided does so again, and every candidate lives through the join and the leave."""
+    from streams_py.backtest.candidates import parse_candidate
+    from streams_py.backtest.kernel import EVENTS, Orders
+    from streams_py.backtest.summary import Key
+    from streams_py.backtest.verdict import scenarios_of
+    from streams_py.spark.backtest import evaluate_on_spark
+
+    orders = Orders([parse_candidate("recorded"), parse_candidate("sticky")])
+    summary = evaluate_on_spark(spark, orders, str(folder / "tables"), str(folder / "backtest"))
+    assert summary.reproduced == (summary.situations, summary.situations)
+    assert scenarios_of(summary) == [EVENTS]
+    assert [summary.rows[Key(EVENTS, name)] for name in ("recorded", "sticky")] == [2, 2]
 
 
 def check_topic(cluster: Cluster, topic: str) -> None:

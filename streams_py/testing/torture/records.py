@@ -30,13 +30,25 @@ def write_aborted(connection: Mapping[str, Any], topic: str, records: int) -> No
 
 
 class Feeder:
-    """Writes numbers 0, 1, 2, ... of each key, all keys in turn, ``rate`` records/s, until :meth:`stop`."""
+    """Writes numbers 0, 1, 2, ... of each key, all keys in turn, ``rate`` records/s, until :meth:`stop`. It waits while
+    more than ``ahead_max`` records are not ``done`` yet: a slow machine gets less to do, not a backlog."""
 
-    def __init__(self, connection: Mapping[str, Any], topic: str, *, keys: int, rate: float) -> None:
+    def __init__(
+        self,
+        connection: Mapping[str, Any],
+        topic: str,
+        *,
+        keys: int,
+        rate: float,
+        ahead_max: int,
+        done: Callable[[], int],
+    ) -> None:
         self.written = {f"key-{number}": 0 for number in range(keys)}
         self._problem: BaseException | None = None
         self._topic = topic
         self._rate = rate
+        self._ahead_max = ahead_max
+        self._done = done
         self._ends = threading.Event()
         self._producer = Producer(
             {
@@ -74,14 +86,18 @@ class Feeder:
             self._problem = problem
 
     def _write(self) -> None:
-        began, done, keys = time.monotonic(), 0, list(self.written)
+        began, written, keys = time.monotonic(), 0, list(self.written)
         while not self._ends.is_set():
-            due = int((time.monotonic() - began) * self._rate)
-            for number in range(done, min(due, done + _BATCH)):
+            due = min(int((time.monotonic() - began) * self._rate), written + _BATCH)
+            allowed = self._done() + self._ahead_max
+            if due > allowed:  # the time that it waits for is not made up for
+                due = max(written, allowed)
+                began = time.monotonic() - due / self._rate
+            for number in range(written, due):
                 key = keys[number % len(keys)]
                 self._produce(key, self.written[key])
                 self.written[key] += 1
-                done += 1
+            written = max(written, due)
             self._producer.poll(0)
             self._ends.wait(_STEP_S)
         if self._producer.flush(_DELIVERY_S):

@@ -48,7 +48,8 @@ class Plan:
     """Of the input and the first repartition topic; of each further stage's; the last of them of the output, too."""
     keys: int = 300
     rate: float = 3_000
-    """Records/s."""
+    """Records/s, fewer while the application is ``ahead_max`` records behind."""
+    ahead_max: int = 50_000
     records_min: int = 0
     seconds: float = 60
     faults: Mapping[str, int] = field(default_factory=dict)
@@ -103,7 +104,14 @@ class Torture:
         self._deaths: list[str] = []
         self._faults: Counter[str] = Counter()
         self._history = History(exact=plan.exact)
-        self._feeder = Feeder(self._connection, self._source, keys=plan.keys, rate=plan.rate)
+        self._feeder = Feeder(
+            self._connection,
+            self._source,
+            keys=plan.keys,
+            rate=plan.rate,
+            ahead_max=plan.ahead_max,
+            done=lambda: self._history.seen,
+        )
         self._output: Reader | None = None
 
     def run(self) -> Result:

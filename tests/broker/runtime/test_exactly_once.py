@@ -24,7 +24,6 @@ def outage_of(broker: Broker) -> Callable[[float], None]:
     return outage
 
 
-@pytest.mark.slow
 def test_every_record_counts_once_while_processes_and_the_broker_are_killed(own_broker: Broker, tmp_path: Path) -> None:
     plan = Plan(
         instances=2,
@@ -33,8 +32,9 @@ def test_every_record_counts_once_while_processes_and_the_broker_are_killed(own_
         rate=6_000,
         records_min=300_000,
         faults={"kill": 8, "wipe": 2, "broker": 2},
-        pace_s=1,
-        session_ms=3_000,
+        pace_s=0.7,
+        session_ms=2_500,
+        ahead_max=30_000,
         # Shorter than the outages and the kills around them: the broker ends transactions, and may leave some hanging.
         config={"producer.transaction.timeout.ms": 8_000},
         seed=int(time.time()),

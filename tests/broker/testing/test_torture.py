@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,7 +13,7 @@ from confluent_kafka import Producer
 from streams_py.testing.broker import Broker
 from streams_py.testing.torture import Plan, Torture
 from streams_py.testing.torture.history import Entry, History, entry_bytes
-from streams_py.testing.torture.records import Reader
+from streams_py.testing.torture.records import Feeder, Reader
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker
@@ -39,6 +40,23 @@ def test_output_is_heard_from_every_partition_when_no_broker_knows_the_topic_yet
         write(connection, topic, entry_bytes(Entry(number, (number + 1,), f"writer-{number}@0")), number)
     until(lambda: history.seen == 3, "all records")
     reader.stop()
+
+
+def test_feeder_waits_for_an_application_that_is_behind_and_makes_up_for_nothing(
+    kafka_broker: Broker, connection: dict[str, Any]
+) -> None:
+    topic, done = f"fed-{uuid4()}", 0
+    kafka_broker.create_topic(topic, 1)
+    feeder = Feeder(connection, topic, keys=3, rate=1_000, ahead_max=50, done=lambda: done)
+    feeder.start()
+    until(lambda: feeder.total == 50, "as many records as may wait")
+    time.sleep(1)
+    assert feeder.total == 50
+    began, done = time.monotonic(), 1_000_000
+    until(lambda: feeder.total > 50, "more records")
+    time.sleep(0.2)
+    feeder.stop()
+    assert feeder.total <= 50 + 1_000 * (time.monotonic() - began) + 1_000 * 0.1
 
 
 def test_output_that_cannot_be_read_is_said_at_once(kafka_broker: Broker, connection: dict[str, Any]) -> None:

@@ -63,7 +63,7 @@ class KafkaClients(ConfluentClients):
             **(MOCK_CLUSTER if self.embedded is not None else {}),
         )
 
-    def group_admin(self, *, timeout_ms: int) -> KafkaPythonGroupAdmin:
+    def group_admin(self, *, timeout_ms: int = _TRANSACTION_ADMIN_MS) -> KafkaPythonGroupAdmin:
         """Requests about groups, without joining one."""
         from streams_py.adapters.librdkafka_gaps import kafka_python_connection
 

@@ -486,6 +486,9 @@ class Clients(Protocol):
     def transaction_admin(self) -> TransactionAdmin:
         """Asked for under exactly-once only; connects when it is used."""
 
+    def group_admin(self) -> GroupAdmin:
+        """Asked for when it is to be used."""
+
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> Membership: ...
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
 from streams_py.ports import Admin, Clients, Clock, GroupMetadata, Membership, TransactionalProducer
 from streams_py.runtime.event_loop import Background, EventLoop
+from streams_py.runtime.group_processes import GroupProcesses
 from streams_py.runtime.missing_topics import create_missing_topics, name_missing_sources, warn_of_missing_sinks
 from streams_py.runtime.open_transactions import OpenTransactions
 from streams_py.runtime.queries.hosts import StoreHosts
@@ -107,6 +108,7 @@ class ClientResources:
         """Since when the client is RUNNING; None in other states. Set by the client."""
         self._cleaner: StateCleaner | None = None
         self._open_transactions: OpenTransactions | None = None
+        self._group_processes = GroupProcesses(clients.group_admin, config.application_id)
         self._snapshots: Snapshots | None = None
         self._events = InstanceObserver()
         self._cache_bytes = config.statestore_cache_max_bytes
@@ -150,8 +152,10 @@ class ClientResources:
                 application_id=self.config.application_id,
                 topics=self._metadata.topics,
                 transaction_timeout_ms=self.config.transaction_timeout_ms,
+                members=self._group_processes,
             )
             self._open_transactions.start()
+            self.rebalance_listeners.append(self._open_transactions.look_soon)
         self._snapshots = open_snapshots(self.config, self.directory, self.admin)
         self._events = open_assignment_events(
             self.config, self._clients, self.admin, self._clock, process=str(self._process_id), client_id=self.client_id
@@ -172,6 +176,7 @@ class ClientResources:
             closing.callback(self._events.close)
             if self._cleaner is not None:
                 closing.callback(self._cleaner.stop)
+            closing.callback(self._group_processes.close)
             if self._open_transactions is not None:
                 closing.callback(self._open_transactions.close)
             if self._snapshots is not None:

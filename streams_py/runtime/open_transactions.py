@@ -5,7 +5,8 @@ their producer needs them:
 
 * **of a killed member**, until ``transaction.timeout.ms`` is over. The next owner of its tasks need not wait: what
   another member has left open in a changelog that this one restores is of a former owner, whose id is taken over, which
-  ends the transaction (and fences the owner, should it be a zombie);
+  ends the transaction (and fences the owner, should it be a zombie). A member without state is known to be dead when
+  its process has no member in the group any more: then it cannot commit either, and its transactions are ended;
 * **hanging ones**, for ever. A broker that is killed and comes back goes on with the transactions that it finds in its
   log, and may take those for ended whose partitions it does not know yet at that moment: it writes no markers (seen
   with Apache Kafka 4.3.1, committed ones included). They are ended once more, under the same id and in the same way.
@@ -29,7 +30,7 @@ from streams_py.assignment.java_order import string_hash
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import Admin, AdminError, Clock, OpenTransaction, PartitionInfo, TransactionAdmin, TransactionInfo
 
-__all__ = ["OpenTransactions", "is_of_application", "was_committed"]
+__all__ = ["OpenTransactions", "is_in_doubt", "is_of_application", "was_committed"]
 
 _log = logging.getLogger("streams_py")
 
@@ -47,12 +48,24 @@ _REMEDY = (
     "CompleteCommit was committed, and would be lost by that"
 )
 
+_PROCESS_ID_CHARACTERS = 36
 _PROCESS_ID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 def is_of_application(transactional_id: str, application_id: str) -> bool:
     """True when a stream thread of this application has made the id, in Python or in Java."""
     return re.fullmatch(f"{re.escape(application_id)}-{_PROCESS_ID}-[0-9]+", transactional_id) is not None
+
+
+def is_in_doubt(known: TransactionInfo, left: OpenTransaction) -> bool:
+    """True when :func:`was_committed` holds for our own producers alone. Those of Java have a new epoch for each
+    transaction (KIP-890, second part): one of an older epoch than the coordinator's may have been committed."""
+    aborted = known.state == "CompleteAbort" and known.epoch == left.epoch + 1
+    return left.epoch < known.epoch and not aborted
+
+
+def _process_of(transactional_id: str) -> str:
+    return transactional_id.rpartition("-")[0][-_PROCESS_ID_CHARACTERS:]
 
 
 def was_committed(known: TransactionInfo, left: OpenTransaction) -> bool:
@@ -69,7 +82,8 @@ def was_committed(known: TransactionInfo, left: OpenTransaction) -> bool:
 
 
 class OpenTransactions:
-    """One per client. ``topics``: those that the application writes, whose partitions are looked at."""
+    """One per client. ``topics``: those that the application writes, whose partitions are looked at. ``members``: the
+    process ids of those that are in the group now; None while that is not known, or a rebalance is under way."""
 
     def __init__(
         self,
@@ -80,8 +94,10 @@ class OpenTransactions:
         application_id: str,
         topics: Collection[str],
         transaction_timeout_ms: int,
+        members: Callable[[], Collection[str] | None],
     ) -> None:
         self._client = client
+        self._members = members
         self._admin = admin
         self._clock = clock
         self._application_id = application_id
@@ -94,6 +110,7 @@ class OpenTransactions:
         self._seen: dict[OpenTransaction, int] = {}  # since when
         self._told: set[object] = set()
         self._next_full_ms = clock.monotonic_ms() + _FULL_CHECK_MS
+        self._looks = 0  # so many more full checks are soon
         self._stop = threading.Event()
 
     # -- before a producer begins ----------------------------------------
@@ -106,7 +123,7 @@ class OpenTransactions:
             self._client.check_brokers()
         try:
             with self._asking():
-                self._settle(transactional_id)
+                self._settle(transactional_id, is_ours=True)
         except BrokerUnavailableError:
             raise
         except StreamsError as error:
@@ -116,7 +133,7 @@ class OpenTransactions:
                 f"still: {_REMEDY}",
             )
 
-    def _settle(self, transactional_id: str) -> None:
+    def _settle(self, transactional_id: str, *, is_ours: bool) -> None:
         known = self._decided(transactional_id)
         if known is None:
             return
@@ -130,7 +147,8 @@ class OpenTransactions:
         if not left:
             _log.info("transaction %s was left open and is ended now: it held up %s", transactional_id, names)
             return
-        if producer[0] != known.producer_id:
+        in_doubt = [] if is_ours else [one for one in left if is_in_doubt(known, one)]
+        if in_doubt or producer[0] != known.producer_id:
             self._tell(left[0], f"a transaction of {transactional_id} hangs in {names}: {_REMEDY}")
             return
         self._end_again(transactional_id, producer, known, left)
@@ -171,6 +189,12 @@ class OpenTransactions:
     def watch(self, owner: object, restoring: Callable[[], Collection[TopicPartition]]) -> None:
         """Changelogs that ``owner`` restores now are looked at more often, as long as it lives."""
         self._restoring[owner] = restoring
+
+    def look_soon(self, _rebalance: object = None) -> None:
+        """A rebalance is over, so somebody may have been killed: look at all partitions now, and once more when markers
+        that were on their way have arrived."""
+        self._next_full_ms = min(self._next_full_ms, self._clock.monotonic_ms())
+        self._looks = 2
 
     def start(self) -> None:
         """Check from now on, on a thread of its own."""
@@ -215,24 +239,30 @@ class OpenTransactions:
                 return
             asked = urgent | self._all_partitions() if full else urgent
             if full:
-                self._next_full_ms = now_ms + _FULL_CHECK_MS
+                self._looks -= self._looks > 0
+                self._next_full_ms = now_ms + (_RESTORE_PATIENCE_MS if self._looks else _FULL_CHECK_MS)
             found = self._open(asked)
             kept = {one: since for one, since in self._seen.items() if one.partition not in asked}
             self._seen = kept | {one: self._seen.get(one, now_ms) for one in found}
             late = [one for one in found if self._is_late(one, now_ms, one.partition in urgent)]
-            if late:
-                self._end_late(late)
+            waiting = [one for one in found if one not in late and now_ms - self._seen[one] >= _RESTORE_PATIENCE_MS]
+            if late or waiting:
+                self._end_late(late, waiting)
 
     def _is_late(self, one: OpenTransaction, now_ms: int, urgent: bool) -> bool:
         patience_ms = _RESTORE_PATIENCE_MS if urgent else self._timeout_ms + _FULL_CHECK_MS
         return now_ms - self._seen[one] >= patience_ms
 
-    def _end_late(self, late: Sequence[OpenTransaction]) -> None:
-        names = self._client.transactional_ids({one.producer_id for one in late})
-        for producer_id in sorted({one.producer_id for one in late}):
+    def _end_late(self, late: Sequence[OpenTransaction], waiting: Sequence[OpenTransaction]) -> None:
+        """``waiting``: of those only what dead members have left."""
+        names = self._client.transactional_ids({one.producer_id for one in (*late, *waiting)})
+        ours = {of: name for of, name in names.items() if is_of_application(name, self._application_id)}
+        dead = self._dead({ours[one.producer_id] for one in waiting if one.producer_id in ours})
+        ended = {one.producer_id for one in late} | {of for of, name in ours.items() if name in dead}
+        for producer_id in sorted(ended):
             name = names.get(producer_id)
-            if name is not None and is_of_application(name, self._application_id):
-                self._settle(name)
+            if producer_id in ours:
+                self._settle(ours[producer_id], is_ours=False)
                 continue
             first = min(one for one in late if one.producer_id == producer_id)
             open_s = (self._clock.monotonic_ms() - self._seen[first]) / 1000
@@ -243,6 +273,13 @@ class OpenTransactions:
                     f"a transaction of {who}, which is not of this application, has been open in {first.partition} "
                     f"for {open_s:.0f} s; readers of committed records wait for it. If it hangs: {_REMEDY}",
                 )
+
+    def _dead(self, names: Collection[str]) -> set[str]:
+        """Those ids whose process has no member in the group."""
+        members = self._members() if names else None
+        if members is None:
+            return set()
+        return {name for name in names if _process_of(name) not in members}
 
     # -- partitions ----------------------------------------
 

@@ -88,7 +88,13 @@ def guard(trusting: Broker) -> Iterator[Callable[[str], OpenTransactions]]:
         client = KafkaPythonTransactionAdmin({"bootstrap_servers": trusting.bootstrap.split(",")}, timeout_ms=20_000)
         made.append(
             OpenTransactions(
-                client, admin, SystemClock(), application_id=APP, topics={topic}, transaction_timeout_ms=60_000
+                client,
+                admin,
+                SystemClock(),
+                application_id=APP,
+                topics={topic},
+                transaction_timeout_ms=60_000,
+                members=lambda: None,
             )
         )
         return made[-1]

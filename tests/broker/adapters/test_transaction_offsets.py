@@ -37,7 +37,7 @@ class Group:
         )
         until(lambda: self.consumer.partitions_for_topic(topic), "a topic that brokers know")  # else it joins again
         self.consumer.subscribe([topic])
-        self.member = GroupMetadata(topic, -1, "", instance_id)
+        self._instance_id = instance_id
         until(self._is_member, "a member")
         config = StreamsConfig.of(
             {"application.id": topic, "bootstrap.servers": broker.bootstrap, "processing.guarantee": "exactly_once_v2"}
@@ -47,14 +47,27 @@ class Group:
 
     def _is_member(self) -> bool:
         self.consumer.poll(timeout_ms=200)
-        who = self.consumer._coordinator._generation
-        self.member = self.member._replace(generation=who.generation_id, member_id=who.member_id)
         return bool(self.consumer.assignment()) and not self.consumer._coordinator.rejoin_needed
 
-    def commit(self, offsets: dict[int, OffsetAndMetadata], member: GroupMetadata | None = None) -> None:
-        self.producer.produce(self.topic, b"v", b"k", 0, None, -1, None)
+    @property
+    def member(self) -> GroupMetadata:
+        who = self.consumer._coordinator._generation
+        return GroupMetadata(self.topic, who.generation_id, who.member_id, self._instance_id)
+
+    def commit(self, offsets: dict[int, OffsetAndMetadata], **changes: Any) -> None:
+        """For the member, with ``changes`` to who it is; again if the group has had a new generation meanwhile."""
         positions = {TopicPartition(self.topic, number): at for number, at in offsets.items()}
-        self.producer.commit_transaction(positions, member or self.member, 20_000)
+        while True:
+            member = self.member
+            self.producer.produce(self.topic, b"v", b"k", 0, None, -1, None)
+            try:
+                self.producer.commit_transaction(positions, member._replace(**changes), 20_000)
+            except TaskMigratedError:
+                if self.member == member:
+                    raise
+                self.producer.reset()
+            else:
+                return
 
     def committed(self, number: int) -> Any:
         """As the members of the group are answered."""
@@ -104,7 +117,7 @@ def test_stranger_commits_nothing(joined: Callable[..., Group], change: dict[str
     one = joined()
     one.commit({0: OffsetAndMetadata(5)})
     with pytest.raises(TaskMigratedError, match="lost its place"):
-        one.commit({0: OffsetAndMetadata(6)}, one.member._replace(**change))
+        one.commit({0: OffsetAndMetadata(6)}, **change)
     one.producer.reset()
     assert one.committed(0).offset == 5
 

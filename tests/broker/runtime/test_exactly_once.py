@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from streams_protocol.types import TopicPartition
 from streams_py.testing.broker import Broker
 from streams_py.testing.torture import Plan, Torture
+
+from .kit import Application
 
 pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
 
@@ -24,6 +27,7 @@ def outage_of(broker: Broker) -> Callable[[float], None]:
     return outage
 
 
+@pytest.mark.slow
 def test_every_record_counts_once_while_processes_and_the_broker_are_killed(own_broker: Broker, tmp_path: Path) -> None:
     plan = Plan(
         instances=2,
@@ -51,6 +55,32 @@ def test_every_record_counts_once_while_processes_and_the_broker_are_killed(own_
     assert result.ok, "\n".join([f"seed {plan.seed}", *said, *map(str, result.violations), *result.deaths])
     assert result.records >= plan.records_min
     assert result.faults == plan.faults
+
+
+def test_transaction_of_a_killed_process_without_state_holds_up_nobody(application: Callable[..., Application]) -> None:
+    """Commits are minutes away, and time-outs, too: whatever ends it is no commit and no time-out."""
+    app = application(
+        app="trace",
+        processing_guarantee="exactly_once_v2",
+        commit_interval_ms=300_000,
+        producer_transaction_timeout_ms=600_000,
+    )
+    outputs = [TopicPartition(app.output, number) for number in range(app.partitions)]
+    transactions = app.clients.transaction_admin()
+
+    def writers() -> set[int]:
+        return {one.producer_id for one in transactions.open_transactions(outputs)}
+
+    a, b = app.start("a"), app.start("b")
+    app.await_shared(a, b)
+    app.feed([str(number) for number in range(400)])
+    app.until(lambda: len(writers()) == 2, "a transaction of each process")
+    both = writers()
+    b.kill()
+    app.until(lambda: both - writers(), "the end of the dead one's transaction")
+    app.await_shared(a)
+    assert a.state == "RUNNING"
+    transactions.close()
 
 
 @pytest.mark.slow

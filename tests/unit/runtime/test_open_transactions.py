@@ -12,10 +12,11 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError, UnsupportedOperationError
 from streams_py.ports import OpenTransaction, TransactionInfo
-from streams_py.runtime.open_transactions import OpenTransactions, is_of_application, was_committed
+from streams_py.runtime.open_transactions import OpenTransactions, is_in_doubt, is_of_application, was_committed
 from tests.unit.runtime.world import World, tp
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
+OTHER = "fedcba98-7654-3210-fedc-ba9876543210"
 OURS = f"app-{UUID}-1"
 OFFSETS = "__consumer_offsets"
 
@@ -76,7 +77,7 @@ def known(state: str, *partitions: TopicPartition, epoch: int = 3) -> Transactio
     return TransactionInfo(OURS, state, 7, epoch, frozenset(partitions))
 
 
-def guard(world: World, cluster: Cluster) -> OpenTransactions:
+def guard(world: World, cluster: Cluster, members: Collection[str] | None = None) -> OpenTransactions:
     return OpenTransactions(
         cluster,
         world.admin(),
@@ -84,6 +85,7 @@ def guard(world: World, cluster: Cluster) -> OpenTransactions:
         application_id="app",
         topics={"out", "app-counts-changelog"},
         transaction_timeout_ms=30_000,
+        members=lambda: members,
     )
 
 
@@ -106,6 +108,36 @@ def world() -> World:
 )
 def test_outcome_is_what_the_coordinator_decided(coordinator: TransactionInfo, committed: bool) -> None:
     assert was_committed(coordinator, left(tp("out-0"))) is committed
+
+
+@pytest.mark.parametrize(
+    ("coordinator", "in_doubt"),
+    [
+        (known("CompleteCommit"), False),
+        (known("CompleteAbort"), False),
+        (known("CompleteAbort", epoch=4), False),
+        (known("CompleteAbort", epoch=5), True),
+        (known("CompleteCommit", epoch=4), True),  # Java's: a commit is the end of an epoch
+        (known("Empty", epoch=4), True),
+        (known("Ongoing", tp("out-0")), False),
+        (known("Ongoing", tp("out-0"), epoch=4), True),
+    ],
+)
+def test_transaction_of_an_older_epoch_may_have_been_committed_by_a_member_in_java(
+    world: World, coordinator: TransactionInfo, in_doubt: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert is_in_doubt(coordinator, left(tp("out-1"))) is in_doubt
+    cluster = Cluster(left(tp("out-1")))
+    cluster.known[OURS] = coordinator
+    looking = guard(world, cluster, [])
+    for _ in range(2):
+        looking.look_soon()
+        looking.check()
+        world.clock.sleep_ms(1_000)
+    told = "find-hanging" in caplog.text
+    ended = [entry for entry in cluster.ended if entry[0] != "taken over"]
+    assert told is in_doubt
+    assert ended == ([] if in_doubt else [(was_committed(coordinator, left(tp("out-1"))), {tp("out-1")}, "app")])
 
 
 @pytest.mark.parametrize(
@@ -166,6 +198,32 @@ def test_restoration_waits_a_second_for_an_open_transaction_and_others_for_the_t
     world.clock.sleep_ms(10_000)
     looking.check()
     assert cluster.ended[-1] == (True, {tp("out-1")}, "app")
+
+
+@pytest.mark.parametrize(
+    ("members", "ends"),
+    [([OTHER], True), ([], True), ([OTHER, UUID], False), (None, False)],
+    ids=["dead", "everybody is dead", "alive", "not known"],
+)
+def test_what_a_process_without_a_member_has_left_open_is_ended_soon_after_the_rebalance(
+    world: World, members: list[str] | None, ends: bool
+) -> None:
+    cluster = Cluster(left(tp("out-0")))
+    cluster.known[OURS] = known("Ongoing", tp("out-0"))
+    looking = guard(world, cluster, members)
+    looking.look_soon()
+    looking.check()
+    assert len(cluster.asked) == 1
+    world.clock.sleep_ms(999)
+    looking.check()
+    assert cluster.ended == []
+    world.clock.sleep_ms(1)
+    looking.check()
+    assert cluster.ended == ([("taken over", OURS)] if ends else [])
+    asked = len(cluster.asked)
+    world.clock.sleep_ms(9_999)
+    looking.check()
+    assert len(cluster.asked) == asked  # from now on as seldom as before
 
 
 def test_transaction_that_moves_on_is_never_late(world: World) -> None:

@@ -20,6 +20,7 @@ from streams_py.ports import (
     END,
     AdminError,
     AdminErrorKind,
+    GroupAdmin,
     GroupMetadata,
     MembershipListener,
     OffsetAndMetadata,
@@ -98,6 +99,9 @@ class World:
 
     def transaction_admin(self) -> NothingOpen:
         return NothingOpen()
+
+    def group_admin(self) -> GroupAdmin:
+        raise AssertionError("nothing is open")
 
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> WorldMembership:
         self.memberships[thread_name] = WorldMembership(self, listener)

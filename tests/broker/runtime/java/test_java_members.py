@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition as KafkaPartition
 
-from ..kit import Application, Instance, text, true_counts
+from streams_py.runtime.tasks.offset_metadata import decode_offset_metadata
+
+from ..kit import PYTHON, Application, Instance, text, true_counts
 
 WORDS = 6_000
 
@@ -74,3 +80,70 @@ def test_python_joins_java_and_takes_over_and_gives_back(
     end(python)
     app.await_shared(second)
     words.count_more(second)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_rolling_migration_to_python_and_back_counts_every_word_once_under_exactly_once(
+    application: Callable[..., Application], java: tuple[str, ...]
+) -> None:
+    """Two members are replaced one by one, while words stream in; one is killed. Every count of every word comes out
+    once, in order, and what each commits the others can read, stream time included."""
+    app = application(
+        processing_guarantee="exactly_once_v2",
+        num_standby_replicas=1,
+        statestore_cache_max_bytes=0,
+        commit_interval_ms=100,
+    )
+    lines, fed = text(WORDS, vocabulary=50), 0
+
+    def feed_more() -> None:
+        nonlocal fed
+        app.feed(lines[fed : fed + 30])
+        fed += 30
+
+    def replace(old: Instance, name: str, command: Sequence[str], *, kill: bool = False) -> Instance:
+        feed_more()
+        if kill:
+            old.kill()
+        else:
+            old.close()
+        feed_more()
+        return app.start(name, command=command)
+
+    one, two = app.start("java-1", command=java), app.start("java-2", command=java)
+    app.await_shared(one, two)
+    one = replace(one, "python-1", PYTHON)
+    app.await_shared(one, two)
+    two = replace(two, "python-2", PYTHON, kill=True)
+    app.await_shared(one, two)
+    app.await_caught_up()
+    assert_times_are_known(app)
+    one = replace(one, "java-3", java)
+    app.await_shared(one, two)
+    two = replace(two, "java-4", java, kill=True)
+    app.await_shared(one, two)
+    feed_more()
+    app.await_caught_up()
+    app.until(lambda: one.state == two.state == "RUNNING", "both to run")
+    expected = true_counts(lines[:fed])
+    for topic in (app.output, f"{app.id}-counts-changelog"):
+        counted: dict[str, list[int]] = {}
+        for record in app.read(topic):
+            counted.setdefault((record.key() or b"").decode(), []).append(int.from_bytes(record.value() or b"", "big"))
+        assert counted == {word: list(range(1, count + 1)) for word, count in expected.items()}, topic
+    assert_times_are_known(app)
+
+
+def assert_times_are_known(app: Application) -> None:
+    """Java decodes the texts beside committed offsets strictly; what it cannot decode costs stream time."""
+    consumer: Any = KafkaConsumer(
+        bootstrap_servers=app.broker.bootstrap.split(","), group_id=app.id, isolation_level="read_committed"
+    )
+    try:
+        for number in range(app.partitions):
+            text_beside = consumer.committed(KafkaPartition(app.input, number), metadata=True).metadata
+            assert base64.b64encode(base64.b64decode(text_beside, validate=True)).decode() == text_beside
+            assert decode_offset_metadata(text_beside).partition_time_ms > 0
+    finally:
+        consumer.close()

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol, TypeAlias
 
 from streams_protocol.types import TopicPartition
+from streams_py.described_groups import DescribedStreamsGroup
 
 __all__ = [
     "BEGINNING",
@@ -353,6 +354,9 @@ class GroupAdmin(Protocol):
         """Group -> its type (classic, consumer, streams, share), or its protocol type on brokers that know no types."""
 
     def describe_group(self, group: str) -> DescribedGroup: ...
+
+    def describe_streams_group(self, group: str) -> DescribedStreamsGroup | None:
+        """A group of the streams protocol; None when there is none of that name, or brokers know no such groups."""
 
     def offsets_at(
         self, partitions: Collection[TopicPartition], timestamp_ms: int

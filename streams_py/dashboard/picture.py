@@ -9,7 +9,7 @@ from typing import Any, Final
 from streams_protocol import RepeatedTagDecodeError
 from streams_py.dashboard.labels import LastingLabels
 from streams_py.inspection.members import Member
-from streams_py.inspection.view import CopyKind, GroupView, Task
+from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
 
 __all__ = ["held_over", "moves_between", "picture", "task_lags"]
 
@@ -26,6 +26,7 @@ def held_over(last: GroupView, now: GroupView) -> GroupView:
             task,
             owner=task.owner if task.owner in present else None,
             coming_from=task.coming_from if task.coming_from in present else None,
+            heading_to=None,
             copies=tuple(copy for copy in task.copies if copy.member_id in present),
         )
         for task in last.tasks
@@ -44,7 +45,7 @@ def picture(view: GroupView, labels: LastingLabels) -> dict[str, Any]:
         "group": view.group,
         "state": view.state,
         "generation": view.generation,
-        "exact": view.election is not None,
+        "exact": view.election is not None or view.protocol == STREAMS,
         "leader": None if leader is None else place.get(leader),
         "members": [_member(member, labels) for member in shown],
         "tasks": [_task(task, place) for task in view.tasks],
@@ -74,13 +75,14 @@ def _member(member: Member, labels: LastingLabels) -> dict[str, Any]:
         "host": member.host,
         "rack": member.rack,
         "tags": tags,
-        "version": None if said is None else said.version,
+        "version": None if said is None or member.protocol == STREAMS else said.version,
         "problems": list(member.problems),
     }
 
 
 def _task(task: Task, place: Mapping[str, int]) -> list[Any]:
-    """[id, who runs it, who gives it up, has state, topics, [[standby, its lag], ...], [[warm-up, its lag], ...]]."""
+    """[id, who runs it, who gives it up, has state, topics, [[standby, its lag], ...], [[warm-up, its lag], ...],
+    who is to run it]."""
 
     def copies(kind: CopyKind) -> list[list[int | None]]:
         return [[place[copy.member_id], copy.lag] for copy in task.copies if copy.kind is kind]
@@ -93,6 +95,7 @@ def _task(task: Task, place: Mapping[str, int]) -> list[Any]:
         sorted({partition.topic for partition in task.partitions}),
         copies(CopyKind.STANDBY),
         copies(CopyKind.WARM_UP),
+        None if task.heading_to is None else place.get(task.heading_to),
     ]
 
 

@@ -20,10 +20,10 @@ from streams_py.dashboard.history import EventTail, History
 from streams_py.dashboard.labels import LastingLabels
 from streams_py.dashboard.picture import held_over, moves_between, picture, task_lags
 from streams_py.errors import StreamsError
-from streams_py.inspection.gather import Cluster, Reading, find_election, read_group, with_lags
+from streams_py.inspection.gather import Cluster, Reading, describe, find_election, read_group, with_lags
 from streams_py.inspection.reasons import Reasons, explain_reading
 from streams_py.inspection.sentences import reason_text
-from streams_py.inspection.view import GroupView
+from streams_py.inspection.view import CLASSIC, STREAMS, GroupView
 
 __all__ = ["GroupWatcher"]
 
@@ -127,7 +127,7 @@ class GroupWatcher:
             self._stopping.wait(self._every_s)
 
     def _round(self) -> None:
-        described = self._cluster.groups.describe_group(self._group)
+        described = describe(self._cluster, self._group)
         now_s = time.monotonic()
         if described != self._reading.described or now_s - self._read_s > _METADATA_S:
             elected = self._reading.view.election
@@ -138,7 +138,7 @@ class GroupWatcher:
             self._show(reading)
             if described != reading.described:
                 return  # it changes while we look; the next round sees what becomes of it
-            if reading.view.election is None and reading.view.state == _STABLE:
+            if reading.view.election is None and reading.view.state == _STABLE and reading.view.protocol == CLASSIC:
                 self._show(self._with_election(reading))
         if now_s >= self._next_lags_s and self._at_rest is not None:
             self._show_lags(self._at_rest)
@@ -160,7 +160,7 @@ class GroupWatcher:
     def _show(self, reading: Reading) -> None:
         self._reading = reading
         view = reading.view
-        is_at_rest = view.state == _STABLE
+        is_at_rest = view.state == _STABLE or (view.protocol == STREAMS and bool(view.members))
         self._at_rest = reading if is_at_rest else None
         if not is_at_rest and self._shown is not None:
             view = held_over(self._shown, view)

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from streams_protocol import PROTOCOL_NAME, PROTOCOL_TYPE
 from streams_protocol.types import TopicPartition
-from streams_py.errors import StreamsError
+from streams_py.described_groups import DescribedStreamsGroup
+from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.inspection.changelogs import changelogs_of
 from streams_py.inspection.election import OFFSETS_TOPIC, Election, decode_election, offsets_partition
 from streams_py.inspection.lags import with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member
-from streams_py.inspection.view import GroupView, view_group
+from streams_py.inspection.streams_protocol_groups import changelogs_told, view_streams_group
+from streams_py.inspection.view import STREAMS, GroupView, Subtopology, view_group
 from streams_py.ports import Admin, AdminError, DescribedGroup, GroupAdmin, PartitionInfo, RecordConsumer
 
-__all__ = ["Cluster", "Reading", "find_election", "inspect_group", "read_group", "with_lags"]
+__all__ = ["Cluster", "Reading", "describe", "find_election", "inspect_group", "read_group", "with_lags"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +45,7 @@ class Reading:
     """What a group's coordinator and the cluster's metadata say at one moment: the members' bytes, what they mean, and
     every topic that may be seen."""
 
-    described: DescribedGroup
+    described: DescribedGroup | DescribedStreamsGroup
     view: GroupView
     """Without lags; see :func:`with_lags`."""
     topics: Mapping[str, tuple[PartitionInfo, ...]]
@@ -58,15 +60,30 @@ class Reading:
 
 def read_group(cluster: Cluster, group: str, *, election: bool = True) -> Reading:
     """The group as it is now. StreamsError when it is no Kafka Streams group, or does not exist."""
-    described = cluster.groups.describe_group(group)
+    described = describe(cluster, group)
+    topics = _topics(cluster.admin)
+    counts = {topic: len(infos) for topic, infos in topics.items()}
+    if isinstance(described, DescribedStreamsGroup):
+        return Reading(described, view_streams_group(described, counts), topics, _groups(cluster))
     _check_is_streams(described)
     is_rebalancing = described.state not in _AT_REST
     members = [decode_member(member, is_rebalancing=is_rebalancing) for member in described.members]
-    topics = _topics(cluster.admin)
-    counts = {topic: len(infos) for topic, infos in topics.items()}
     elected = find_election(cluster, group, counts) if election else None
     view = view_group(group, described.state, members, counts, elected)
     return Reading(described, view, topics, _groups(cluster))
+
+
+def describe(cluster: Cluster, group: str) -> DescribedGroup | DescribedStreamsGroup:
+    """What the coordinator keeps of the group, whichever protocol it speaks. StreamsError when there is none."""
+    try:
+        return cluster.groups.describe_group(group)
+    except BrokerUnavailableError:
+        raise
+    except StreamsError:
+        found = cluster.groups.describe_streams_group(group)
+        if found is None:
+            raise
+        return found
 
 
 def inspect_group(cluster: Cluster, group: str, *, election: bool = True) -> GroupView:
@@ -102,7 +119,11 @@ def with_lags(admin: Admin, reading: Reading) -> GroupView:
     """The view with the lags that can be known."""
     view, counts = reading.view, reading.partition_counts
     inputs = sorted({partition for task in view.tasks for partition in task.partitions})
-    changelogs = changelogs_of(view, counts, groups=reading.groups).certain
+    changelogs: Mapping[Subtopology, Sequence[str]]
+    if isinstance(reading.described, DescribedStreamsGroup):
+        changelogs = changelogs_told(reading.described, counts)
+    else:
+        changelogs = changelogs_of(view, counts, groups=reading.groups).certain
     states = sorted(
         {
             TopicPartition(topic, partition)
@@ -119,7 +140,10 @@ def with_lags(admin: Admin, reading: Reading) -> GroupView:
     except StreamsError as error:
         _log.warning("lags are not known: %s", error)
         return view
-    return with_copy_lags(with_input_lags(view, committed, beginnings, ends), changelogs, ends)
+    view = with_input_lags(view, committed, beginnings, ends)
+    if view.protocol == STREAMS:  # there a member that tells no offsets may have any
+        return view
+    return with_copy_lags(view, changelogs, ends)
 
 
 def _known(offsets: Mapping[TopicPartition, int | AdminError]) -> dict[TopicPartition, int]:

@@ -43,6 +43,8 @@ class Member:
     standby: Mapping[TaskId, frozenset[TopicPartition]] = field(default_factory=dict)
     """Standbys and warm-ups: the protocol does not tell them apart."""
     problems: tuple[str, ...] = ()
+    protocol: str = "classic"
+    """``streams``: versions of the classic protocol's messages mean nothing."""
 
     @property
     def process(self) -> str:

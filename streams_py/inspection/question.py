@@ -28,6 +28,7 @@ from streams_protocol.types import ProcessId, TaskId
 from streams_py.assignment.assignors.draining import DRAINING_TAG
 from streams_py.assignment.assignors.registry import INTERNAL_TASK_ASSIGNOR_CLASS
 from streams_py.assignment.configs import AssignmentConfigs
+from streams_py.described_groups import DescribedStreamsGroup
 from streams_py.errors import StreamsError
 from streams_py.inspection.changelogs import Changelogs, changelogs_of
 from streams_py.inspection.gather import Reading
@@ -35,10 +36,18 @@ from streams_py.inspection.members import Member
 from streams_py.inspection.view import CopyKind, GroupView, subtopology_topics
 from streams_py.leader.events import AssignRequested
 from streams_py.leader.settings import LeaderSettings
-from streams_py.ports import DescribedMember, MemberSubscription
+from streams_py.ports import DescribedGroup, DescribedMember, MemberSubscription
 from streams_py.topology.physical.metadata import InternalTopic, InternalTopicKind, SubtopologyTopics, TopologyMetadata
 
-__all__ = ["Assumptions", "last_question", "leader_settings", "next_question", "observed_configs", "topology_of"]
+__all__ = [
+    "Assumptions",
+    "classic_group",
+    "last_question",
+    "leader_settings",
+    "next_question",
+    "observed_configs",
+    "topology_of",
+]
 
 Assumptions = tuple[str, ...]
 """Sentences: what had to be assumed because nothing tells it."""
@@ -143,8 +152,18 @@ def leader_settings(view: GroupView, configs: Mapping[str, object], assignor: st
 
 def last_question(reading: Reading, topology: TopologyMetadata, now_ms: int) -> AssignRequested:
     """As the members described themselves when they last joined. ``now_ms``: epoch."""
-    members = {raw.member_id: _subscription(raw) for raw in reading.described.members}
+    members = {raw.member_id: _subscription(raw) for raw in classic_group(reading).members}
     return AssignRequested(now_ms, members, reading.topics, topology)
+
+
+def classic_group(reading: Reading) -> DescribedGroup:
+    """The members' bytes. StreamsError for a group that has none: its members assign nothing."""
+    if isinstance(reading.described, DescribedStreamsGroup):
+        raise StreamsError(
+            f"group {reading.view.group} speaks the streams protocol (KIP-1071): its coordinator, a broker, assigns "
+            "the tasks and tells no reasons; streams-py inspect shows who has which"
+        )
+    return reading.described
 
 
 def _subscription(raw: DescribedMember) -> MemberSubscription:

@@ -16,6 +16,7 @@ from streams_py.inspection.deciding import Answer, decide
 from streams_py.inspection.gather import Cluster, Reading, read_group
 from streams_py.inspection.question import (
     Assumptions,
+    classic_group,
     last_question,
     leader_settings,
     next_question,
@@ -75,7 +76,7 @@ def read_group_at_rest(cluster: Cluster, group: str) -> Reading:
     """The group when no rebalance is under way; it is waited for a few seconds. StreamsError when it has no members, or
     does not come to rest."""
     until = time.monotonic() + _REST_SECONDS_MAX
-    while (reading := read_group(cluster, group)).view.state != "Stable":
+    while (reading := read_group(cluster, group)).view.state != "Stable" and classic_group(reading):
         state = reading.view.state
         if state == "Empty":
             raise StreamsError(f"group {group} has no members: nobody runs its tasks")
@@ -97,6 +98,7 @@ def explain_reading(
     cluster: Cluster, reading: Reading, *, configs: Mapping[str, object] | None = None, assignor: str | None = None
 ) -> Reasons:
     """As :func:`explain_group`, of what was read."""
+    classic_group(reading)
     given = dict(configs or {})
     chosen = given.get(TASK_ASSIGNOR_CLASS) if assignor is None else assignor
     name = assignor_name(chosen or given.get(INTERNAL_TASK_ASSIGNOR_CLASS) or "high_availability")

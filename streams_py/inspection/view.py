@@ -10,17 +10,31 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from streams_protocol import NO_FOLLOW_UP, ErrorCode
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.inspection.election import Election
 from streams_py.inspection.members import Member
 
-__all__ = ["Copy", "CopyKind", "FollowUp", "GroupView", "Subtopology", "Task", "subtopology_topics", "view_group"]
+__all__ = [
+    "CLASSIC",
+    "STREAMS",
+    "Copy",
+    "CopyKind",
+    "FollowUp",
+    "GroupView",
+    "Subtopology",
+    "Task",
+    "subtopology_topics",
+    "view_group",
+]
 
 Subtopology: TypeAlias = tuple[str, int]
 """Name of the topology ("" when it has none), number of the sub-topology."""
+
+CLASSIC: Final = "classic"
+STREAMS: Final = "streams"
 
 _PARTITIONS_MAX = 1_000_000  # of one sub-topology: a damaged assignment must not make us list the numbers up to 2^31
 
@@ -58,6 +72,8 @@ class Task:
     copies: tuple[Copy, ...] = ()
     is_stateful: bool = False
     input_lag: int | None = None
+    heading_to: str | None = None
+    """Who is to run it instead of ``owner``, where the coordinator says so (streams protocol)."""
 
     @property
     def subtopology(self) -> Subtopology:
@@ -87,6 +103,8 @@ class GroupView:
     topics_without_tasks: tuple[str, ...] = ()
     """Subscribed topics that no assignment of this generation mentions."""
     problems: tuple[str, ...] = field(default=())
+    protocol: str = CLASSIC
+    """``streams`` (KIP-1071): the coordinator decides, nobody leads, and ``generation`` is the group's epoch."""
 
 
 def subtopology_topics(members: Iterable[Member]) -> dict[Subtopology, frozenset[str]]:

@@ -19,6 +19,8 @@ from kafka.structs import TopicPartition as KafkaPartition
 from streams_protocol.types import TopicPartition
 from streams_py import ports
 from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
+from streams_py.adapters.kafka_python.streams_groups import StreamsGroupDescribeRequest, streams_group
+from streams_py.described_groups import DescribedStreamsGroup
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import DescribedGroup, DescribedMember
 
@@ -69,6 +71,11 @@ class KafkaPythonGroupAdmin:
                 for member in found.members
             ),
         )
+
+    def describe_streams_group(self, group: str) -> DescribedStreamsGroup | None:
+        """As the port says."""
+        doing = f"group {group} of the streams protocol cannot be described"
+        return self._patiently(doing, lambda: self._describe_streams(group))
 
     def offsets_at(
         self, partitions: Collection[TopicPartition], timestamp_ms: int
@@ -141,6 +148,24 @@ class KafkaPythonGroupAdmin:
         if found.group_id != group:
             raise StreamsError(f"the broker was asked for group {group} and answered for {found.group_id!r}")
         return found
+
+    def _describe_streams(self, group: str) -> DescribedStreamsGroup | None:
+        manager = self._admin._manager
+        coordinator = manager.run(self._admin._find_coordinator_id, group)
+        request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+        try:
+            answer = manager.run(manager.send, request, coordinator)
+        except (kafka_errors.IncompatibleBrokerVersion, kafka_errors.UnsupportedVersionError):
+            return None
+        (found,) = answer.groups
+        error = kafka_errors.for_code(found.error_code)
+        if error in (kafka_errors.GroupIdNotFoundError, kafka_errors.UnsupportedVersionError):
+            return None
+        if error is not kafka_errors.NoError:
+            raise error(found.error_message or "")
+        if found.group_id != group:
+            raise StreamsError(f"the broker was asked for group {group} and answered for {found.group_id!r}")
+        return streams_group(found)
 
     def _patiently(self, failing: str, ask: Callable[[], T]) -> T:
         return patiently(ask, lambda error: self._error(error, failing), timeout_ms=self._timeout_ms, pause_s=_PAUSE_S)

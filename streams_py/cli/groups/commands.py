@@ -104,6 +104,7 @@ def inspect_(
 ) -> None:
     """What a Kafka Streams group does right now, [bold]Java or Python[/bold]: members, tasks, lags, the next rebalance.
 
+    Groups of the classic protocol and of the streams protocol (KIP-1071), whose coordinator assigns the tasks itself.
     Reads what the group's coordinator keeps of each member, and offsets. It never joins the group and changes nothing.
     Rights needed: DESCRIBE on the group and its topics; who also has READ on __consumer_offsets sees who leads.
 

@@ -26,7 +26,7 @@ from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.labels import member_labels
 from streams_py.inspection.members import Member
-from streams_py.inspection.view import CopyKind, GroupView, Task
+from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
 from streams_py.ports import GroupAdmin
 
 __all__ = ["inspect_command"]
@@ -104,11 +104,13 @@ def render(view: GroupView, *, all_tasks: bool) -> RenderableType:
 
 
 def _headline(view: GroupView, labels: dict[str, str]) -> str:
-    exact = "" if view.election is not None else "at least "
+    exact = "" if view.election is not None or view.protocol == STREAMS else "at least "
     generation = "unknown" if view.generation is None else f"{exact}{view.generation}"
     leader = "not known (__consumer_offsets cannot be read, or has no record of it)"
     if view.election is not None and view.election.leader is not None:
         leader = labels.get(view.election.leader, view.election.leader)
+    if view.protocol == STREAMS:
+        leader = "none: the coordinator assigns (KIP-1071)"
     processes = len({member.process for member in view.members})
     return (
         f"[bold]{escape(view.group)}[/bold]: {view.state}, generation {generation}, leader {escape(leader)}; "
@@ -154,6 +156,8 @@ def _tags(member: Member) -> dict[str, str]:
 
 def _version(member: Member) -> str:
     info = member.subscription
+    if member.protocol == STREAMS:
+        return "streams"
     if info is None:
         return "?"
     newest = info.latest_supported_version
@@ -199,7 +203,14 @@ def _copies(task: Task, kind: CopyKind, labels: dict[str, str]) -> str:
 
 
 def _remarks(view: GroupView, labels: dict[str, str]) -> Iterator[str]:
-    if view.state not in ("Stable", "Empty"):
+    if view.protocol == STREAMS:
+        moving = [task for task in view.tasks if task.heading_to is not None]
+        for task in moving[:_PROBLEMS_SHOWN_MAX]:
+            there = f"on its way from {labels[task.owner]} to" if task.owner else "meant for"
+            yield f"{task.id}: {there} {labels[task.heading_to or '']}"
+        if len(moving) > _PROBLEMS_SHOWN_MAX:
+            yield f"{len(moving) - _PROBLEMS_SHOWN_MAX} more tasks are on their way: see --json"
+    elif view.state not in ("Stable", "Empty"):
         yield f"the group is rebalancing ({view.state}): what is shown is as of the last finished rebalance"
     withheld = [task for task in view.tasks if task.owner is None and task.coming_from]
     for holder, tasks in groupby(sorted(withheld, key=lambda task: labels[task.coming_from or ""]), _holder):
@@ -233,8 +244,9 @@ def to_json(view: GroupView) -> dict[str, Any]:
     return {
         "group": view.group,
         "state": view.state,
+        "protocol": view.protocol,
         "generation": view.generation,
-        "generation_is_exact": election is not None,
+        "generation_is_exact": election is not None or view.protocol == STREAMS,
         "leader": None if election is None else election.leader,
         "rebalanced_ms": None if election is None else election.ended_ms,
         "members": [
@@ -245,10 +257,8 @@ def to_json(view: GroupView) -> dict[str, Any]:
                 "client_id": member.client_id,
                 "host": member.host,
                 "process_id": member.process if member.subscription is not None else None,
-                "version": None if member.subscription is None else member.subscription.version,
-                "latest_supported_version": None
-                if member.subscription is None
-                else member.subscription.latest_supported_version,
+                "version": None if said is None else said.version,
+                "latest_supported_version": None if said is None else said.latest_supported_version,
                 "endpoint": None if member.subscription is None else member.subscription.endpoint,
                 "rack": member.rack,
                 "tags": _tags(member),
@@ -256,12 +266,14 @@ def to_json(view: GroupView) -> dict[str, Any]:
                 "problems": list(member.problems),
             }
             for member in view.members
+            for said in (member.subscription if member.protocol != STREAMS else None,)
         ],
         "tasks": [
             {
                 "task": str(task.id),
                 "active": task.owner,
                 "coming_from": task.coming_from,
+                "heading_to": task.heading_to,
                 "stateful": task.is_stateful,
                 "partitions": [str(partition) for partition in sorted(task.partitions)],
                 "input_lag": task.input_lag,

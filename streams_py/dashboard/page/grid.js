@@ -83,7 +83,7 @@ export class Grid {
   }
 
   #row(task, group, lags, restored, isFirstOfSub) {
-    const [id, owner, leaving, , topics, standbys, warmups] = task;
+    const [id, owner, leaving, , topics, standbys, warmups, heading] = task;
     const row = element("tr", null, isFirstOfSub ? "sub" : "");
     const name = element("th");
     name.scope = "row";
@@ -93,6 +93,7 @@ export class Grid {
     const marks = new Map();
     for (const [place, lag] of standbys) marks.set(place, ["standby", "S", lag]);
     for (const [place, lag] of warmups) marks.set(place, ["warmup", "W", lag]);
+    if (heading !== null) marks.set(heading, ["coming", "\u2192", null]);
     if (leaving !== null) marks.set(leaving, ["leaving", "\u2026", null]);
     if (owner !== null) marks.set(owner, ["active", "\u25cf", null]);
     group.members.forEach((member, place) => {
@@ -106,7 +107,7 @@ export class Grid {
         const progress = restored.get(`${id} ${member.label}`);
         const part = progress && progress.total ? Math.min(99, Math.floor((100 * progress.done) / progress.total)) : null;
         const text = part !== null ? `${mark[1]} ${part} %` : mark[2] ? `${mark[1]} ${count(mark[2])}` : mark[1];
-        const says = { active: "runs", standby: "has a standby of", warmup: "warms up", leaving: "has to give up" }[kind];
+        const says = { active: "runs", standby: "has a standby of", warmup: "warms up", leaving: "has to give up", coming: "is to run" }[kind];
         const behind = mark[2] === null ? "" : `, at most ${count(mark[2])} records behind`;
         const label = `${member.label} ${says} ${id}${part !== null ? `, ${part} % restored` : behind}`;
         cell.append(this.#button(id, place + 1, text, part !== null ? "restoring" : kind, label));

@@ -359,8 +359,7 @@ class ActiveTask(Task):
             return 0
         record = self.record
         record.topic, record.partition, record.offset = None, -1, -1
-        record.headers = ()
-        record.timestamp = now_ms
+        record.headers, record.timestamp = (), now_ms
         self._punctuated = True
         return queue.fire(now_ms)
 
@@ -470,16 +469,14 @@ class ActiveTask(Task):
 
     def call_async(self, calls: AsyncCalls, node: NodeContext) -> Process:
         """The function of a node that lets coroutines work on its records."""
-        books = self._books()
-        bound = AsyncNode(calls, node, books)
-        books.nodes.append(bound)
+        bound = AsyncNode(calls, node, self._books())
+        self._books().nodes.append(bound)
         return bound.bind()
 
     def call_in_batches(self, calls: BatchCalls, node: NodeContext) -> Process:
         """The function of a node that lets another function work on lists of its records."""
-        books = self._books()
-        bound = BatchNode(calls, node, books)
-        books.nodes.append(bound)
+        bound = BatchNode(calls, node, self._books())
+        self._books().nodes.append(bound)
         return bound.bind()
 
     def _books(self) -> InFlight:
@@ -499,7 +496,5 @@ class ActiveTask(Task):
 
     def bind_sink(self, node: SinkNode) -> Process:
         """The function of a sink."""
-        failures = self._failures
-        return bind_sink(
-            node, self._collector, self.record, failures.context_of, failures.node_failed, failures.dropped
-        )
+        ask = self._failures
+        return bind_sink(node, self._collector, self.record, ask.context_of, ask.node_failed, ask.dropped)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
@@ -74,7 +75,8 @@ class Allowances:
 class BootstrapPlan:
     """One warm start. ``ranges``: (topic, partition, first offset, end). ``topics``: internal topics as they are made.
     ``written``: changelog partition -> records and hash, once they are written; ``untimed``: changelogs whose records
-    have the time of writing. ``positions``: what is committed."""
+    have the time of writing. ``positions``: what is committed. ``id``: part of the names under which outputs are
+    written."""
 
     application_id: str
     topology: str
@@ -88,6 +90,7 @@ class BootstrapPlan:
     written: dict[str, tuple[int, int]] = field(default_factory=dict)
     untimed: list[str] = field(default_factory=list)
     positions: list[tuple[str, int, int, str]] = field(default_factory=list)
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 
     def save(self, path: Path) -> None:

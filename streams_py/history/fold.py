@@ -1,7 +1,10 @@
 """What is left of a changelog when compaction has done its work: the last record of each key, tombstones gone.
 
-This is what a store is restored from, so it is the state. Entries lie in memory; when they are many, they move to a
-database on disk, and the memory of a task stays bounded whatever its keys.
+This is what a store is restored from, so it is the state. Windows and sessions that the store itself does not give any
+more are left out: they are expired by stream time, and a broker may delete them at any moment.
+
+Entries lie in memory; when they are many, they move to a database on disk, and the memory of a task stays bounded
+whatever its keys.
 """
 
 from __future__ import annotations
@@ -11,8 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from streams_py.state.bytes_store import BytesStore
+from streams_py.state.windowed.layout import SESSION_LAYOUT, WINDOW_LAYOUT
+from streams_py.topology.stores import StoreBuilder, StoreKind
 
-__all__ = ["Fold", "FoldEntry"]
+__all__ = ["Expiry", "Fold", "FoldEntry"]
 
 _Headers = list[tuple[str, bytes | None]]
 
@@ -31,14 +36,38 @@ class FoldEntry(NamedTuple):
     headers: _Headers | None
 
 
+class Expiry(NamedTuple):
+    """When entries of a store are expired. ``time_of``: a changelog key's start of the window, or end of the session;
+    it is kept until stream time is ``retention_ms`` later."""
+
+    time_of: Callable[[bytes], int]
+    retention_ms: int
+
+    @classmethod
+    def of(cls, builder: StoreBuilder) -> Expiry | None:
+        """That of a store; None when nothing expires, or when it is told what may go (emit on window close)."""
+        if builder.windows is None or builder.windows.holds_back:
+            return None
+        layout = SESSION_LAYOUT if builder.kind is StoreKind.SESSION else WINDOW_LAYOUT
+        return cls(layout.time_of, builder.windows.retention_ms)
+
+
 class Fold:
     """The fold of one changelog partition. ``disk`` opens its place on disk, once, when it is needed."""
 
-    def __init__(self, disk: Callable[[], BytesStore] | None = None, *, in_memory_max: int = _IN_MEMORY_MAX) -> None:
+    def __init__(
+        self,
+        disk: Callable[[], BytesStore] | None = None,
+        expiry: Expiry | None = None,
+        *,
+        in_memory_max: int = _IN_MEMORY_MAX,
+    ) -> None:
         self._entries: dict[bytes, tuple[bytes | None, int, _Headers | None]] = {}
         self._open = disk
         self._disk: BytesStore | None = None
         self._in_memory_max = in_memory_max
+        self._expiry = expiry
+        self._latest_ms = -1
         self.records = 0
         """How many records were written to the changelog."""
 
@@ -62,7 +91,12 @@ class Fold:
         if self._open is not None and len(self._entries) > self._in_memory_max:
             self._move()
 
+    def _observe(self) -> None:
+        if self._expiry is not None:
+            self._latest_ms = max((self._latest_ms, *map(self._expiry.time_of, self._entries)))
+
     def _move(self) -> None:
+        self._observe()
         if self._disk is None:
             assert self._open is not None
             self._disk = self._open()
@@ -72,6 +106,14 @@ class Fold:
 
     def entries(self) -> Iterator[FoldEntry]:
         """Everything there is, by key."""
+        self._observe()
+        expiry = self._expiry
+        if expiry is None:
+            return self._everything()
+        time_of, cutoff_ms = expiry.time_of, self._latest_ms - expiry.retention_ms
+        return (entry for entry in self._everything() if time_of(entry.key) > cutoff_ms)
+
+    def _everything(self) -> Iterator[FoldEntry]:
         if self._disk is None:
             for key, (value, timestamp_ms, headers) in sorted(self._entries.items()):
                 if value is not None:

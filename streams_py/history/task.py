@@ -13,7 +13,7 @@ from typing import Any
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.config import StreamsConfig
 from streams_py.errors import StreamsError, UnsupportedOperationError
-from streams_py.history.fold import Fold, FoldEntry
+from streams_py.history.fold import Expiry, Fold, FoldEntry
 from streams_py.history.plan import Stage
 from streams_py.history.records import Columns, HistoryProducer, HistoryRecord
 from streams_py.history.travel import TopologySource
@@ -21,6 +21,7 @@ from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecuto
 from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
+from streams_py.state.open import changelog_topic
 from streams_py.topology.physical.subtopologies import Subtopology
 
 __all__ = ["HistoryTask", "StageOrders", "StageTopology", "TaskSummary"]
@@ -99,7 +100,11 @@ class HistoryTask:
         self._records = self._uncommitted = 0
         self._folder = Path(tempfile.mkdtemp(prefix="streams-py-history-", dir=topology.orders.folder))
         self._database: TaskDatabase | None = None
-        self.folds = {topic: Fold(partial(self._place_of, topic)) for topic in sorted(stage.changelogs)}
+        builders = {changelog_topic(store, settings.application_id): store for store in topology.nodes.stores}
+        self.folds = {
+            topic: Fold(partial(self._place_of, topic), Expiry.of(builders[topic]))
+            for topic in sorted(stage.changelogs)
+        }
         self._producer = HistoryProducer(stage.outputs, self.folds)
         self._directory = StateDirectory(str(self._folder), settings.application_id)
         self._inputs = EverythingDelivered()

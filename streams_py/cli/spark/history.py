@@ -20,6 +20,7 @@ from streams_py.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from streams_py.history.backfill import BackfillPlan
     from streams_py.history.bootstrap import BootstrapPlan
     from streams_py.history.cluster import HistoryCluster
 
@@ -48,6 +49,7 @@ _Effects = Annotated[
     bool, typer.Option("--allow-side-effects", help="peek and foreach may be called again for the same record.")
 ]
 _PLAN_FILE: Final = Path("bootstrap.plan.json")
+_BACKFILL_FILE: Final = Path("backfill.plan.json")
 
 
 @bootstrap_app.command()
@@ -94,7 +96,7 @@ def run(
     bootstrap: _Bootstrap = "localhost:9092",
     config: _Config = None,
     file: _Plan = _PLAN_FILE,
-    sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics too, at least once.")] = False,
+    sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics too, exactly once.")] = False,
     and_commit: Annotated[bool, typer.Option("--commit", help="Verify and commit as well.")] = False,
     side_effects: _Effects = False,
     option: _Option = None,
@@ -185,11 +187,16 @@ def backfill(
     out: Annotated[
         str | None, typer.Option(help="Parquet folder for the outputs, one below it for each topic.")
     ] = None,
-    sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics, at least once.")] = False,
+    sinks: Annotated[
+        bool, typer.Option("--sinks", help="Write outputs to their topics, exactly once, in transactions.")
+    ] = False,
     inputs: Annotated[
         list[str] | None, typer.Option("--input", help="TOPIC=PATH of a Parquet folder; Kafka otherwise; repeatable.")
     ] = None,
     until: Annotated[int | None, typer.Option(help="Only records before this timestamp, in ms.")] = None,
+    file: Annotated[
+        Path, typer.Option("--plan", help="With --sinks: a file that says what is read; with it again, it goes on.")
+    ] = _BACKFILL_FILE,
     bootstrap: _Bootstrap = "localhost:9092",
     application_id: _Id = None,
     config: _Config = None,
@@ -203,17 +210,19 @@ def backfill(
     with explained():
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
-        from streams_py.spark.history.run import run as run_history
-        from streams_py.spark.history.warm_start import write_sinks
-
         settings = _settings(bootstrap, application_id or "backfill", config)
         kafka = {"kafka.bootstrap.servers": bootstrap, **pairs_of(option, "--option")}
-        with (
-            _session(master, conf) as spark,
-            _progress("stages") as tick,
-            run_history(
+        sources = _sources(what, settings, inputs, kafka)
+        planned = _backfill_plan(file, what, settings, sources, until, side_effects=side_effects) if sinks else None
+        if planned is not None:
+            sources = {topic: _planned(planned.inputs[topic], kafka) for topic in sources}
+        with _session(master, conf) as spark, _progress("stages") as tick:
+            from streams_py.spark.history.run import run as run_history
+            from streams_py.spark.history.sinks import write_sinks
+
+            with run_history(
                 what,
-                _sources(what, settings, inputs, kafka),
+                sources,
                 config=settings,
                 partitions=_sink_counts(what, settings) if sinks else None,
                 until=until,
@@ -221,17 +230,55 @@ def backfill(
                 allow_side_effects=side_effects,
                 spark=spark,
                 tick=tick,
-            ) as results,
-        ):
-            counts = {}
-            if sinks:
-                write_sinks(results, kafka)
-            for topic, rows in results.sinks.items():
-                if out is not None:
-                    rows.write.mode("errorifexists").parquet(f"{out.rstrip('/')}/{topic}")
-                counts[topic] = rows.count()
-        for topic, count in counts.items():
-            console().print(f"{topic}: {count:,} records")
+            ) as results:
+                if planned is not None:
+                    there = sum(task.skipped for task in write_sinks(results, kafka, planned.id))
+                    replace(planned, done=True).save(file)
+                    if there:
+                        console().print(f"{there:,} records were there already, from an earlier attempt")
+                for topic, rows in results.sinks.items():
+                    if out is not None:
+                        rows.write.mode("errorifexists").parquet(f"{out.rstrip('/')}/{topic}")
+                    console().print(f"{topic}: {rows.count():,} records")
+
+
+def _backfill_plan(
+    file: Path,
+    what: str,
+    settings: Mapping[str, Any],
+    sources: Mapping[str, Any],
+    until: int | None,
+    *,
+    side_effects: bool,
+) -> BackfillPlan:
+    """The plan that has begun, or a new one, with ends fixed now."""
+    from streams_py.history.backfill import BackfillPlan
+    from streams_py.history.bootstrap import fingerprint_of
+    from streams_py.history.refuse import check_allowed
+    from streams_py.spark.history.fixed_ranges import fixed_options
+
+    topology, application_id = _built(what, settings), str(settings["application.id"])
+    fingerprint = fingerprint_of(topology)
+    planned = BackfillPlan.load(file)
+    if planned is not None:
+        planned.check(file, fingerprint, application_id, until)
+        return planned
+    counts = _sink_counts(what, settings)  # what is refused is refused before anything is begun
+    check_allowed(topology, application_id, settings, outputs=counts, allow_side_effects=side_effects)
+    fixed: dict[str, Any] = {}
+    for topic, given in sources.items():
+        if isinstance(given, str):
+            fixed[topic] = given
+        else:
+            options = fixed_options(topic, given)
+            fixed[topic] = {key: options[key] for key in ("starting", "ending")}
+    planned = BackfillPlan.new(application_id, what, fingerprint, fixed, until)
+    planned.save(file)
+    return planned
+
+
+def _planned(given: Any, kafka: Mapping[str, str]) -> str | dict[str, str]:
+    return given if isinstance(given, str) else {**kafka, **given}
 
 
 def diff(

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from streams_py.spark.history.inputs import GivenInputs
-from streams_py.spark.history.run import run
+from streams_py.spark.history.inputs import GivenInputs, fixed_inputs
+from streams_py.spark.history.run import Results, run, topics_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,18 +44,22 @@ def compare_runs(
     tick: Callable[[int, int], None] | None = None,
 ) -> dict[str, TopicDifference]:
     """Run both over ``inputs(topology)``; topic -> difference. A record is key, value, timestamp and headers; equal
-    ones are counted as often as they are written. ``last_ms``: only records that are not older than this before the
-    newest one of all."""
+    ones are counted as often as they are written. What comes into a topic meanwhile is read by neither. ``last_ms``:
+    only records that are not older than this before the newest one of all."""
     from pyspark.sql import functions as f
 
     found = {}
-    runs = []
+    runs: list[Results] = []
+    read: dict[str, Any] = {}
     try:
         for name, topology in (("old", old), ("new", new)):
             folder = None if work is None else f"{work.rstrip('/')}/{name}"
-            runs.append(
-                run(topology, inputs(topology), config=config, last_ms=last_ms, work=folder, spark=spark, tick=tick)
-            )
+            given = fixed_inputs(inputs(topology), topics_of(topology, config))
+            given |= {
+                topic: read[topic] for topic, found in given.items() if isinstance(found, Mapping) and topic in read
+            }
+            read |= {topic: found for topic, found in given.items() if isinstance(found, Mapping)}
+            runs.append(run(topology, given, config=config, last_ms=last_ms, work=folder, spark=spark, tick=tick))
         before, after = runs
         for topic in sorted({*before.sinks, *after.sinks}):
             counts: DataFrame | None = None

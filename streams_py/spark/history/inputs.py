@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -9,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from streams_py.errors import ConfigError
 from streams_py.history.plan import Stage
+from streams_py.spark.history.fixed_ranges import fixed_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["GivenInputs", "Inputs", "stage_input"]
+__all__ = ["GivenInputs", "Inputs", "fixed_inputs", "stage_input"]
 
 GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Mapping[str, str]"
 """Topic -> a DataFrame, the path of a Parquet folder, or options of ``streams-kafka``; or such options for all topics
@@ -23,6 +25,32 @@ _KAFKA: Final = "kafka."
 _COLUMNS: Final = ("task", "topic", "offset", "timestamp_ms", "key", "value", "headers")
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
 _NEEDED: Final = "partition and offset, key and value (binary), timestamp_ms (or timestamp); headers may be there"
+
+
+def fixed_inputs(given: GivenInputs, topics: frozenset[str]) -> dict[str, Any]:
+    """Topic -> what is given for it; from Kafka with offsets, so that it is the same records whenever they are read.
+
+    ConfigError when a topic has no input, or an input no topic.
+    """
+    everything: Mapping[str, Any] = given
+    if (
+        given
+        and all(isinstance(value, str) for value in given.values())
+        and any(key.startswith(_KAFKA) for key in given)
+    ):
+        everything = dict.fromkeys(sorted(topics), given)
+    unknown = sorted(everything.keys() - topics)
+    if unknown:
+        raise ConfigError(
+            f"the topology does not read {', '.join(unknown)}; it reads {', '.join(sorted(topics)) or 'nothing'}"
+        )
+    missing = sorted(topics - everything.keys())
+    if missing:
+        raise ConfigError(f"there is no input for topic {', '.join(missing)}; name a DataFrame, path or options")
+    return {
+        topic: fixed_options(topic, found) if isinstance(found, Mapping) else found
+        for topic, found in sorted(everything.items())
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +72,7 @@ class Inputs:
         until: int | Mapping[str, Mapping[int, int]] | None = None,
         last_ms: int | None = None,
     ) -> None:
-        everything: Mapping[str, Any] = given
-        if (
-            given
-            and all(isinstance(value, str) for value in given.values())
-            and any(key.startswith(_KAFKA) for key in given)
-        ):
-            everything = dict.fromkeys(sorted(topics), given)
-        unknown = sorted(everything.keys() - topics)
-        if unknown:
-            raise ConfigError(
-                f"the topology does not read {', '.join(unknown)}; it reads {', '.join(sorted(topics)) or 'nothing'}"
-            )
-        missing = sorted(topics - everything.keys())
-        if missing:
-            raise ConfigError(f"there is no input for topic {', '.join(missing)}; name a DataFrame, path or options")
+        everything = fixed_inputs(given, topics)
         self._given = everything
         if isinstance(until, Mapping) and (unknown := sorted(until.keys() - topics)):
             raise ConfigError(f"until: the topology does not read {', '.join(unknown)}", key="until")
@@ -81,7 +95,7 @@ class Inputs:
     def _count(self, topic: str, source: _Source) -> int:
         given = self._given[topic]
         if source.in_order:
-            return _partitions_on_cluster(topic, given)
+            return len(json.loads(given["starting"])[topic])
         from pyspark.sql import functions as f
 
         found = source.rows.agg(f.max("task")).first()
@@ -137,22 +151,6 @@ def _since(source: _Source, since_ms: int) -> _Source:
     from pyspark.sql import functions as f
 
     return replace(source, rows=source.rows.where(f.col("timestamp_ms") >= since_ms))
-
-
-def _partitions_on_cluster(topic: str, options: Mapping[str, str]) -> int:
-    from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
-    from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
-    from streams_py.spark.options import reader_options
-
-    resolved = reader_options({**options, "topics": topic}, streaming=False)
-    admin = LogAdmin(bulk_admin_settings(resolved.resolved(), client_id="streams-history"))
-    try:
-        counts = admin.partition_counts()
-    finally:
-        admin.close()
-    if topic not in counts:
-        raise ConfigError(f"topic {topic} does not exist at {options.get('kafka.bootstrap.servers')}; check the name")
-    return counts[topic]
 
 
 def _normalised(rows: DataFrame, topic: str) -> DataFrame:

@@ -30,7 +30,7 @@ from streams_py.spark.history.kernel import OUTPUT, RECORD, STATE, SUMMARY, stag
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Results", "run"]
+__all__ = ["Results", "run", "topics_of"]
 
 _DEFAULTS: Final = {"application.id": "history"}
 _WRITTEN: Final = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
@@ -174,6 +174,15 @@ def run(
         results.close()
         raise
     return results
+
+
+def topics_of(topology: GivenTopology, config: Mapping[str, Any] | None = None) -> frozenset[str]:
+    """The topics that a topology reads from outside. RefusedTopologyError when it cannot run over a history."""
+    settings = {**_DEFAULTS, **_without_clients(config or {})}
+    described = TopologySource(topology, settings).build()
+    application_id = str(settings["application.id"])
+    check_allowed(described, application_id, settings)
+    return external_topics(described.metadata(application_id, settings))
 
 
 def _without_clients(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,12 +15,13 @@ from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step, 
 from streams_py.history.plan import sink_counts
 from streams_py.history.travel import TopologySource
 from streams_py.spark.history.run import Results, run
+from streams_py.spark.history.sinks import write_sinks
 from streams_py.spark.source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["verify_changelogs", "write_changelogs", "write_sinks"]
+__all__ = ["verify_changelogs", "write_changelogs"]
 
 _WRITTEN = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
 
@@ -38,8 +39,8 @@ def write_changelogs(
     replication_factor: int = -1,
     tick: Callable[[int, int], None] | None = None,
 ) -> BootstrapPlan:
-    """Run the plan in the file ``path`` and write what is left of the changelogs; with ``sinks`` outputs too, at least
-    once each. ``options``: of ``streams-kafka``, with the cluster's address."""
+    """Run the plan in the file ``path`` and write what is left of the changelogs; with ``sinks`` outputs too, after
+    them, exactly once each. ``options``: of ``streams-kafka``, with the cluster's address."""
     plan = BootstrapPlan.load(path)
     settings = {**config, "application.id": plan.application_id}
     topology = TopologySource(plan.topology, settings).build()
@@ -63,7 +64,7 @@ def write_changelogs(
     with results:
         untimed = _write_state(results, options)
         if sinks:
-            write_sinks(results, options)
+            write_sinks(results, options, plan.id)
         sums = _sums_of_all(results, untimed)
         summaries = [done for each in results.summaries().values() for done in each]
     between = [TopicPartition(topic, p) for topic, count in plan.repartitions.items() for p in range(count)]
@@ -83,13 +84,6 @@ def _write_state(results: Results, options: Mapping[str, str]) -> list[str]:
             rows = rows.withColumn("timestamp_ms", f.lit(None).cast("bigint"))
         _write(rows, options)
     return untimed
-
-
-def write_sinks(results: Results, options: Mapping[str, str]) -> None:
-    """Write outputs to their topics, in the order in which each task wrote them; at least once each."""
-    for rows in results.sinks.values():
-        ordered = rows.repartition("source").sortWithinPartitions("source", "seq")
-        _write(ordered, options)
 
 
 def _write(rows: DataFrame, options: Mapping[str, str]) -> None:

@@ -1,0 +1,72 @@
+"""The plan of a backfill that writes to topics: what is read, fixed once, so that it can be gone on with.
+
+It is a file from before the first record is written until the last one is. The same command with the same file reads
+the same records again, makes the same outputs, and writes those that are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from streams_py.errors import ConfigError
+
+__all__ = ["BackfillPlan"]
+
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class BackfillPlan:
+    """One backfill. ``inputs``: topic -> folder, or options ``starting`` and ``ending`` of ``streams-kafka``.
+    ``until``: see ``streams_py.spark.run``. ``id``: part of the names under which tasks write."""
+
+    application_id: str
+    topology: str
+    fingerprint: str
+    inputs: dict[str, Any]
+    until: int | None
+    id: str
+    done: bool = False
+    format: int = _FORMAT
+
+    @classmethod
+    def new(
+        cls, application_id: str, topology: str, fingerprint: str, inputs: Mapping[str, Any], until: int | None
+    ) -> BackfillPlan:
+        """One that nothing is written of."""
+        return cls(application_id, topology, fingerprint, dict(inputs), until, uuid.uuid4().hex[:12])
+
+    def save(self, path: Path) -> None:
+        """Write the file; it is the old one or the new one, whatever happens."""
+        beside = path.with_name(f"{path.name}.new")
+        beside.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        os.replace(beside, path)
+
+    @classmethod
+    def load(cls, path: Path) -> BackfillPlan | None:
+        """The plan in a file, None when there is no file. ConfigError when it is none of a backfill."""
+        try:
+            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError):
+            raise ConfigError(f"{path} is no plan of a backfill; name another file with --plan") from None
+        if found.format != _FORMAT:
+            raise ConfigError(f"{path} has format {found.format}, not {_FORMAT}: it is of another version")
+        return found
+
+    def check(self, path: Path, fingerprint: str, application_id: str, until: int | None) -> None:
+        """ConfigError when nothing is left to do, or when something else would be done."""
+        if self.done:
+            raise ConfigError(f"the backfill in {path} is complete; to write everything once more, delete the file")
+        if (self.fingerprint, self.application_id, self.until) != (fingerprint, application_id, until):
+            raise ConfigError(
+                f"{path} is the plan of a backfill of {self.application_id} with another topology or another --until, "
+                "which has begun; give what it was begun with, or name another file with --plan"
+            )

@@ -1,0 +1,33 @@
+"""Where inputs from Kafka begin and end, fixed once: whoever reads them again reads the same records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
+from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
+from streams_py.spark.options import reader_options
+from streams_py.spark.ranges import partitions_of, positions
+
+__all__ = ["fixed_options"]
+
+
+def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Options of ``streams-kafka`` for one topic, with offsets for ``starting`` and ``ending``. ConfigError when the
+    topic does not exist."""
+    options = reader_options({**given, "topics": topic}, streaming=False)
+    admin = LogAdmin(bulk_admin_settings(options.resolved(), client_id="streams-history"))
+    try:
+        partitions = partitions_of(options, admin)
+        found = {
+            option: positions(position, partitions, admin, read_committed=options.read_committed, option=option)
+            for option, position in (("starting", options.starting), ("ending", options.ending))
+        }
+    finally:
+        admin.close()
+    text = {
+        option: json.dumps({topic: {str(at.partition): offset for at, offset in sorted(offsets.items())}})
+        for option, offsets in found.items()
+    }
+    return {**given, **text}

@@ -1,0 +1,164 @@
+"""Outputs to their topics, exactly once: each task is one writer, which knows how much of it is written.
+
+The outputs of a task are a fixed sequence: they lie in files before the first one is written. So a Spark task that is
+repeated, on whatever machine, takes the place of the attempt before, leaves out what that one has committed, and goes
+on. See :mod:`streams_py.adapters.confluent.bulk.once_writer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.adapters.confluent.bulk.once_writer import OnceWriter
+from streams_py.errors import StreamsError
+from streams_py.spark.failures import sentence_of
+from streams_py.spark.options import WriterOptions, writer_options
+from streams_py.spark.version import check_same_version, library_version
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from streams_py.spark.history.run import Results
+
+__all__ = ["TaskWritten", "once_kernel", "write_sinks"]
+
+_COLUMNS: Final = ("source", "topic", "partition", "value", "key", "timestamp_ms", "headers")
+_WRITTEN: Final = "source bigint, written bigint, skipped bigint"
+_TRANSACTION_RECORDS: Final = 100_000
+_TRANSACTION_BYTES: Final = 64 << 20
+_TASKS: Final = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class TaskWritten:
+    """What became of the outputs of one task: records that were written now, and those that were there already."""
+
+    task: TaskId
+    written: int
+    skipped: int
+
+
+def write_sinks(results: Results, options: Mapping[str, str], id: str) -> list[TaskWritten]:
+    """Write all outputs, each exactly once for readers of committed records.
+
+    ``id``: of this backfill; with the same one again, what is written already is left out. ``options``: of
+    ``streams-kafka``. StreamsError when it breaks off: what was committed by then stays, the rest can follow.
+    """
+    plan = results.plan
+    checked = writer_options(options)
+    rows: DataFrame | None = None
+    for found in results.sinks.values():
+        rows = found if rows is None else rows.unionByName(found)
+    if rows is None:
+        return []
+    names = {
+        stage.rank * _TASKS + number: f"{plan.application_id}-backfill-{id}-{TaskId(stage.id, number)}"
+        for stage in plan.stages
+        for number in range(stage.tasks)
+    }
+    ordered = rows.repartition("source").sortWithinPartitions("source", "topic", "seq").select(*_COLUMNS)
+    try:
+        done = ordered.mapInArrow(once_kernel(checked, names, library_version()), _WRITTEN).collect()
+    except Exception as error:
+        raise StreamsError(f"the outputs of {plan.application_id} are not complete: {sentence_of(error)}") from error
+    ids = {stage.rank: stage.id for stage in plan.stages}
+    return [
+        TaskWritten(TaskId(ids[row.source // _TASKS], row.source % _TASKS), row.written, row.skipped)
+        for row in sorted(done, key=lambda row: row.source)
+    ]
+
+
+def once_kernel(
+    options: WriterOptions, names: Mapping[int, str], version: str, transaction_records: int = _TRANSACTION_RECORDS
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function for ``mapInArrow``. Rows come by source, each with its rows in their order. ``names``: source ->
+    name of its writer."""
+
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        check_same_version(version)
+        kafka = options.resolved()
+        sequence: _Sequence | None = None
+        done: list[tuple[int, int, int]] = []
+        try:
+            for batch in batches:
+                for source, part in _by_source(batch):
+                    if sequence is None or sequence.source != source:
+                        if sequence is not None:
+                            done.append(sequence.end())
+                        place = TopicPartition(part.column("topic")[0].as_py(), 0)
+                        writer = OnceWriter(kafka, names[source], place, timeout_ms=options.flush_timeout_ms)
+                        sequence = _Sequence(source, writer, transaction_records)
+                    sequence.add(part)
+            if sequence is not None:
+                done.append(sequence.end())
+        except BaseException:
+            if sequence is not None:
+                sequence.close()
+            raise
+        columns = zip(*done, strict=True) if done else ((), (), ())
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, pa.int64()) for column in columns], names=["source", "written", "skipped"]
+        )
+
+    return write
+
+
+def _by_source(batch: Any) -> Iterator[tuple[int, Any]]:
+    import numpy as np
+
+    sources = batch.column("source").to_numpy()
+    bounds = [0, *(np.flatnonzero(np.diff(sources)) + 1).tolist(), len(sources)]
+    for first, end in pairwise(bounds):
+        if first < end:
+            yield int(sources[first]), batch.slice(first, end - first)
+
+
+class _Sequence:
+    """The outputs of one task on their way."""
+
+    def __init__(self, source: int, writer: OnceWriter, transaction_records: int) -> None:
+        self.source = source
+        self._writer = writer
+        self._records_max = transaction_records
+        self._seen = self._records = self._bytes = 0
+        try:
+            self._skipped = writer.begin()
+        except BaseException:
+            writer.close()
+            raise
+
+    def add(self, rows: Any) -> None:
+        """Write rows, but for those that an earlier attempt has written."""
+        left_out = min(max(self._skipped - self._seen, 0), rows.num_rows)
+        self._seen += left_out
+        columns = [rows.column(name).slice(left_out).to_pylist() for name in _COLUMNS[1:]]
+        write = self._writer.write
+        for topic, partition, value, key, timestamp_ms, headers in zip(*columns, strict=True):
+            given = [(header["key"], header["value"]) for header in headers] if headers else None
+            write(topic, partition, value, key, None if timestamp_ms < 0 else timestamp_ms, given)
+            self._seen += 1
+            self._records += 1
+            self._bytes += len(value or b"") + len(key or b"")
+            if self._records >= self._records_max or self._bytes >= _TRANSACTION_BYTES:
+                self._commit()
+
+    def _commit(self) -> None:
+        self._writer.commit(self._seen)
+        self._records = self._bytes = 0
+
+    def end(self) -> tuple[int, int, int]:
+        """Commit the rest: source, records written now, and those that were there already."""
+        if self._records:
+            self._commit()
+        skipped = min(self._skipped, self._seen)
+        self.close()
+        return self.source, self._seen - skipped, skipped
+
+    def close(self) -> None:
+        self._writer.close()

@@ -1,0 +1,195 @@
+"""The commands ``backfill`` and ``diff``, as they are typed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import typer
+from confluent_kafka import Producer
+from typer.testing import CliRunner, Result
+
+from streams_py.cli.spark.history import add_to
+from tests.spark.conftest import Cluster
+from tests.spark.test_source_reads import read
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
+
+_numbers = itertools.count()
+_PROGRAM = """
+from streams_py import StreamsBuilder, serdes
+
+
+def lengths(limit={limit}):
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream({lines!r}).map_values(lambda line: line.upper() if len(line) > limit else line).to({out!r})
+    return builder.build()
+
+
+def seen():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream({lines!r}).peek(print).to({out!r})
+    return builder.build()
+"""
+
+
+class Files:
+    """Two versions of an application, its topics, and the commands."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+        self.lines, self.out = cluster.topic(2), cluster.topic(3)
+        self.id = f"commands-{os.getpid()}-{next(_numbers)}"
+        for name, limit in (("old", 4), ("new", 2)):
+            text = _PROGRAM.format(limit=limit, lines=self.lines, out=self.out)
+            (folder / f"{name}.py").write_text(text)
+
+    def topology(self, version: str = "old", name: str = "lengths") -> str:
+        return f"{self.folder / f'{version}.py'}:{name}"
+
+    def produce(self, *texts: str, first_ms: int = 1_700_000_000_000) -> None:
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap})
+        for at, text in enumerate(texts):
+            producer.produce(self.lines, text, f"k{at}", at % 2, timestamp=first_ms + at)
+        assert producer.flush(30) == 0
+
+    def do(self, command: str, *arguments: str, sinks: bool = False) -> Result:
+        app = typer.Typer()
+        add_to(app)
+        plan = ["--plan", str(self.folder / "plan.json")] if sinks else []
+        return CliRunner().invoke(app, [command, *arguments, "--bootstrap", self.cluster.bootstrap, *plan])
+
+    def backfill(self, *more: str) -> Result:
+        return self.do("backfill", self.topology(), "--sinks", "--application-id", self.id, *more, sinks=True)
+
+    def await_written(self, wanted: Counter[bytes]) -> None:
+        """The end of a transaction reaches the partitions a moment after its coordinator has answered."""
+        found: Counter[bytes] = Counter()
+
+        def complete() -> bool:
+            rows = read({"kafka.bootstrap.servers": self.cluster.bootstrap, "topics": self.out})
+            found.clear()
+            found.update(row["value"] for row in rows)
+            return found.total() >= wanted.total()
+
+        until(complete, f"{wanted} in {self.out}")
+        assert found == wanted
+
+
+@pytest.fixture
+def files(cluster: Cluster, spark: SparkSession, tmp_path: Path) -> Files:
+    return Files(cluster, tmp_path)
+
+
+TEXTS = ["a", "bbb", "ccccc", "bbb", "dddddd"]
+BY_OLD = Counter([b"a", b"bbb", b"CCCCC", b"bbb", b"DDDDDD"])
+
+
+def test_backfill_writes_parquet_from_kafka_and_from_an_archive(files: Files, spark: SparkSession) -> None:
+    files.produce(*TEXTS)
+    done = files.do("backfill", files.topology(), "--out", str(files.folder / "made"), "--until", "1700000000004")
+    assert done.exit_code == 0, done.output
+    assert f"{files.out}: 4 records" in done.output
+    made = spark.read.parquet(str(files.folder / "made" / files.out)).collect()
+    assert Counter(bytes(row.value) for row in made) == BY_OLD - Counter([b"DDDDDD"])
+    archive = str(files.folder / "archive")
+    spark.read.format("streams-kafka").options(
+        **{"kafka.bootstrap.servers": files.cluster.bootstrap, "topics": files.lines}
+    ).load().write.parquet(archive)
+    arguments = ("--out", str(files.folder / "again"), "--input", f"{files.lines}={archive}")
+    assert files.do("backfill", files.topology(), *arguments).exit_code == 0
+    again = spark.read.parquet(str(files.folder / "again" / files.out)).collect()
+    assert Counter(bytes(row.value) for row in again) == BY_OLD
+
+
+def test_backfill_to_topics_writes_every_record_once_also_when_it_is_repeated(files: Files) -> None:
+    files.produce(*TEXTS)
+    done = files.backfill()
+    assert done.exit_code == 0, done.output
+    files.await_written(BY_OLD)
+    refused = files.backfill()
+    assert refused.exit_code == 2
+    assert "is complete" in refused.output
+    plan = files.folder / "plan.json"
+    plan.write_text(json.dumps({**json.loads(plan.read_text()), "done": False}))  # as if killed before the last line
+    files.produce("later")  # beyond the plan
+    again = files.backfill()
+    assert again.exit_code == 0, again.output
+    assert "5 records were there already" in again.output
+    files.await_written(BY_OLD)
+    plan.write_text(json.dumps({**json.loads(plan.read_text()), "done": False}))
+    other = files.backfill("--until", "1700000000002")
+    assert other.exit_code == 2
+    assert "another topology or another --until" in other.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "say where outputs go"),
+        (("--out", "x", "--sinks"), "say where outputs go"),
+        (("--out", "x", "--input", "other=y"), "--input other: "),
+        (("--out", "x", "--input", "other"), "write KEY=VALUE"),
+    ],
+)
+def test_backfill_that_cannot_be_is_refused_in_one_sentence(files: Files, arguments: Any, said: str) -> None:
+    refused = files.do("backfill", files.topology(), *arguments)
+    assert refused.exit_code == 2
+    assert said in refused.output
+
+
+def test_what_is_refused_leaves_no_plan(files: Files) -> None:
+    arguments = ("--sinks", "--application-id", files.id)
+    refused = files.do("backfill", files.topology("old", "seen"), *arguments, sinks=True)
+    assert refused.exit_code == 2
+    assert "called again" in refused.output
+    files.cluster.delete(files.out)
+    missing = files.backfill()
+    assert missing.exit_code == 2
+    assert f"there is no topic {files.out}" in missing.output
+    assert not (files.folder / "plan.json").exists()
+
+
+def test_diff_counts_what_differs_and_ends_with_status_1(files: Files) -> None:
+    files.produce(*TEXTS)
+    report = files.folder / "report.json"
+    done = files.do("diff", files.topology("old"), files.topology("new"), "--sample", "1", "--report", str(report))
+    assert done.exit_code == 1, done.output
+    assert f"{files.out}: 3 records the same, 2 only old, 2 only new" in done.output
+    assert done.output.count("'value'") == 1
+    found = json.loads(report.read_text())[files.out]
+    assert (found["same"], found["only_old"], found["only_new"]) == (3, 2, 2)
+    assert {row["value"] for _, row in found["sample"]} <= {"bbb", "BBB"}
+    same = files.do("diff", files.topology("old"), files.topology("old"))
+    assert same.exit_code == 0, same.output
+    files.produce("bbb", first_ms=1_700_000_000_000 + 86_400_000)
+    newest = files.do("diff", files.topology("old"), files.topology("new"), "--last", "1h")
+    assert f"{files.out}: 0 records the same, 1 only old, 1 only new" in newest.output
+    wrong = files.do("diff", files.topology("old"), files.topology("new"), "--last", "soon")
+    assert wrong.exit_code == 2
+    assert "write for example 1d" in wrong.output
+
+
+def test_diff_reads_the_same_records_twice_while_more_come(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    from streams_py.spark.history import compare
+    from streams_py.spark.history.run import run
+
+    files.produce(*TEXTS)
+
+    def run_while_more_comes(*arguments: Any, **given: Any) -> Any:
+        files.produce("bbb", "bbb")
+        return run(*arguments, **given)
+
+    monkeypatch.setattr(compare, "run", run_while_more_comes)
+    same = files.do("diff", files.topology("old"), files.topology("old"))
+    assert same.exit_code == 0, same.output
+    assert f"{files.out}: 5 records the same, 0 only old, 0 only new" in same.output

@@ -1,0 +1,122 @@
+"""Outputs of a history are written to their topics exactly once. The kernel is called as Spark calls it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent.bulk.once_writer import OnceWriter
+from streams_py.errors import StreamsError
+from streams_py.spark.columns import HEADERS
+from streams_py.spark.history.sinks import once_kernel
+from streams_py.spark.options import writer_options
+from streams_py.spark.version import library_version
+from tests.spark.conftest import Cluster
+from tests.spark.test_source_reads import read
+from tests.waiting import until
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(300)]
+
+Options = Callable[..., dict[str, str]]
+SCHEMA: Any = pa.schema(
+    [("source", pa.int64()), ("topic", pa.string()), ("partition", pa.int32()), ("value", pa.binary()),
+     ("key", pa.binary()), ("timestamp_ms", pa.int64()), ("headers", HEADERS)]
+)  # fmt: skip
+_numbers = itertools.count()
+
+
+def row(source: int, topic: str, partition: int, value: str, timestamp_ms: int = 5) -> dict[str, Any]:
+    headers = [{"key": "h", "value": b"1"}]
+    return {"source": source, "topic": topic, "partition": partition, "value": value.encode(), "key": b"k",
+            "timestamp_ms": timestamp_ms, "headers": headers}  # fmt: skip
+
+
+def batches(rows: list[dict[str, Any]], size: int = 4) -> Iterator[Any]:
+    for at in range(0, len(rows), size):
+        yield pa.RecordBatch.from_pylist(rows[at : at + size], schema=SCHEMA)
+
+
+def broken_off(rows: list[dict[str, Any]]) -> Iterator[Any]:
+    yield from batches(rows)
+    raise RuntimeError("the machine is gone")
+
+
+class Writing:
+    """The kernel with transactions of three records, and what readers see."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        id = f"{os.getpid()}-{next(_numbers)}"
+        self.names = {source: f"sinks-{id}-0_{source}" for source in range(3)}
+
+    def write(self, rows: Iterator[Any]) -> list[tuple[int, int, int]]:
+        kernel = once_kernel(writer_options(self.options()), self.names, library_version(), 3)
+        return [tuple(found.values()) for batch in kernel(rows) for found in batch.to_pylist()]
+
+    def await_seen(self, topic: str, wanted: list[tuple[int, bytes]]) -> None:
+        """The end of a transaction reaches the partitions a moment after its coordinator has answered."""
+        found: list[tuple[int, bytes]] = []
+
+        def equal() -> bool:
+            found[:] = [(row["partition"], row["value"]) for row in read(self.options(topics=topic))]
+            return len(found) >= len(wanted)
+
+        until(equal, f"{wanted} in {topic}")
+        assert found == wanted
+
+
+def test_what_was_committed_before_a_task_broke_off_is_not_written_again(cluster: Cluster, options: Options) -> None:
+    topic, other = cluster.topic(2), cluster.topic(1)
+    writing = Writing(options)
+    first = [row(0, topic, at % 2, f"a{at}") for at in range(8)] + [row(0, other, 0, "b")]
+    second = [row(1, topic, 0, f"c{at}") for at in range(4)]
+    with pytest.raises(RuntimeError, match="gone"):
+        writing.write(broken_off(first[:5]))
+    writing.await_seen(topic, [(0, b"a0"), (0, b"a2"), (1, b"a1")])
+    assert writing.write(batches(first + second)) == [(0, 6, 3), (1, 4, 0)]
+    wanted = [(at % 2, f"a{at}".encode()) for at in range(8)] + [(0, f"c{at}".encode()) for at in range(4)]
+    writing.await_seen(topic, sorted(wanted))
+    writing.await_seen(other, [(0, b"b")])
+    assert writing.write(batches(first + second)) == [(0, 0, 9), (1, 0, 4)]
+    writing.await_seen(topic, sorted(wanted))
+    found = read(options(topics=other))[0]
+    assert (found["key"], found["timestamp_ms"], found["headers"]) == (b"k", 5, [{"key": "h", "value": b"1"}])
+
+
+def test_an_attempt_that_was_replaced_writes_nothing_more(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(1)
+    kafka = writer_options(options()).resolved()
+    name = f"zombie-{os.getpid()}-{next(_numbers)}"
+    old, new = (OnceWriter(kafka, name, TopicPartition(topic, 0), timeout_ms=30_000) for _ in range(2))
+    try:
+        assert old.begin() == 0
+        old.write(topic, 0, b"old", None, 1, None)
+        assert new.begin() == 0
+        new.write(topic, 0, b"new", None, 1, None)
+        new.commit(1)
+        with pytest.raises(StreamsError):
+            old.commit(1)
+    finally:
+        old.close()
+        new.close()
+    Writing(options).await_seen(topic, [(0, b"new")])
+
+
+def test_timestamp_0_cannot_be_written_in_a_transaction(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(1)
+    with pytest.raises(StreamsError, match=f"{topic}-0 has the timestamp 0.*timestamp_extractor"):
+        Writing(options).write(batches([row(0, topic, 0, "x", 0)]))
+
+
+def test_time_of_writing_is_what_the_producer_says(cluster: Cluster, options: Options) -> None:
+    topic = cluster.topic(1)
+    writing = Writing(options)
+    writing.write(batches([row(0, topic, 0, "x", -1)]))
+    writing.await_seen(topic, [(0, b"x")])
+    assert read(options(topics=topic))[0]["timestamp_ms"] > 1_600_000_000_000

@@ -41,6 +41,8 @@ class Cluster:
         name = name or f"spark-{os.getpid()}-{next(_numbers)}"
         settings = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in config.items()}
         self._admin.create_topics([NewTopic(name, partitions, 1, config=settings)])[name].result(30)
+        while name not in self._admin.list_topics(timeout=30).topics:  # a busy broker learns it a moment later
+            pass
         return name
 
     def delete(self, topic: str) -> None:

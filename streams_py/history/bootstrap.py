@@ -32,7 +32,20 @@ from streams_py.history.task import TaskSummary
 from streams_py.ports import DescribedMember, OffsetAndMetadata, TopicSpec
 from streams_py.topology.topology import Topology
 
-__all__ = ["Allowances", "BootstrapCluster", "BootstrapPlan", "Step", "abort", "commit", "make_plan", "prepare"]
+__all__ = [
+    "Allowances",
+    "BootstrapCluster",
+    "BootstrapPlan",
+    "Step",
+    "abort",
+    "check_not_started",
+    "check_written",
+    "commit",
+    "fingerprint_of",
+    "make_plan",
+    "prepare",
+    "written",
+]
 
 _FORMAT: Final = 1
 
@@ -47,6 +60,7 @@ class BootstrapCluster(Protocol):
     def committed(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
     def create(self, specs: Sequence[TopicSpec]) -> None: ...
     def delete(self, topics: Sequence[str]) -> None: ...
+    def forget(self, group: str) -> None: ...
     def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None: ...
 
 
@@ -76,7 +90,7 @@ class BootstrapPlan:
     """One warm start. ``ranges``: (topic, partition, first offset, end). ``topics``: internal topics as they are made.
     ``written``: changelog partition -> records and hash, once they are written; ``untimed``: changelogs whose records
     have the time of writing. ``positions``: what is committed. ``id``: part of the names under which outputs are
-    written."""
+    written. ``ends``: where the changelogs ended when they were written."""
 
     application_id: str
     topology: str
@@ -90,6 +104,7 @@ class BootstrapPlan:
     written: dict[str, tuple[int, int]] = field(default_factory=dict)
     untimed: list[str] = field(default_factory=list)
     positions: list[tuple[str, int, int, str]] = field(default_factory=list)
+    ends: list[tuple[str, int, int]] = field(default_factory=list)
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 
@@ -261,9 +276,11 @@ def _of_topics(
 
 
 def prepare(plan: BootstrapPlan, cluster: BootstrapCluster, replication_factor: int = -1) -> None:
-    """Make the internal topics; with ``replace`` delete old changelogs before. Begins RUNNING."""
+    """Make the internal topics; with ``replace`` give up committed offsets and old changelogs before, in this order: an
+    application that somebody starts meanwhile begins at the beginning. Begins RUNNING."""
     counts = cluster.partition_counts()
     if plan.replace:
+        cluster.forget(plan.application_id)
         cluster.delete([topic for topic in plan.changelogs if topic in counts])
         counts = {topic: count for topic, count in counts.items() if topic not in plan.changelogs}
     missing = [
@@ -279,13 +296,16 @@ def written(
     sums: Mapping[str, tuple[int, int]],
     untimed: Sequence[str],
     summaries: Sequence[TaskSummary],
-    upstream_ends: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
 ) -> BootstrapPlan:
-    """The plan after the changelogs are written. ``sums``: changelog partition -> records and hash."""
+    """The plan after the changelogs are written. ``sums``: changelog partition -> records and hash. ``ends``: of the
+    changelogs, and of the topics between stages."""
     texts = {(topic, done.task): text for done in summaries for topic, (_, text) in done.positions.items()}
     positions = [(topic, p, end, texts.get((topic, p), "")) for topic, p, _, end in plan.ranges]
-    positions += [(*at, end, texts.get((at.topic, at.partition), "")) for at, end in sorted(upstream_ends.items())]
-    return replace(plan, step=Step.WRITTEN, written=dict(sums), untimed=list(untimed), positions=positions)
+    between = [(at, end) for at, end in sorted(ends.items()) if at.topic in plan.repartitions]
+    positions += [(*at, end, texts.get((at.topic, at.partition), "")) for at, end in between]
+    logs = [(*at, end) for at, end in sorted(ends.items()) if at.topic in plan.changelogs]
+    return replace(plan, step=Step.WRITTEN, written=dict(sums), untimed=list(untimed), positions=positions, ends=logs)
 
 
 def check_written(plan: BootstrapPlan, read: Mapping[str, tuple[int, int]]) -> None:
@@ -299,33 +319,64 @@ def check_written(plan: BootstrapPlan, read: Mapping[str, tuple[int, int]]) -> N
             )
 
 
-def commit(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
-    """Commit the positions, if nobody has touched anything since it was verified."""
-    group = plan.application_id
+def check_not_started(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
+    """StreamsError when the application runs, or has run since the plan was made: what was written is not its state."""
+    group, and_now = plan.application_id, "nothing is committed; stop it, `bootstrap abort`, and begin again"
     members = cluster.members(group)
     if members:
+        raise StreamsError(f"{group} runs ({members[0].client_id}): {and_now}")
+    moved = _moved(plan, cluster)
+    if moved is not None:
         raise StreamsError(
-            f"{group} runs ({members[0].client_id}): nothing is committed. Stop it, `bootstrap abort`, and begin again"
+            f"somebody has written to {moved} since the changelogs were written, so {group} ran: {and_now}"
         )
-    positions = {TopicPartition(topic, p): OffsetAndMetadata(end, text) for topic, p, end, text in plan.positions}
-    earlier = cluster.committed(group, list(positions))
-    if earlier and not plan.replace:
+    if plan.step is Step.PLANNED and plan.replace:
+        return
+    earlier = cluster.committed(group, [TopicPartition(topic, p) for topic, p, *_ in plan.ranges])
+    if earlier and not _is_committed(plan, cluster):
         at = min(earlier)
-        raise StreamsError(
-            f"{group} has committed {at} at {earlier[at]} since the plan was made: it was started. Nothing is "
-            "committed. `bootstrap abort`, reset the application, and begin again"
-        )
-    cluster.commit(group, positions)
+        raise StreamsError(f"{group} has committed {at} at {earlier[at]} since the plan was made, so it ran: {and_now}")
+
+
+def _moved(plan: BootstrapPlan, cluster: BootstrapCluster) -> TopicPartition | None:
+    """A changelog partition that does not end any more where it ended when it was written."""
+    wanted = {TopicPartition(topic, p): end for topic, p, end in plan.ends}
+    counts = cluster.partition_counts()
+    found = cluster.ends([at for at in wanted if at.partition < counts.get(at.topic, 0)])
+    return next((at for at, end in sorted(wanted.items()) if found.get(at) != end), None)
+
+
+def _is_committed(plan: BootstrapPlan, cluster: BootstrapCluster) -> bool:
+    """Whether the last step was taken although the plan does not say so."""
+    wanted = {TopicPartition(topic, p): end for topic, p, end, _ in plan.positions}
+    return bool(wanted) and cluster.committed(plan.application_id, list(wanted)) == wanted
+
+
+def commit(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
+    """Commit the positions, if nobody has touched anything since they were verified. Once more does no harm."""
+    check_not_started(plan, cluster)
+    positions = {TopicPartition(topic, p): OffsetAndMetadata(end, text) for topic, p, end, text in plan.positions}
+    cluster.commit(plan.application_id, positions)
 
 
 def abort(plan: BootstrapPlan, cluster: BootstrapCluster) -> list[str]:
-    """Take back what was written: the changelogs are deleted, which the application makes again; their names."""
+    """Take back what was written: the changelogs are deleted, which the application makes again; their names. What an
+    application has committed that was started on top of them goes first, so that it begins at the beginning.
+
+    StreamsError while the application runs, or when everything was committed, although the plan does not say so.
+    """
     members = cluster.members(plan.application_id)
     if members:
         raise StreamsError(
             f"{plan.application_id} runs ({members[0].client_id}), on top of changelogs that are not complete; stop it "
             "first"
         )
+    if _is_committed(plan, cluster) and _moved(plan, cluster) is None:
+        raise StreamsError(
+            f"the positions of {plan.application_id} are committed, only the plan does not say so: `bootstrap commit` "
+            "once more completes it; to begin again, reset the application"
+        )
+    cluster.forget(plan.application_id)
     counts = cluster.partition_counts()
     there = [topic for topic in sorted(plan.changelogs) if topic in counts]
     cluster.delete(there)

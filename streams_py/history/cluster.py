@@ -68,6 +68,10 @@ class HistoryCluster:
         """First offset whose record is not older; -1 where all are."""
         return self._admin.first_at(partitions, timestamp_ms)
 
+    def retention_ms(self, topics: Collection[str]) -> dict[str, int]:
+        """How long topics keep records, of those that delete old ones and may be asked."""
+        return self._admin.retention_ms(topics)
+
     def create(self, specs: Sequence[TopicSpec]) -> None:
         """Create topics; those that are being deleted are waited for."""
         waiting = {spec.name: spec for spec in specs}
@@ -97,6 +101,11 @@ class HistoryCluster:
             if time.monotonic() > until_s:
                 raise BrokerUnavailableError(f"topics take more than {_TIMEOUT_MS} ms {what}")
             time.sleep(_PAUSE_S)
+
+    def forget(self, group: str) -> None:
+        """Delete a group with what it has committed; one that is not there is no matter."""
+        if group in self._groups.list_groups():
+            self._groups.delete_group(group)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit for a group without members, in one request. StreamsError names what was refused."""

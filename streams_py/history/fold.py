@@ -86,6 +86,11 @@ class Fold:
         self._entries[key] = (value, timestamp_ms, headers)
         self.records += 1
 
+    def take(self) -> dict[bytes, tuple[bytes | None, int, _Headers | None]]:
+        """The last record of each key since the last call, tombstones too: (value, timestamp, headers)."""
+        taken, self._entries = self._entries, {}
+        return taken
+
     def relieve(self) -> None:
         """Move the entries to disk when they are many."""
         if self._open is not None and len(self._entries) > self._in_memory_max:

@@ -24,7 +24,7 @@ from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import changelog_topic
 from streams_py.topology.physical.subtopologies import Subtopology
 
-__all__ = ["HistoryTask", "StageOrders", "StageTopology", "TaskSummary"]
+__all__ = ["HistoryTask", "StageOrders", "StageTopology", "StillClock", "TaskSummary"]
 
 _COMMIT_EVERY_RECORDS = 100_000
 _UNCOMMITTED_BYTES_MAX = 32 << 20
@@ -77,7 +77,7 @@ class TaskSummary:
     changelogs: Mapping[str, int] = field(default_factory=dict)
 
 
-class _StillClock:
+class StillClock:
     """Time stands still: what depends on it has no place in a history."""
 
     def now_ms(self) -> int:
@@ -112,7 +112,7 @@ class HistoryTask:
         surroundings = TaskSurroundings(
             settings=settings,
             producer=self._producer,
-            clock=_StillClock(),
+            clock=StillClock(),
             directory=self._directory,
             inputs=self._inputs,
             owner="history",

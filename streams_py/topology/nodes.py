@@ -178,6 +178,10 @@ class NodeContext(Protocol):
     def on_close(self, callback: Callable[[], None]) -> None:
         """Called once when the task is suspended or closed."""
 
+    def remembers(self, read: Callable[[], int], write: Callable[[int], None]) -> None:
+        """This node has seen a time, in ms, that is in no store. A restart forgets it, as Kafka Streams does; a preview
+        keeps it."""
+
     @property
     def emit_interval_ms(self) -> int:
         """At least so much wall-clock time lies between two looks for results that have become final."""

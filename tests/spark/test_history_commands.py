@@ -94,6 +94,7 @@ TEXTS = ["a", "bbb", "ccccc", "bbb", "dddddd"]
 BY_OLD = Counter([b"a", b"bbb", b"CCCCC", b"bbb", b"DDDDDD"])
 
 
+@pytest.mark.slow
 def test_backfill_writes_parquet_from_kafka_and_from_an_archive(files: Files, spark: SparkSession) -> None:
     files.produce(*TEXTS)
     done = files.do("backfill", files.topology(), "--out", str(files.folder / "made"), "--until", "1700000000004")
@@ -159,6 +160,7 @@ def test_what_is_refused_leaves_no_plan(files: Files) -> None:
     assert not (files.folder / "plan.json").exists()
 
 
+@pytest.mark.slow
 def test_diff_counts_what_differs_and_ends_with_status_1(files: Files) -> None:
     files.produce(*TEXTS)
     report = files.folder / "report.json"

@@ -121,6 +121,13 @@ class KafkaPythonGroupAdmin:
         if refused or len(answers) != len(leaving):
             raise StreamsError(f"{doing}: {', '.join(refused) or 'the answer leaves some out'}")
 
+    def delete_group(self, group: str) -> None:
+        """Delete a group without members, and everything it has committed. StreamsError names what was refused."""
+        doing = f"group {group} cannot be deleted"
+        answer = self._patiently(doing, lambda: self._admin.delete_groups([group])).get(group)
+        if answer not in ("OK", kafka_errors.GroupIdNotFoundError.__name__):
+            raise StreamsError(f"{doing}: {'the answer leaves it out' if answer is None else answer}")
+
     def delete_topics(self, topics: Collection[str]) -> None:
         """Delete topics; one that is gone already is as well. StreamsError names what was refused."""
         doing = f"{', '.join(sorted(topics))} cannot be deleted"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,9 @@ _Master = Annotated[str | None, typer.Option(help="Spark master; all local cores
 _Work = Annotated[str | None, typer.Option(help="Folder that all workers share, for what stages write.")]
 _Effects = Annotated[
     bool, typer.Option("--allow-side-effects", help="peek and foreach may be called again for the same record.")
+]
+_Retention = Annotated[
+    bool, typer.Option("--accept-retention", help="Topics may delete outputs that are as old as their retention.ms.")
 ]
 _PLAN_FILE: Final = Path("bootstrap.plan.json")
 _BACKFILL_FILE: Final = Path("backfill.plan.json")
@@ -99,15 +103,22 @@ def run(
     sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics too, exactly once.")] = False,
     and_commit: Annotated[bool, typer.Option("--commit", help="Verify and commit as well.")] = False,
     side_effects: _Effects = False,
+    accept_retention: _Retention = False,
     option: _Option = None,
     work: _Work = None,
     conf: _Conf = None,
     master: _Master = None,
 ) -> None:
     """Make the internal topics, run the stages on Spark, write the changelogs. Commits nothing without --commit."""
-    with _on_plan(file, bootstrap, config) as (_, cluster, settings), _session(master, conf) as spark:
+    with _on_plan(file, bootstrap, config) as (planned, cluster, settings), _session(master, conf) as spark:
+        from streams_py.history.plan import sink_counts
+        from streams_py.history.retention import check_retention
         from streams_py.spark.history.warm_start import write_changelogs
 
+        if sinks and not accept_retention:
+            topology = _built(planned.topology, settings)
+            counts = sink_counts(topology, planned.application_id, cluster.partition_counts())
+            check_retention(cluster, counts, planned.ranges, _now_ms())
         options = {**cluster.options(), **pairs_of(option, "--option")}
         with _progress("stages") as tick:
             made = write_changelogs(
@@ -201,6 +212,7 @@ def backfill(
     application_id: _Id = None,
     config: _Config = None,
     side_effects: _Effects = False,
+    accept_retention: _Retention = False,
     option: _Option = None,
     work: _Work = None,
     conf: _Conf = None,
@@ -213,7 +225,11 @@ def backfill(
         settings = _settings(bootstrap, application_id or "backfill", config)
         kafka = {"kafka.bootstrap.servers": bootstrap, **pairs_of(option, "--option")}
         sources = _sources(what, settings, inputs, kafka)
-        planned = _backfill_plan(file, what, settings, sources, until, side_effects=side_effects) if sinks else None
+        planned = None
+        if sinks:
+            planned = _backfill_plan(
+                file, what, settings, sources, until, side_effects=side_effects, accept_retention=accept_retention
+            )
         if planned is not None:
             sources = {topic: _planned(planned.inputs[topic], kafka) for topic in sources}
         with _session(master, conf) as spark, _progress("stages") as tick:
@@ -250,12 +266,16 @@ def _backfill_plan(
     until: int | None,
     *,
     side_effects: bool,
+    accept_retention: bool,
 ) -> BackfillPlan:
     """The plan that has begun, or a new one, with ends fixed now."""
     from streams_py.history.backfill import BackfillPlan
     from streams_py.history.bootstrap import fingerprint_of
+    from streams_py.history.cluster import HistoryCluster
+    from streams_py.history.plan import sink_counts
     from streams_py.history.refuse import check_allowed
-    from streams_py.spark.history.fixed_ranges import fixed_options
+    from streams_py.history.retention import check_retention
+    from streams_py.spark.history.fixed_ranges import fixed_options, ranges_of
 
     topology, application_id = _built(what, settings), str(settings["application.id"])
     fingerprint = fingerprint_of(topology)
@@ -263,15 +283,20 @@ def _backfill_plan(
     if planned is not None:
         planned.check(file, fingerprint, application_id, until)
         return planned
-    counts = _sink_counts(what, settings)  # what is refused is refused before anything is begun
-    check_allowed(topology, application_id, settings, outputs=counts, allow_side_effects=side_effects)
-    fixed: dict[str, Any] = {}
-    for topic, given in sources.items():
-        if isinstance(given, str):
+    with contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings)))) as cluster:
+        # What is refused is refused before anything is begun.
+        counts = sink_counts(topology, application_id, cluster.partition_counts())
+        check_allowed(topology, application_id, settings, outputs=counts, allow_side_effects=side_effects)
+        fixed: dict[str, Any] = {}
+        ranges = []
+        for topic, given in sources.items():
             fixed[topic] = given
-        else:
-            options = fixed_options(topic, given)
-            fixed[topic] = {key: options[key] for key in ("starting", "ending")}
+            if not isinstance(given, str):
+                options = fixed_options(topic, given)
+                fixed[topic] = {key: options[key] for key in ("starting", "ending")}
+                ranges += ranges_of(topic, options)
+        if not accept_retention:
+            check_retention(cluster, counts, ranges, _now_ms())
     planned = BackfillPlan.new(application_id, what, fingerprint, fixed, until)
     planned.save(file)
     return planned
@@ -330,6 +355,10 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(bootstrap_app, name="bootstrap")
     app.command()(backfill)
     app.command()(diff)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _duration_ms(text: str) -> int:

@@ -321,6 +321,17 @@ class ActiveTask(Task):
         """Largest timestamp taken so far, -1 before the first."""
         return self.record.stream_time_ms
 
+    def observed_times(self) -> dict[str, int]:
+        """Node -> the time that it has seen and no store knows; see ``NodeContext.remembers``."""
+        nodes = () if self._bound is None else self._bound.nodes
+        return {node.name: node.remembered[0]() for node in nodes if node.remembered is not None}
+
+    def set_observed_times(self, times: Mapping[str, int]) -> None:
+        """As if this task had seen what the one had that these times are of. Nodes that are not there are left out."""
+        for node in () if self._bound is None else self._bound.nodes:
+            if node.remembered is not None and node.name in times:
+                node.remembered[1](times[node.name])
+
     # -- punctuation ------------------------------------------------------------------------------------
 
     @property

@@ -71,7 +71,7 @@ class TaskServices(Protocol):
 class BoundNode:
     """One processor node in one task; see ``NodeContext``."""
 
-    __slots__ = ("_close", "_init", "_store_names", "_task", "children", "forward", "name", "record")
+    __slots__ = ("_close", "_init", "_store_names", "_task", "children", "forward", "name", "record", "remembered")
 
     def __init__(self, node: ProcessorNode, task: TaskServices, children: Mapping[str, Process]) -> None:
         self.name = node.name
@@ -82,6 +82,7 @@ class BoundNode:
         self._task = task
         self._init: list[Callable[[], None]] = []
         self._close: list[Callable[[], None]] = []
+        self.remembered: tuple[Callable[[], int], Callable[[int], None]] | None = None
 
     @property
     def task_id(self) -> TaskId:
@@ -172,6 +173,10 @@ class BoundNode:
     def request_commit(self) -> None:
         """Commit as soon as possible."""
         self._task.request_commit()
+
+    def remembers(self, read: Callable[[], int], write: Callable[[int], None]) -> None:
+        """How the time that this node has seen is read and set."""
+        self.remembered = read, write
 
     def on_init(self, callback: Callable[[], None]) -> None:
         """Called once after all nodes are bound, parents before children."""

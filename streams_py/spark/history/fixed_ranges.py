@@ -10,7 +10,7 @@ from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.spark.options import reader_options
 from streams_py.spark.ranges import partitions_of, positions
 
-__all__ = ["fixed_options"]
+__all__ = ["count_partitions", "fixed_options", "ranges_of"]
 
 
 def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -31,3 +31,19 @@ def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
         for option, offsets in found.items()
     }
     return {**given, **text}
+
+
+def count_partitions(topic: str, given: Mapping[str, str]) -> int:
+    """Partitions of a topic that a stream will read. ConfigError when it does not exist."""
+    options = reader_options({**given, "topics": topic}, streaming=True)
+    admin = LogAdmin(bulk_admin_settings(options.resolved(), client_id="streams-history"))
+    try:
+        return len(partitions_of(options, admin))
+    finally:
+        admin.close()
+
+
+def ranges_of(topic: str, options: Mapping[str, str]) -> list[tuple[str, int, int, int]]:
+    """What such options say: topic, partition, first offset, end."""
+    starts, ends = (json.loads(options[key])[topic] for key in ("starting", "ending"))
+    return [(topic, int(partition), start, ends[partition]) for partition, start in starts.items()]

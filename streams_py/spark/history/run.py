@@ -30,7 +30,7 @@ from streams_py.spark.history.kernel import OUTPUT, RECORD, STATE, SUMMARY, stag
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Results", "run", "topics_of"]
+__all__ = ["Results", "run", "settings_of", "topics_of"]
 
 _DEFAULTS: Final = {"application.id": "history"}
 _WRITTEN: Final = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
@@ -154,7 +154,7 @@ def run(
 
     if spark is not None:
         check_classic(spark)
-    settings = {**_DEFAULTS, **_without_clients(config or {})}
+    settings = settings_of(config)
     source = TopologySource(topology, settings)
     described = source.build()
     application_id = str(settings["application.id"])
@@ -178,18 +178,18 @@ def run(
 
 def topics_of(topology: GivenTopology, config: Mapping[str, Any] | None = None) -> frozenset[str]:
     """The topics that a topology reads from outside. RefusedTopologyError when it cannot run over a history."""
-    settings = {**_DEFAULTS, **_without_clients(config or {})}
+    settings = settings_of(config)
     described = TopologySource(topology, settings).build()
     application_id = str(settings["application.id"])
     check_allowed(described, application_id, settings)
     return external_topics(described.metadata(application_id, settings))
 
 
-def _without_clients(config: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(config: Mapping[str, Any] | None) -> dict[str, Any]:
     """What tasks work with: no addresses, no passwords."""
-    checked = StreamsConfig.of({"bootstrap.servers": "embedded", **_DEFAULTS, **config})
+    checked = StreamsConfig.of({"bootstrap.servers": "embedded", **_DEFAULTS, **(config or {})})
     dropped = {*checked.clients, "bootstrap.servers", "processing.guarantee", "state.dir"}
-    return {key: value for key, value in checked.original.items() if key not in dropped}
+    return {**_DEFAULTS, **{key: value for key, value in checked.original.items() if key not in dropped}}
 
 
 def _work_folder(spark: SparkSession, given: str | None) -> tuple[str, bool]:

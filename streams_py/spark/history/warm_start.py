@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streams_protocol.types import TopicPartition
-from streams_py.history.bootstrap import BootstrapCluster, BootstrapPlan, Step, check_written, prepare, written
+from streams_py.history.bootstrap import (
+    BootstrapCluster,
+    BootstrapPlan,
+    Step,
+    check_not_started,
+    check_written,
+    prepare,
+    written,
+)
 from streams_py.history.plan import sink_counts
 from streams_py.history.travel import TopologySource
 from streams_py.spark.history.run import Results, run
@@ -45,6 +53,7 @@ def write_changelogs(
     settings = {**config, "application.id": plan.application_id}
     topology = TopologySource(plan.topology, settings).build()
     plan.check(topology, Step.PLANNED)
+    check_not_started(plan, cluster)
     plan = replace(plan, step=Step.RUNNING)
     plan.save(path)
     prepare(plan, cluster, replication_factor)
@@ -67,8 +76,9 @@ def write_changelogs(
             write_sinks(results, options, plan.id)
         sums = _sums_of_all(results, untimed)
         summaries = [done for each in results.summaries().values() for done in each]
-    between = [TopicPartition(topic, p) for topic, count in plan.repartitions.items() for p in range(count)]
-    plan = written(plan, sums, untimed, summaries, cluster.ends(between))
+    topics_made = {**plan.changelogs, **plan.repartitions}
+    ends = cluster.ends([TopicPartition(topic, p) for topic, count in topics_made.items() for p in range(count)])
+    plan = written(plan, sums, untimed, summaries, ends)
     plan.save(path)
     return plan
 

@@ -63,6 +63,12 @@ class SessionAggregate(TableOperator):
         copy = copier_of(store) if old_values and forwards else None
         observed_ms = UNKNOWN_TIME
 
+        def observe(time_ms: int) -> None:
+            nonlocal observed_ms
+            observed_ms = time_ms
+
+        node.remembers(lambda: observed_ms, observe)
+
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             nonlocal observed_ms
             if key is None:

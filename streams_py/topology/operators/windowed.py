@@ -86,6 +86,12 @@ class TimeWindowAggregate(WindowedOperator[TimeWindows]):
         update = store.updater(fresh_initializer(node, self._initializer, store), aggregator)
         observed_ms = UNKNOWN_TIME
 
+        def observe(time_ms: int) -> None:
+            nonlocal observed_ms
+            observed_ms = time_ms
+
+        node.remembers(lambda: observed_ms, observe)
+
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             nonlocal observed_ms
             if key is None:

@@ -127,6 +127,9 @@ class FakeNode:
     def on_close(self, callback: Callable[[], None]) -> None:
         self.task.on_close.append(callback)
 
+    def remembers(self, read: Callable[[], int], write: Callable[[int], None]) -> None:
+        pass
+
     def now_ms(self) -> int:
         return 77
 

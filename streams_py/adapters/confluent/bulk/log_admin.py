@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, Uuid
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # exports unmarked
+from confluent_kafka.admin import ConfigResource, OffsetSpec  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.admin import ConfluentAdmin
@@ -79,6 +79,23 @@ class LogAdmin(ConfluentAdmin):
         """First offset whose record is not older; -1 where all records are older."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         return self._offsets(partitions, spec, read_committed=False, read=time_offset_of)
+
+    def retention_ms(self, topics: Collection[str]) -> dict[str, int]:
+        """How long topics keep records; without those that keep them for ever, and those that may not be described."""
+        if not topics:
+            return {}
+        asked = {ConfigResource(ConfigResource.Type.TOPIC, topic): topic for topic in sorted(topics)}
+        found = self._ask(
+            "describing topics",
+            lambda client: client.describe_configs(list(asked), request_timeout=self._timeout_s),
+            lambda entries: (str(entries["cleanup.policy"].value), int(entries["retention.ms"].value)),
+            list(asked),
+        )
+        return {
+            asked[resource]: answer[1]
+            for resource, answer in found.items()
+            if not isinstance(answer, AdminError) and "delete" in answer[0] and answer[1] >= 0
+        }
 
     def _offsets(
         self,

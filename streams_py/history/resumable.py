@@ -1,0 +1,149 @@
+"""One task that goes on from where another one, perhaps in another process, has stopped.
+
+What it needs to know lies outside: the position, what was committed beside it, the times that its nodes have seen, and
+the entries of its changelogs. Its stores are in memory, filled from the entries as a live task's from its changelogs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import UnsupportedOperationError
+from streams_py.history.fold import Expiry, Fold
+from streams_py.history.records import Columns, HistoryProducer, HistoryRecord
+from streams_py.history.task import StageTopology, StillClock
+from streams_py.ports import OffsetAndMetadata
+from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecutor, TaskSurroundings
+from streams_py.state.directory import StateDirectory
+from streams_py.state.open import changelog_topic
+
+__all__ = ["Change", "Place", "ResumableTask"]
+
+_CREATE_TIME = 1
+
+
+class Place(NamedTuple):
+    """How far a task is. ``offset``: of the next record; ``text``: what is committed beside it; ``times``: by node."""
+
+    offset: int
+    text: str
+    times: Mapping[str, int]
+
+
+class Change(NamedTuple):
+    """An entry of a changelog; a null value is one that is gone."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    timestamp_ms: int
+
+
+class ResumableTask:
+    """A task with one input topic. ``place`` and ``entries`` are what the one before has left, None and nothing for the
+    first one; ``entries`` come by topic."""
+
+    def __init__(
+        self, topology: StageTopology, number: int, place: Place | None = None, entries: Iterable[Change] = ()
+    ) -> None:
+        stage, settings = topology.orders.stage, topology.settings
+        (self._topic,) = stage.inputs
+        self._id = TaskId(stage.id, number)
+        self._input = TopicPartition(self._topic, number)
+        self._folds = {topic: Fold() for topic in sorted(stage.changelogs)}
+        self._producer = HistoryProducer(stage.outputs, self._folds)
+        self._aging = {
+            topic: _Aging(expiry)
+            for store in topology.nodes.stores
+            if (topic := changelog_topic(store, settings.application_id)) in self._folds
+            and (expiry := Expiry.of(store)) is not None
+        }
+        self._inputs = EverythingDelivered()
+        surroundings = TaskSurroundings(
+            settings=settings,
+            producer=self._producer,
+            clock=StillClock(),
+            directory=StateDirectory("unused", settings.application_id, persistent=False),
+            inputs=self._inputs,
+            owner="preview",
+        )
+        self._executor = TaskExecutor(self._id, topology.nodes, [self._input], surroundings)
+        task = self._executor.task
+        task.initialize()
+        for topic, changes in groupby(entries, lambda change: change.topic):
+            self._restore(topic, changes)
+        task.complete_restoration({} if place is None else {self._input: OffsetAndMetadata(place.offset, place.text)})
+        task.set_observed_times({} if place is None else place.times)
+
+    def _restore(self, topic: str, changes: Iterable[Change]) -> None:
+        changelog, aging = TopicPartition(topic, self._id.partition), self._aging.get(topic)
+        records = []
+        for at, change in enumerate(changes):
+            stamp = (_CREATE_TIME, change.timestamp_ms)
+            records.append(HistoryRecord((*changelog, at, change.key, change.value, stamp, None)))
+            if aging is not None:
+                aging.note(change.key)
+        self._executor.task.stores.restore(changelog, records)
+
+    def feed(self, records: Sequence[HistoryRecord]) -> None:
+        """Process records, in offset order. What user code raises names node, topic, partition and offset."""
+        executor, task = self._executor, self._executor.task
+        self._inputs.next_offsets[self._input] = records[-1].offset() + 1
+        executor.add(self._input, records)
+        while task.buffered_records:
+            executor.step(task.buffered_records)
+        if task.has_punctuators:
+            raise UnsupportedOperationError(
+                f"task {self._id}: a processor has scheduled a punctuator; run this topology live", task_id=self._id
+            )
+
+    @property
+    def columns(self) -> Mapping[str, Columns]:
+        """What was written since somebody cleared it, by topic."""
+        return self._producer.columns
+
+    def commit(self) -> tuple[Place, Iterator[Change]]:
+        """How far it is now, and what has changed in its changelogs since the last call. Windows and sessions that are
+        expired are gone."""
+        task = self._executor.task
+        self._executor.commit()
+        position = task.committable_offsets()[self._input]
+        return Place(position.offset, position.metadata, task.observed_times()), self._changes()
+
+    def _changes(self) -> Iterator[Change]:
+        for topic, fold in self._folds.items():
+            taken = fold.take()
+            aging = self._aging.get(topic)
+            for key, (value, timestamp_ms, _) in taken.items():
+                if aging is not None:
+                    aging.note(key)
+                yield Change(topic, key, value, timestamp_ms)
+            for key in () if aging is None else aging.expired():
+                yield Change(topic, key, None, -1)
+
+    def close(self) -> None:
+        """Drop everything."""
+        self._executor.task.close_dirty()
+
+
+class _Aging:
+    """Which keys of a changelog expire when."""
+
+    def __init__(self, expiry: Expiry) -> None:
+        self._expiry = expiry
+        self._keys: dict[int, set[bytes]] = {}
+        self._latest_ms = -1
+
+    def note(self, key: bytes) -> None:
+        time_ms = self._expiry.time_of(key)
+        self._keys.setdefault(time_ms, set()).add(key)
+        self._latest_ms = max(self._latest_ms, time_ms)
+
+    def expired(self) -> Iterator[bytes]:
+        """Those that have expired since the last call."""
+        cutoff_ms = self._latest_ms - self._expiry.retention_ms
+        for time_ms in [time_ms for time_ms in self._keys if time_ms <= cutoff_ms]:
+            yield from sorted(self._keys.pop(time_ms))

@@ -1,0 +1,213 @@
+"""``streams_py.spark.preview``: a topology as a query of Structured Streaming.
+
+    rows = preview("shop.app:topology", {"kafka.bootstrap.servers": "localhost:9092"})
+    rows.writeStream.format("parquet").option("checkpointLocation", "check").start("totals")
+
+One Spark group is one task, not one key: stream time, grace and the end of windows belong to the task. What the task
+knows is in the state that Spark checkpoints: its position, and the entries of its changelogs. A worker that still has
+the task of the micro-batch before goes on with it; any other one makes it anew from the entries. A random word that is
+kept with the position tells which of the two it is, so a micro-batch that is repeated never meets what its first
+attempt has left in a worker.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from streams_py.errors import ConfigError
+from streams_py.history.plan import external_topics, plan_history
+from streams_py.history.records import ANY_PARTITION, HistoryRecord
+from streams_py.history.refuse import RefusedTopologyError, findings
+from streams_py.history.refuse_preview import preview_findings
+from streams_py.history.resumable import Change, Place, ResumableTask
+from streams_py.history.task import StageOrders, StageTopology
+from streams_py.history.travel import GivenTopology, TopologySource
+from streams_py.topology.partitioning import partition_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["PREVIEW_COLUMNS", "PreviewProcessor", "preview"]
+
+PREVIEW_COLUMNS: Final = (
+    "topic string, partition int, timestamp_ms bigint, key binary, value binary, "
+    "headers array<struct<key: string, value: binary>>, task int, seq bigint"
+)
+"""``seq``: running number of the task's records for this topic."""
+_POSITION: Final = "offset bigint, text string, known string, word string"
+_ENTRY: Final = "topic string, key binary"
+_VALUE: Final = "value binary, timestamp_ms bigint"
+_CREATE_TIME: Final = 1
+_RECORDS_AT_ONCE: Final = 2_000
+_KEPT_MAX: Final = 16
+_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+_kept: dict[str, _Live] = {}
+"""Tasks that this worker process has left, by the word that was kept with their position."""
+
+
+def preview(
+    topology: GivenTopology,
+    options: Mapping[str, str],
+    *,
+    config: Mapping[str, Any] | None = None,
+    partitions: Mapping[str, int] | None = None,
+    allow_side_effects: bool = False,
+    spark: SparkSession | None = None,
+) -> DataFrame:
+    """A streaming DataFrame of what the topology writes, with :data:`PREVIEW_COLUMNS`; start it with ``writeStream``.
+
+    For topologies with one input topic and without repartition: stateless steps, aggregates, windows and sessions.
+    RefusedTopologyError says everything that is not allowed. State is in the memory of workers, and in the checkpoint.
+
+    * ``options``: of ``streams-kafka``; ``starting`` counts for the first start of a checkpoint,
+      ``rows.per.trigger`` bounds a micro-batch.
+    * ``partitions``: of topics that are written; default as many as the input has.
+
+    Sets ``spark.sql.streaming.stateStore.providerClass`` of the session to RocksDB, which Spark wants for this.
+    """
+    from pyspark.sql import functions as f
+
+    from streams_py.spark.history.fixed_ranges import count_partitions
+    from streams_py.spark.history.run import settings_of
+    from streams_py.spark.session import check_classic, spark_session
+    from streams_py.spark.source import register
+
+    if spark is not None:
+        check_classic(spark)
+    settings = settings_of(config)
+    source, given = TopologySource(topology, settings), partitions or {}
+    application_id = str(settings["application.id"])
+    described = source.build()
+    found = findings(described, application_id, settings, outputs=given, allow_side_effects=allow_side_effects)
+    if not described.has_patterns:
+        found += preview_findings(described, application_id, settings)
+    if found:
+        raise RefusedTopologyError(found)
+    (topic,) = external_topics(described.metadata(application_id, settings))
+    for key in ("topics", "assign"):
+        if key in options:
+            raise ConfigError(f"{key} cannot be given: the topology reads {topic}", key=key)
+    session = spark or spark_session("streams-py preview")
+    register(session)
+    session.conf.set(_PROVIDER, _ROCKSDB)
+    asked = {**options, "topics": topic}
+    plan = plan_history(described, application_id, settings, {topic: count_partitions(topic, options)}, given)
+    rows = session.readStream.format("streams-kafka").options(**asked).load()
+    columns = ("offset", "timestamp_ms", "key", "value", "headers")
+    tasks = rows.select(f.col("partition").alias("task"), *columns).groupBy("task")
+    orders = StageOrders(source, settings, plan.stages[0])
+    return tasks.transformWithState(PreviewProcessor(orders), PREVIEW_COLUMNS, "Append", "None")
+
+
+class PreviewProcessor(StatefulProcessor):
+    """What Spark calls for each task of a micro-batch."""
+
+    def __init__(self, orders: StageOrders) -> None:
+        self._orders = orders
+        self._topology: StageTopology | None = None
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Name the state."""
+        self._position = handle.getValueState("position", _POSITION)
+        self._entries = handle.getMapState("changelogs", _ENTRY, _VALUE)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
+        """The records of one task in one micro-batch, in any order; those that were taken before are left out."""
+        number = int(key[0])
+        kept = self._position.get() if self._position.exists() else None
+        first = 0 if kept is None else kept[0]
+        new = sorted((row for row in rows if row.offset >= first), key=lambda row: row.offset)
+        if not new:
+            return
+        live = _kept.pop(kept[3], None) if kept is not None else None
+        if live is None:
+            live = self._made(number, kept)
+        try:
+            (topic,) = self._orders.stage.inputs
+            for at in range(0, len(new), _RECORDS_AT_ONCE):
+                live.task.feed([_record(topic, number, row) for row in new[at : at + _RECORDS_AT_ONCE]])
+                yield from live.rows(self._orders.stage.outputs)
+            self._keep(live)
+        except BaseException:
+            live.task.close()
+            raise
+
+    def _made(self, number: int, kept: Any) -> _Live:
+        if self._topology is None:
+            self._topology = self._orders.load()
+        if kept is None:
+            return _Live(ResumableTask(self._topology, number), number, {})
+        offset, text, known, _ = kept
+        told = json.loads(known)
+        entries = sorted(
+            Change(at[0], bytes(at[1]), bytes(value), time_ms) for at, (value, time_ms) in self._entries.iterator()
+        )
+        task = ResumableTask(self._topology, number, Place(offset, text, told["times"]), entries)
+        return _Live(task, number, told["written"])
+
+    def _keep(self, live: _Live) -> None:
+        place, changes = live.task.commit()
+        for change in changes:
+            if change.value is None:
+                self._entries.removeKey((change.topic, change.key))
+            else:
+                self._entries.updateValue((change.topic, change.key), (change.value, change.timestamp_ms))
+        word = uuid.uuid4().hex
+        known = json.dumps({"times": place.times, "written": live.written})
+        self._position.update((place.offset, place.text, known, word))
+        while len(_kept) >= _KEPT_MAX:
+            _kept.pop(next(iter(_kept))).task.close()
+        _kept[word] = live
+
+    def close(self) -> None:
+        """Tasks stay for the next micro-batch."""
+
+
+def _record(topic: str, number: int, row: Any) -> HistoryRecord:
+    headers = [(header["key"], _bytes(header["value"])) for header in row.headers] if row.headers else None
+    stamp = (_CREATE_TIME, row.timestamp_ms)
+    return HistoryRecord((topic, number, row.offset, _bytes(row.key), _bytes(row.value), stamp, headers))
+
+
+def _bytes(data: Any) -> bytes | None:
+    return None if data is None else bytes(data)
+
+
+class _Live:
+    """A task with the numbers of what it has written, by topic."""
+
+    def __init__(self, task: ResumableTask, number: int, written: dict[str, int]) -> None:
+        self.task, self.number, self.written = task, number, written
+
+    def rows(self, counts: Mapping[str, int]) -> Iterator[Row]:
+        """What was written since the last call."""
+        for topic, columns in self.task.columns.items():
+            count, first = counts[topic], self.written.get(topic, 0)
+            self.written[topic] = first + len(columns)
+            together = zip(
+                columns.partitions, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True
+            )
+            for seq, (partition, timestamp_ms, key, value, headers) in enumerate(together, first):
+                place = partition
+                if partition == ANY_PARTITION:
+                    place = self.number % count if key is None else partition_for(key, count)
+                given = [Row(key=name, value=content) for name, content in headers] if headers else None
+                yield Row(
+                    topic=topic,
+                    partition=place,
+                    timestamp_ms=timestamp_ms,
+                    key=key,
+                    value=value,
+                    headers=given,
+                    task=self.number,
+                    seq=seq,
+                )
+            columns.clear()

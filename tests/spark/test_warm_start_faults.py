@@ -1,0 +1,247 @@
+"""A warm start when something goes wrong, and when a Java application takes over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from streams_py import State, StreamsBuilder, serdes
+from streams_py.history.bootstrap import BootstrapPlan, Step
+from streams_py.spark.history import warm_start
+from streams_py.testing import TopologyTestDriver
+from tests.broker.runtime.conftest import java
+from tests.broker.runtime.java.state_programs import PROGRAMS, Input, portions
+from tests.broker.runtime.kit import Instance
+from tests.spark.conftest import Cluster
+from tests.spark.test_source_reads import read
+from tests.spark.test_warm_start import App, app, committed_text, state_of
+from tests.waiting import until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["app", "java"]  # fixtures
+
+pytestmark = [pytest.mark.broker, pytest.mark.timeout(900)]
+
+
+@pytest.mark.slow
+def test_log_that_ends_with_an_aborted_transaction_is_read_to_its_end(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.produce(20)
+    producer = Producer({"bootstrap.servers": app.cluster.bootstrap, "transactional.id": f"{app.id}-lines"})
+    producer.init_transactions(60)
+    for text, commits in (("committed same", True), ("aborted same", False)):
+        producer.begin_transaction()
+        for partition in (0, 1):
+            producer.produce(app.lines, text, partition=partition, timestamp=1_700_000_001_000)
+        producer.flush(60)
+        producer.commit_transaction(60) if commits else producer.abort_transaction(60)
+    app.counted.update("committed same".split() * 2)
+    once = warm_start._write
+
+    def write_twice(rows: Any, options: Any) -> None:  # as a Spark task does that is repeated
+        once(rows, options)
+        once(rows, options)
+
+    monkeypatch.setattr(warm_start, "_write", write_twice)
+    assert app.plan().exit_code == 0
+    app.ok("run", "--commit")
+    # 10 lines, a line with its marker, an aborted one with its marker
+    assert {committed_text(app)[app.lines, partition][0] for partition in (0, 1)} == {14}
+    with app.live() as streams:
+        until(lambda: state_of(streams) == dict(app.counted), f"counts {dict(app.counted)}")
+
+
+@pytest.mark.slow
+def test_old_local_state_is_warned_of_and_must_go(app: App) -> None:
+    app.produce(40)
+    with app.live() as streams:
+        until(lambda: state_of(streams) == dict(app.counted), "counts")
+        streams.close(leave_group=True)
+    old = dict(app.counted)
+    app.produce(10, first=40)
+    planned = app.plan("--replace")
+    assert planned.exit_code == 0, planned.output
+    assert f"streams-py reset {app.id} --state-dir" in planned.output
+    app.ok("run", "--commit")
+    new = dict(app.counted)
+    app.state_dir = app.state_dir.with_name("wiped")
+    with app.live() as streams:
+        until(lambda: state_of(streams) == new, "the folded state")
+        streams.close(leave_group=True)
+    app.state_dir = app.state_dir.with_name("state")
+    with app.live() as streams:  # its position lies behind the new changelog's end: there is nothing to restore
+        until(lambda: state_of(streams), "any state")
+        assert state_of(streams) == old
+
+
+_SLOW = [pytest.param(step, marks=pytest.mark.slow) for step in ("_write_state", "_sums_of_all", "written")]
+
+
+@pytest.mark.parametrize("step", ["prepare", "run", *_SLOW])
+def test_warm_start_that_broke_off_is_aborted_and_made_again(
+    app: App, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    class KilledError(BaseException):
+        """Nothing catches it, as nothing catches the end of a process."""
+
+    def killed(*_: object, **__: object) -> None:
+        raise KilledError
+
+    app.produce(10)
+    assert app.plan().exit_code == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(warm_start, step, killed)
+        with pytest.raises(KilledError):
+            app.do("run")
+    for too_early in ("run", "verify", "commit"):
+        refused = app.do(too_early)
+        assert refused.exit_code == 2
+        assert "it broke off: abort it, and plan again" in refused.output
+    app.ok("abort")
+    assert app.plan().exit_code == 0, "the changelogs are gone, and nothing is committed"
+
+
+@pytest.mark.slow
+def test_process_that_was_killed_on_the_way_leaves_what_abort_clears_up(app: App, tmp_path: Path) -> None:
+    app.produce(300)
+    assert app.plan().exit_code == 0
+    arguments = ["--bootstrap", app.cluster.bootstrap, "--plan", str(app.plan_file), "--master", "local[1]"]
+    with (tmp_path / "run.log").open("w") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "streams_py", "bootstrap", "run", *arguments],
+            stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    try:
+        until(lambda: BootstrapPlan.load(app.plan_file).step is Step.RUNNING, "the run has begun", timeout_s=300)
+        time.sleep(3)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(60)
+    app.ok("abort")
+    assert app.plan().exit_code == 0
+    app.ok("run", "--commit")
+    with app.live() as streams:
+        until(lambda: state_of(streams) == dict(app.counted), "the folded state")
+
+
+@pytest.mark.slow
+def test_commit_that_was_killed_behind_its_request_is_completed(app: App) -> None:
+    app.produce(10)
+    app.plan()
+    app.ok("run", "--commit")
+    plan = BootstrapPlan.load(app.plan_file)
+    assert plan.step is Step.COMMITTED
+    replace(plan, step=Step.VERIFIED).save(app.plan_file)
+    refused = app.do("abort")
+    assert refused.exit_code == 1
+    assert "once more completes it" in refused.output
+    app.ok("commit")
+    assert "to begin again, reset the application" in app.do("abort").output
+
+
+@pytest.mark.slow
+def test_abort_clears_up_after_an_application_that_was_started_too_early(app: App) -> None:
+    app.produce(20)
+    app.plan()
+    app.ok("run")
+    app.ok("verify")
+    with app.live() as streams:
+        until(lambda: streams.state is State.RUNNING, "the application runs")
+        for step in ("commit", "abort"):
+            assert app.do(step).exit_code == 1
+        streams.close(leave_group=True)
+    assert app.do("commit").exit_code == 1
+    app.ok("abort")
+    assert app.plan().exit_code == 0, "nothing of both is left"
+
+
+_JAVA = """
+from streams_py import State, StreamsBuilder, serdes
+from tests.broker.runtime.java.state_programs import PROGRAMS
+
+
+def topology():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    PROGRAMS[{program!r}](builder, {left!r}, {right!r}).to({out!r}, key=serdes.STRING, value=serdes.STRING)
+    return builder.build()
+"""
+
+
+@pytest.fixture
+def jvm(java: tuple[str, ...], tmp_path: Path) -> Iterator[Instance]:
+    worker = Path(__file__).parents[1] / "broker" / "runtime" / "java" / "StateWorker.java"
+    instance = Instance("java", {}, tmp_path / "java.log", (*java[:-1], str(worker)))
+    yield instance
+    instance.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["timestamped", "window", "session"])
+def test_java_application_goes_on_from_the_state_that_was_folded(
+    cluster: Cluster, spark: SparkSession, jvm: Instance, tmp_path: Path, program: str
+) -> None:
+    app = App(cluster, tmp_path)
+    left, right, out = (cluster.topic(1) for _ in range(3))
+    file = tmp_path / "java_app.py"
+    file.write_text(_JAVA.format(program=program, left=left, right=right, out=out))
+    app.topology = f"{file}:topology"
+    base_ms = int(time.time()) * 1_000
+
+    def feed(records: list[Input]) -> None:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        for one in records:
+            producer.produce(left, one.value, one.key, 0, timestamp=base_ms + one.at)
+        assert producer.flush(60) == 0
+
+    def expected(records: list[Input]) -> list[tuple[Any, ...]]:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        PROGRAMS[program](builder, left, right).to(out, key=serdes.STRING, value=serdes.STRING)
+        with TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": 0}) as driver:
+            for one in records:
+                driver.input_topic(left, key=serdes.STRING, value=serdes.STRING).send(
+                    one.key, one.value, timestamp_ms=base_ms + one.at
+                )
+            found = driver.output_topic(out, key=serdes.STRING, value=serdes.STRING).read_all()
+        return [(record.key, record.value, record.timestamp) for record in found]
+
+    def written() -> list[tuple[Any, ...]]:
+        rows = read({"kafka.bootstrap.servers": cluster.bootstrap, "topics": out})
+        return [
+            (row["key"].decode(), None if row["value"] is None else row["value"].decode(), row["timestamp_ms"])
+            for row in rows
+        ]
+
+    history, *later = portions(program)
+    more = [record for portion in later for record in portion]
+    feed(history)
+    assert app.plan().exit_code == 0
+    app.ok("run", "--commit")
+    feed(more)
+    config = {
+        "application.id": app.id,
+        "bootstrap.servers": cluster.bootstrap,
+        "state.dir": str(tmp_path / "java-state"),
+        "auto.offset.reset": "earliest",
+        "statestore.cache.max.bytes": 0,
+        "commit.interval.ms": 100,
+        "default.key.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
+        "default.value.serde": "org.apache.kafka.common.serialization.Serdes$StringSerde",
+    }
+    wanted = expected(history + more)[len(expected(history)) :]
+    jvm.ask("start", program=program, config=config, topics=[left, right, out])
+    until(lambda: len(written()) >= len(wanted), f"{len(wanted)} records by Java")
+    assert jvm.ask("stop", config=config) is None
+    assert written() == wanted

@@ -1,0 +1,270 @@
+"""The steps of a warm start against a cluster in memory: what is refused, what is changed, and in which order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_protocol.types import TopicPartition
+from streams_py import StreamsBuilder, Topology, serdes
+from streams_py.errors import ConfigError, StreamsError
+from streams_py.history.bootstrap import (
+    Allowances,
+    BootstrapPlan,
+    Step,
+    abort,
+    check_not_started,
+    check_written,
+    commit,
+    make_plan,
+    prepare,
+    written,
+)
+from streams_py.history.refuse import RefusedTopologyError
+from streams_py.history.retention import check_retention
+from streams_py.history.task import TaskSummary
+from streams_py.ports import DescribedMember, OffsetAndMetadata, TopicSpec
+
+APP = "shop"
+CHANGELOG, BETWEEN = f"{APP}-counts-changelog", f"{APP}-counts-repartition"
+CONFIG: Mapping[str, Any] = {"application.id": APP}
+
+
+def word_count() -> Topology:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    words = builder.stream("lines").flat_map_values(str.split)
+    words.group_by(lambda _, word: word).count(store="counts")
+    return builder.build()
+
+
+class Cluster:
+    """Logs as (start, end), groups, and everything that was done."""
+
+    def __init__(self) -> None:
+        self.topics = {"lines": 2}
+        self.logs = {TopicPartition("lines", 0): (0, 5), TopicPartition("lines", 1): (0, 7)}
+        self.offsets: dict[TopicPartition, int] = {}
+        self.running: list[DescribedMember] = []
+        self.done: list[str] = []
+        self.kept_ms: dict[str, int] = {}
+
+    def partition_counts(self) -> Mapping[str, int]:
+        return dict(self.topics)
+
+    def starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {at: self.logs.get(at, (0, 0))[0] for at in partitions}
+
+    def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {at: self.logs.get(at, (0, 0))[1] for at in partitions}
+
+    def members(self, group: str) -> Sequence[DescribedMember]:
+        return self.running
+
+    def committed(self, group: str, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        return {at: self.offsets[at] for at in partitions if at in self.offsets}
+
+    def create(self, specs: Sequence[TopicSpec]) -> None:
+        for spec in specs:
+            self.done.append(f"create {spec.name}")
+            self.topics[spec.name] = spec.partitions
+
+    def delete(self, topics: Sequence[str]) -> None:
+        for topic in topics:
+            self.done.append(f"delete {topic}")
+            del self.topics[topic]
+            self.logs = {at: log for at, log in self.logs.items() if at.topic != topic}
+
+    def forget(self, group: str) -> None:
+        self.done.append(f"forget {group}")
+        self.offsets.clear()
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self.offsets |= {at: position.offset for at, position in offsets.items()}
+
+    def retention_ms(self, topics: Collection[str]) -> Mapping[str, int]:
+        return {topic: self.kept_ms[topic] for topic in topics if topic in self.kept_ms}
+
+    def first_at(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> Mapping[TopicPartition, int]:
+        """Each record's time is a thousand times its offset."""
+        first = -(-timestamp_ms // 1_000)
+        return {at: first if first < self.logs[at][1] else -1 for at in partitions}
+
+    def start_application(self) -> None:
+        """It has counted everything, on top of what was there, and has ended."""
+        for at in list(self.logs):
+            if at.topic == "lines":
+                self.offsets[at] = self.logs[at][1]
+        for number in (0, 1):
+            at = TopicPartition(CHANGELOG, number)
+            self.logs[at] = (0, self.logs.get(at, (0, 0))[1] + 3)
+
+
+def planned(cluster: Cluster, **allowed: bool) -> BootstrapPlan:
+    return make_plan("app:topology", word_count(), APP, CONFIG, cluster, Allowances(**allowed))[0]
+
+
+def at_step(cluster: Cluster, step: Step, **allowed: bool) -> BootstrapPlan:
+    """As if everything up to ``step`` was done."""
+    plan = replace(planned(cluster, **allowed), step=Step.RUNNING)
+    prepare(plan, cluster)
+    if step is Step.RUNNING:
+        return plan
+    for number in (0, 1):
+        cluster.logs[TopicPartition(CHANGELOG, number)] = (0, 4)
+    places = [TopicPartition(topic, number) for topic in (CHANGELOG, BETWEEN) for number in (0, 1)]
+    summaries = [TaskSummary(number, 5, 0, {"lines": (5, "text")}) for number in (0, 1)]
+    sums = {f"{CHANGELOG}-{number}": (4, 99) for number in (0, 1)}
+    return replace(written(plan, sums, [], summaries, cluster.ends(places)), step=step)
+
+
+def refusal(cluster: Cluster, **allowed: bool) -> str:
+    with pytest.raises(RefusedTopologyError) as refused:
+        planned(cluster, **allowed)
+    return str(refused.value)
+
+
+def member() -> DescribedMember:
+    return DescribedMember("m-1", None, "worker-7", "/host", b"", b"")
+
+
+def test_everything_that_stands_against_it_is_said_at_once() -> None:
+    cluster = Cluster()
+    cluster.topics |= {BETWEEN: 5, CHANGELOG: 2}
+    cluster.logs[TopicPartition(CHANGELOG, 1)] = (0, 3)
+    cluster.logs[TopicPartition("lines", 0)] = (2, 5)
+    cluster.offsets[TopicPartition("lines", 1)] = 4
+    text = refusal(cluster)
+    for part in (
+        f"topic {BETWEEN}: it has 5 partitions, and 2 are needed; reset the application",
+        f"topic {CHANGELOG}: it is not empty; give it up with --replace",
+        "topic lines-0: its first 2 offsets are gone; accept a partial history",
+        "group shop: it has committed offsets (lines-1 at 4); give them up with --replace",
+    ):
+        assert part in text
+    assert "it has 5 partitions" in refusal(cluster, replace=True, partial_history=True)
+    del cluster.topics["lines"]
+    assert "topic lines: it does not exist" in refusal(cluster)
+    assert cluster.done == []
+
+
+def test_group_with_members_is_refused_whatever_is_allowed() -> None:
+    cluster = Cluster()
+    cluster.running = [member()]
+    assert "group shop: 1 members run (worker-7); stop the application" in refusal(
+        cluster, replace=True, partial_history=True
+    )
+    cluster.running = []
+    plan = planned(cluster)
+    cluster.running = [member()]
+    for step in (check_not_started, commit, abort):
+        with pytest.raises(StreamsError, match=r"shop runs \(worker-7"):
+            step(plan, cluster)
+    assert cluster.done == []
+
+
+def test_committed_offsets_are_given_up_before_the_state_that_belongs_to_them() -> None:
+    cluster = Cluster()
+    cluster.topics[CHANGELOG] = 2
+    cluster.start_application()
+    plan = planned(cluster, replace=True)
+    check_not_started(plan, cluster)
+    prepare(replace(plan, step=Step.RUNNING), cluster)
+    assert cluster.done == [f"forget {APP}", f"delete {CHANGELOG}", f"create {CHANGELOG}", f"create {BETWEEN}"]
+    assert cluster.offsets == {}
+
+
+@pytest.mark.parametrize("step", [Step.RUNNING, Step.WRITTEN, Step.VERIFIED])
+def test_killed_at_a_step_then_aborted_nothing_is_left(step: Step) -> None:
+    cluster = Cluster()
+    plan = at_step(cluster, step)
+    assert abort(plan, cluster) == [CHANGELOG]
+    assert planned(cluster).ranges == plan.ranges
+    assert cluster.offsets == {}
+
+
+@pytest.mark.parametrize("step", [Step.RUNNING, Step.WRITTEN, Step.VERIFIED])
+def test_application_started_meanwhile_gets_nothing_and_abort_clears_up_after_it(step: Step) -> None:
+    cluster = Cluster()
+    plan = at_step(cluster, step)
+    cluster.start_application()
+    with pytest.raises(StreamsError, match=r"nothing is committed; stop it, `bootstrap abort`, and begin again"):
+        commit(plan, cluster)
+    abort(plan, cluster)
+    assert (cluster.offsets, CHANGELOG in cluster.topics) == ({}, False)
+    assert planned(cluster).step is Step.PLANNED
+
+
+def test_application_that_was_started_before_the_run_keeps_its_state() -> None:
+    cluster = Cluster()
+    plan = planned(cluster)
+    cluster.start_application()
+    with pytest.raises(StreamsError, match="it ran"):
+        check_not_started(plan, cluster)
+
+
+def test_commit_that_was_killed_behind_the_request_is_completed_and_not_aborted() -> None:
+    cluster = Cluster()
+    plan = at_step(cluster, Step.VERIFIED)
+    commit(plan, cluster)
+    wanted = {("lines", 0): 5, ("lines", 1): 7, (BETWEEN, 0): 0, (BETWEEN, 1): 0}
+    assert cluster.offsets == {TopicPartition(*at): end for at, end in wanted.items()}
+    with pytest.raises(StreamsError, match="`bootstrap commit` once more completes it"):
+        abort(plan, cluster)
+    commit(plan, cluster)
+    assert CHANGELOG in cluster.topics
+
+
+def test_what_was_read_back_must_be_what_was_written() -> None:
+    cluster = Cluster()
+    plan = at_step(cluster, Step.WRITTEN)
+    check_written(plan, {f"{CHANGELOG}-0": (4, 99), f"{CHANGELOG}-1": (4, 99)})
+    for read in ({f"{CHANGELOG}-0": (4, 99)}, {f"{CHANGELOG}-0": (4, 98), f"{CHANGELOG}-1": (4, 99)}):
+        with pytest.raises(StreamsError, match=r"where 4 were written.*Nothing is committed"):
+            check_written(plan, read)
+
+
+def test_plan_file_says_how_far_it_got_and_what_is_wrong_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    plan = at_step(Cluster(), Step.VERIFIED)
+    plan.save(file)
+    loaded = BootstrapPlan.load(file)
+    assert json.loads(file.read_text())["step"] == "verified"
+    loaded.check(word_count(), Step.VERIFIED)
+    for step, remedy in (
+        (Step.PLANNED, "run it first"),
+        (Step.RUNNING, "it broke off: abort it"),
+        (Step.COMMITTED, "nothing more to do"),
+        (Step.ABORTED, "plan again"),
+    ):
+        with pytest.raises(ConfigError, match=remedy):
+            replace(loaded, step=step).check(word_count(), Step.VERIFIED)
+    other = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    other.stream("lines").group_by_key().count(store="counts")
+    with pytest.raises(ConfigError, match="the topology has changed"):
+        loaded.check(other.build(), Step.VERIFIED)
+    with pytest.raises(ConfigError, match="there is no plan"):
+        BootstrapPlan.load(tmp_path / "none.json")
+    for text in ("{", "{}", '{"step": "dancing"}'):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match="is no plan of a warm start"):
+            BootstrapPlan.load(file)
+    replace(plan, format=7).save(file)
+    with pytest.raises(ConfigError, match="has format 7"):
+        BootstrapPlan.load(file)
+
+
+def test_topics_that_would_delete_the_outputs_are_named() -> None:
+    cluster = Cluster()
+    ranges = [("lines", 0, 2, 5), ("lines", 1, 0, 0)]
+    cluster.kept_ms = {"totals": 3_000}
+    check_retention(cluster, ["totals", "others"], ranges, now_ms=5_000)
+    with pytest.raises(ConfigError, match=r"totals keeps records for 0:00:03 .*lines-0 has older.*--accept-retention"):
+        check_retention(cluster, ["totals", "others"], ranges, now_ms=5_001)
+    check_retention(cluster, ["others"], ranges, now_ms=1_000_000)
+    with pytest.raises(ConfigError, match="older"):
+        check_retention(cluster, ["totals"], ranges, now_ms=1_000_000)

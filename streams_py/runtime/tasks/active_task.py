@@ -97,7 +97,7 @@ class ActiveTask(Task):
             buffered_max=settings.buffered_records_per_partition,
             idle_max_ms=settings.max_task_idle_ms,
         )
-        self._bound: BoundTopology | None = None
+        self.bound: BoundTopology | None = None  # while it is open
         self.processed_records = 0
         self._stream_punctuation = PunctuationQueue()
         self._wall_punctuation = PunctuationQueue()
@@ -125,7 +125,7 @@ class ActiveTask(Task):
         self._check(TaskPhase.RESTORING)
         self.stores.attach(self.record, self._collector.changelog_writer)
         self._calls, self._draining = None, False
-        self._bound = bound = bind_nodes(self.nodes.nodes, self)
+        self.bound = bound = bind_nodes(self.nodes.nodes, self)
         self._set_readers(bound)
         self.record.stream_time_ms = self._positions.read(committed)
         try:
@@ -133,7 +133,7 @@ class ActiveTask(Task):
         except BrokerUnavailableError:
             self._stream_punctuation.clear()
             self._wall_punctuation.clear()
-            self._bound = None
+            self.bound = None
             bound.close()
             raise
         self.stores.checkpoint(enforce=True)
@@ -147,22 +147,22 @@ class ActiveTask(Task):
     def update_input_partitions(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions from now on; buffered records of those that stay are kept."""
         super().update_input_partitions(partitions)
-        if self._bound is not None and self._phase is TaskPhase.RUNNING:
-            self._set_readers(self._bound)
+        if self.bound is not None and self._phase is TaskPhase.RUNNING:
+            self._set_readers(self.bound)
 
     def suspend(self) -> None:
         """Close the processors and forget what is buffered; stores stay open. An error of a processor's ``close`` is
         raised when that is done."""
         was_running = self._phase is TaskPhase.RUNNING
         super().suspend()
-        if not was_running or self._bound is None:
+        if not was_running or self.bound is None:
             return
         self._loop.clear()
         self._stream_punctuation.clear()
         self._wall_punctuation.clear()
         if self._calls is not None:
             self._calls.cancel()
-        bound, self._bound = self._bound, None
+        bound, self.bound = self.bound, None
         error = bound.close()
         if error is not None:
             raise error
@@ -299,7 +299,7 @@ class ActiveTask(Task):
     @property
     def records_by_node(self) -> Mapping[str, list[int]]:
         """Records that each node got, when they are counted; a list of one."""
-        return {} if self._bound is None else self._bound.counts
+        return {} if self.bound is None else self.bound.counts
 
     @property
     def consumed_by_topic(self) -> Mapping[tuple[str, str], int]:
@@ -320,17 +320,6 @@ class ActiveTask(Task):
     def stream_time_ms(self) -> int:
         """Largest timestamp taken so far, -1 before the first."""
         return self.record.stream_time_ms
-
-    def observed_times(self) -> dict[str, int]:
-        """Node -> the time that it has seen and no store knows; see ``NodeContext.remembers``."""
-        nodes = () if self._bound is None else self._bound.nodes
-        return {node.name: node.remembered[0]() for node in nodes if node.remembered is not None}
-
-    def set_observed_times(self, times: Mapping[str, int]) -> None:
-        """As if this task had seen what the one had that these times are of. Nodes that are not there are left out."""
-        for node in () if self._bound is None else self._bound.nodes:
-            if node.remembered is not None and node.name in times:
-                node.remembered[1](times[node.name])
 
     # -- punctuation ------------------------------------------------------------------------------------
 

@@ -227,6 +227,16 @@ class BoundTopology:
                     first = first or error
         return first
 
+    def observed_times(self) -> dict[str, int]:
+        """Node -> the time that it has seen and no store knows; see ``NodeContext.remembers``."""
+        return {node.name: node.remembered[0]() for node in self.nodes if node.remembered is not None}
+
+    def set_observed_times(self, times: Mapping[str, int]) -> None:
+        """As if these nodes had seen what those had that the times are of. Nodes that are not here are left out."""
+        for node in self.nodes:
+            if node.remembered is not None and node.name in times:
+                node.remembered[1](times[node.name])
+
 
 def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
     """Bind all nodes of a task. ``nodes`` are in the order they were added, so parents come first."""

@@ -57,6 +57,9 @@ spark-read, telemetry, backtest: a topic read by the data source streams-kafka b
 from 10,000 to 1,000,000 events; recorded rebalances decided again beside a plain loop, and from 1,000 to 100,000 of
 them. All need the extra spark, and about three minutes each.
 
+spark-history: word count over a million lines on Spark beside the live application, on two workers beside one, and ten
+times as many records in files: time for each and memory. Needs the extra spark; about ten minutes.
+
 [bold]How records are timed[/bold]
 
 The output topic is stamped by the broker; a figure is the input worked off between the first and the last output, over

@@ -22,6 +22,7 @@ from benchmarks.simulated import simulator_rows
 from benchmarks.snapshots import snapshot_rows
 from benchmarks.spark_backtest import backtest_rows
 from benchmarks.spark_events import event_rows
+from benchmarks.spark_history import history_rows
 from benchmarks.spark_read import read_rows
 from benchmarks.spark_telemetry import telemetry_rows
 from benchmarks.table import Goal, Row
@@ -167,6 +168,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "connect": connect_rows,
     "events": event_rows,
     "spark-read": read_rows,
+    "spark-history": history_rows,
     "telemetry": telemetry_rows,
     "backtest": backtest_rows,
 }

@@ -27,7 +27,6 @@ def outage_of(broker: Broker) -> Callable[[float], None]:
     return outage
 
 
-@pytest.mark.slow
 def test_every_record_counts_once_while_processes_and_the_broker_are_killed(own_broker: Broker, tmp_path: Path) -> None:
     plan = Plan(
         instances=2,

@@ -94,6 +94,44 @@ def test_stream_writes_what_it_reads(spark: SparkSession, cluster: Cluster, opti
     assert spark.read.format("streams-kafka").options(**options(topics=target)).load().count() == 30
 
 
+def test_filter_decides_what_is_read_at_all(cluster: Cluster, load: Callable[..., DataFrame]) -> None:
+    topic = cluster.topic(3)
+    for n in range(6):
+        produce(cluster, topic, (0, None, b"v"), (2, None, b"v"), timestamp=1_000 + n)
+    frame = load(topics=topic)
+    for condition, partitions, found in (
+        ("partition = 2", 1, [(2, n) for n in range(6)]),
+        ("offset between 2 and 3", 2, [(0, 2), (0, 3), (2, 2), (2, 3)]),
+        ("timestamp_ms >= 1005", 2, [(0, 5), (2, 5)]),
+        ("partition in (0, 1) and timestamp_ms > 1003 and offset != 4", 1, [(0, 5)]),
+        ("timestamp_ms < 1001", 2, [(0, 0), (2, 0)]),
+        ("partition = 1", 1, []),  # one that Spark makes up
+        ("topic = 'another'", 1, []),
+    ):
+        kept = frame.where(condition)
+        assert sorted((row["partition"], row["offset"]) for row in kept.collect()) == found, condition
+        assert kept.rdd.getNumPartitions() == partitions, condition
+
+
+def test_lag_is_in_the_progress_of_a_query(
+    spark: SparkSession, cluster: Cluster, options: Options, tmp_path: Path
+) -> None:
+    from streams_protocol.types import TopicPartition
+    from streams_py.spark.progress import records_behind
+
+    topic = cluster.topic(2)
+    produce(cluster, topic, *numbered(50), *numbered(10, 1))
+    frame = spark.readStream.format("streams-kafka").options(**options(topics=topic, rows_per_trigger=30)).load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(300)
+    behind = [records_behind(progress) for progress in query.recentProgress if progress["numInputRows"]]
+    assert behind == [
+        {TopicPartition(topic, 0): 25, TopicPartition(topic, 1): 5},
+        {TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0},
+    ]
+
+
 def test_mistake_is_explained_in_the_exception(load: Callable[..., DataFrame]) -> None:
     with pytest.raises(Exception, match=r"topic nothing-here not found on .* create it") as missing:
         load(topics="nothing-here").count()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
 
 from streams_py.errors import TopologyError
@@ -216,6 +216,7 @@ class StreamJoins(Generic[K, V]):
                 raise TopologyError(
                     "a join with a global table needs no windows, but on=f: f(key, value) gives the key"
                 )
+            _check_options(options, ("name",), "a global table")
             return self._join_global_table(other, joiner, on, keeps_stream=keeps_left, **options)
         if on is not None:
             raise TopologyError("on= is for global tables; streams and tables are joined by the record's key")
@@ -224,9 +225,11 @@ class StreamJoins(Generic[K, V]):
         if isinstance(other, KTable):
             if windows is not None:
                 raise TopologyError("a join with a table has no windows: a record meets the row as it is now")
+            _check_options(options, ("key", "value", "grace", "name"), "a table")
             return self._join_table(other, joiner, keeps_stream=keeps_left, **options)
         if windows is None:
             raise TopologyError("a join of two streams needs windows: JoinWindows.of(difference)")
+        _check_options(options, [field.name for field in dataclasses.fields(StreamJoinOptions)], "a stream")
         return self._join_stream(
             other, joiner, windows, StreamJoinOptions(**options), keeps_left=keeps_left, keeps_right=keeps_right
         )
@@ -332,3 +335,9 @@ def _grace_ms(grace: Duration, node: str, history_ms: int | None) -> int:
             "make the history at least as long"
         )
     return grace_ms
+
+
+def _check_options(options: Mapping[str, Any], known: Sequence[str], other: str) -> None:
+    for option in options:
+        if option not in known:
+            raise TopologyError(f"a join with {other} has no option {option}=; it has {', '.join(known)}")

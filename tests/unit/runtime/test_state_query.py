@@ -279,7 +279,7 @@ def test_store_answers(driver: TopologyTestDriver, store: str, query: Query[Any]
         ("versions", KeyQuery("a")),
         ("versions", RangeQuery()),
         ("top", KeyQuery("ann")),
-        ("plain", Query()),
+        pytest.param("plain", Query(), id="plain-Query"),
     ],
     ids=str,
 )

@@ -23,6 +23,28 @@ def pair(left: Any, right: Any) -> str:
     return f"{left}+{right}"
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"windows": JoinWindows.of(5), "grace": 1}, "a join with a stream has no option grace=; it has key, value,"),
+        ({"of": "table", "other_value": STRING}, "a join with a table has no option other_value=; it has key, value,"),
+        (
+            {"of": "global_table", "on": pair, "grace": 1},
+            "a join with a global table has no option grace=; it has name",
+        ),
+    ],
+    ids=["stream", "table", "global table"],
+)
+@pytest.mark.parametrize("kind", ["join", "left_join"])
+def test_option_of_another_kind_of_join_is_refused(kind: str, options: dict[str, Any], message: str) -> None:
+    builder = StreamsBuilder()
+    rest = {name: value for name, value in options.items() if name != "of"}
+    other = getattr(builder, options.get("of", "stream"))("other")
+    with pytest.raises(TopologyError, match=message) as raised:
+        getattr(builder.stream("in"), kind)(other, pair, **rest)
+    assert "test_joins.py" in str(raised.value)
+
+
 # -- tables with tables --------------------------------------------------------------------------------------
 
 

@@ -60,8 +60,10 @@ def test_query_that_is_restarted_ten_times_writes_what_the_live_application_does
     found = spark.read.parquet(out).collect()
     for name in ("windows", "sessions", "counts"):
         written = [row for row in found if row.topic == name]
+        values = [None if row.value is None else bytes(row.value) for row in written]
         assert sorted(
-            repr((name, row.partition, row.timestamp_ms, bytes(row.key), bytes(row.value), None)) for row in written
+            repr((name, row.partition, row.timestamp_ms, bytes(row.key), value, None))
+            for row, value in zip(written, values, strict=True)
         ) == sorted(map(repr, live[name]))
         for task in (0, 1):
             numbers = sorted(row.seq for row in written if row.task == task)

@@ -50,7 +50,8 @@ def test_application_describes_a_topology_and_a_configuration_that_are_accepted(
     assert isinstance(topology, Topology)
     assert set(topology.source_topics("word-count")) == {"KSTREAM-SOURCE-0000000000", "counts-repartition-source"}
     config = {**names["config"], "bootstrap.servers": "localhost:1", "state.dir": str(tmp_path)}  # type: ignore[dict-item]
-    assert KafkaStreams(topology, config, clients=SimpleNamespace(close=lambda: None)).close()  # type: ignore[arg-type]
+    clients = SimpleNamespace(close=lambda: None, group_admin=None)
+    assert KafkaStreams(topology, config, clients=clients).close()  # type: ignore[arg-type]
 
 
 def test_application_of_the_page_is_the_example() -> None:

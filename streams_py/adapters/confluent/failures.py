@@ -9,7 +9,11 @@ from confluent_kafka import KafkaError, KafkaException
 from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError, TaskMigratedError
 from streams_py.ports import AdminError, AdminErrorKind
 
-__all__ = ["admin_error", "broker_away", "error_of", "is_unreachable", "send_error"]
+__all__ = ["FATAL", "admin_error", "broker_away", "error_of", "is_unreachable", "send_error"]
+
+FATAL: Final = (KafkaException, SystemError, AttributeError)
+"""What a producer that cannot go on raises when it is asked for reports: the binding may lose the exception, or call a
+report while it is pending, in which no attribute is found then."""
 
 # The request reached nobody, or nobody answered.
 _UNREACHABLE: Final = frozenset(

@@ -36,7 +36,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.answers import whole_partitions
 from streams_py.adapters.confluent.broker_log import BrokerLog
-from streams_py.adapters.confluent.failures import broker_away, error_of, send_error
+from streams_py.adapters.confluent.failures import FATAL, broker_away, error_of, send_error
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import BatchRefusedError, BrokerUnavailableError, StreamsError, TaskMigratedError
 from streams_py.ports import DirectSend
@@ -277,7 +277,7 @@ class ConfluentProducer:
         for client in tuple(self._clients.values()):
             try:
                 served += client.poll(timeout_ms / 1000 / len(self._clients))
-            except KafkaException as failed:  # fatal: every call raises it from now on
+            except FATAL as failed:  # every call raises it from now on
                 raise self._out_of_step(f"{self._client_id}: the producer cannot go on: {failed}") from failed
         if self._refused_batches:
             self._go_one_by_one()
@@ -298,7 +298,7 @@ class ConfluentProducer:
         for client in tuple(self._clients.values()):
             try:
                 left += client.flush(max(0.0, deadline_s - time.monotonic()))
-            except (KafkaException, SystemError) as lost:  # a fatal error; the binding may lose the exception
+            except FATAL as lost:
                 raise self._out_of_step(f"{self._client_id}: the producer failed and cannot go on") from lost
         return left
 

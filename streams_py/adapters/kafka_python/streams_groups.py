@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,12 +16,14 @@ __all__ = ["StreamsGroupDescribeRequest", "StreamsGroupDescribeResponse", "strea
 _LAYOUTS = "streams_py.adapters.kafka_python.messages"
 
 
-class StreamsGroupDescribeRequest(ApiMessage, load_json=_LAYOUTS):  # type: ignore[misc,call-arg]
-    """API key 89."""
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python reads layouts by a function of old
 
+    class StreamsGroupDescribeRequest(ApiMessage, load_json=_LAYOUTS):  # type: ignore[misc,call-arg]
+        """API key 89."""
 
-class StreamsGroupDescribeResponse(ApiMessage, load_json=_LAYOUTS):  # type: ignore[misc,call-arg]
-    """Its answer: topology, members, what they have and what they are to have."""
+    class StreamsGroupDescribeResponse(ApiMessage, load_json=_LAYOUTS):  # type: ignore[misc,call-arg]
+        """Its answer: topology, members, what they have and what they are to have."""
 
 
 def streams_group(found: Any) -> DescribedStreamsGroup:

@@ -130,6 +130,20 @@ def test_transaction_begins_with_its_first_record_and_ends_with_the_offsets(prod
     assert ("abort",) in client.calls
 
 
+@pytest.mark.parametrize("step", ["poll", "flush"])
+@pytest.mark.parametrize(
+    "failure", [error(KafkaError._FATAL, fatal=True), SystemError("lost"), AttributeError("no attribute '_on_failure'")]
+)
+def test_client_that_cannot_go_on_is_replaced_however_the_binding_says_it(
+    producer: Any, step: str, failure: Exception
+) -> None:
+    producer.produce("out", b"1", b"k")
+    producer._client(None).errors[step] = [failure]
+    with pytest.raises(TaskMigratedError) as raised:
+        getattr(producer, step)(1_000)
+    assert raised.value.__cause__ is failure
+
+
 @pytest.mark.parametrize("step", ["offsets", "commit"])
 @pytest.mark.parametrize(
     ("failure", "outcome"),

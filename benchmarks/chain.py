@@ -35,7 +35,7 @@ def chain_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
     stream.foreach(lambda key, value: results.append(value))
     tasks = InProcessTasks(builder.build().subtopologies(), TaskSettings(application_id="bench"), clock=ManualClock())
     [task] = tasks.tasks.values()
-    bound = task._bound  # a tool for measuring, not a product
+    bound = task.bound
     if bound is None:
         raise BenchmarkError("the task has no nodes")
     [process] = bound.sources.values()

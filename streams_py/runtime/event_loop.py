@@ -78,11 +78,23 @@ class Background:
     """What the tasks of one stream thread need for calls that run elsewhere: the client's loop, and the event that
     wakes this thread when one of them has ended."""
 
-    __slots__ = ("loop", "wakeup")
+    __slots__ = ("_wakes_up", "loop", "wakeup")
 
     def __init__(self, loop: EventLoop) -> None:
         self.loop = loop
         self.wakeup = threading.Event()
+        self._wakes_up = False
+
+    def wake_up_soon(self) -> None:
+        """End the wait when the loop has nothing more urgent to do; for the loop's thread. The two threads share one
+        interpreter: woken up for each answer, the stream thread would take it away from the calls that come next."""
+        if not self._wakes_up:
+            self._wakes_up = True
+            asyncio.get_running_loop().call_soon(self._wake_up)
+
+    def _wake_up(self) -> None:
+        self._wakes_up = False
+        self.wakeup.set()
 
     def wait(self, timeout_ms: int) -> None:
         """Until some call has ended since the last wait, or the time is over."""

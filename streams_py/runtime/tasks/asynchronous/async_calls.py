@@ -8,6 +8,7 @@ meanwhile; that one is only told of answers. To keep the loop busy, twice as man
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -18,6 +19,9 @@ from streams_py.runtime.tasks.asynchronous.in_flight import Call, InFlight
 from streams_py.topology.nodes import AsyncCalls, NodeContext, Process
 
 __all__ = ["AsyncNode", "lane_of", "named", "send_on"]
+
+
+_PLAIN = frozenset((str, bytes, int))
 
 
 class AsyncNode:
@@ -64,7 +68,7 @@ class AsyncNode:
             calls = self._begun.copy()
             self._begun.clear()
             stream_time_ms = self._node.record.stream_time_ms
-            self._books.background.loop.post(self._lanes.add, calls, stream_time_ms)
+            self._lanes.give(calls, stream_time_ms)
 
     def next_ended(self) -> Call | None:
         """The call whose answer is to be sent on next."""
@@ -123,6 +127,9 @@ def named(what: str, node: NodeContext, call: Call) -> str:
 
 def lane_of(key: Any) -> Hashable:
     """Equal keys give equal lanes; keys that cannot be hashed share as few as need be."""
+    if type(key) in _PLAIN:
+        plain: Hashable = key
+        return plain
     match key:
         case dict():
             return ("dict", frozenset((name, lane_of(value)) for name, value in key.items()))
@@ -137,93 +144,138 @@ def lane_of(key: Any) -> Hashable:
 
 
 class _Lanes:
-    """What runs on the event loop. Everything but ``ended`` is touched by its thread only."""
+    """What runs on the event loop. Everything but ``ended`` and what is given is touched by its thread only.
+
+    Thousands of calls a second pass through here, so each costs one task and nothing else: it notes its own answer and
+    lets the next call start; one timer watches the oldest; the task's thread is woken up once for all the calls that
+    end in one turn of the loop, after those that follow them have begun, and wakes the loop only for a free place.
+    """
 
     def __init__(self, calls: AsyncCalls, node: NodeContext, background: Background) -> None:
         self.ended: deque[Call] = deque()
         """Calls that have ended, for the task's thread to take."""
         self._calls = calls
         self._node = node
-        self._wakeup = background.wakeup
+        self._post, self._wake_up_soon = background.loop.post, background.wake_up_soon
         self._timeout_s = calls.timeout_ms / 1000
-        self._lanes: dict[Hashable, deque[Call]] = {}  # those that wait behind a call with an equal key
+        self._given: deque[tuple[list[Call], int]] = deque()  # by the task's thread, with its stream time
+        self._is_full = False
+        self._lanes: dict[Hashable, deque[Call] | None] = {}  # the calls that wait behind one with an equal key
         self._ready: deque[Call] = deque()
-        self._running: dict[Call, asyncio.Task[Any]] = {}
+        self._running: dict[Call, asyncio.Task[None]] = {}  # in the order in which they began
+        self._timer: asyncio.TimerHandle | None = None
         self._stream_time_ms = -1
         self._closed = False
+        self._context = contextvars.copy_context()  # for each call afresh: it is made from within the one before it
 
-    def add(self, calls: list[Call], stream_time_ms: int) -> None:
-        self._stream_time_ms = stream_time_ms
-        lanes = self._lanes
+    def give(self, calls: list[Call], stream_time_ms: int) -> None:
+        """Let these run when there is room; for the task's thread. A loop that runs as many as may be looks here by
+        itself when one has ended, and is not disturbed before."""
+        self._given.append((calls, stream_time_ms))
+        if not self._is_full:  # set before the loop looks for the last time whether something was given
+            self._post(self._start)
+
+    def _sort(self, calls: list[Call]) -> None:
+        lanes, ready = self._lanes, self._ready
         for call in calls:
             if call.key is None:  # nothing to keep in order
-                self._ready.append(call)
+                ready.append(call)
                 continue
-            call.lane = lane_of(call.key)
-            lane = lanes.get(call.lane)
-            if lane is None:
-                lanes[call.lane] = deque()
-                self._ready.append(call)
+            call.lane = at = lane_of(call.key)
+            if at not in lanes:
+                lanes[at] = None
+                ready.append(call)
+            elif (waiting := lanes[at]) is None:
+                lanes[at] = deque((call,))
             else:
-                lane.append(call)
-        self._start()
+                waiting.append(call)
 
     def _start(self) -> None:
-        ready, running, most = self._ready, self._running, self._calls.concurrency
-        while ready and len(running) < most and not self._closed:
-            call = ready.popleft()
-            loop = asyncio.get_running_loop()
-            try:
-                coroutine = self._calls.function(call.key, call.value, call.context(self._stream_time_ms))
-                task = loop.create_task(coroutine)
-            except Exception as error:
-                self._end(call, error=error)
-                continue
-            running[call] = task
-            timer = loop.call_later(self._timeout_s, self._time_out, call)
-            task.add_done_callback(lambda task, call=call, timer=timer: self._done(call, task, timer))  # type: ignore[misc]
-
-    def _done(self, call: Call, task: asyncio.Task[Any], timer: asyncio.TimerHandle) -> None:
-        timer.cancel()
-        cancelled = task.cancelled()
-        error = None if cancelled else task.exception()  # also asked when nobody needs it: asyncio would complain
-        if call.ended or self._closed:
+        given, ready, running, most = self._given, self._ready, self._running, self._calls.concurrency
+        if self._closed:
             return
-        del self._running[call]
-        if cancelled or not (error is None or isinstance(error, Exception)):
-            how = "was cancelled by its own code" if cancelled else f"raised {type(error).__name__}"
-            error = ProcessingError(f"{named(self._calls.what, self._node, call)} {how}", task_id=self._node.task_id)
-        self._end(call, error=error) if error is not None else self._end(call, answer=task.result())
+        loop = asyncio.get_running_loop()
+        while True:
+            while given:
+                calls, self._stream_time_ms = given.popleft()
+                self._sort(calls)
+            while ready and len(running) < most:
+                call = ready.popleft()
+                call.deadline_s = loop.time() + self._timeout_s
+                running[call] = loop.create_task(self._answer(call), context=self._context.copy())
+            self._is_full = len(running) >= most
+            if self._is_full or not given:
+                break
+        if self._timer is None and running:
+            self._watch(loop)
+
+    async def _answer(self, call: Call) -> None:
+        error: Exception | None = None
+        answer = None
+        try:
+            answer = await self._calls.function(call.key, call.value, call.context(self._stream_time_ms))
+        except Exception as raised:
+            ours = raised.__traceback__  # leave this frame out: it holds the call, which is to hold the error
+            error = raised.with_traceback(None if ours is None else ours.tb_next)
+        except asyncio.CancelledError:
+            if call.ended or self._closed:
+                raise
+            error = self._ended_itself(call, "was cancelled by its own code")
+        except BaseException as raised:  # SystemExit and the like: of this call only
+            error = self._ended_itself(call, f"raised {type(raised).__name__}")
+        if not (call.ended or self._closed):
+            del self._running[call]
+            self._end(call, answer, error)
+            self._start()
+
+    def _ended_itself(self, call: Call, how: str) -> ProcessingError:
+        return ProcessingError(f"{named(self._calls.what, self._node, call)} {how}", task_id=self._node.task_id)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look again when the time of the oldest call is over. It may have ended by then: one look for each time-out,
+        and not a timer for each call."""
+        oldest = next(iter(self._running), None)
+        self._timer = None if oldest is None else loop.call_at(oldest.deadline_s, self._look, loop)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._closed:
+            return
+        now_s = loop.time()
+        late = [call for call in self._running if call.deadline_s <= now_s]
+        for call in late:
+            self._time_out(call, self._running.pop(call))
         self._start()
+        self._watch(loop)
 
-    def _time_out(self, call: Call) -> None:
-        task = self._running.pop(call, None)
-        if task is None or self._closed:
-            return
-        error = CallTimeoutError(
+    def _time_out(self, call: Call, task: asyncio.Task[None]) -> None:
+        error: ProcessingError = CallTimeoutError(
             f"{named(self._calls.what, self._node, call)} did not answer within {self._calls.timeout_ms} ms and was "
             f"cancelled; give it a larger timeout=, or let it give up earlier itself",
             task_id=self._node.task_id,
         )
-        self._end(call, error=error)
+        if task.done():  # by somebody who cancels all tasks of the loop: before it began, so it could not say so
+            error = self._ended_itself(call, "was cancelled by its own code")
+        self._end(call, None, error)
         task.cancel()
-        self._start()
 
-    def _end(self, call: Call, *, answer: Any = None, error: Exception | None = None) -> None:
+    def _end(self, call: Call, answer: Any, error: Exception | None) -> None:
         call.answer, call.error = answer, error
         if call.key is not None:
-            lane = self._lanes[call.lane]
-            if lane:
-                self._ready.append(lane.popleft())
+            waiting = self._lanes[call.lane]
+            if waiting:
+                self._ready.append(waiting.popleft())
             else:
                 del self._lanes[call.lane]
         self.ended.append(call)
         call.ended = True
-        self._wakeup.set()
+        self._wake_up_soon()
 
     def cancel(self) -> None:
         self._closed = True
+        self._given.clear()
         self._lanes.clear()
         self._ready.clear()
+        if self._timer is not None:
+            self._timer.cancel()
         for task in self._running.values():
             task.cancel()

@@ -30,8 +30,8 @@ class Call:
     """One record under way. ``source``: the partition and offset it holds; None: all of the task's."""
 
     __slots__ = (
-        "answer", "ended", "error", "headers", "key", "lane", "number", "offset", "partition", "raw", "source",
-        "timestamp_ms", "topic", "value",
+        "answer", "deadline_s", "ended", "error", "headers", "key", "lane", "number", "offset", "partition", "raw",
+        "source", "timestamp_ms", "topic", "value",
     )  # fmt: skip
 
     def __init__(
@@ -48,6 +48,7 @@ class Call:
         self.raw = raw
         self.source = None if raw is None else (TopicPartition(raw.topic(), raw.partition()), raw.offset())
         self.lane: Hashable = None
+        self.deadline_s = 0.0  # by the event loop's clock
         self.answer: Any = None
         self.error: Exception | None = None
         self.ended = False

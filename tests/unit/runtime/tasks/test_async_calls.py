@@ -9,78 +9,27 @@ from typing import Any
 
 import pytest
 
-from streams_protocol.types import TopicPartition
 from streams_py import StreamsBuilder, serdes
 from streams_py.errors import CallTimeoutError, ProcessingError
-from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.asynchronous.async_calls import lane_of
-from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord, Response
+from streams_py.runtime.tasks.error_handling.handlers import Answer, ErrorContext, FailedRecord
 from streams_py.runtime.tasks.offset_metadata import decode_offset_metadata
 from streams_py.topology.nodes import Punctuation, RecordContext
 from streams_py.topology.processor import Processor, Record
-from tests.unit.runtime.tasks.task_kit import Kit, record
+from tests.unit.runtime.tasks.async_kit import (
+    IN,
+    TEXT,
+    Service,
+    add,
+    asking,
+    failing,
+    offset,
+    position,
+    until_sent,
+    values,
+)
+from tests.unit.runtime.tasks.task_kit import Kit
 from tests.waiting import until
-
-IN = TopicPartition("in", 0)
-TEXT: dict[str, Any] = {"key": serdes.STRING, "value": serdes.STRING}
-
-
-class Service:
-    """Answers each value when the test lets it."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.cancelled: list[str] = []
-        self._open: set[str] = set()
-
-    def answer(self, *values: str) -> None:
-        self._open.update(values)
-
-    async def ask(self, value: str) -> str:
-        self.asked.append(value)
-        try:
-            while value not in self._open:
-                await asyncio.sleep(0.001)
-        except asyncio.CancelledError:
-            self.cancelled.append(value)
-            raise
-        return value.upper()
-
-
-def asking(service: Service, **options: Any) -> Kit:
-    builder = StreamsBuilder()
-    builder.stream("in", **TEXT).map_values_async(service.ask, **options).to("out", **TEXT)
-    return Kit(builder.build())
-
-
-def add(kit: Kit, *pairs: tuple[str | None, str], first: int = 0) -> None:
-    records = [
-        record(value, key=key, at=10 * offset, offset=offset, headers=[("h", value.encode())])
-        for offset, (key, value) in enumerate(pairs, first)
-    ]
-    kit.add(*records)
-
-
-def values(kit: Kit, topic: str = "out") -> list[str]:
-    return [(value or b"").decode() for _, value, _ in kit.sent(topic)]
-
-
-def until_sent(kit: Kit, *expected: str) -> None:
-    def arrived() -> bool:
-        kit.task.process(100)
-        return len(values(kit)) >= len(expected)
-
-    until(arrived, f"{expected} to be sent")
-    assert values(kit) == list(expected)
-
-
-def position(kit: Kit) -> OffsetAndMetadata | None:
-    return kit.task.committable_offsets().get(IN)
-
-
-def offset(kit: Kit) -> int | None:
-    at = position(kit)
-    return None if at is None else at.offset
 
 
 def test_records_of_one_key_keep_their_order_and_others_overtake_them() -> None:
@@ -169,7 +118,8 @@ def test_taking_records_stops_when_twice_as_many_as_may_run_are_under_way() -> N
     until(lambda: len(service.asked) == 2, "the calls")
     assert kit.task.buffered_records == 6
     service.answer(*(str(number) for number in range(10)))
-    until_sent(kit, *(str(number) for number in range(10)))
+    until(lambda: (kit.task.process(100), len(values(kit)) == 10)[1], "all answers")
+    assert sorted(values(kit)) == [str(number) for number in range(10)]
 
 
 def test_a_record_that_makes_many_does_not_let_the_number_under_way_grow() -> None:
@@ -184,14 +134,6 @@ def test_a_record_that_makes_many_does_not_let_the_number_under_way_grow() -> No
     assert kit.task.buffered_records >= 11
     service.answer(*"abcdef", *"ABCDEF")
     until_sent(kit, *"ABCDEF" * 20)
-
-
-def failing(answer: Answer, caught: list[tuple[ErrorContext, FailedRecord | None, Exception]]) -> dict[str, Any]:
-    def handler(context: ErrorContext, failed: FailedRecord | None, error: Exception) -> Response:
-        caught.append((context, failed, error))
-        return Response(answer)
-
-    return {"processing_handler": handler}
 
 
 def run_with(

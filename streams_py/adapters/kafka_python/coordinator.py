@@ -35,6 +35,7 @@ from kafka import errors as kafka_errors
 from kafka.coordinator.assignors.abstract import RebalanceProtocol
 from kafka.protocol.consumer import UNKNOWN_MEMBER_ID, JoinGroupRequest, SyncGroupRequest
 from kafka.structs import MemberState
+from kafka.structs import TopicPartition as KafkaPartition
 from kafka.util import Timer
 
 from streams_protocol.types import TopicPartition
@@ -434,7 +435,12 @@ class StreamsCoordinator(SubscribedTopics):
             raise translated(error, "commit") from error
 
     async def committed_async(self, partitions: Collection[TopicPartition], timeout_ms: int) -> CommittedOffsets:
-        """Committed positions; waits for offsets of open transactions (KIP-447)."""
+        """Committed positions; waits for offsets of open transactions (KIP-447).
+
+        kafka-python keeps a request that was not answered in time, and gives its late answer to whoever asks for the
+        same partitions next. Others may have processed and committed since, so each question is a request of its own.
+        """
+        self._offset_fetch_futures.pop(frozenset(KafkaPartition(*partition) for partition in partitions), None)
         try:
             return await fetch_committed(self, partitions, timeout_ms)
         except kafka_errors.KafkaError as error:

@@ -250,6 +250,29 @@ def test_offsets_are_fetched_over_another_connection_than_the_one_that_joins(mak
     assert nodes == [1, "coordinator-1"]
 
 
+def test_late_answer_about_offsets_is_nobodys(make):
+    """A process that is frozen while it asks may find the answer when others have gone on from there."""
+    member = make().joined(T0)
+    answers = []
+
+    def answer(offset):
+        at = SimpleNamespace(
+            partition_index=0, committed_offset=offset, committed_leader_epoch=-1, metadata="", error_code=0
+        )
+        return SimpleNamespace(API_VERSION=7, error_code=0, topics=[SimpleNamespace(name="t", partitions=[at])])
+
+    def send(request, node_id=None, **_):
+        answers.append(Future())
+        return answers[-1] if len(answers) == 1 else answers[-1].success(answer(9))
+
+    member.client._manager.send = send
+    with pytest.raises(BrokerUnavailableError):
+        member.run(lambda: member.coordinator.committed_async([T0], 50))
+    answers[0].success(answer(5))
+    assert member.run(lambda: member.coordinator.committed_async([T0], 1000)) == {T0: OffsetAndMetadata(9, "")}
+    assert len(answers) == 2
+
+
 def test_commit_is_for_owned_partitions_only(make):
     member = make().joined(T0)
     member.run(member.coordinator.commit_async, {T0: OffsetAndMetadata(1)}, 1000)

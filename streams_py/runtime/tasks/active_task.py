@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError, TaskCorruptedError
+from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError
 from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
 from streams_py.runtime.event_loop import Background
 from streams_py.runtime.tasks.asynchronous.async_calls import AsyncNode
@@ -53,7 +53,6 @@ _log = logging.getLogger(__name__)
 
 class ActiveTask(Task):
     """One active task. Belongs to one stream thread, which makes all calls.
-
     ``inputs`` is the consumer that delivers the input partitions (only ``position`` and ``lag`` are asked of it).
     ``global_stores`` are readable by every processor. ``background`` is where asynchronous calls run; a task whose
     nodes make none needs none.
@@ -172,18 +171,19 @@ class ActiveTask(Task):
         self._check(TaskPhase.SUSPENDED)
         self.stores.roll_back()
         self._forget_consumed()
+        self._silence.over()
         self._go(TaskPhase.RESTORING)
 
     def revive(self, *, corrupted: Collection[TopicPartition] = ()) -> None:
         """As for every task; nothing that was consumed before counts any more."""
         super().revive(corrupted=corrupted)
         self._forget_consumed()
+        self._silence.went_on()
 
     def _forget_consumed(self) -> None:
         self._loop.queues.clear()
         self._calls, self._draining = None, False
         self._loop.progressed = self._punctuated = self._answered = self._commit_requested = False
-        self._silence.over()
         self._positions.clear()
 
     # -- records ----------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class ActiveTask(Task):
         way in asynchronous calls, whose answers are sent on first and count as well. A broker that does not answer
         makes the same record be tried again by the next call; TimeoutExceededError after ``task.timeout.ms`` of that.
         """
-        if self._phase is not TaskPhase.RUNNING:
+        if self._phase is not TaskPhase.RUNNING or self._silence.is_pause():
             return 0
         loop = self._loop
         progressed, loop.progressed = loop.progressed, False
@@ -212,8 +212,8 @@ class ActiveTask(Task):
             taken = loop.run(max_records) if self._calls is None else self._process_async(self._calls, max_records)
         except BrokerUnavailableError as error:
             if loop.progressed:  # records before this one
-                self._silence.over()
-            self._silence.note(error)
+                self._silence.went_on()
+            self._silence.note(error, half_done=not self._failures.was_unread(error))
             return 0
         except StreamsError as error:
             error.task_id = error.task_id or self.id
@@ -221,7 +221,7 @@ class ActiveTask(Task):
         finally:
             loop.progressed = loop.progressed or progressed
         if taken:
-            self._silence.over()
+            self._silence.went_on()
         return taken
 
     def _process_async(self, calls: InFlight, max_records: int) -> int:
@@ -330,8 +330,8 @@ class ActiveTask(Task):
 
     def punctuate(self) -> int:
         """Call the punctuators that are due, stream time first; how many were called. One that a broker without answer
-        stopped is called again by the next call; TimeoutExceededError after ``task.timeout.ms`` of that."""
-        if not self._has_punctuators or self._phase is not TaskPhase.RUNNING:
+        stopped is called again."""
+        if not self._has_punctuators or self._phase is not TaskPhase.RUNNING or self._silence.is_pause():
             return 0
         try:
             fired = self.punctuate_stream_time()
@@ -340,7 +340,7 @@ class ActiveTask(Task):
             self._silence.note(error)
             return 0
         if fired:
-            self._silence.over()
+            self._silence.went_on()
         return fired
 
     def punctuate_stream_time(self) -> int:
@@ -377,8 +377,7 @@ class ActiveTask(Task):
 
     @property
     def commit_needed(self) -> bool:
-        """True when something happened since the last commit; also when the consumer has passed over something that is
-        no record (transaction markers)."""
+        """True when something happened since the last commit; also when transaction markers were passed over."""
         touched = self._loop.progressed or self._punctuated or self._answered or self.has_calls
         return touched or self._positions.passed_over()
 
@@ -390,8 +389,8 @@ class ActiveTask(Task):
         try:
             self.stores.flush_caches(self._stores_in_order())
         except BrokerUnavailableError as error:
-            if self.settings.exactly_once:  # a part of it is in the transaction
-                raise TaskCorruptedError(f"task {self.id}: {error}", {self.id: ()}) from error
+            if self.settings.exactly_once:
+                self._silence.note(error)  # raises: a part of it is in the transaction
             error.task_id = error.task_id or self.id
             raise
         except StreamsError as error:
@@ -403,13 +402,14 @@ class ActiveTask(Task):
         return list(dict.fromkeys(name for node in processors for name in node.stores))
 
     def committable_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit: for each partition that was read from so far the offset of the next record to process, with
-        the partition time as metadata. Valid after a flush."""
+        """For each partition that was read the offset of the next record to process, with the partition time as
+        metadata. Valid after a flush."""
         return self._positions.offsets(self._calls, running=self._phase is TaskPhase.RUNNING)
 
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
-        """The offsets are committed. ``acked``: highest acknowledged offset per changelog partition (of all tasks)."""
+        """Offsets are committed. ``acked``: highest acknowledged offset per changelog partition (of all tasks)."""
         self._positions.note_committed(self._calls, running=self._phase is TaskPhase.RUNNING)
+        self._silence.committed(took_records=self._loop.progressed, punctuated=self._punctuated)
         self._loop.progressed = self._punctuated = self._answered = self._commit_requested = False
         self._draining = self._calls is not None and self._calls.holds_everything
         if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:

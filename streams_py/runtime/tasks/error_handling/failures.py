@@ -77,6 +77,7 @@ class Failures:
         self._settings = collector.settings
         self._current = current
         self.dropped_records = 0
+        self._unread: Exception | None = None
 
     def context_of(self, node: str) -> ErrorContext:
         """The error context of a node, for the record in process."""
@@ -130,10 +131,15 @@ class Failures:
             raise _reported(f"{what} in {context}: {type(error).__name__}: {error}", task_id=self._task_id) from error
         self.dropped(context.node, f"{type(error).__name__}: {error}")
 
+    def was_unread(self, error: Exception) -> bool:
+        """True when this error kept a record from being decoded: the record has had no effect yet."""
+        return error is self._unread
+
     def undecodable(self, reader: SourceReader, raw: RawRecord, error: Exception) -> None:
         """A record's bytes do not fit its serdes: returns when it is to be dropped. When it was not the record, but
         what the serde needs (a schema registry), the error is raised."""
         if isinstance(error, _NOT_THE_RECORD):
+            self._unread = error
             raise error
         key = raw.key()
         is_key = False

@@ -1,17 +1,26 @@
-"""A broker that does not answer: how long one task goes on trying the same record."""
+"""A broker or schema registry that does not answer: how long one task goes on trying the same record.
+
+Under exactly-once a record that was half processed is in a transaction, and so are the other records of the thread's
+tasks: all of them go back to the last commit. A registry that is away can be so for long, so between two such tries
+lies a pause, in which the thread's other tasks go on and commit. A record that could not even be decoded has done
+nothing yet, and just waits.
+"""
 
 from __future__ import annotations
 
 import logging
 
 from streams_protocol.types import TaskId
-from streams_py.errors import BrokerUnavailableError, TaskCorruptedError, TimeoutExceededError
+from streams_py.errors import BrokerUnavailableError, RegistryUnavailableError, TaskCorruptedError, TimeoutExceededError
 from streams_py.ports import Clock
 from streams_py.runtime.tasks.task_settings import TaskSettings
 
 __all__ = ["Silence"]
 
 _log = logging.getLogger(__name__)
+
+_PAUSE_MS = 500
+_PAUSE_MAX_MS = 5_000
 
 
 class Silence:
@@ -23,16 +32,40 @@ class Silence:
         self._clock = clock
         self._since_ms: int | None = None
         self._tries = 0
+        self._half_done = False
+        self._pause_until_ms: int | None = None
 
     def over(self) -> None:
-        """The task went on."""
-        self._since_ms = None
+        """The task begins anew."""
+        self._since_ms = self._pause_until_ms = None
 
-    def note(self, error: BrokerUnavailableError) -> None:
+    def went_on(self) -> None:
+        """The task did something; under exactly-once that may be for nothing until it is committed."""
+        if not self._settings.exactly_once:
+            self.over()
+
+    def committed(self, *, took_records: bool, punctuated: bool) -> None:
+        """What the task did is committed. A punctuator says nothing about a record that waits to be decoded."""
+        if took_records or (punctuated and self._half_done):
+            self.over()
+
+    def is_pause(self) -> bool:
+        """True while it is too early to try again."""
+        until_ms = self._pause_until_ms
+        if until_ms is None:
+            return False
+        if self._clock.monotonic_ms() < until_ms:
+            return True
+        self._pause_until_ms = None
+        return False
+
+    def note(self, error: BrokerUnavailableError, *, half_done: bool = True) -> None:
         """Once more in vain. TimeoutExceededError after ``task.timeout.ms`` of that; TaskCorruptedError at once under
-        exactly-once, where a record may be half processed, in a transaction."""
-        if self._settings.exactly_once:
-            raise TaskCorruptedError(f"task {self._task}: {error}", {self._task: ()}) from error
+        exactly-once if the record may be ``half_done``."""
+        exactly_once = self._settings.exactly_once
+        if exactly_once and not isinstance(error, RegistryUnavailableError):
+            raise self._corrupted(error) from error
+        self._half_done = half_done
         now_ms = self._clock.monotonic_ms()
         if self._since_ms is None:
             self._since_ms, self._tries = now_ms, 0
@@ -44,5 +77,11 @@ class Silence:
                 f"(task.timeout.ms is {self._settings.task_timeout_ms}): {error}",
                 task_id=self._task,
             ) from error
+        if exactly_once and half_done:
+            self._pause_until_ms = now_ms + min(_PAUSE_MS << min(tries - 1, 10), _PAUSE_MAX_MS)
+            raise self._corrupted(error) from error
         if tries & (tries - 1) == 0:  # ever fewer: there may be many tries per second
             _log.warning("task %s: %s; trying again", self._task, error)
+
+    def _corrupted(self, error: BrokerUnavailableError) -> TaskCorruptedError:
+        return TaskCorruptedError(f"task {self._task}: {error}", {self._task: ()})

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 import typer.core
 
 from streams_py.cli.connect.commands import app as connect_app
 from streams_py.cli.development.torturing import torture
+from streams_py.cli.forms import SERDE_NAMES, form_named
 from streams_py.cli.groups.commands import add_to as add_group_commands
 from streams_py.cli.options import BOOTSTRAP, CONFIG
 from streams_py.cli.running import run as run_command
@@ -22,7 +23,7 @@ from streams_py.cli.usage import refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import ConfigError
 
-__all__ = ["app"]
+__all__ = ["PANELS", "app"]
 
 
 class _DescribeByDefault(typer.core.TyperGroup):
@@ -34,9 +35,35 @@ class _DescribeByDefault(typer.core.TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+PANELS: Final = {
+    "Begin and run": ("new", "run", "connect"),
+    "Topics and records": ("topics", "produce", "consume"),
+    "Look at a group, Java or Python": ("inspect", "dashboard", "explain", "reset"),
+    "Before a change goes out": ("topology", "check-upgrade", "diff", "simulate", "torture", "fuzz"),
+    "Months of history, on Spark": ("bootstrap", "backfill", "telemetry", "backtest"),
+    "About": ("version",),
+}
+"""The commands as ``--help`` shows them."""
+
+
+class _ByPanel(typer.core.TyperGroup):
+    """Commands in the order and under the headings of :data:`PANELS`."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in PANELS.values() for name in names]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        for panel, names in PANELS.items():
+            if cmd_name in names:
+                command.rich_help_panel = panel  # type: ignore[union-attr]
+        return command
+
+
 app = typer.Typer(
     name="streams-py",
-    help="Kafka Streams for Python: topics and records, a look into topologies and assignments, and tests.",
+    cls=_ByPanel,
+    help="Kafka Streams for Python: run applications, look at groups, try a change before it goes out.",
     epilog="Each command explains itself: streams-py COMMAND --help",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -56,7 +83,6 @@ app.command()(torture)
 add_history_commands(app)
 add_group_commands(app)
 
-_SERDES = "bool, bytes, float32, float64, int16, int32, int64, json, string, uuid, void, or package.module:NAME"
 _PROCESSES = Annotated[int | None, typer.Option("--processes", min=1, help="Worker processes; default: one per core.")]
 _SEED = Annotated[int, typer.Option("--seed", help="First seed; the same seed always takes the same course.")]
 
@@ -195,9 +221,10 @@ def topics(
 def produce(
     topic: Annotated[str, typer.Argument(help="An existing topic.")],
     lines: Annotated[list[str] | None, typer.Argument(help="Values; default: the lines of standard input.")] = None,
-    value: Annotated[str, typer.Option(metavar="SERDE", help=f"What the values are: {_SERDES}.")] = "string",
+    value: Annotated[str, typer.Option(metavar="SERDE", help=f"What the values are: {SERDE_NAMES}.")] = "string",
     key: Annotated[
-        str | None, typer.Option(metavar="SERDE", help="Lines are KEY:VALUE, with keys of this serde.")
+        str | None,
+        typer.Option(metavar="SERDE", help="Lines are KEY:VALUE, with keys of this serde; window-string: KEY@START."),
     ] = None,
     separator: Annotated[str, typer.Option("--separator", "-s", help="Stands between key and value.")] = ":",
     bootstrap: BOOTSTRAP = "embedded",
@@ -226,8 +253,23 @@ def produce(
 @app.command()
 def consume(
     topic: Annotated[str, typer.Argument(help="An existing topic.")],
-    value: Annotated[str, typer.Option(metavar="SERDE", help=f"What the values are: {_SERDES}.")] = "string",
-    key: Annotated[str, typer.Option(metavar="SERDE", help="What the keys are.")] = "string",
+    value: Annotated[
+        str, typer.Option(metavar="SERDE", help=f"What the values are: {SERDE_NAMES}, or change- and one of these.")
+    ] = "string",
+    key: Annotated[
+        str,
+        typer.Option(
+            metavar="SERDE",
+            help="What the keys are: one of these, or window-, session- or stored-window- and one of these.",
+        ),
+    ] = "string",
+    window_size: Annotated[
+        int | None, typer.Option(min=1, metavar="MS", help="Size of the windows, to show where they end.")
+    ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", "-d", help="Partition:offset and time in front, headers behind.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object for each record.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new records until Ctrl-C.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many records.")] = None,
     bootstrap: BOOTSTRAP = "embedded",
@@ -235,17 +277,33 @@ def consume(
 ) -> None:
     """Print the records of a topic from the beginning: key, tab, value. It reads outside of any consumer group.
 
+    Keys of windowed tables are window-string for example, and session-string for sessions. In changelogs, keys of
+    window stores are stored-window-string, all others are as above, and values are plain. Values of a table that is
+    grouped anew are change-int64 for example: new value <- old value. bytes shows everything.
+
     Exit status: 0 done; 1 the cluster does not answer, or a record is not what was said; 2 wrong usage.
 
     Examples:
 
       streams-py consume word-counts --value int64 --follow
 
-      streams-py consume text-lines -n 10 --bootstrap localhost:9092
-    """
-    from streams_py.cli.records import consume_topic
+      streams-py consume text-lines -n 10 --details --bootstrap localhost:9092
 
-    raise typer.Exit(consume_topic(topic, bootstrap, config, key=key, value=value, follow=follow, limit=limit))
+      streams-py consume per-minute --key window-string --window-size 60000 --value int64
+
+      streams-py consume app-counts-changelog --key stored-window-string --value int64 --json
+    """
+    from streams_py.cli.records import Shown, consume_topic
+
+    def shown() -> Shown:
+        return Shown(
+            form_named(key, setting="--key", is_key=True, window_ms=window_size),
+            form_named(value, setting="--value", is_key=False),
+            details=details,
+            as_json=as_json,
+        )
+
+    raise typer.Exit(consume_topic(topic, bootstrap, config, shown=shown, follow=follow, limit=limit))
 
 
 @new_typer.command("app")

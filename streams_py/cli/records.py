@@ -5,29 +5,29 @@ from __future__ import annotations
 import json
 import os
 import sys
-import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import connected
+from streams_py.cli.forms import Form, escaped, form_named
 from streams_py.cli.usage import FAILED, refuse, say
 from streams_py.clients import KafkaClients
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
-from streams_py.serdes import Serde, cannot_decode, cannot_encode, resolve_serde
+from streams_py.serdes import cannot_decode, cannot_encode
 
-__all__ = ["consume_topic", "create_topic", "existing_topics", "list_topics", "produce_lines"]
+__all__ = ["Shown", "consume_topic", "create_topic", "existing_topics", "list_topics", "produce_lines"]
 
 _TIMEOUT_MS: Final = 15_000
 _POLL_MS: Final = 200
 _POLL_RECORDS_MAX: Final = 1_000
 _LENGTH_SHOWN_MAX: Final = 60
-
-_ESCAPED: Final = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if chr(code) not in "\t"}
-"""Control characters of a record do nothing to the terminal, and a record stays on one line."""
+_TIME_SHOWN_MAX_MS: Final = 253_402_300_799_999  # the end of the year 9999
 
 Topics = Mapping[str, tuple[PartitionInfo, ...]]
 
@@ -148,8 +148,8 @@ def produce_lines(
     """Write each line as a record; the exit status. With ``key``, a line is key, separator, value."""
 
     def command() -> None:
-        value_serde = resolve_serde(value, setting="--value")
-        key_serde = None if key is None else resolve_serde(key, setting="--key")
+        value_form = form_named(value, setting="--value", is_key=False)
+        key_form = None if key is None else form_named(key, setting="--key", is_key=True)
         with connected(bootstrap, config, "streams-py") as cluster:
             clients, admin = cluster.clients, cluster.admin
             _partitions_of(topic, admin, clients)
@@ -157,13 +157,13 @@ def produce_lines(
             try:
                 written = 0
                 for line in lines:
-                    left, found, right = line.partition(separator) if key_serde is not None else ("", "", line)
-                    if key_serde is not None and not found:
+                    left, found, right = line.partition(separator) if key_form is not None else ("", "", line)
+                    if key_form is not None and not found:
                         raise _RefusedError(
                             f"no {separator!r} in {_short(line)}; with --key a line is KEY{separator}VALUE"
                         )
-                    encoded_key = None if key_serde is None else _encoded(left, key_serde, topic, is_key=True)
-                    encoded = _encoded(right, value_serde, topic, is_key=False)
+                    encoded_key = None if key_form is None else _encoded(left, key_form, topic, is_key=True)
+                    encoded = _encoded(right, value_form, topic, is_key=False)
                     producer.produce(topic, encoded, encoded_key, -1, None, -1, None)
                     written += 1
                 late = producer.flush(_TIMEOUT_MS)
@@ -177,37 +177,17 @@ def produce_lines(
     return _ended(command)
 
 
-def _encoded(text: str, serde: Serde[Any], topic: str, *, is_key: bool) -> bytes:
-    read = _READERS.get(serde.name, json.loads)
+def _encoded(text: str, form: Form, topic: str, *, is_key: bool) -> bytes:
+    serde = form.serde
     option = "--key" if is_key else "--value"
     try:
-        value = read(text)
+        value = form.read(text)
     except ValueError as error:
         raise _RefusedError(f"{_short(text)} is no {serde.name}: {error}; choose another serde with {option}") from None
     try:
         return serde.serializer(topic, is_key=is_key)(value)
     except Exception as error:
         raise cannot_encode(error, serde, value, topic=topic, is_key=is_key) from error
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("expected true or false")
-    return text.lower() == "true"
-
-
-_READERS: Final[Mapping[str, Callable[[str], Any]]] = {
-    "string": str,
-    "bytes": lambda text: text.encode(),
-    "int16": int,
-    "int32": int,
-    "int64": int,
-    "float32": float,
-    "float64": float,
-    "uuid": uuid.UUID,
-    "bool": _boolean,
-    "void": lambda text: None,
-}
 
 
 def _short(text: str) -> str:
@@ -217,13 +197,48 @@ def _short(text: str) -> str:
 # -- consume -------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Shown:
+    """How records are shown. ``details``: partition, offset, time and headers too. ``as_json``: one object a line."""
+
+    key: Form
+    value: Form
+    details: bool = False
+    as_json: bool = False
+
+    def line(self, record: RawRecord) -> str:
+        """One record."""
+        if self.as_json:
+            return json.dumps(
+                {
+                    "topic": record.topic(),
+                    "partition": record.partition(),
+                    "offset": record.offset(),
+                    "timestamp": record.timestamp()[1],
+                    "headers": [[name, _header_text(data)] for name, data in record.headers() or ()],
+                    "key": _decoded(record, record.key(), self.key, self.key.plain, is_key=True),
+                    "value": _decoded(record, record.value(), self.value, self.value.plain, is_key=False),
+                },
+                ensure_ascii=False,
+            )
+        key, value = (
+            "null" if (shown := _decoded(record, data, form, form.show, is_key=is_key)) is None else shown
+            for data, form, is_key in ((record.key(), self.key, True), (record.value(), self.value, False))
+        )
+        if not self.details:
+            return f"{key}\t{value}"
+        headers = "".join(f"\t{name}={_header_text(data)}" for name, data in record.headers() or ())
+        at = f"{record.partition()}:{record.offset()}"
+        return f"{at}\t{_time_text(record.timestamp()[1])}\t{key}\t{value}{headers}"
+
+
 def consume_topic(
-    topic: str, bootstrap: str, config: Path | None, *, key: str, value: str, follow: bool, limit: int | None
+    topic: str, bootstrap: str, config: Path | None, *, shown: Callable[[], Shown], follow: bool, limit: int | None
 ) -> int:
-    """Print the topic's records, oldest first in each partition; the exit status."""
+    """Print the topic's records, oldest first in each partition; the exit status. ``shown`` may raise ConfigError."""
 
     def command() -> None:
-        serdes = resolve_serde(key, setting="--key"), resolve_serde(value, setting="--value")
+        how = shown()
         with connected(bootstrap, config, "streams-py") as cluster:
             clients, admin = cluster.clients, cluster.admin
             partitions = _partitions_of(topic, admin, clients)
@@ -235,11 +250,11 @@ def consume_topic(
                 consumer.assign(dict.fromkeys(partitions, BEGINNING))
                 while left > 0 and (follow or ends):
                     for record in consumer.poll(min(left, _POLL_RECORDS_MAX), _POLL_MS):
-                        print(_line(record, *serdes))
+                        print(how.line(record))
                         left -= 1
-                        if value == "string" and not warned and b"\0" in (record.value() or b""):
+                        if not warned and (hint := _looks_wrong(topic, record, how)):
                             warned = True
-                            print(_no_text(topic, record.value() or b""), file=sys.stderr)
+                            print(hint, file=sys.stderr)
                     sys.stdout.flush()
                     ends = {at: end for at, end in ends.items() if (consumer.position(at) or 0) < end}
             except KeyboardInterrupt:  # how one stops following
@@ -251,27 +266,36 @@ def consume_topic(
     return _ended(command)
 
 
-def _line(record: RawRecord, key: Serde[Any], value: Serde[Any]) -> str:
-    return f"{_shown(record, record.key(), key, is_key=True)}\t{_shown(record, record.value(), value, is_key=False)}"
-
-
-def _shown(record: RawRecord, data: bytes | None, serde: Serde[Any], *, is_key: bool) -> str:
+def _decoded(record: RawRecord, data: bytes | None, form: Form, show: Callable[[Any], Any], *, is_key: bool) -> Any:
     if data is None:
-        return "null"
+        return None
     try:
-        value = serde.deserializer(record.topic(), is_key=is_key)(data)
+        return show(form.serde.deserializer(record.topic(), is_key=is_key)(data))
     except Exception as error:
         at = f"partition {record.partition()}, offset {record.offset()}"
         raise StreamsError(
-            f"{cannot_decode(error, serde, data, topic=record.topic(), is_key=is_key)} ({at}; --key and --value "
+            f"{cannot_decode(error, form.serde, data, topic=record.topic(), is_key=is_key)} ({at}; --key and --value "
             "choose serdes, bytes shows everything)"
         ) from None
-    if isinstance(value, dict | list):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value).translate(_ESCAPED)
 
 
-def _no_text(topic: str, data: bytes) -> str:
-    """Numbers are valid text, too, so no serde complains of them."""
-    likely = {4: "int32", 8: "int64"}.get(len(data), "bytes")
-    return f"values of {topic} do not look like text ({len(data)} bytes, with zeros): try --value {likely}"
+def _header_text(data: bytes | None) -> str | None:
+    return None if data is None else escaped(data.decode(errors="backslashreplace"))
+
+
+def _time_text(timestamp_ms: int) -> str:
+    if not 0 <= timestamp_ms <= _TIME_SHOWN_MAX_MS:
+        return str(timestamp_ms)
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _looks_wrong(topic: str, record: RawRecord, how: Shown) -> str | None:
+    """Numbers are valid text, too, so no serde complains of them; nor of a window's bytes behind a key."""
+    value, key = record.value() or b"", record.key() or b""
+    if how.value.serde.name == "string" and b"\0" in value:
+        likely = {4: "int32", 8: "int64"}.get(len(value), "bytes")
+        return f"values of {topic} do not look like text ({len(value)} bytes, with zeros): try --value {likely}"
+    if how.key.serde.name == "string" and b"\0" in key:
+        likely = {4: "int32", 8: "int64"}.get(len(key), "window-string, stored-window-string or session-string")
+        return f"keys of {topic} do not look like text ({len(key)} bytes, with zeros): try --key {likely}"
+    return None

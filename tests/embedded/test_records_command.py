@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
+from streams_py import StreamsBuilder, TimeWindows, serdes
 from streams_py.cli.commands import app
+from streams_py.testing import TopologyTestDriver
 from streams_py.testing.broker import EmbeddedBroker
 
 
@@ -46,6 +51,74 @@ def test_records_of_every_kind_come_back_as_they_were_written(broker: EmbeddedBr
         assert (read.exit_code, read.stdout) == (0, f"{expected}\n")
 
 
+@pytest.mark.parametrize(
+    ("key", "given", "options", "expected"),
+    [
+        ("window-string", "[a:b@60000]", ["--window-size", "1000"], "[a:b@60000/61000]"),
+        ("window-int32", "7@-5", [], "[7@-5]"),
+        ("session-string", "[a@100/250]", [], "[a@100/250]"),
+        (
+            "stored-window-uuid",
+            "00112233-4455-6677-8899-aabbccddeeff@9",
+            [],
+            "[00112233-4455-6677-8899-aabbccddeeff@9]",
+        ),
+    ],
+    ids=lambda value: value.partition("-")[0] if isinstance(value, str) else None,
+)
+def test_keys_within_windows_come_back_as_they_were_written(
+    broker: EmbeddedBroker, key: str, given: str, options: list[str], expected: str
+) -> None:
+    topic = f"of-{key}"
+    broker.create_topic(topic, 1)
+    written = run(broker, "produce", topic, "--key", key, "--value", "int64", "--separator", "=", f"{given}=1")
+    assert (written.exit_code, written.stderr) == (0, f"1 record written to {topic}\n")
+    read = run(broker, "consume", topic, "--key", key, "--value", "int64", *options)
+    assert (read.exit_code, read.stdout) == (0, f"{expected}\t1\n")
+
+
+def test_all_topics_of_a_windowed_application_can_be_read(broker: EmbeddedBroker) -> None:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    counts = builder.stream("clicks").group_by_key().windowed_by(TimeWindows.of(60_000)).count(store="per-minute")
+    counts.to_stream().to("minutes")
+    users = builder.table("users", store="users")
+    users.group_by(lambda user, town: (town, user), name="towns").count(store="towns").to_stream().to("town-sizes")
+    written: dict[str, list[tuple[bytes | None, bytes | None]]] = {}
+    with TopologyTestDriver(builder.build(), {"application.id": "app"}) as driver:
+        driver.input_topic("clicks", key=serdes.STRING, value=serdes.STRING).send("ann", "x", timestamp_ms=61_000)
+        driver.input_topic("users", key=serdes.STRING, value=serdes.STRING).send("ann", "Oslo", timestamp_ms=0)
+        driver.input_topic("users", key=serdes.STRING, value=serdes.STRING).send("ann", "Bergen", timestamp_ms=1)
+        for topic in ("minutes", "app-per-minute-changelog", "app-towns-repartition"):
+            records = driver.output_topic(topic, key=serdes.BYTES, value=serdes.BYTES).read_all()
+            written[topic] = [(record.key, record.value) for record in records]
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for topic, pairs in written.items():
+        broker.create_topic(topic, 1)
+        for pair in pairs:
+            producer.produce(topic, pair[1], pair[0], 0)
+    assert producer.flush(30) == 0
+    at = ["--key", "window-string", "--value", "int64", "--window-size", "60000"]
+    assert run(broker, "consume", "minutes", *at).stdout == "[ann@60000/120000]\t1\n"
+    stored = run(broker, "consume", "app-per-minute-changelog", "--key", "stored-window-string", "--value", "int64")
+    assert stored.stdout == "[ann@60000]\t1\n"
+    changes = run(broker, "consume", "app-towns-repartition", "--value", "change-string")
+    assert changes.stdout.splitlines() == ["Oslo\tann <- nothing", "Oslo\tnothing <- ann", "Bergen\tann <- nothing"]
+
+
+def test_details_and_json_tell_where_and_when_a_record_is(broker: EmbeddedBroker) -> None:
+    broker.create_topic("told", 1)
+    run(broker, "produce", "told", "--key", "string", "--value", "json", 'a:{"n": 1}')
+    (line,) = run(broker, "consume", "told", "--value", "json", "--details").stdout.splitlines()
+    at, time, key, value = line.split("\t")
+    assert (at, key, value) == ("0:0", "a", '{"n": 1}')
+    assert time.endswith("Z")
+    told = json.loads(run(broker, "consume", "told", "--value", "json", "--json").stdout)
+    assert datetime.fromisoformat(time).timestamp() * 1000 == pytest.approx(told.pop("timestamp"), abs=1)
+    assert told == {"topic": "told", "partition": 0, "offset": 0, "headers": [], "key": "a", "value": {"n": 1}}
+    raw = json.loads(run(broker, "consume", "told", "--key", "bytes", "--value", "bytes", "--json").stdout)
+    assert raw["key"] == {"base64": "YQ=="}
+
+
 def test_standard_input_is_written_line_by_line_and_counted(broker: EmbeddedBroker) -> None:
     broker.create_topic("piped", 1)
     assert run(broker, "produce", "piped", given="one\ntwo words\n").exit_code == 0
@@ -70,6 +143,11 @@ def test_slip_in_a_name_is_refused_with_the_nearest_one_and_creates_no_topic(
         (["produce", "lines", "--value", "int46", "1"], "did you mean 'int64'?"),
         (["produce", "lines", "--value", "int64", "one"], "'one' is no int64"),
         (["produce", "lines", "--key", "string", "one"], "with --key a line is KEY:VALUE"),
+        (["produce", "lines", "--key", "session-string", "a@7:x"], "expected KEY@START/END"),
+        (["produce", "lines", "--key", "window-string", "a:x"], "expected KEY@START"),
+        (["produce", "lines", "--value", "change-string", "x"], "written by the application only"),
+        (["consume", "lines", "--key", "change-string"], "a form of values"),
+        (["consume", "lines", "--key", "window-strnig"], "did you mean 'string'?"),
         (["consume", "lines", "--bootstrap", "nowhere"], "bootstrap.servers = 'nowhere' is not valid"),
     ],
 )

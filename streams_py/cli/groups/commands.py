@@ -17,10 +17,7 @@ def explain(
     task: Annotated[str | None, typer.Argument(help="Task id, such as 0_3; default: every task.")] = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--from",
-            help="A description of the group (.json), or a recording (.jsonl, .jsonl.gz). Default: group.json.",
-        ),
+        typer.Option("--from", help="A description of the group (.json), or a recording (.jsonl, .jsonl.gz)."),
     ] = None,
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="A running group, Java or Python: its application.id.")
@@ -84,10 +81,13 @@ def explain(
         )
     if settings:
         raise typer.Exit(refuse("--set is for a running group; give --group too"))
+    if file is None:
+        raise typer.Exit(
+            refuse("which group? --group names a running one, --from a file that describes or records one")
+        )
     from streams_py.cli.groups.explaining import explain_tasks
 
-    given = Path("group.json") if file is None else file
-    raise typer.Exit(explain_tasks(task, given, case=case, assignor=assignor, as_json=as_json))
+    raise typer.Exit(explain_tasks(task, file, case=case, assignor=assignor, as_json=as_json))
 
 
 def inspect_(

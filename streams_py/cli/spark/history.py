@@ -71,7 +71,14 @@ def plan(
     ] = False,
     side_effects: _Effects = False,
 ) -> None:
-    """Say what will be done, or everything that stands against it. Needs no Spark, and changes nothing."""
+    """Say what will be done, or everything that stands against it. Needs no Spark, and changes nothing.
+
+    The plan is kept in a file, which the other steps read: plan, run, verify, commit, in this order, or abort.
+
+    Exit status: 0 planned; 1 no answer from the cluster; 2 wrong usage, or refused: every reason is named.
+
+    Example: streams-py bootstrap plan app.py:build_topology --application-id word-count -b localhost:9092
+    """
     from streams_py.history.bootstrap import Allowances, make_plan
 
     with explained(), _connected(bootstrap, application_id, config) as (cluster, settings):
@@ -109,7 +116,18 @@ def run(
     conf: _Conf = None,
     master: _Master = None,
 ) -> None:
-    """Make the internal topics, run the stages on Spark, write the changelogs. Commits nothing without --commit."""
+    """Make the internal topics, run the stages on Spark, write the changelogs. Commits nothing without --commit.
+
+    Needs Java 17 or later and the extra `spark`. What was broken off is taken back with abort, and begun again.
+
+    Exit status: 0 written; 1 it may work later; 2 wrong usage, or refused.
+
+    Examples:
+
+      streams-py bootstrap run -b localhost:9092 --commit
+
+      streams-py bootstrap run --master spark://host:7077 --work /shared/folder
+    """
     with _on_plan(file, bootstrap, config) as (planned, cluster, settings), _session(master, conf) as spark:
         from streams_py.history.plan import sink_counts
         from streams_py.history.retention import check_retention
@@ -149,21 +167,32 @@ def verify(
     conf: _Conf = None,
     master: _Master = None,
 ) -> None:
-    """Read the changelogs back and compare them with what was written."""
+    """Read the changelogs back and compare them with what was written.
+
+    Example: streams-py bootstrap verify -b localhost:9092
+    """
     with _on_plan(file, bootstrap, config) as (_, cluster, settings), _session(master, conf) as spark:
         _verify(spark, file, settings, {**cluster.options(), **pairs_of(option, "--option")})
 
 
 @bootstrap_app.command()
 def commit(bootstrap: _Bootstrap = "localhost:9092", config: _Config = None, file: _Plan = _PLAN_FILE) -> None:
-    """Commit the positions: from now on the application starts there."""
+    """Commit the positions: from now on the application starts there.
+
+    Refused before verify, and when somebody is in the group.
+
+    Example: streams-py bootstrap commit -b localhost:9092
+    """
     with _on_plan(file, bootstrap, config) as (_, cluster, settings):
         _commit(file, cluster, settings)
 
 
 @bootstrap_app.command()
 def abort(bootstrap: _Bootstrap = "localhost:9092", config: _Config = None, file: _Plan = _PLAN_FILE) -> None:
-    """Take back what was written: delete the changelogs. The application starts from the beginning then."""
+    """Take back what was written: delete the changelogs. The application starts from the beginning then.
+
+    Example: streams-py bootstrap abort -b localhost:9092
+    """
     with _on_plan(file, bootstrap, config) as (planned, cluster, _):
         from streams_py.history import bootstrap as steps
 
@@ -218,7 +247,20 @@ def backfill(
     conf: _Conf = None,
     master: _Master = None,
 ) -> None:
-    """Run a topology over all of its history and write its outputs, to Parquet or to their topics."""
+    """Run a topology over all of its history and write its outputs, to Parquet or to their topics.
+
+    Needs Java 17 or later and the extra `spark`. The live application and its state are left alone.
+
+    Exit status: 0 written; 1 it may work later; 2 wrong usage, or refused.
+
+    Examples:
+
+      streams-py backfill app.py --out outputs -b localhost:9092
+
+      streams-py backfill app.py --input orders=archive/orders --out outputs
+
+      streams-py backfill app.py --sinks --application-id word-count
+    """
     with explained():
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
@@ -322,7 +364,16 @@ def diff(
     conf: _Conf = None,
     master: _Master = None,
 ) -> None:
-    """Run two versions of a topology over the same history: which outputs differ? Exit status 1 if any does."""
+    """Run two versions of a topology over the same history: which outputs differ? Exit status 1 if any does.
+
+    Needs Java 17 or later and the extra `spark`. Nothing is written but the report.
+
+    Examples:
+
+      streams-py diff old/app.py:build_topology app.py:build_topology --last 1d -b localhost:9092
+
+      streams-py diff app_old:topology app_new:topology --input orders=archive/orders --report diff.json
+    """
     with explained():
         from streams_py.spark.history.compare import compare_runs
 

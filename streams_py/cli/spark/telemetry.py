@@ -53,7 +53,9 @@ class _Format(StrEnum):
 def run(
     group: Annotated[str, typer.Option(help="The application's application.id.")],
     tables: _Folder,
-    bootstrap: Annotated[str, typer.Option(help="host:port[,host:port] of the cluster.")],
+    bootstrap: Annotated[
+        str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port[,host:port] of the cluster.")
+    ],
     once: Annotated[bool, typer.Option("--once", help="Read what is there, then end.")] = False,
     interval_s: Annotated[int, typer.Option(min=1, help="Seconds between looks at the topic.")] = 60,
     option: Annotated[
@@ -72,6 +74,8 @@ def run(
 
     Needs Java 17 or later and the extra `spark`. The application must run with assignment.events.level=rebalances or
     tasks.
+
+    Example: streams-py telemetry run --group word-count --tables tables -b localhost:9092 --once
     """
     with quiet_logs(below=logging.ERROR), explained():  # attempts to connect; how they end is said below
         from streams_py.spark.session import QUIET, check_platform, spark_session
@@ -161,7 +165,10 @@ def report(
         Path, typer.Option(help="The HTML file to write, or an existing folder for it and for its charts as PNG files.")
     ] = Path("telemetry.html"),
 ) -> None:
-    """Write the report: one HTML file, light and dark, without a network."""
+    """Write the report: one HTML file, light and dark, without a network.
+
+    Example: streams-py telemetry report --tables tables --out report.html
+    """
     with explained():
         from streams_py.telemetry.report.page import report_page
 
@@ -181,7 +188,10 @@ def report(
 
 @app.command()
 def placement(tables: _Folder) -> None:
-    """Who has what after the last rebalance. Waiting: tasks that a client gets when their old owner has let go."""
+    """Who has what after the last rebalance. Waiting: tasks that a client gets when their old owner has let go.
+
+    Example: streams-py telemetry placement --tables tables
+    """
     found = _read(tables)
     shown = _table(f"{found.group}: placement", "client", "active", "waiting", "standby", "warm-up")
     by_client: dict[str, Counter[str]] = {}
@@ -197,7 +207,10 @@ def placement(tables: _Folder) -> None:
 def moves(
     tables: _Folder, last: Annotated[int, typer.Option(min=1, help="How many rebalances, newest first.")] = 10
 ) -> None:
-    """What the last rebalances moved, and what that cost: records to restore for cold moves."""
+    """What the last rebalances moved, and what that cost: records to restore for cold moves.
+
+    Example: streams-py telemetry moves --tables tables --last 20
+    """
     found = _read(tables)
     rebalances = sorted(found["rebalance"], key=lambda row: row["at"], reverse=True)[:last]
     kinds: dict[str, Counter[str]] = {}

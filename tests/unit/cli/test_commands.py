@@ -13,28 +13,28 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.assignors.registry import assignor_name
-from streams_py.cli.commands import app
+from streams_py.cli.commands import PANELS, app
 from streams_py.testing.checkers import PROMISES
 
 ROOT = Path(__file__).resolve().parents[3]
+PARTS = {
+    "topology": ["describe"],
+    "new": ["app"],
+    "connect": ["worker", "status"],
+    "bootstrap": ["plan", "run", "verify", "commit", "abort"],
+    "telemetry": ["run", "report", "placement", "moves"],
+    "backtest": [],
+}
 COMMANDS = [
-    ["topics"],
-    ["produce"],
-    ["consume"],
-    ["simulate"],
-    ["fuzz"],
-    ["torture"],
-    ["explain"],
-    ["dashboard"],
-    ["topology", "describe"],
-    ["new", "app"],
-    ["connect", "worker"],
-    ["connect", "status"],
-    ["version"],
+    [name, *part]
+    for names in PANELS.values()
+    for name in names
+    for part in ([[part] for part in PARTS[name]] if name in PARTS else [[]])
 ]
 WIDE = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
 
@@ -56,8 +56,20 @@ def one_sentence(result: Result) -> str:
 def test_help_names_all_commands_of_all_parts() -> None:
     shown = run("--help").output
     assert "--install-completion" in shown
-    for name in ("simulate", "fuzz", "explain", "topology", "version", "telemetry", "backtest", "connect"):
-        assert name in shown
+    for panel, names in PANELS.items():
+        assert panel in shown
+        for name in names:
+            assert f" {name} " in shown
+
+
+def test_every_command_stands_under_a_heading() -> None:
+    names = [name for names in PANELS.values() for name in names]
+    assert sorted(names) == sorted(get_command(app).commands)  # type: ignore[attr-defined]
+    assert len(names) == len(set(names))
+
+
+def test_explain_without_a_group_asks_for_one() -> None:
+    assert one_sentence(run("explain", "0_1")).startswith("which group? --group names a running one, --from a file")
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -15,6 +15,7 @@ from streams_py.cli.development.torturing import torture
 from streams_py.cli.forms import SERDE_NAMES, form_named
 from streams_py.cli.groups.commands import add_to as add_group_commands
 from streams_py.cli.options import BOOTSTRAP, CONFIG
+from streams_py.cli.panels import ByPanel
 from streams_py.cli.running import run as run_command
 from streams_py.cli.spark.backtest import app as backtest_app
 from streams_py.cli.spark.history import add_to as add_history_commands
@@ -23,7 +24,7 @@ from streams_py.cli.usage import refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import ConfigError
 
-__all__ = ["PANELS", "app"]
+__all__ = ["app"]
 
 
 class _DescribeByDefault(typer.core.TyperGroup):
@@ -35,34 +36,9 @@ class _DescribeByDefault(typer.core.TyperGroup):
         return super().resolve_command(ctx, args)
 
 
-PANELS: Final = {
-    "Begin and run": ("new", "run", "connect"),
-    "Topics and records": ("topics", "produce", "consume"),
-    "Look at a group, Java or Python": ("inspect", "dashboard", "explain", "reset"),
-    "Before a change goes out": ("topology", "check-upgrade", "diff", "simulate", "torture", "fuzz"),
-    "Months of history, on Spark": ("bootstrap", "backfill", "telemetry", "backtest"),
-    "About": ("version",),
-}
-"""The commands as ``--help`` shows them."""
-
-
-class _ByPanel(typer.core.TyperGroup):
-    """Commands in the order and under the headings of :data:`PANELS`."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [name for names in PANELS.values() for name in names]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        command = super().get_command(ctx, cmd_name)
-        for panel, names in PANELS.items():
-            if cmd_name in names:
-                command.rich_help_panel = panel  # type: ignore[union-attr]
-        return command
-
-
 app = typer.Typer(
     name="streams-py",
-    cls=_ByPanel,
+    cls=ByPanel,
     help="Kafka Streams for Python: run applications, look at groups, try a change before it goes out.",
     epilog="Each command explains itself: streams-py COMMAND --help",
     no_args_is_help=True,

@@ -18,7 +18,8 @@ from typer.testing import CliRunner, Result
 
 from streams_py.assignment.assignors.high_availability import HighAvailabilityAssignor
 from streams_py.assignment.assignors.registry import assignor_name
-from streams_py.cli.commands import PANELS, app
+from streams_py.cli.commands import app
+from streams_py.cli.panels import PANELS
 from streams_py.testing.checkers import PROMISES
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,0 +1,33 @@
+"""What ``streams-py --help`` shows: the commands under headings, in the order in which people meet them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import typer.core
+
+__all__ = ["PANELS", "ByPanel"]
+
+PANELS: Final = {
+    "Begin and run": ("new", "run", "connect"),
+    "Topics and records": ("topics", "produce", "consume"),
+    "Look at a group, Java or Python": ("inspect", "dashboard", "explain", "reset"),
+    "Before a change goes out": ("topology", "check-upgrade", "diff", "simulate", "torture", "fuzz"),
+    "Months of history, on Spark": ("bootstrap", "backfill", "telemetry", "backtest"),
+    "About": ("version",),
+}
+"""The commands as ``--help`` shows them."""
+
+
+class ByPanel(typer.core.TyperGroup):
+    """Commands in the order and under the headings of :data:`PANELS`."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [name for names in PANELS.values() for name in names]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        for panel, names in PANELS.items():
+            if cmd_name in names:
+                command.rich_help_panel = panel  # type: ignore[union-attr]
+        return command

@@ -75,8 +75,6 @@ def plan(
 
     The plan is kept in a file, which the other steps read: plan, run, verify, commit, in this order, or abort.
 
-    Exit status: 0 planned; 1 no answer from the cluster; 2 wrong usage, or refused: every reason is named.
-
     Example: streams-py bootstrap plan app.py:build_topology --application-id word-count -b localhost:9092
     """
     from streams_py.history.bootstrap import Allowances, make_plan
@@ -120,13 +118,7 @@ def run(
 
     Needs Java 17 or later and the extra `spark`. What was broken off is taken back with abort, and begun again.
 
-    Exit status: 0 written; 1 it may work later; 2 wrong usage, or refused.
-
-    Examples:
-
-      streams-py bootstrap run -b localhost:9092 --commit
-
-      streams-py bootstrap run --master spark://host:7077 --work /shared/folder
+    Example: streams-py bootstrap run --master spark://host:7077 --work /shared/folder --commit
     """
     with _on_plan(file, bootstrap, config) as (planned, cluster, settings), _session(master, conf) as spark:
         from streams_py.history.plan import sink_counts
@@ -251,11 +243,7 @@ def backfill(
 
     Needs Java 17 or later and the extra `spark`. The live application and its state are left alone.
 
-    Exit status: 0 written; 1 it may work later; 2 wrong usage, or refused.
-
     Examples:
-
-      streams-py backfill app.py --out outputs -b localhost:9092
 
       streams-py backfill app.py --input orders=archive/orders --out outputs
 
@@ -368,11 +356,7 @@ def diff(
 
     Needs Java 17 or later and the extra `spark`. Nothing is written but the report.
 
-    Examples:
-
-      streams-py diff old/app.py:build_topology app.py:build_topology --last 1d -b localhost:9092
-
-      streams-py diff app_old:topology app_new:topology --input orders=archive/orders --report diff.json
+    Example: streams-py diff old/app.py:build_topology app.py:build_topology --last 1d --report diff.json
     """
     with explained():
         from streams_py.spark.history.compare import compare_runs

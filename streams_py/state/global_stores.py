@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from streams_protocol.types import TopicPartition
 from streams_py.errors import UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
+from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.custom.own_store import OwnStore, own_store
 from streams_py.state.directory import StateDirectory
@@ -90,7 +91,7 @@ class GlobalStores:
         for name, (declared, topic) in self._declared.items():
             if topic == changelog.topic and declared.is_table:
                 store: Any = self._stores[name]
-                store.restore((record.key(), record.value(), record.timestamp()[1]) for record in records)
+                store.restore(changelog_entries(records))
 
     def store_of(self, changelog: TopicPartition) -> str:
         """Name of the store that a topic fills."""

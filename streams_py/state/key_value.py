@@ -15,12 +15,13 @@ from typing import Any, TypeAlias, TypeVar
 
 from streams_py.errors import StateError, StateStoreMigratedError, StreamsError
 from streams_py.state.bytes_store import BytesStore
+from streams_py.state.changelog_entries import RestoreRecord
 from streams_py.state.codec import TIMESTAMP_BYTES, StoreCodec, pack_timestamp, timestamp_of
 from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import FlushListener, Updater, ValueAndTimestamp
 
-__all__ = ["ChangeLog", "ExpiringPlainStore", "PlainStore", "RestoreRecord", "StoreOverBytes", "TimestampedStore"]
+__all__ = ["ChangeLog", "ExpiringPlainStore", "PlainStore", "StoreOverBytes", "TimestampedStore"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -30,9 +31,6 @@ ChangeLog: TypeAlias = Callable[..., None]
 """log(key bytes, value bytes or None, timestamp_ms, headers=None): writes one record to the store's changelog
 partition; timestamp -1 = the producer's clock."""
 
-RestoreRecord: TypeAlias = "tuple[bytes | None, bytes | None, int]"
-"""Key, value, timestamp (ms) of a changelog record."""
-
 _logger = logging.getLogger(__name__)
 
 
@@ -40,6 +38,8 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
     """What both kinds have in common."""
 
     is_cached = False
+    _timestamps_in_front = True
+    """Of the stored bytes: what the changelog has as the record's timestamp stands before the value."""
 
     def __init__(
         self,
@@ -77,8 +77,6 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
     def _value_of(self, stored: S) -> Any: ...
     @abstractmethod
     def _log_data(self, log: ChangeLog, key: bytes, data: bytes) -> None: ...
-    @abstractmethod
-    def _restored(self, value: bytes, timestamp_ms: int) -> bytes: ...
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -174,6 +172,7 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
     def restore(self, records: Iterable[RestoreRecord]) -> int:
         """Apply changelog records: past log and cache, in order. Returns how many; null keys are skipped."""
         self.check_open()
+        in_front, pack = self._timestamps_in_front, pack_timestamp
         applied = 0
         skipped = 0
 
@@ -184,7 +183,7 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
                     skipped += 1
                     continue
                 applied += 1
-                yield key, None if value is None else self._restored(value, timestamp_ms)
+                yield key, pack(timestamp_ms) + value if in_front and value is not None else value
 
         self.content.write_batch(entries())
         if skipped:
@@ -246,6 +245,8 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
 class PlainStore(StoreOverBytes[K, V, V]):
     """Key-value store of the Processor API: values without timestamps, logged with the context's timestamp."""
 
+    _timestamps_in_front = False
+
     def _decoder(self) -> Callable[[bytes], V]:
         return self.codec.decode_value
 
@@ -257,9 +258,6 @@ class PlainStore(StoreOverBytes[K, V, V]):
 
     def _log_data(self, log: ChangeLog, key: bytes, data: bytes) -> None:
         log(key, data, self._context.timestamp)
-
-    def _restored(self, value: bytes, timestamp_ms: int) -> bytes:
-        return value
 
 
 class ExpiringPlainStore(StoreOverBytes[K, V, V]):
@@ -277,9 +275,6 @@ class ExpiringPlainStore(StoreOverBytes[K, V, V]):
 
     def _log_data(self, log: ChangeLog, key: bytes, data: bytes) -> None:
         log(key, data[TIMESTAMP_BYTES:], timestamp_of(data))
-
-    def _restored(self, value: bytes, timestamp_ms: int) -> bytes:
-        return pack_timestamp(timestamp_ms) + value
 
 
 class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
@@ -299,9 +294,6 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
 
     def _log_data(self, log: ChangeLog, key: bytes, data: bytes) -> None:
         log(key, data[TIMESTAMP_BYTES:], timestamp_of(data))
-
-    def _restored(self, value: bytes, timestamp_ms: int) -> bytes:
-        return pack_timestamp(timestamp_ms) + value
 
     def get_parts(self, key: K) -> tuple[V, int] | None:
         """As :meth:`get`, but a bare (value, timestamp_ms): for operators, which only unpack it."""

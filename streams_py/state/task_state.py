@@ -26,6 +26,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import LockError, StateError, StateStoreMigratedError, UnknownStateStoreError
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.caching.cache import RecordCache, flush_until_clean
+from streams_py.state.changelog_entries import changelog_entries
 from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.custom.own_store import OwnStore, own_store
 from streams_py.state.directory import StateDirectory
@@ -308,7 +309,7 @@ class TaskState:
         if isinstance(store, SuppressionBuffer | OwnStore):
             store.restore_records(records)
         else:
-            store.restore((record.key(), record.value(), record.timestamp()[1]) for record in records)
+            store.restore(changelog_entries(records))
         self._offsets[changelog] = records[-1].offset()
         self.commit()
 

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 from streams_py.state.bytes_store import BytesStore
+from streams_py.state.changelog_entries import RestoreRecord
 from streams_py.state.codec import StoreCodec
-from streams_py.state.key_value import ChangeLog, RestoreRecord
+from streams_py.state.key_value import ChangeLog
 from streams_py.state.uncached import UncachedStore
 from streams_py.topology.versioned_stores import NOT_PUT, VALID_TO_UNDEFINED, VersionedRecord
 

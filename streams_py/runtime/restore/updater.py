@@ -43,8 +43,12 @@ __all__ = ["StateUpdater"]
 
 _log = logging.getLogger(__name__)
 
-_RECORDS_MAX = 5_000
-"""Records taken per poll: large enough for speed, small enough that a removal never waits long for the lock."""
+_RECORDS_MAX = 500
+"""Records taken per poll. Fewer than the 700 objects after which Python's collector runs: it would look at each of
+them, for 0.4 us of 2 us per record. And neither a removal nor a running task waits long for so few."""
+
+_POSITIONS_MS = 50
+"""While records keep coming, the consumer is asked so often where it stands: ends can lie behind invisible records."""
 
 _DOUBTS = 5
 _DOUBT_MS = 1_000
@@ -101,6 +105,7 @@ class StateUpdater:
         self._thread: threading.Thread | None = None
         self._next_checkpoint_ms = clock.monotonic_ms() + commit_interval_ms
         self._next_limits_ms = 0
+        self._next_positions_ms = 0
 
     # -- called by the stream thread -------------------------------------------------------------------------------
 
@@ -405,6 +410,10 @@ class StateUpdater:
                 batch = [record for record in batch if record.offset() < batch_end]
                 changelog.registered = False  # what was read too early is read again later
             self._replay(changelog, batch, batch_end)
+        now_ms = self._clock.monotonic_ms()
+        if len(records) >= _RECORDS_MAX and now_ms < self._next_positions_ms:
+            return
+        self._next_positions_ms = now_ms + _POSITIONS_MS
         for changelog in self._changelogs.values():
             if changelog.registered and changelog.end is not None and not changelog.is_done:
                 position = consumer.position(changelog.partition)

@@ -31,8 +31,9 @@ from typing import Any, TypeVar
 from streams_py.ports import Headers
 from streams_py.state.bytes_store import overlaid
 from streams_py.state.caching.cache import RecordCache, headers_size
+from streams_py.state.changelog_entries import RestoreRecord
 from streams_py.state.custom.supplied_bytes import SuppliedBytes
-from streams_py.state.key_value import ChangeLog, RestoreRecord, StoreOverBytes
+from streams_py.state.key_value import ChangeLog, StoreOverBytes
 from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import FlushListener

@@ -74,12 +74,14 @@ class Layer:
     ``floor``: everything below it in the database is removed too.
     """
 
-    __slots__ = ("_sorted", "_sorting", "data", "floor", "large_bytes")
+    __slots__ = ("_sorted", "_sorting", "data", "floor", "in_bulk", "large_bytes")
 
     def __init__(self, data: dict[bytes, bytes | None] | None = None, floor: bytes | None = None) -> None:
         self.data: dict[bytes, bytes | None] = {} if data is None else data
         self.floor = floor
         self.large_bytes = 0
+        self.in_bulk = False
+        """Something in it was written in bulk: restored, and of a size that nobody has counted."""
         self._sorted = _SortedKeys()
         self._sorting = Lock()
 
@@ -127,5 +129,5 @@ class Layer:
         """The same without what is below ``end``, there and in the database."""
         floor = end if self.floor is None else max(end, self.floor)
         kept = Layer({key: data for key, data in self.data.items() if key >= end}, floor)
-        kept.large_bytes = self.large_bytes
+        kept.large_bytes, kept.in_bulk = self.large_bytes, self.in_bulk
         return kept

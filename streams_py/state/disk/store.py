@@ -96,6 +96,7 @@ class RocksBytes:
 
     def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
         self._held.waiting.update(entries)
+        self._held.layer.in_bulk = True
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         layer = self._held.layer  # before the snapshot: what is committed in between is in both, and not in neither
@@ -160,21 +161,23 @@ class RocksBytes:
         return self._held.layer
 
     def layer_into(self, batch: Any, family: Any) -> None:
-        """Add what waits to a batch."""
+        """Add what waits to a batch, whose default this family is."""
         layer = self._held.layer
         if layer.floor is not None:
             batch.delete_range(b"", layer.floor, family)
         put, delete = batch.put, batch.delete
         for key, data in layer.data.items():
             if data is None:
-                delete(key, family)
+                delete(key)
             else:
-                put(key, data, family)
+                put(key, data)
 
     def note_committed(self) -> None:
         """What waited is in the database."""
         held = self._held
-        held.written = held.waiting if len(held.waiting) <= _KEPT_ENTRIES_MAX and not held.layer.large_bytes else {}
+        layer = held.layer
+        is_kept = len(layer.data) <= _KEPT_ENTRIES_MAX and not layer.large_bytes and not layer.in_bulk
+        held.written = layer.data if is_kept else {}
         held.use(Layer())
 
     def drop_layer(self) -> None:

@@ -14,8 +14,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from streams_py.errors import InvalidStateStoreError
 from streams_py.serdes.windowed import Windowed
 from streams_py.state.caching.cached import CachedStore
+from streams_py.state.changelog_entries import RestoreRecord
 from streams_py.state.codec import StoreCodec
-from streams_py.state.key_value import ChangeLog, RestoreRecord, StoreOverBytes
+from streams_py.state.key_value import ChangeLog, StoreOverBytes
 from streams_py.state.windowed.layout import SEGMENT_BYTES, Layout, segment_prefix
 from streams_py.state.windowed.segments import AgingBytes
 from streams_py.topology.nodes import RecordContext

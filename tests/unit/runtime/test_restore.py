@@ -342,3 +342,27 @@ def test_changelog_that_gets_a_leader_is_restored_after_all(log: FakeLog) -> Non
     updater.admin.leaderless.clear()
     updater.turn(2)
     assert updater.drain_restored() == [task]
+
+
+def test_changelog_longer_than_one_poll_is_restored_whole_and_in_order(log: FakeLog) -> None:
+    log.write(LOG, 1_700)
+    updater, task = Stepped(log), active(LOG)
+    updater.add(task)
+    updater.turn(6)
+    assert task.restored == [(LOG, offset) for offset in range(1_700)]
+    assert updater.drain_restored() == [task]
+
+
+def test_short_changelog_ends_while_a_long_one_goes_on(log: FakeLog) -> None:
+    """The last record of the short one is a transaction marker, which nobody sees."""
+    log.write(LOG, 100_000)
+    log.write(OTHER, 3)
+    log.ends[OTHER] = 4
+    updater, long, short = Stepped(log), active(LOG), FakeTask(TaskId(1, 1), [OTHER], is_active=True)
+    updater.add(long)
+    updater.add(short)
+    updater.turn(3)
+    updater.clock.now += 50
+    updater.turn()
+    assert updater.drain_restored() == [short]
+    assert updater.has_restoring_actives()

@@ -174,6 +174,34 @@ def test_shared_limit_makes_databases_flush_before_their_own_buffers_are_full(tm
         database.close()
 
 
+def test_what_was_written_in_bulk_is_not_kept_in_memory_when_it_is_committed(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    store = database.store("s")
+    large = bytes(1_000_000)
+    holders = sys.getrefcount(large)
+    store.write_batch([(b"k", large)])
+    database.commit({})
+    assert sys.getrefcount(large) == holders
+    assert store.read(b"k") == large
+    database.close()
+
+
+def test_entries_of_several_stores_and_positions_do_not_mix_in_one_commit(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["one", "two"], memory=MEMORY)
+    one, two = database.store("one"), database.store("two")
+    for store in (one, two):
+        store.write_batch([(b"both", b"old"), (b"gone", b"old")])
+    database.commit({})
+    one.write_batch([(b"both", b"1"), (b"gone", None)])
+    two.write_batch([(b"both", b"2"), (b"new", b"2")])
+    database.commit({TopicPartition("t", 0): 4})
+    assert list(one.scan(None, None)) == [(b"both", b"1")]
+    assert list(two.scan(None, None)) == [(b"both", b"2"), (b"gone", b"old"), (b"new", b"2")]
+    assert database.positions() == {TopicPartition("t", 0): 4}
+    assert list(database.store("default").scan(None, None)) == []
+    database.close()
+
+
 # -- the latest writes, which wait in memory ---------------------------------------------------------------------------
 
 

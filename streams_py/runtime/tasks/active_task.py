@@ -192,6 +192,10 @@ class ActiveTask(Task):
         """Buffer records of one input partition, in offset order."""
         self._loop.add(partition, records)
 
+    def start_again_at(self, partition: TopicPartition) -> None:
+        """The log of a partition is not what it was: its records may have any offset."""
+        self._loop.start_again_at(partition)
+
     def oldest_waiting_ms(self) -> int | None:
         """The smallest timestamp of the records that are next in their partitions; None when no record waits."""
         queues = self._loop.queues.values()
@@ -346,9 +350,8 @@ class ActiveTask(Task):
     def punctuate_stream_time(self) -> int:
         """Call the punctuators that are due by stream time."""
         now_ms = self.record.stream_time_ms
-        if not self._stream_punctuation or now_ms == UNKNOWN_TIME:
-            return 0
-        return self._fire(self._stream_punctuation, now_ms)
+        known = self._stream_punctuation and now_ms != UNKNOWN_TIME
+        return self._fire(self._stream_punctuation, now_ms) if known else 0
 
     def punctuate_wall_clock(self) -> int:
         """Call the punctuators that are due by the clock."""
@@ -388,12 +391,9 @@ class ActiveTask(Task):
             return
         try:
             self.stores.flush_caches(self._stores_in_order())
-        except BrokerUnavailableError as error:
-            if self.settings.exactly_once:
-                self._silence.note(error)  # raises: a part of it is in the transaction
-            error.task_id = error.task_id or self.id
-            raise
         except StreamsError as error:
+            if self.settings.exactly_once and isinstance(error, BrokerUnavailableError):
+                self._silence.note(error)  # raises: a part of it is in the transaction
             error.task_id = error.task_id or self.id
             raise
 

@@ -41,7 +41,7 @@ class CommitPositions:
             entry = committed.get(partition)
             if entry is None:
                 continue
-            self._started_at[partition] = entry.offset
+            self._started_at[partition] = queue.next_offset = entry.offset
             metadata = decode_offset_metadata(entry.metadata)
             queue.partition_time_ms = metadata.partition_time_ms
             stream_time_ms = max(stream_time_ms, metadata.partition_time_ms)

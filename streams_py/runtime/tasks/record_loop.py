@@ -117,12 +117,19 @@ class RecordLoop:
     def add(self, partition: TopicPartition, records: Sequence[RawRecord]) -> None:
         """Append records of one partition, in offset order."""
         queue = self.queues[partition]
+        records = queue.only_new(records)
         queue.buffer.extend(records)
         queue.received += len(records)
         if not queue.paused and len(queue.buffer) > self._buffered_max:
             queue.paused = True
             self._to_pause.add(partition)
             self._to_resume.discard(partition)
+
+    def start_again_at(self, partition: TopicPartition) -> None:
+        """Records of this partition may have any offset from now on, if it is read here."""
+        queue = self.queues.get(partition)
+        if queue is not None:
+            queue.next_offset = 0
 
     def received(self) -> dict[tuple[str, str], int]:
         """(source node, topic) -> records that were added since the task is here."""

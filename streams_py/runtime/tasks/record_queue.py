@@ -9,8 +9,9 @@ is decoded ahead (its *head*). A task with one partition never needs heads, see 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ from streams_py.serdes import Serde
 from streams_py.topology.nodes import Process, TimestampExtractor
 
 __all__ = ["RecordQueue", "SourceReader"]
+
+_log = logging.getLogger(__name__)
 
 
 class SourceReader(NamedTuple):
@@ -39,7 +42,8 @@ class RecordQueue:
     """FIFO of one input partition and what is remembered of the records taken from it.
 
     ``partition_time_ms``: largest timestamp taken, -1 unknown. ``consumed_offset``: offset of the last record taken (or
-    skipped), -1 when none was. ``paused``: the consumer was asked not to fetch more.
+    skipped), -1 when none was. ``next_offset``: what comes next has this offset or a later one. ``paused``: the
+    consumer was asked not to fetch more.
     """
 
     __slots__ = (
@@ -49,6 +53,7 @@ class RecordQueue:
         "head_timestamp_ms",
         "head_value",
         "idle_deadline_ms",
+        "next_offset",
         "partition",
         "partition_time_ms",
         "paused",
@@ -65,9 +70,38 @@ class RecordQueue:
         self.head_timestamp_ms = UNKNOWN_TIME
         self.partition_time_ms = UNKNOWN_TIME
         self.consumed_offset = -1
+        self.next_offset = 0
         self.received = 0
         self.idle_deadline_ms: int | None = None
         self.paused = False
+
+    def only_new(self, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
+        """Those of ``records`` that have not come before, each after the one before it; notes what comes next.
+
+        A consumer that goes back by itself (when a leader changes, say) would have records counted twice, and the next
+        commit would go back with it: no transaction would notice. Only an answer that begins too early, or has more
+        records than offsets, is looked at record by record.
+        """
+        first, last = records[0].offset(), records[-1].offset()
+        if first >= self.next_offset and last - first >= len(records) - 1:
+            self.next_offset = last + 1
+            return records
+        new = []
+        for record in records:
+            offset = record.offset()
+            if offset >= self.next_offset:
+                new.append(record)
+                self.next_offset = offset + 1
+        if len(new) < len(records):
+            _log.warning(
+                "%s: the consumer delivered %d of %d records (offsets %d to %d) again; they are left out",
+                self.partition,
+                len(records) - len(new),
+                len(records),
+                first,
+                last,
+            )
+        return new
 
     def drop(self, count: int) -> None:
         """Take the first ``count`` records out of the buffer."""
@@ -81,6 +115,7 @@ class RecordQueue:
     def clear(self) -> None:
         """Forget records and times (the offset consumed stays: it is still to be committed)."""
         self.buffer.clear()
+        self.next_offset = self.consumed_offset + 1
         self.head_key = self.head_value = None
         self.partition_time_ms = UNKNOWN_TIME
         self.idle_deadline_ms = None

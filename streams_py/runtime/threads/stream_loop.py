@@ -149,6 +149,8 @@ class StreamLoop:
             for partition in error.partitions:
                 position = parts.start_positions.after_reset(partition)
                 _log.warning("offset of %s is gone from the broker; starting at %s", partition, _words(position))
+                for task in parts.table.running():
+                    task.start_again_at(partition)
                 parts.consumer.seek(partition, position)
             return []
 

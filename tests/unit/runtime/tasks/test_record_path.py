@@ -96,7 +96,7 @@ def test_stream_time_starts_with_the_largest_committed_partition_time() -> None:
     )
     assert kit.task.stream_time_ms == 90
     assert kit.task.processor_metadata == {"store": 5, "other": 1}
-    kit.add(record("x", topic="a", at=10), record("y", topic="b", at=100))
+    kit.add(record("x", topic="a", at=10, offset=3), record("y", topic="b", at=100, offset=4))
     kit.task.process(2)
     committed = kit.task.committable_offsets()
     assert committed[A].metadata == encode_offset_metadata(OffsetMetadata(70, {"store": 5, "other": 1}))
@@ -265,3 +265,35 @@ def test_pattern_source_reads_what_no_exact_source_reads() -> None:
     kit.add(record("p", topic="plain"), record("q", topic="in-1", at=1))
     kit.task.process(10)
     assert [value for _, value, _ in kit.sent("out")] == [b"P", b"Q"]
+
+
+# -- a consumer that goes back by itself -----------------------------------------------------------------------------
+
+
+def test_records_that_come_again_are_neither_processed_nor_committed_again(caplog: pytest.LogCaptureFixture) -> None:
+    kit = Kit(pipe())
+    kit.add(*(record(f"v{n}", offset=n) for n in range(4)))
+    assert kit.task.process(3) == 3
+    kit.task.add_records(IN, [record(f"v{n}", offset=n) for n in range(1, 6)])
+    assert kit.task.committable_offsets()[IN].offset == 3
+    assert kit.task.process(10) == 3
+    assert [value for _, value, _ in kit.sent("out")] == [b"V0", b"V1", b"V2", b"V3", b"V4", b"V5"]
+    kit.positions.positions[IN] = 6
+    assert kit.task.committable_offsets()[IN].offset == 6
+    assert "in-0: the consumer delivered 3 of 5 records (offsets 1 to 5) again; they are left out" in caplog.text
+
+
+def test_records_that_come_twice_within_one_answer_are_left_out() -> None:
+    kit = Kit(pipe())
+    kit.task.add_records(IN, [record(f"v{n}", offset=n) for n in (5, 6, 7, 6, 7, 8)])
+    kit.task.process(10)
+    assert [value for _, value, _ in kit.sent("out")] == [b"V5", b"V6", b"V7", b"V8"]
+
+
+def test_what_the_group_has_committed_is_not_taken() -> None:
+    kit = Kit(pipe(), start=False)
+    kit.task.initialize()
+    kit.task.complete_restoration({IN: OffsetAndMetadata(3, "")})
+    kit.task.add_records(IN, [record(f"v{n}", offset=n) for n in range(2, 5)])
+    kit.task.process(10)
+    assert [value for _, value, _ in kit.sent("out")] == [b"V3", b"V4"]

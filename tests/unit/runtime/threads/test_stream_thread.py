@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from streams_protocol import AssignmentInfo, encode_assignment_info
-from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError, TaskMigratedError
+from streams_py.errors import (
+    BrokerUnavailableError,
+    OffsetOutOfRangeError,
+    ProductionError,
+    StreamsError,
+    TaskMigratedError,
+)
 from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.threads.inbox import Inbox
@@ -118,6 +125,23 @@ def test_position_is_reset_when_its_offset_is_gone(
     steps.turn(2)
     assert len(outputs(world)) == 5
     assert "offset of in-0 is gone from the broker; starting at the beginning" in caplog.text
+
+
+def test_partition_whose_log_was_replaced_by_a_shorter_one_is_read_from_its_beginning(
+    world: World, tmp_path: Path
+) -> None:
+    steps = Steps(world, copying(), tmp_path)
+    world.write("in", *[b"x"] * 10)
+    steps.run({A: [tp("in-0")]})
+    steps.turn(2)
+    world.log.records[tp("in-0")] = []
+    world.write("in", *[b"y"] * 3)
+    consumer = steps.loop.parts.consumer
+    deliver, consumer.poll = consumer.poll, Mock(side_effect=OffsetOutOfRangeError([tp("in-0")]))  # type: ignore[method-assign]
+    steps.loop.iterate()
+    consumer.poll = deliver  # type: ignore[method-assign]
+    steps.turn(2)
+    assert outputs(world)[10:] == [b"Y"] * 3
 
 
 def test_task_runs_while_another_one_restores(world: World, steps: Steps) -> None:

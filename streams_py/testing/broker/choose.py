@@ -1,8 +1,8 @@
 """Which broker can the tests of this machine have?
 
 The best real one: an address in ``STREAMS_PY_BOOTSTRAP``, else Kafka's jars on a JVM (quickest), else Docker.
-``STREAMS_PY_BROKER`` set to ``jvm``, ``docker`` or ``none`` allows only that kind; ``STREAMS_PY_KAFKA_IMAGE`` names an
-image for Docker.
+``STREAMS_PY_BROKER`` set to ``jvm``, ``docker`` or ``none`` allows only that kind; ``STREAMS_PY_KAFKA_VERSION`` names
+another release of Apache Kafka, ``STREAMS_PY_KAFKA_IMAGE`` an image for Docker.
 """
 
 from __future__ import annotations

@@ -19,14 +19,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from streams_py.testing.broker import topics
-from streams_py.testing.broker.interface import KAFKA_VERSION, BrokerCapabilities, NoBrokerError
+from streams_py.testing.broker.interface import BrokerCapabilities, NoBrokerError, kafka_version
 from streams_py.testing.broker.jvm import free_ports
 from streams_py.testing.broker.jvm_node import HOST, shared_settings
 from streams_py.testing.broker.readiness import wait_until_ready
 
 __all__ = ["DockerBroker", "why_no_docker"]
 
-IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 _CLIENT_PORT, _NODE_PORT, _CONTROLLER_PORT = 9092, 19092, 29093
 _READY_MS = 120_000
 _STOP_S = 20
@@ -87,7 +86,7 @@ def version_of(image: str) -> str:
 
 
 def _image() -> str:
-    return os.environ.get("STREAMS_PY_KAFKA_IMAGE") or IMAGE
+    return os.environ.get("STREAMS_PY_KAFKA_IMAGE") or f"apache/kafka:{kafka_version()}"
 
 
 class DockerBroker:

@@ -7,18 +7,32 @@ fencing and compaction; the embedded mock is not.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["KAFKA_VERSION", "Broker", "BrokerCapabilities", "NoBrokerError"]
+__all__ = ["KAFKA_VERSION", "Broker", "BrokerCapabilities", "NoBrokerError", "kafka_version"]
 
 KAFKA_VERSION = "4.3.1"
-"""The Apache Kafka release that the JVM and Docker back ends run."""
+"""The Apache Kafka release that the JVM and Docker back ends run, unless ``STREAMS_PY_KAFKA_VERSION`` names another."""
 
 
 class NoBrokerError(RuntimeError):
     """A broker of the asked kind cannot be had here; the message says why and what to install."""
+
+
+def kafka_version() -> str:
+    """The Apache Kafka release of the brokers that are started here. Java members of groups, and whatever else is
+    compared with Kafka Streams, stay at :data:`KAFKA_VERSION`.
+
+    Raises NoBrokerError when ``STREAMS_PY_KAFKA_VERSION`` is no version.
+    """
+    version = os.environ.get("STREAMS_PY_KAFKA_VERSION") or KAFKA_VERSION
+    if not re.fullmatch(r"\d+\.\d+\.\d+(-\w+)?", version):
+        raise NoBrokerError(f"STREAMS_PY_KAFKA_VERSION={version} is no release of Apache Kafka such as {KAFKA_VERSION}")
+    return version
 
 
 @dataclass(frozen=True, slots=True)

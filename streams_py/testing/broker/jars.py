@@ -16,7 +16,7 @@ import tempfile
 from importlib import resources
 from pathlib import Path
 
-from streams_py.testing.broker.interface import KAFKA_VERSION, NoBrokerError
+from streams_py.testing.broker.interface import KAFKA_VERSION, NoBrokerError, kafka_version
 
 __all__ = ["java_path", "kafka_jars", "why_no_jvm"]
 
@@ -40,47 +40,51 @@ def why_no_jvm() -> str | None:
     """Why Kafka cannot run on a JVM here, in one line; None if it can. Fetches the jars when they are not here yet."""
     try:
         java_path()
-        kafka_jars()
+        kafka_jars(kafka_version())
     except NoBrokerError as error:
         return str(error).splitlines()[0]
     return None
 
 
-def kafka_jars() -> Path:
-    """The folder with the jars, filled with Maven when it does not exist yet; NoBrokerError if that fails."""
-    folder = _cache_folder()
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
+    """The folder with the jars of a release, filled with Maven when it does not exist yet.
+    NoBrokerError if that fails."""
+    folder = _cache_folder(version)
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f".{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():  # else somebody was faster
-            _fetch(folder)
+            _fetch(folder, version)
     return folder
 
 
-def _cache_folder() -> Path:
+def _cache_folder(version: str) -> Path:
     cache = os.environ.get("STREAMS_PY_KAFKA_CACHE")
     if not cache:
         cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "streams-py")
-    return Path(cache).resolve() / f"kafka-{KAFKA_VERSION}"
+    return Path(cache).resolve() / f"kafka-{version}"
 
 
-def _fetch(folder: Path) -> None:
+def _fetch(folder: Path, version: str) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise NoBrokerError(f"no Maven to fetch Kafka's jars (or put them into {folder})")
-    print(f"fetching Apache Kafka {KAFKA_VERSION} with Maven into {folder} (once) ...", file=sys.stderr)
+    print(f"fetching Apache Kafka {version} with Maven into {folder} (once) ...", file=sys.stderr)
+    only = [] if version == KAFKA_VERSION else ["-Dbroker.only"]  # members are of the usual release
     part = Path(tempfile.mkdtemp(prefix=".part-", dir=folder.parent))  # renamed when complete: never half a folder
     try:
         with resources.as_file(resources.files(__package__) / "pom.xml") as pom:
             done = subprocess.run(
-                [maven, "-q", "-B", "-f", str(pom), f"-Dkafka.version={KAFKA_VERSION}",
+                [maven, "-q", "-B", "-f", str(pom), f"-Dkafka.version={version}", *only,
                  "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={part}"],
                 capture_output=True, text=True, check=False, cwd=part,
             )  # fmt: skip
         if done.returncode != 0 or not list(part.glob("kafka_2.13-*.jar")):
-            raise NoBrokerError(f"Maven could not fetch Kafka's jars:\n{(done.stdout + done.stderr).strip()[-2000:]}")
+            said = (done.stdout + done.stderr).strip()
+            why = next((line for line in said.splitlines() if "ERROR" in line), "no reason given")
+            raise NoBrokerError(f"Maven could not fetch Kafka's jars: {why.strip()}\n{said[-2000:]}")
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -57,3 +57,20 @@ def test_missing_maven_is_named_with_the_folder_that_would_do_instead(tmp_path, 
     assert jars.why_no_jvm() == f"no Maven to fetch Kafka's jars (or put them into {tmp_path}/kafka-4.3.1)"
     (tmp_path / "kafka-4.3.1").mkdir()
     assert jars.why_no_jvm() is None
+
+
+def test_brokers_run_another_release_when_the_environment_names_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("STREAMS_PY_KAFKA_CACHE", str(tmp_path))
+    monkeypatch.setenv("STREAMS_PY_KAFKA_VERSION", "4.4.0")
+    monkeypatch.setattr(jars, "java_path", lambda: "java")
+    monkeypatch.setattr(jars.shutil, "which", lambda tool: None)
+    (tmp_path / "kafka-4.3.1").mkdir()  # Java members are still of this one
+    assert jars.why_no_jvm() == f"no Maven to fetch Kafka's jars (or put them into {tmp_path}/kafka-4.4.0)"
+    assert jars.kafka_jars() == tmp_path / "kafka-4.3.1"
+    (tmp_path / "kafka-4.4.0").mkdir()
+    assert jars.why_no_jvm() is None
+
+
+def test_release_that_is_none_is_named(monkeypatch):
+    monkeypatch.setenv("STREAMS_PY_KAFKA_VERSION", "../elsewhere")
+    assert jars.why_no_jvm() == ("STREAMS_PY_KAFKA_VERSION=../elsewhere is no release of Apache Kafka such as 4.3.1")

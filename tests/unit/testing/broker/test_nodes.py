@@ -73,7 +73,7 @@ def test_container_talks_to_other_nodes_by_name_and_to_clients_on_loopback():
 
 
 def test_container_image_has_an_exact_version():
-    name, _, version = container.IMAGE.partition(":")
+    name, _, version = container._image().partition(":")
     assert name == "apache/kafka"
     assert version.replace(".", "").isdigit()
 

@@ -3,6 +3,7 @@
 * ``kafka_broker``: one Apache Kafka node, started when the first test asks for it, shared by the session (of a
   parallel run: by the worker);
 * ``kafka_cluster``: three nodes; a test that kills some must start them again;
+* ``secured_kafka_broker``: one node with TLS, logins and access control lists (``SecuredBroker``); on a JVM only;
 * tests that take one of them, or are marked ``broker``, are deselected where no broker can be had, and the last lines
   of the run say so by number: ``0 of 12 broker tests ran: no Java and no Docker``. A test that did not run never
   looks like one that passed.
@@ -16,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:  # a run without broker tests must not pay for loading Kafka clients
-    from streams_py.testing.broker import Broker
+    from streams_py.testing.broker import Broker, SecuredBroker
 
-__all__ = ["kafka_broker", "kafka_cluster"]
+__all__ = ["kafka_broker", "kafka_cluster", "secured_kafka_broker"]
+
+_FIXTURES = frozenset(__all__)
 
 
 class _BrokerTests:
@@ -67,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Whoever takes a broker is a broker test, said or not."""
-    if {"kafka_broker", "kafka_cluster"} & set(getattr(item, "fixturenames", ())):
+    if _FIXTURES & set(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.broker)
 
 
@@ -123,6 +126,20 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """Three real Kafka nodes for the whole session, everything replicated three times, one may be down."""
     yield from _running(request, nodes=3)
+
+
+@pytest.fixture(scope="session")
+def secured_kafka_broker(request: pytest.FixtureRequest) -> Iterator[SecuredBroker]:
+    """One real Kafka node for the whole session that asks for certificates, logins and rights."""
+    from streams_py.testing import broker
+
+    try:
+        running = broker.SecuredBroker(plain_users={"plain-user": "plain-marker-5ecret"})
+    except broker.NoBrokerError as error:
+        pytest.skip(f"a secured broker runs on this machine's Java only: {str(error).splitlines()[0]}")
+    request.config.stash[_STATE].labels.add(running.capabilities.label)
+    yield running
+    running.close()
 
 
 def _running(request: pytest.FixtureRequest, *, nodes: int) -> Iterator[Broker]:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from streams_py.testing.broker import topics
-from streams_py.testing.broker.interface import KAFKA_VERSION, BrokerCapabilities, NoBrokerError
+from streams_py.testing.broker.interface import BrokerCapabilities, NoBrokerError, kafka_version
 from streams_py.testing.broker.jars import java_path, kafka_jars
 from streams_py.testing.broker.jvm_node import HOST, JvmNode, Ports
 from streams_py.testing.broker.readiness import wait_until_ready
@@ -53,11 +53,19 @@ def consecutive_ports(nodes: int, first: int) -> dict[int, Ports]:
 
 
 class JvmCluster:
-    """A cluster whose nodes keep everything in ``folder``; 1 or 3 nodes."""
+    """A cluster whose nodes keep everything in ``folder``; 1 or 3 nodes. ``settings`` are further ones of each node."""
 
-    def __init__(self, folder: Path, *, heap: str = "512m", ready_timeout_ms: int = 180_000) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        heap: str = "512m",
+        ready_timeout_ms: int = 180_000,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
         self.folder = folder.resolve()
         self._heap = heap
+        self._settings = dict(settings or {})
         self._ready_timeout_ms = ready_timeout_ms
 
     @property
@@ -89,7 +97,7 @@ class JvmCluster:
             # A node that was killed a moment ago may still hold its own ports.
             patience_s = _OWN_PORTS_S if node.ports == ports[i] else 0.0
             _check_free((ports[i].broker, ports[i].controller), patience_s)
-            node.write_settings(dict(ports))
+            node.write_settings(dict(ports), self._settings)
             down.append(node)
         self._launch(down, expected_nodes=len(ports))
 
@@ -131,7 +139,7 @@ class JvmCluster:
         return file.read_text()
 
     def _launch(self, nodes: list[JvmNode], *, expected_nodes: int) -> None:
-        java, classpath = java_path(), f"{kafka_jars()}/*"
+        java, classpath = java_path(), f"{kafka_jars(kafka_version())}/*"
         self._format([node for node in nodes if not node.is_formatted], java, classpath)
         started: dict[JvmNode, subprocess.Popen[bytes]] = {}
 
@@ -191,7 +199,7 @@ class JvmBroker:
             raise
         self.bootstrap = self._cluster.bootstrap
         self.capabilities = BrokerCapabilities(
-            label=f"Apache Kafka {KAFKA_VERSION} (jvm)", nodes=nodes, apache_kafka=True, node_control=True
+            label=f"Apache Kafka {kafka_version()} (jvm)", nodes=nodes, apache_kafka=True, node_control=True
         )
 
     def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:

@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ __all__ = ["HOST", "JvmNode", "Ports"]
 
 HOST = "127.0.0.1"
 _STOP_S, _KILL_S = 20.0, 10.0
+_LISTS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class JvmNode:
         for line in self.settings_file.read_text().splitlines():
             key, _, value = line.partition("=")
             if key == "listeners":
-                broker, controller = (int(listener.rpartition(":")[2]) for listener in value.split(","))
+                broker, controller = (int(listener.rpartition(":")[2]) for listener in value.split(",")[:2])
                 return Ports(broker, controller)
         return None
 
@@ -87,8 +89,12 @@ class JvmNode:
             return pid if "l" in state else None
         return pid if str(self.settings_file) in command else None
 
-    def write_settings(self, all_ports: dict[int, Ports]) -> None:
-        text = "".join(f"{key}={value}\n" for key, value in _settings(self, all_ports).items())
+    def write_settings(self, all_ports: dict[int, Ports], more: Mapping[str, object] | None = None) -> None:
+        """``more`` are further settings; those that list something (listeners) go on where the node's own end."""
+        settings = _settings(self, all_ports)
+        for key, value in (more or {}).items():
+            settings[key] = f"{settings[key]},{value}" if key in _LISTS else value
+        text = "".join(f"{key}={value}\n" for key, value in settings.items())
         self.settings_file.write_text(text)
 
     def format_command(self, java: str, classpath: str, cluster_id: str) -> list[str]:

@@ -1,0 +1,245 @@
+"""A broker that asks who you are, and what you may: TLS, SASL and access control lists, on this machine's JVM.
+
+:class:`SecuredBroker` is one Apache Kafka node with several doors:
+
+==============  ==========================================================================================
+door            what it asks
+==============  ==========================================================================================
+``SASL_SSL``    TLS, and a password: SCRAM-SHA-512 (any user that was added) or PLAIN
+``SSL``         a certificate of this broker's authority (mutual TLS)
+``EXPIRED``     as ``SSL``, but the broker's own certificate has expired
+``FOREIGN``     as ``SSL``, but another authority has signed the broker's certificate
+``WRONG_HOST``  as ``SSL``, but the broker's certificate is for another host
+==============  ==========================================================================================
+
+Whoever has no right by a list has none (KRaft's ``StandardAuthorizer``). ``bootstrap`` is the one door for the test
+itself: loopback, no TLS, no login, every right.
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import confluent_kafka.admin
+
+from streams_py.testing.broker import topics
+from streams_py.testing.broker.certificates import Authority, Certificate
+from streams_py.testing.broker.interface import BrokerCapabilities, NoBrokerError, kafka_version
+from streams_py.testing.broker.jvm import JvmCluster, free_ports
+from streams_py.testing.broker.jvm_node import HOST
+
+kafka_admin: Any = confluent_kafka.admin  # it exports more than its type information says
+
+__all__ = ["DOORS", "Right", "SecuredBroker"]
+
+DOORS: Final = ("SASL_SSL", "SSL", "EXPIRED", "FOREIGN", "WRONG_HOST")
+_REQUEST_S: Final = 20.0
+_SEEN_S: Final = 30.0
+_SCRAM_ROUNDS: Final = 4096  # the fewest that a broker accepts
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Right:
+    """One line of an access control list, in the words of ``kafka-acls``: ``Right("READ", "TOPIC", "lines")``.
+
+    ``resource`` is ``TOPIC``, ``GROUP``, ``TRANSACTIONAL_ID`` or ``CLUSTER`` (whose name is always ``kafka-cluster``);
+    ``prefixed`` means every name that begins with ``name``.
+    """
+
+    operation: str
+    resource: str
+    name: str = "kafka-cluster"
+    prefixed: bool = False
+
+
+class SecuredBroker:
+    """One node with the doors above, in a temporary folder; gone at exit. ``plain_users`` may log in by PLAIN: they are
+    part of the broker's own settings. Raises NoBrokerError without Java, Maven or ``openssl``."""
+
+    def __init__(self, *, plain_users: Mapping[str, str] | None = None) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="streams-py-kafka-secured-"))
+        self._plain_users = dict(plain_users or {})
+        atexit.register(self._remove)
+        try:
+            self._authority = Authority(self._folder / "tls", "streams-py tests")
+            self.foreign_authority = Authority(self._folder / "foreign", "somebody else")
+            """Signs certificates that the broker does not trust."""
+            ports = free_ports(1 + len(DOORS))
+            doors = {door: ports[2 + number].broker for number, door in enumerate(DOORS)}
+            self._cluster = JvmCluster(self._folder, settings=self._settings(doors))
+            self._cluster.start({1: ports[1]})
+        except BaseException:
+            self.close()
+            raise
+        self.doors: Mapping[str, str] = {door: f"{HOST}:{port}" for door, port in doors.items()}
+        """Address of each door."""
+        self.bootstrap = self._cluster.bootstrap
+        self.capabilities = BrokerCapabilities(
+            label=f"Apache Kafka {kafka_version()} (jvm, secured)", nodes=1, apache_kafka=True, node_control=True
+        )
+        self._admin = kafka_admin.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    # -- who ----------------------------------------
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificate of the broker's authority."""
+        return self._authority.certificate
+
+    def add_user(self, name: str, password: str) -> dict[str, str]:
+        """Let a user log in by SCRAM-SHA-512; the client's keys for that."""
+        mechanism = kafka_admin.ScramMechanism.SCRAM_SHA_512
+        credential = kafka_admin.ScramCredentialInfo(mechanism, _SCRAM_ROUNDS)
+        upsert = kafka_admin.UserScramCredentialUpsertion(name, credential, password.encode())
+        for future in self._admin.alter_user_scram_credentials([upsert], request_timeout=_REQUEST_S).values():
+            future.result()
+        return self.password_keys("SCRAM-SHA-512", name, password)
+
+    def password_keys(self, mechanism: str, name: str, password: str) -> dict[str, str]:
+        """Kafka's keys for the door ``SASL_SSL``."""
+        return {
+            "bootstrap.servers": self.doors["SASL_SSL"],
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(self.ca_file),
+            "sasl.mechanism": mechanism,
+            "sasl.username": name,
+            "sasl.password": password,
+        }
+
+    def certificate_keys(self, name: str, *, expired: bool = False, foreign: bool = False) -> dict[str, str]:
+        """Kafka's keys for the door ``SSL``, with a certificate for ``CN=name``."""
+        authority = self.foreign_authority if foreign else self._authority
+        made = authority.issue(name, expired=expired)
+        return {
+            "bootstrap.servers": self.doors["SSL"],
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(self.ca_file),
+            "ssl.certificate.location": str(made.certificate),
+            "ssl.key.location": str(made.key),
+        }
+
+    # -- what ----------------------------------------
+
+    def allow(self, user: str, rights: Collection[Right]) -> None:
+        """Give a user rights; returns when the broker acts on them. A certificate's user is ``CN=name``."""
+        wanted = [_binding(user, right) for right in rights]
+        for future in self._admin.create_acls(wanted, request_timeout=_REQUEST_S).values():
+            future.result()
+        self._until_seen(user, set(rights), there=True)
+
+    def withdraw(self, user: str, rights: Collection[Right]) -> None:
+        """Take rights away; returns when the broker acts on it."""
+        unwanted = [_binding(user, right, kafka_admin.AclBindingFilter) for right in rights]
+        for future in self._admin.delete_acls(unwanted, request_timeout=_REQUEST_S).values():
+            future.result()
+        self._until_seen(user, set(rights), there=False)
+
+    def _until_seen(self, user: str, rights: set[Right], *, there: bool) -> None:
+        limit = time.monotonic() + _SEEN_S
+        while (rights <= self._rights(user)) if not there else not rights <= self._rights(user):
+            if time.monotonic() > limit:
+                raise NoBrokerError(f"the broker does not know the rights of {user} after {_SEEN_S:.0f} s")
+            time.sleep(0.05)
+
+    def _rights(self, user: str) -> set[Right]:
+        every = kafka_admin.AclBindingFilter(
+            kafka_admin.ResourceType.ANY, None, kafka_admin.ResourcePatternType.ANY, f"User:{user}", None,
+            kafka_admin.AclOperation.ANY, kafka_admin.AclPermissionType.ANY,
+        )  # fmt: skip
+        return {
+            Right(
+                acl.operation.name,
+                _resource_name(acl.restype),
+                acl.name,
+                acl.resource_pattern_type is kafka_admin.ResourcePatternType.PREFIXED,
+            )
+            for acl in self._admin.describe_acls(every, request_timeout=_REQUEST_S).result()
+        }
+
+    # -- like every broker of the kit ----------------------------------------
+
+    def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
+        topics.create_topic(self.bootstrap, name, partitions, config)
+
+    def stop_node(self, node: int) -> None:
+        self._cluster.end_node(node, hard=False)
+
+    def kill_node(self, node: int) -> None:
+        self._cluster.end_node(node, hard=True)
+
+    def start_node(self, node: int) -> None:
+        self._cluster.start_node(node)
+
+    def close(self) -> None:
+        atexit.unregister(self._remove)
+        self._remove()
+
+    def _remove(self) -> None:
+        if hasattr(self, "_cluster"):
+            self._cluster.end(hard=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # -- the node's settings ----------------------------------------
+
+    def _settings(self, ports: Mapping[str, int]) -> dict[str, object]:
+        here = [f"IP:{HOST}", "DNS:localhost"]
+        mine = self._authority.issue("broker", hosts=here)
+        identities = {
+            "SASL_SSL": mine,
+            "SSL": mine,
+            "EXPIRED": self._authority.issue("broker-expired", hosts=here, expired=True),
+            "FOREIGN": self.foreign_authority.issue("broker-foreign", hosts=here),
+            "WRONG_HOST": self._authority.issue("broker-elsewhere", hosts=["DNS:kafka.example.org"]),
+        }
+        listeners = ",".join(f"{door}://{HOST}:{port}" for door, port in ports.items())
+        settings: dict[str, object] = {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": ",".join(
+                f"{door}:{'SASL_SSL' if door == 'SASL_SSL' else 'SSL'}" for door in ports
+            ),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",  # who comes without a login: the node itself, and the test
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,PLAIN",
+        }
+        for door, identity in identities.items():
+            settings |= self._door(door, identity)
+        users = " ".join(f'user_{name}="{password}"' for name, password in self._plain_users.items())
+        for mechanism, module in (
+            ("scram-sha-512", "scram.ScramLoginModule required;"),
+            ("plain", f"plain.PlainLoginModule required {users};"),
+        ):
+            key = f"listener.name.sasl_ssl.{mechanism}.sasl.jaas.config"
+            settings[key] = f"org.apache.kafka.common.security.{module}"
+        return settings
+
+    def _door(self, door: str, identity: Certificate) -> dict[str, Any]:
+        store = identity.in_one_file(self._folder / "tls" / f"{door}.pem")
+        prefix = f"listener.name.{door.lower()}.ssl"
+        return {
+            f"{prefix}.keystore.type": "PEM",
+            f"{prefix}.keystore.location": store,
+            f"{prefix}.truststore.type": "PEM",
+            f"{prefix}.truststore.location": self._authority.certificate,
+            f"{prefix}.client.auth": "none" if door == "SASL_SSL" else "required",
+        }
+
+
+def _resource_name(kind: Any) -> str:
+    return "CLUSTER" if kind is kafka_admin.ResourceType.BROKER else str(kind.name)
+
+
+def _binding(user: str, right: Right, kind: Any = kafka_admin.AclBinding) -> Any:
+    resource = kafka_admin.ResourceType["BROKER" if right.resource == "CLUSTER" else right.resource]
+    pattern = kafka_admin.ResourcePatternType.PREFIXED if right.prefixed else kafka_admin.ResourcePatternType.LITERAL
+    return kind(
+        resource, right.name, pattern, f"User:{user}", "*", kafka_admin.AclOperation[right.operation],
+        kafka_admin.AclPermissionType.ALLOW,
+    )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -51,7 +52,8 @@ class Board:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._parts: dict[str, tuple[int, str]] = {}
-        self._listeners: set[Listener] = set()
+        # Weak: a page that is closed before its answer begins never gets to say that it leaves.
+        self._listeners: weakref.WeakSet[Listener] = weakref.WeakSet()
         self.is_closed = False
 
     def publish(self, part: str, value: Mapping[str, Any]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import socket
 from collections.abc import Iterator
 
@@ -9,6 +11,7 @@ import httpx
 import pytest
 
 from streams_protocol.types import TaskId
+from streams_py.dashboard.app import dashboard_app
 from streams_py.dashboard.board import Board
 from streams_py.dashboard.service import DashboardServer
 from streams_py.errors import ConfigError, StreamsError
@@ -94,3 +97,24 @@ def test_nothing_can_be_changed(client: httpx.Client) -> None:
 def test_a_port_in_use_is_one_sentence(board: Board) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(ConfigError, match="choose another --port"):
         DashboardServer(board, Explainer(), port=other.getsockname()[1])
+
+
+def test_pages_that_are_gone_before_their_first_line_take_no_place(board: Board) -> None:
+    """A browser that closes a tab at once: the answer never begins, so nothing ends either."""
+    app = dashboard_app(board, Explainer(), hosts=None)
+    scope = {"type": "http", "method": "GET", "path": "/updates", "headers": [], "query_string": b""}
+
+    async def gone() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def never(message: dict[str, object]) -> None:
+        assert message.get("status", 200) == 200, "too many pages are open"
+        await asyncio.Event().wait()
+
+    async def many() -> None:
+        for _ in range(150):  # more than may be open at the same time
+            await app(scope, gone, never)
+        gc.collect()
+        board.leave(board.listen())
+
+    asyncio.run(many())

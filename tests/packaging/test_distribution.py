@@ -81,6 +81,39 @@ def test_wheel_has_both_packages_their_types_and_the_licence_and_nothing_else(wh
     assert [name for name in names if "__pycache__" in name or "/tests/" in name] == []
 
 
+def test_wheel_has_every_file_that_the_source_has(wheel: Path) -> None:
+    tracked = _run("git", "ls-files", "streams_py", "protocol/streams_protocol").splitlines()
+    expected = {name.removeprefix("protocol/") for name in tracked}
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+    assert sorted(expected - inside) == []
+    kinds = {Path(name).suffix for name in expected} - {".py", ".pyi", ".typed"}
+    assert kinds >= {".html", ".css", ".js", ".json", ".xml"}  # the page, its figures in Grafana, messages, the kit
+
+
+_PAGE = """
+import urllib.request, sys
+import streams_py.adapters.kafka_python.streams_groups  # reads its messages
+from streams_py.dashboard.board import Board
+from streams_py.dashboard.service import DashboardServer
+assert streams_py.__file__.startswith(sys.argv[1])
+with DashboardServer(Board(), None) as server:
+    for path, kind in (("", "html"), ("page.css", "css"), ("page.js", "javascript"), ("grid.js", "javascript")):
+        with urllib.request.urlopen(server.url + path, timeout=60) as answer:
+            assert kind in answer.headers["content-type"], answer.headers
+            assert answer.read()
+print("served")
+"""
+
+
+def test_wheel_serves_the_page(wheel: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    where = {"PYTHONPATH": str(tmp_path / "site")}
+    printed = _run(sys.executable, "-W", "ignore", "-c", _PAGE, tmp_path / "site", cwd=tmp_path, environment=where)
+    assert printed.strip() == "served"
+
+
 def test_sdist_has_what_a_packager_needs(dist: Path) -> None:
     (sdist,) = dist.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:

@@ -12,7 +12,8 @@ __all__ = ["page"]
 _INTRO = """# Command line
 
 `streams-py` comes with the extra `cli`; `python -m streams_py` is the same. Each command explains itself:
-`streams-py COMMAND --help`. Wrong usage is one sentence and exit status 2.
+`streams-py COMMAND --help`. A command that could not do its work (wrong usage, a cluster that is away or
+refuses, no such group) says why in one sentence, and its exit status is 2. Status 1: it did, and what it found is bad.
 """
 
 

@@ -178,7 +178,7 @@ def topics(
 ) -> None:
     """List the topics of a cluster, or create one.
 
-    Exit status: 0 done; 1 the cluster does not answer or refuses; 2 wrong usage.
+    Exit status: 0 done; 2 wrong usage, or the cluster does not answer or refuses.
 
     Examples:
 
@@ -208,7 +208,7 @@ def produce(
 ) -> None:
     """Write records to a topic: one per argument, or per line of standard input.
 
-    Exit status: 0 all are acknowledged; 1 the cluster does not answer or refuses; 2 wrong usage.
+    Exit status: 0 all are acknowledged; 2 wrong usage, or the cluster does not answer or refuses.
 
     Examples:
 
@@ -257,7 +257,7 @@ def consume(
     window stores are stored-window-string, all others are as above, and values are plain. Values of a table that is
     grouped anew are change-int64 for example: new value <- old value. bytes shows everything.
 
-    Exit status: 0 done; 1 the cluster does not answer, or a record is not what was said; 2 wrong usage.
+    Exit status: 0 done; 1 a record is not what was said; 2 wrong usage, or the cluster does not answer or refuses.
 
     Examples:
 

@@ -52,13 +52,19 @@ class Connection:
 
 @contextlib.contextmanager
 def connected(bootstrap: str, config: Path | None, name: str) -> Iterator[Connection]:
-    """A connection with the settings of a configuration file. ConfigError, BrokerUnavailableError."""
+    """A connection with the settings of a configuration file. ConfigError, also when the cluster does not let us
+    in; BrokerUnavailableError."""
     settings = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
     patience = {"admin.default.api.timeout.ms": _TIMEOUT_MS, "producer.max.block.ms": _TIMEOUT_MS}
     named = {"application.id": name, "bootstrap.servers": bootstrap}
     merged = StreamsConfig.of({**patience, **settings, **named})
     with (
         contextlib.closing(KafkaClients(merged)) as clients,
-        contextlib.closing(Connection(clients, name, embedded=merged.embedded)) as connection,
+        contextlib.closing(_checked(clients, name, embedded=merged.embedded)) as connection,
     ):
         yield connection
+
+
+def _checked(clients: KafkaClients, name: str, *, embedded: bool) -> Connection:
+    clients.check_connection()
+    return Connection(clients, name, embedded=embedded)

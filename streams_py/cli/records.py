@@ -15,7 +15,7 @@ from typing import Any, Final
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import connected
 from streams_py.cli.forms import Form, escaped, form_named
-from streams_py.cli.usage import FAILED, refuse, say
+from streams_py.cli.usage import FAILED, failed, refuse, say
 from streams_py.clients import KafkaClients
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
@@ -36,6 +36,10 @@ class _RefusedError(Exception):
     """A sentence for the user."""
 
 
+class _BadRecordError(StreamsError):
+    """A record is not what was said."""
+
+
 def _ended(command: Callable[[], None]) -> int:
     """Run it; the exit status. What the user can do something about is one sentence."""
     try:
@@ -45,9 +49,11 @@ def _ended(command: Callable[[], None]) -> int:
         return refuse(str(refused))
     except BrokenPipeError:  # `| head`: nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except StreamsError as error:
-        say(error)
+    except _BadRecordError as bad:
+        say(bad)
         return FAILED
+    except StreamsError as error:
+        return failed(error)
     return 0
 
 
@@ -273,7 +279,7 @@ def _decoded(record: RawRecord, data: bytes | None, form: Form, show: Callable[[
         return show(form.serde.deserializer(record.topic(), is_key=is_key)(data))
     except Exception as error:
         at = f"partition {record.partition()}, offset {record.offset()}"
-        raise StreamsError(
+        raise _BadRecordError(
             f"{cannot_decode(error, form.serde, data, topic=record.topic(), is_key=is_key)} ({at}; --key and --value "
             "choose serdes, bytes shows everything)"
         ) from None

@@ -1,4 +1,4 @@
-"""How a command ends that was used wrongly, or that could not do what it was asked for."""
+"""How a command ends that was used wrongly, that could not do what it was asked for, or that found something bad."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
+from streams_py.errors import ConfigError, StreamsError
 
-__all__ = ["FAILED", "WRONG_USAGE", "failed", "pairs_of", "refuse", "say"]
+__all__ = ["FAILED", "NOT_DONE", "failed", "pairs_of", "refuse", "say"]
 
 FAILED: Final = 1
-"""The exit status when the same command may work later."""
-WRONG_USAGE: Final = 2
-"""The exit status when the command has to change."""
+"""The exit status when the command did its work, and what it found is bad: a verification that fails, an upgrade that
+is not safe, a record that is not what was said, an application that ended with an error."""
+NOT_DONE: Final = 2
+"""The exit status when the command could not do its work: wrong usage, a cluster that is away or refuses, no such
+group, a port in use."""
 
 
 def say(why: object) -> None:
@@ -24,13 +26,13 @@ def say(why: object) -> None:
 def refuse(why: str) -> int:
     """Say in one sentence what is wrong; the exit status."""
     say(why)
-    return WRONG_USAGE
+    return NOT_DONE
 
 
 def failed(error: StreamsError) -> int:
-    """Say what became of a command; the exit status: a broker without answer may answer later."""
+    """Say why a command could not do its work; the exit status."""
     say(error)
-    return FAILED if isinstance(error, BrokerUnavailableError) else WRONG_USAGE
+    return NOT_DONE
 
 
 def pairs_of(given: Iterable[str] | None, option: str) -> dict[str, str]:

@@ -14,14 +14,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from streams_py.cli.usage import FAILED, NOT_DONE
+
 if TYPE_CHECKING:  # a look at --help must not load Kafka clients
     from streams_py.testing.broker import Broker
     from streams_py.testing.torture import Result
 
 __all__ = ["torture"]
-
-_FAILED = 1
-_UNREACHABLE = 3
 
 
 def torture(
@@ -43,7 +42,7 @@ def torture(
     once, in order: in the output, in the changelogs, in the stores. Its topics (torture-...) are deleted at the end.
     Without --bootstrap it needs Java or Docker, and the broker is killed, too.
 
-    Exit status: 0 everything held; 1 something did not; 2 wrong usage; 3 no cluster.
+    Exit status: 0 everything held; 1 something did not; 2 wrong usage, or no cluster.
 
     Examples:
 
@@ -62,7 +61,7 @@ def torture(
                 broker = find_broker()
             except NoBrokerError as error:
                 typer.echo(f"there is no broker of its own to be had ({error}); name yours with --bootstrap", err=True)
-                raise typer.Exit(_UNREACHABLE) from None
+                raise typer.Exit(NOT_DONE) from None
             opened.callback(broker.close)
         result = _run(
             console,
@@ -75,7 +74,7 @@ def torture(
             seed=chosen,
         )
     if result is None:
-        raise typer.Exit(_FAILED)
+        raise typer.Exit(FAILED)
     console.print(
         f"seed {chosen}: {result.records} records, {result.repeated} of them repeated, in {result.seconds:.0f} s; "
         + ", ".join(f"{times} x {kind}" for kind, times in sorted(result.faults.items()))
@@ -85,7 +84,7 @@ def torture(
     for death in result.deaths:
         console.print(escape(death))
     console.print("[green]everything held[/green]" if result.ok else "[red]something did not hold[/red]")
-    raise typer.Exit(0 if result.ok else _FAILED)
+    raise typer.Exit(0 if result.ok else FAILED)
 
 
 def _run(
@@ -126,7 +125,7 @@ def _run(
             return Torture(plan, connection, Path(folder), broker=killed, tell=tell).run()
         except BrokerUnavailableError as error:
             typer.echo(f"{bootstrap} cannot be used: {error}", err=True)
-            raise typer.Exit(_UNREACHABLE) from None
+            raise typer.Exit(NOT_DONE) from None
         except (TimeoutError, RuntimeError) as error:
             console.print(f"seed {seed}: [red]{escape(str(error))}[/red]")
             return None

@@ -69,7 +69,7 @@ def explain(
 
       streams-py explain 1_3 --group word-count -b localhost:9092 --set acceptable.recovery.lag=100
 
-    Exit status: 0 explained; 1 no answer from the cluster; 2 wrong usage, or there is nothing to explain.
+    Exit status: 0 explained; 2 wrong usage, no answer from the cluster, or there is nothing to explain.
     """
     if group is not None:
         if file is not None or case is not None:
@@ -108,7 +108,7 @@ def inspect_(
     Reads what the group's coordinator keeps of each member, and offsets. It never joins the group and changes nothing.
     Rights needed: DESCRIBE on the group and its topics; who also has READ on __consumer_offsets sees who leads.
 
-    Exit status: 0 shown; 1 no answer from the cluster; 2 wrong usage, no such group, or no Kafka Streams group.
+    Exit status: 0 shown; 2 wrong usage, no answer from the cluster, no such group, or no Kafka Streams group.
 
     Examples:
 
@@ -150,7 +150,7 @@ def dashboard(
     groups that write events (assignment.events.level). One reader serves all open pages; it joins no group and changes
     nothing. Needs the extra [bold]dashboard[/bold].
 
-    Exit status: 0 ended by Ctrl-C; 1 no answer from the cluster; 2 wrong usage, no such group, or the port is in use.
+    Exit status: 0 ended by Ctrl-C; 2 wrong usage, no answer from the cluster, no such group, or the port is in use.
 
     Example: streams-py dashboard -g word-count -b localhost:9092
     """
@@ -194,7 +194,7 @@ def reset(
     The plan is shown first. A running application is refused. Topics that belong to another application whose name only
     begins alike are left alone. Output topics stay as they are.
 
-    Exit status: 0 done, or shown with --dry-run; 1 not confirmed, or no answer from the cluster; 2 refused.
+    Exit status: 0 done, or shown with --dry-run; 1 not confirmed; 2 refused, or no answer from the cluster.
 
     Examples:
 

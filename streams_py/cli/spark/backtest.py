@@ -113,7 +113,7 @@ def backtest(
 
       streams-py backtest --live --group orders -b localhost:9092 --what-if '' --what-if 'remove_clients(1)'
 
-    Exit status: 0; 1 a candidate cannot be used, or the cluster does not answer; 2 wrong usage, or no such group.
+    Exit status: 0; 1 a candidate cannot be used; 2 wrong usage, no such group, or no answer from the cluster.
     """
     if context.invoked_subcommand is not None:
         return

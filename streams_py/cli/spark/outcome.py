@@ -8,10 +8,12 @@ from collections.abc import Iterator
 import typer
 from rich.console import Console
 
-from streams_py.cli.usage import FAILED, WRONG_USAGE
-from streams_py.errors import StreamsError
+from streams_py.cli.usage import FAILED, NOT_DONE
+from streams_py.errors import BrokerUnavailableError, StreamsError
 
 __all__ = ["console", "explained"]
+
+_NOT_DONE = (ValueError, ModuleNotFoundError, BrokerUnavailableError)
 
 
 def console() -> Console:
@@ -26,7 +28,7 @@ def explained() -> Iterator[None]:
         yield
     except (StreamsError, ModuleNotFoundError) as error:
         remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
-        _end(f"{error}{remedy}", WRONG_USAGE if isinstance(error, (ValueError, ModuleNotFoundError)) else FAILED, error)
+        _end(f"{error}{remedy}", NOT_DONE if isinstance(error, _NOT_DONE) else FAILED, error)
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise

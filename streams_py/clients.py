@@ -9,6 +9,7 @@ from typing import Any
 
 from streams_py.adapters.confluent.clients import ConfluentClients
 from streams_py.adapters.confluent.embedded.cluster import EMBEDDED_MEMBERSHIP_DEFAULTS
+from streams_py.adapters.handshake import refusal
 from streams_py.adapters.kafka_python.group_admin import KafkaPythonGroupAdmin
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.options import MOCK_CLUSTER
@@ -16,6 +17,7 @@ from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.adapters.kafka_python.transaction_admin import KafkaPythonTransactionAdmin
 from streams_py.adapters.security import parse_security
 from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError
 from streams_py.member.versions import RebalanceProtocol, start_protocols
 from streams_py.ports import MembershipListener
 from streams_py.quiet import quiet_logs
@@ -54,12 +56,24 @@ class KafkaClients(ConfluentClients):
             self.close()
             raise
 
+    def check_connection(self) -> None:
+        """As the port says."""
+        if self.embedded is not None:
+            return
+        for prefix in ("admin.", "consumer."):
+            if (why := self._refusal(prefix)) is not None:
+                raise ConfigError(why)
+
+    def _refusal(self, prefix: str) -> str | None:
+        return refusal(self.bootstrap, parse_security(self._config.client_settings(prefix)))
+
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> KafkaPythonMembership:
         """Membership of one stream thread; static when ``group.instance.id`` is set, which gets the thread's number."""
         return KafkaPythonMembership(
             self._membership_settings(thread_name, thread_index),
             listener,
             cooperative=RebalanceProtocol.COOPERATIVE in start_protocols(self._config.upgrade_from),
+            refusal=lambda: None if self.embedded is not None else self._refusal("consumer."),
             **(MOCK_CLUSTER if self.embedded is not None else {}),
         )
 

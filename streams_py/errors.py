@@ -74,7 +74,8 @@ class StreamsError(Exception):
 
 
 class ConfigError(StreamsError, ValueError):
-    """A configuration value cannot be used. Raised when the configuration is read, never later.
+    """A configuration value cannot be used. Raised when the configuration is read; by ``start`` when the cluster
+    refuses login or certificates, or has a certificate that cannot be trusted.
 
     The message names the key, the value (secrets are masked), and what is allowed.
 

@@ -268,6 +268,7 @@ class AdminErrorKind(Enum):
     TIMED_OUT = "timed out"
     ALREADY_EXISTS = "already exists"
     UNSUPPORTED = "not supported by the broker"
+    NOT_ALLOWED = "not allowed"
     OTHER = "other"
 
 
@@ -479,6 +480,10 @@ class Membership(Protocol):
 
 class Clients(Protocol):
     """Makes the clients of one application instance; names follow Kafka Streams (``<thread>-consumer`` and so on)."""
+
+    def check_connection(self) -> None:
+        """Raises ConfigError, in one sentence with the remedy, when the cluster refuses this application for good, or
+        cannot be trusted: certificates, login, a port of another protocol. A cluster that is away is no error."""
 
     def main_consumer(self, thread_name: str) -> RecordConsumer: ...
     def restore_consumer(self, thread_name: str) -> RecordConsumer: ...

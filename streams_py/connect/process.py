@@ -12,7 +12,7 @@ from streams_py.connect.rest.server import RestServer
 from streams_py.connect.rest.tasks import TaskConfigSender
 from streams_py.connect.settings import WorkerSettings
 from streams_py.connect.stores.configs import SessionKey
-from streams_py.connect.worker.clients import connect_clients
+from streams_py.connect.worker.clients import check_connection, connect_clients
 from streams_py.connect.worker.herder import TaskConfigs
 from streams_py.connect.worker.worker import Worker
 from streams_py.http_hosts import is_loopback
@@ -24,7 +24,7 @@ _log = logging.getLogger("streams_py.connect")
 
 class WorkerProcess:
     """Starts inside ``with``, and ends with it. Raises ConfigError when the address is in use or a setting does not
-    fit the cluster, BrokerUnavailableError without a cluster.
+    fit the cluster, or the cluster does not let it in, BrokerUnavailableError without a cluster.
 
     Port 0 of ``listeners`` is any free one; it is the advertised one too, unless that is set.
     """
@@ -36,6 +36,7 @@ class WorkerProcess:
             if not port and settings.rest_advertised_port is None:
                 settings = settings.model_copy(update={"rest_advertised_port": self._server.port})
             self._sender = TaskConfigSender()
+            check_connection(settings)
             self.worker = Worker(settings, connect_clients(settings), self._forward)
         except BaseException:
             self._server.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -18,7 +18,15 @@ from streams_py.inspection.lags import with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member
 from streams_py.inspection.streams_protocol_groups import changelogs_told, view_streams_group
 from streams_py.inspection.view import STREAMS, GroupView, Subtopology, view_group
-from streams_py.ports import Admin, AdminError, DescribedGroup, GroupAdmin, PartitionInfo, RecordConsumer
+from streams_py.ports import (
+    Admin,
+    AdminError,
+    AdminErrorKind,
+    DescribedGroup,
+    GroupAdmin,
+    PartitionInfo,
+    RecordConsumer,
+)
 
 __all__ = ["Cluster", "Reading", "describe", "find_election", "inspect_group", "read_group", "with_lags"]
 
@@ -64,10 +72,13 @@ def read_group(cluster: Cluster, group: str, *, election: bool = True) -> Readin
     topics = _topics(cluster.admin)
     counts = {topic: len(infos) for topic, infos in topics.items()}
     if isinstance(described, DescribedStreamsGroup):
+        reads = (topic for sub in described.subtopologies for topic in (*sub.source_topics, *sub.repartition_topics))
+        _check_may_be_seen(cluster.admin, set(reads) - topics.keys())
         return Reading(described, view_streams_group(described, counts), topics, _groups(cluster))
     _check_is_streams(described)
     is_rebalancing = described.state not in _AT_REST
     members = [decode_member(member, is_rebalancing=is_rebalancing) for member in described.members]
+    _check_may_be_seen(cluster.admin, {topic for member in members for topic in member.topics} - topics.keys())
     elected = find_election(cluster, group, counts) if election else None
     view = view_group(group, described.state, members, counts, elected)
     return Reading(described, view, topics, _groups(cluster))
@@ -105,6 +116,13 @@ def _check_is_streams(described: DescribedGroup) -> None:
 def _topics(admin: Admin) -> dict[str, tuple[PartitionInfo, ...]]:
     found = admin.describe_topics(None)
     return {topic: infos for topic, infos in found.items() if not isinstance(infos, AdminError)}
+
+
+def _check_may_be_seen(admin: Admin, missing: Collection[str]) -> None:
+    """A topic that is read and not listed does not exist, or is hidden from us: only who asks by name is told."""
+    for answer in admin.describe_topics(sorted(missing)).values() if missing else ():
+        if isinstance(answer, AdminError) and answer.kind is AdminErrorKind.NOT_ALLOWED:
+            raise StreamsError(answer.message)
 
 
 def _groups(cluster: Cluster) -> frozenset[str]:

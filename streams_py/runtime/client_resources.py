@@ -130,7 +130,9 @@ class ClientResources:
         return sorted(self._topology.stores)
 
     def open(self) -> None:
-        """Take a state directory and the process id; StateError when that is not possible."""
+        """Take a state directory and the process id; StateError when that is not possible, ConfigError when the
+        cluster does not let us in."""
+        self._clients.check_connection()
         self._process_id = self.directory.open()
         try:
             self.admin = self._clients.admin()

@@ -110,7 +110,8 @@ class KafkaStreams(ClientFigures):
     def start(self) -> None:
         """Start the stream threads; returns at once, or, with global tables and stores, when those are filled.
 
-        Raises StateError when the state directory cannot be written, IllegalStateError on a second start.
+        Raises StateError when the state directory cannot be written, IllegalStateError on a second start, and
+        ConfigError when the cluster refuses the login or the certificates, or has none that can be trusted.
         """
         with self._state.changing():
             if self._state.now is not State.CREATED:

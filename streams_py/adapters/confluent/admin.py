@@ -30,6 +30,7 @@ from streams_py.adapters.confluent.answers import NO_ANSWER, offset_of, partitio
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import admin_error, broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
+from streams_py.adapters.rights import GROUP, TOPIC, missing_right
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 
@@ -44,6 +45,7 @@ _Answer = TypeVar("_Answer")
 _GRACE_S: Final = 5.0
 
 _CLUSTER_ID_TIMEOUT_S: Final = 3.0
+_CREATING: Final = "creating topics"
 
 _COORDINATOR_MOVES: Final = frozenset(
     {
@@ -132,7 +134,7 @@ class ConfluentAdmin:
             NewTopic(spec.name, spec.partitions, spec.replication_factor, config=dict(spec.config)) for spec in specs
         ]
         return self._ask(
-            "creating topics",
+            _CREATING,
             lambda client: client.create_topics(wanted, request_timeout=self._timeout_s),
             lambda _nothing: None,
             [spec.name for spec in specs],
@@ -227,6 +229,11 @@ class ConfluentAdmin:
                 if refused is None:
                     break
                 self._forget_reader()
+                if refused.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    raise StreamsError(f"{doing} failed: {missing_right('DESCRIBE', GROUP, [group])}")
+                if refused.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    topics = {at.topic for at in partitions}
+                    raise StreamsError(f"{doing} failed: {missing_right('DESCRIBE', TOPIC, topics)}")
                 if refused.code() not in _COORDINATOR_MOVES:
                     raise StreamsError(f"{doing} failed: {refused.str()}")
                 if time.monotonic() >= deadline_s:
@@ -328,11 +335,12 @@ class ConfluentAdmin:
         except KafkaException as failed:
             raise StreamsError(f"{doing} failed: {failed}") from failed
         answers: dict[_Item, _Answer | AdminError] = {}
+        right = "CREATE" if doing == _CREATING else "DESCRIBE"
         unanswered = ""
         doubtful = False
         for item in items:
             future = futures.get(item)
-            result = NO_ANSWER if future is None else self._result_of(future)
+            result = NO_ANSWER if future is None else self._result_of(future, right, str(getattr(item, "topic", item)))
             answer = result if isinstance(result, AdminError) else read(result)
             answers[item] = answer
             if isinstance(answer, AdminError):
@@ -348,12 +356,12 @@ class ConfluentAdmin:
             raise broker_away(self._bootstrap, doing, self._timeout_ms, unanswered)
         return answers
 
-    def _result_of(self, future: Future[Any]) -> Any:
+    def _result_of(self, future: Future[Any], right: str, topic: str) -> Any:
         try:
             return future.result(self._timeout_s + _GRACE_S)
         except KafkaException as failed:
             error = error_of(failed)
-            return AdminError(AdminErrorKind.OTHER, str(failed)) if error is None else admin_error(error)
+            return AdminError(AdminErrorKind.OTHER, str(failed)) if error is None else admin_error(error, right, topic)
         except TimeoutError:
             return AdminError(AdminErrorKind.TIMED_OUT, "the client library did not answer")
 

@@ -31,6 +31,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
+from streams_py.adapters.rights import TOPIC, missing_right
 from streams_py.errors import IllegalStateError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import END, RawRecord
 
@@ -209,9 +210,9 @@ class ConfluentConsumer:
             if partition in self._starts:
                 self._invalid.add(partition)
         elif code in _FINAL or error.fatal():
-            raise StreamsError(
-                f"{partition} cannot be read: {error.str()}; check the user's rights and the topic's name"
-            )
+            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise StreamsError(f"{partition} cannot be read: {missing_right('READ', TOPIC, [partition.topic])}")
+            raise StreamsError(f"{partition} cannot be read: {error.str()}; check the topic's name")
         else:
             self._broker_log.warn(f"{partition}: {error.str()}; trying again")
 

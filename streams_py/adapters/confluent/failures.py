@@ -6,6 +6,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from streams_py.adapters.rights import CLUSTER, TOPIC, missing_right
 from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError, TaskMigratedError
 from streams_py.ports import AdminError, AdminErrorKind
 
@@ -122,7 +123,7 @@ def send_error(error: KafkaError, topic: str, partition: int | None) -> StreamsE
     where = f"{topic}-{partition}" if partition is not None and partition >= 0 else topic
     text = f"a record for {where} was not written: {error.str()}"
     if error.code() in _FATAL_SENDS:
-        result: StreamsError = StreamsError(f"{text} ({_remedy(error)})")
+        result: StreamsError = StreamsError(f"{text} ({_remedy(error, topic)})")
     elif error.fatal() or error.code() in _OUT_OF_STEP:
         result = TaskMigratedError(f"{text} (the producer cannot go on; a new one starts from the last commit)")
     else:
@@ -136,20 +137,24 @@ def send_error(error: KafkaError, topic: str, partition: int | None) -> StreamsE
     return result
 
 
-def _remedy(error: KafkaError) -> str:
+def _remedy(error: KafkaError, topic: str) -> str:
     match error.code():
         case KafkaError._UNKNOWN_TOPIC:
             return "create the topic first"
-        case KafkaError.TOPIC_AUTHORIZATION_FAILED | KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-            return "give the user the right to write it"
+        case KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return missing_right("WRITE", TOPIC, [topic])
+        case KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            return missing_right("IDEMPOTENT_WRITE", CLUSTER)
         case KafkaError._AUTHENTICATION | KafkaError.SASL_AUTHENTICATION_FAILED | KafkaError.SECURITY_DISABLED:
             return "check sasl.mechanism, user name and password, and security.protocol"
         case _:
             return "it is of no use to try again"
 
 
-def admin_error(error: KafkaError) -> AdminError:
-    """One item's failure, as the port says it."""
+def admin_error(error: KafkaError, right: str, topic: str) -> AdminError:
+    """One item's failure, as the port says it; ``right`` is what it takes, on ``topic``."""
     if is_unreachable(error):
         return AdminError(AdminErrorKind.TIMED_OUT, error.str())
+    if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        return AdminError(AdminErrorKind.NOT_ALLOWED, missing_right(right, TOPIC, [topic]))
     return AdminError(_ADMIN_KINDS.get(error.code(), AdminErrorKind.OTHER), f"{error.name()}: {error.str()}")

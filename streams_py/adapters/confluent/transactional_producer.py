@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -30,10 +31,14 @@ from streams_py.adapters.confluent.failures import broker_away, error_of, is_unr
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.confluent.transaction_offsets import send_offsets
+from streams_py.adapters.rights import TRANSACTIONAL_ID, missing_right
 from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
 
 __all__ = ["ConfluentTransactionalProducer"]
+
+_OWN_PART: Final = re.compile(r"[0-9a-f-]{36}-\d+$")
+"""What a stream thread's transactional id has of its own, behind ``<application.id>-``."""
 
 _log = logging.getLogger(__name__)
 
@@ -292,7 +297,7 @@ def _refusal(error: KafkaError | None, failed: KafkaException, settings: Setting
                 "transaction.max.timeout.ms (900000 unless it was changed); lower the one or raise the other"
             )
         case KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            return "give the user the rights Describe and Write on transactional ids that begin with application.id"
+            return missing_right("WRITE", TRANSACTIONAL_ID, prefix=_OWN_PART.sub("", str(settings["transactional.id"])))
         case KafkaError._UNSUPPORTED_FEATURE:
             return "the brokers are too old: exactly_once_v2 needs version 2.5"
         case _:

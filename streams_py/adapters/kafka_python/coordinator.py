@@ -430,9 +430,9 @@ class StreamsCoordinator(SubscribedTopics):
             await commit_owned(self, self.owned, offsets, timeout_ms)
         except kafka_errors.FencedInstanceIdError as error:
             self.fail(error)
-            raise translated(error, "commit") from error
+            raise translated(error, "commit", group=self.group_id) from error
         except kafka_errors.KafkaError as error:
-            raise translated(error, "commit") from error
+            raise translated(error, "commit", group=self.group_id) from error
 
     async def committed_async(self, partitions: Collection[TopicPartition], timeout_ms: int) -> CommittedOffsets:
         """Committed positions; waits for offsets of open transactions (KIP-447).
@@ -444,7 +444,7 @@ class StreamsCoordinator(SubscribedTopics):
         try:
             return await fetch_committed(self, partitions, timeout_ms)
         except kafka_errors.KafkaError as error:
-            raise translated(error, "committed offsets") from error
+            raise translated(error, "committed offsets", group=self.group_id) from error
 
     async def _send_offset_fetch_request(self, partitions: Collection[Any]) -> dict[Any, Any]:
         return await send_offset_fetch(self, partitions)

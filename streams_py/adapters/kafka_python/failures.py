@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from kafka import errors as kafka_errors
 
+from streams_py.adapters.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskMigratedError
 
 __all__ = ["is_retriable", "patiently", "translated"]
@@ -35,16 +36,18 @@ def patiently(
         time.sleep(pause_s)
 
 
-def translated(error: BaseException, doing: str) -> BaseException:
-    """The error to raise instead of ``error``; ``doing`` completes "... failed". Errors not of the library stay."""
+def translated(error: BaseException, doing: str, *, group: str = "", right: str = "READ") -> BaseException:
+    """The error to raise instead of ``error``; ``doing`` completes "... failed". Errors not of the library stay.
+
+    ``group`` is the one it was about, and ``right`` what that asked for, on groups and topics."""
     if not isinstance(error, kafka_errors.KafkaError):
         return error
-    result = _streams_error(error, doing)
+    result = _streams_error(error, doing, group, right)
     result.__cause__ = error
     return result
 
 
-def _streams_error(error: kafka_errors.KafkaError, doing: str) -> StreamsError:
+def _streams_error(error: kafka_errors.KafkaError, doing: str, group: str, right: str) -> StreamsError:
     match error:
         case kafka_errors.CommitFailedError() if error.args and _is_rebalancing(error.args[0]):
             return BrokerUnavailableError(f"{doing}: the group is rebalancing; try again after it")
@@ -61,8 +64,12 @@ def _streams_error(error: kafka_errors.KafkaError, doing: str) -> StreamsError:
                 f"{doing}: another member has joined with the same group.instance.id and replaced this one; give every "
                 "instance its own"
             )
-        case kafka_errors.AuthorizationError() | kafka_errors.SaslAuthenticationFailedError():
-            return StreamsError(f"{doing}: the broker does not allow it ({error}); check the user's rights and login")
+        case kafka_errors.AuthorizationError():
+            return StreamsError(f"{doing}: {_missing(error, group, right)}")
+        case kafka_errors.SaslAuthenticationFailedError():
+            return StreamsError(
+                f"{doing}: the broker refused the login; correct sasl.username, sasl.password and sasl.mechanism"
+            )
         case kafka_errors.InvalidSessionTimeoutError():
             return ConfigError(
                 f"{doing}: the broker does not accept this session.timeout.ms; its limits are "
@@ -77,6 +84,24 @@ def _streams_error(error: kafka_errors.KafkaError, doing: str) -> StreamsError:
             return BrokerUnavailableError(f"{doing}: {error}")
         case _:
             return StreamsError(f"{doing}: {error}")
+
+
+def _missing(error: kafka_errors.KafkaError, group: str, right: str) -> str:
+    said = error.args[0] if error.args else ()
+    match error:
+        case kafka_errors.GroupAuthorizationFailedError():
+            return missing_right(right, GROUP, [group or str(said)])
+        case kafka_errors.TopicAuthorizationFailedError():
+            topics = [said] if isinstance(said, str) else [str(topic) for topic in said]
+            # An application's internal topics are one line of the list, not many.
+            own = bool(group and topics) and all(topic.startswith(f"{group}-") for topic in topics)
+            return missing_right(right, TOPIC, topics, prefix=f"{group}-" if own else "")
+        case kafka_errors.TransactionalIdAuthorizationFailedError():
+            return missing_right("WRITE", TRANSACTIONAL_ID, prefix=f"{group}-" if group else "")
+        case kafka_errors.ClusterAuthorizationFailedError():
+            return missing_right(right, CLUSTER)
+        case _:
+            return f"the broker does not allow it ({error})"
 
 
 def _is_rebalancing(reason: object) -> bool:

@@ -20,6 +20,7 @@ from streams_protocol.types import TopicPartition
 from streams_py import ports
 from streams_py.adapters.kafka_python.failures import is_retriable, patiently, translated
 from streams_py.adapters.kafka_python.streams_groups import StreamsGroupDescribeRequest, streams_group
+from streams_py.adapters.rights import GROUP, TOPIC, missing_right
 from streams_py.described_groups import DescribedStreamsGroup
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import DescribedGroup, DescribedMember
@@ -51,7 +52,7 @@ class KafkaPythonGroupAdmin:
 
     def describe_group(self, group: str) -> DescribedGroup:
         """The group with its members' bytes. StreamsError when there is none, BrokerUnavailableError in an outage."""
-        found = self._patiently(f"group {group} cannot be described", lambda: self._describe(group))
+        found = self._patiently(f"group {group} cannot be described", lambda: self._describe(group), group)
         if found.group_state in _NOT_FOUND:
             raise StreamsError(f"there is no classic group {group} at {self._where}")
         return DescribedGroup(
@@ -75,7 +76,7 @@ class KafkaPythonGroupAdmin:
     def describe_streams_group(self, group: str) -> DescribedStreamsGroup | None:
         """As the port says."""
         doing = f"group {group} of the streams protocol cannot be described"
-        return self._patiently(doing, lambda: self._describe_streams(group))
+        return self._patiently(doing, lambda: self._describe_streams(group), group)
 
     def offsets_at(
         self, partitions: Collection[TopicPartition], timestamp_ms: int
@@ -99,11 +100,13 @@ class KafkaPythonGroupAdmin:
             offset, text = (position, "") if isinstance(position, int) else position
             wanted[KafkaPartition(*at)] = OffsetAndMetadata(offset, text, -1)
         doing = f"the offsets of group {group} cannot be set"
-        answers = self._patiently(doing, lambda: self._admin.alter_group_offsets(group, wanted))
+        answers = self._patiently(doing, lambda: self._admin.alter_group_offsets(group, wanted), group, "READ")
         for partition in wanted:
             error = answers.get(partition)
             if error is not kafka_errors.NoError:
                 why = "the answer leaves it out" if error is None else error.__name__
+                if error is kafka_errors.TopicAuthorizationFailedError:
+                    why = missing_right("READ", TOPIC, [partition.topic])
                 raise StreamsError(f"{doing}: {partition.topic}-{partition.partition}: {why}")
 
     def remove_members(self, group: str, members: Collection[DescribedMember]) -> None:
@@ -115,7 +118,7 @@ class KafkaPythonGroupAdmin:
             for member in members
         ]
         doing = f"the members of group {group} cannot be removed"
-        answers = self._patiently(doing, lambda: self._admin.remove_group_members(group, leaving))
+        answers = self._patiently(doing, lambda: self._admin.remove_group_members(group, leaving), group, "READ")
         gone = (kafka_errors.NoError, kafka_errors.UnknownMemberIdError)
         refused = [error.__name__ for error in answers.values() if error not in gone]
         if refused or len(answers) != len(leaving):
@@ -124,7 +127,9 @@ class KafkaPythonGroupAdmin:
     def delete_group(self, group: str) -> None:
         """Delete a group without members, and everything it has committed. StreamsError names what was refused."""
         doing = f"group {group} cannot be deleted"
-        answer = self._patiently(doing, lambda: self._admin.delete_groups([group])).get(group)
+        answer = self._patiently(doing, lambda: self._admin.delete_groups([group]), group, "DELETE").get(group)
+        if answer == kafka_errors.GroupAuthorizationFailedError.__name__:
+            raise StreamsError(f"{doing}: {missing_right('DELETE', GROUP, [group])}")
         if answer not in ("OK", kafka_errors.GroupIdNotFoundError.__name__):
             raise StreamsError(f"{doing}: {'the answer leaves it out' if answer is None else answer}")
 
@@ -137,7 +142,10 @@ class KafkaPythonGroupAdmin:
         for one in answer["topics"]:
             error = kafka_errors.for_code(one["error_code"])
             if error not in (kafka_errors.NoError, kafka_errors.UnknownTopicOrPartitionError):
-                raise StreamsError(f"topic {one['name']} cannot be deleted: {error.__name__}")
+                why = error.__name__
+                if error is kafka_errors.TopicAuthorizationFailedError:
+                    why = missing_right("DELETE", TOPIC, [one["name"]])
+                raise StreamsError(f"topic {one['name']} cannot be deleted: {why}")
 
     def close(self) -> None:
         self._admin.close()
@@ -174,12 +182,16 @@ class KafkaPythonGroupAdmin:
             raise StreamsError(f"the broker was asked for group {group} and answered for {found.group_id!r}")
         return streams_group(found)
 
-    def _patiently(self, failing: str, ask: Callable[[], T]) -> T:
-        return patiently(ask, lambda error: self._error(error, failing), timeout_ms=self._timeout_ms, pause_s=_PAUSE_S)
+    def _patiently(self, failing: str, ask: Callable[[], T], group: str = "", right: str = "DESCRIBE") -> T:
+        return patiently(
+            ask, lambda error: self._error(error, failing, group, right), timeout_ms=self._timeout_ms, pause_s=_PAUSE_S
+        )
 
-    def _error(self, error: kafka_errors.KafkaError, failing: str) -> BaseException:
+    def _error(
+        self, error: kafka_errors.KafkaError, failing: str, group: str = "", right: str = "DESCRIBE"
+    ) -> BaseException:
         if is_retriable(error) or isinstance(error, kafka_errors.KafkaTimeoutError):
             return BrokerUnavailableError(
                 f"{failing}: no answer from {self._where} within {self._timeout_ms} ms: {error}"
             )
-        return translated(error, f"{failing} at {self._where}")
+        return translated(error, f"{failing} at {self._where}", group=group, right=right)

@@ -34,7 +34,7 @@ from streams_py.adapters.kafka_python.network import close_client, close_with_de
 from streams_py.adapters.kafka_python.options import MemberOptions
 from streams_py.adapters.kafka_python.payloads import UserDataCheck
 from streams_py.adapters.kafka_python.quiet_logs import Outage, limit_library_logs
-from streams_py.errors import BrokerUnavailableError, IllegalStateError, TaskMigratedError
+from streams_py.errors import BrokerUnavailableError, ConfigError, IllegalStateError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, GroupMetadata, MembershipListener, OffsetAndMetadata
 
 __all__ = ["KafkaPythonMembership"]
@@ -60,7 +60,8 @@ class KafkaPythonMembership:
 
     ``cooperative`` is False under ``upgrade.from`` 2.3 and older. ``api_version``, ``leader_answer_delay_ms`` and
     ``rejoin_delay_ms`` are for librdkafka's mock cluster, see ``MOCK_CLUSTER``. The two checks read user data back
-    before it is sent; only tests replace them.
+    before it is sent; only tests replace them. ``refusal`` says why the cluster lets nobody in, None when it may do so
+    later; it is asked during an outage.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class KafkaPythonMembership:
         poll_interval_ms: int = 500,
         check_subscription: UserDataCheck = decode_subscription_info,
         check_assignment: UserDataCheck = decode_assignment_info,
+        refusal: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._settings = dict(settings)
         self._listener = listener
@@ -92,8 +94,8 @@ class KafkaPythonMembership:
             check_subscription=check_subscription,
             check_assignment=check_assignment,
         )
-        servers = ", ".join(self._settings["bootstrap_servers"])
-        self._outage = Outage(f"group {self._settings['group_id']} at {servers}")
+        self._group: str = self._settings["group_id"]
+        self._outage = Outage(f"group {self._group} at {', '.join(self._settings['bootstrap_servers'])}")
         self._lock = threading.Lock()
         self._wanted: tuple[frozenset[str], str | None] | None = None
         self._wanted_is_new = False
@@ -103,6 +105,7 @@ class KafkaPythonMembership:
         self._coordinator: StreamsCoordinator | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
+        self._refusal = refusal
         self._failure: BaseException | None = None
         self._migrated: TaskMigratedError | None = None
         self._is_watched = False
@@ -185,7 +188,7 @@ class KafkaPythonMembership:
                 )
             except Exception as error:
                 raise IllegalStateError("committed offsets: this membership is closed") from error
-            found.add_both(lambda _: _hand_over(found, answer, "committed offsets"))
+            found.add_both(lambda _: _hand_over(found, answer, "committed offsets", self._group))
         return answer
 
     def group_metadata(self) -> GroupMetadata | None:
@@ -255,7 +258,7 @@ class KafkaPythonMembership:
                 self._turn(coordinator)
         except BaseException as error:
             if not self._closing.is_set():
-                self._failure = translated(error, f"membership in group {self._settings['group_id']}")
+                self._failure = translated(error, f"membership in group {self._group}", group=self._group)
                 _log.error("membership ended: %s", self._failure)
 
     def _connect(self) -> StreamsCoordinator | None:
@@ -263,7 +266,7 @@ class KafkaPythonMembership:
         bootstrap = self._client._manager.bootstrap_async()
         bootstrap.add_both(lambda _: self._inbox.wake())
         while not bootstrap.is_done and not self._closing.is_set():
-            self._outage.goes_on()
+            self._note_outage()
             self._inbox.serve(self._poll_interval_ms / 1000)
         if self._closing.is_set():
             return None
@@ -315,9 +318,14 @@ class KafkaPythonMembership:
             self._inbox.serve(interval_s)
             return
         if coordinator.coordinator_id is None:
-            self._outage.goes_on()
+            self._note_outage()
         if time.monotonic() - started < interval_s / 2:  # it failed instead of waiting: not again at once
             self._inbox.serve(self._settings["retry_backoff_ms"] / 1000)
+
+    def _note_outage(self) -> None:
+        """An outage is waited for; a cluster that does not let us in any more is not."""
+        if self._outage.goes_on() and (why := self._refusal()) is not None:
+            raise ConfigError(why)
 
     def _apply_wishes(self, coordinator: StreamsCoordinator) -> None:
         with self._lock:
@@ -378,13 +386,13 @@ class KafkaPythonMembership:
         if not wait_for(done, timeout_ms / 1000 + _GRACE_S):
             raise BrokerUnavailableError(f"{doing}: no answer from {servers} within {timeout_ms} ms")
         if done.exception is not None:
-            raise translated(done.exception, doing)
+            raise translated(done.exception, doing, group=self._group)
         return done.value
 
 
-def _hand_over(done: Any, answer: Future[Any], doing: str) -> None:
+def _hand_over(done: Any, answer: Future[Any], doing: str, group: str) -> None:
     """The outcome of a kafka-python future, in a future that any thread may wait for."""
     if done.exception is not None:
-        answer.set_exception(translated(done.exception, doing))
+        answer.set_exception(translated(done.exception, doing, group=group))
     else:
         answer.set_result(done.value)

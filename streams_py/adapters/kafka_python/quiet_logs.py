@@ -87,8 +87,8 @@ class Outage:
         self._interval_s = self._FIRST_S
         self._warned = False
 
-    def goes_on(self) -> None:
-        """There is no contact right now."""
+    def goes_on(self) -> bool:
+        """There is no contact right now. True when that was just said: the time for a closer look."""
         now = time.monotonic()
         if self._since is None:
             self._since, self._interval_s, self._warned = now, self._FIRST_S, False
@@ -98,6 +98,8 @@ class Outage:
             self._warned = True
             self._interval_s = min(2 * self._interval_s, self._INTERVAL_S_MAX)
             self._warn_at = now + self._interval_s
+            return True
+        return False
 
     def is_over(self) -> None:
         """There is contact."""

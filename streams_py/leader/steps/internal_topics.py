@@ -64,7 +64,12 @@ class TopicSetup:
                     missing.append(spec)
                 case AdminErrorKind.LEADER_NOT_AVAILABLE | AdminErrorKind.TIMED_OUT:
                     pass
-                case AdminErrorKind.ALREADY_EXISTS | AdminErrorKind.UNSUPPORTED | AdminErrorKind.OTHER:
+                case (
+                    AdminErrorKind.ALREADY_EXISTS
+                    | AdminErrorKind.UNSUPPORTED
+                    | AdminErrorKind.NOT_ALLOWED
+                    | AdminErrorKind.OTHER
+                ):
                     raise StreamsError(f"internal topic {name} cannot be described: {answer.message}")
                 case _:
                     assert_never(answer.kind)

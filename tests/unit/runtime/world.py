@@ -97,6 +97,9 @@ class World:
     def admin(self) -> WorldAdmin:
         return WorldAdmin(self)
 
+    def check_connection(self) -> None:
+        pass
+
     def transaction_admin(self) -> NothingOpen:
         return NothingOpen()
 

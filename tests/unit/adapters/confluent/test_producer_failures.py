@@ -193,7 +193,7 @@ def test_no_handler_is_asked_when_the_failure_is_final(
     cluster.push_errors(PRODUCE_REQUEST, [TOPIC_AUTHORIZATION_FAILED])
     producer.produce(topic, b"v", b"k", 0, None, 1, None)
     producer.flush(5_000)
-    with pytest.raises(StreamsError, match="give the user the right") as raised:
+    with pytest.raises(StreamsError, match="no right WRITE on topic") as raised:
         producer.check()
     assert not isinstance(raised.value, ProductionError)
 

@@ -34,7 +34,7 @@ def test_error_becomes_the_kind_that_says_who_must_act(error, kind):
     ("error", "advice"),
     [
         (kafka_errors.FencedInstanceIdError(), "group.instance.id"),
-        (kafka_errors.GroupAuthorizationFailedError("g"), "rights"),
+        (kafka_errors.GroupAuthorizationFailedError("g"), "no right READ on group g"),
         (kafka_errors.SaslAuthenticationFailedError(), "login"),
         (kafka_errors.InconsistentGroupProtocolError(), "application.id"),
         (kafka_errors.OffsetMetadataTooLargeError(), "OffsetMetadataTooLarge"),

@@ -1,0 +1,133 @@
+"""The rights of the page are enough, and each of them is needed: what is missing is named in one sentence."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from streams_py.errors import StreamsError
+from tests.waiting import until
+
+from .conftest import Site
+from .rights import Line, lines_of
+
+APPLICATION, EXACTLY_ONCE = "An application", "Exactly-once"
+_GOES_ON = frozenset({"DELETE-topic-<application.id>-"})
+"""Without these an application does its work; the log says what it cannot do."""
+
+
+@pytest.mark.parametrize(
+    ("how", "guarantee"),
+    [
+        pytest.param("SCRAM-SHA-512", "at_least_once", id="scram"),
+        pytest.param("certificate", "exactly_once_v2", id="certificate-exactly-once"),
+        pytest.param("PLAIN", "at_least_once", id="plain", marks=pytest.mark.slow),
+        pytest.param("SCRAM-SHA-512", "exactly_once_v2", id="scram-exactly-once", marks=pytest.mark.slow),
+    ],
+)
+def test_application_works_with_the_rights_of_the_page(site: Callable[[], Site], how: str, guarantee: str) -> None:
+    made = site()
+    settings = made.settings(made.login(how), **{"processing.guarantee": guarantee})
+    made.grant(APPLICATION, *([EXACTLY_ONCE] if guarantee == "exactly_once_v2" else []))
+    made.write("a", "b", "a")
+    with made.streams(settings):
+        made.until_counted({"a": 2, "b": 1})
+
+
+def _runs_until_it_fails(made: Site, guarantee: str, how: str = "SCRAM-SHA-512", but: Line | None = None) -> str:
+    settings = made.settings(made.login(how), **{"processing.guarantee": guarantee})
+    made.grant(APPLICATION, *([EXACTLY_ONCE] if guarantee == "exactly_once_v2" else []), but=but)
+    made.write("a", "b", "a")
+    return _error_of(made, settings)
+
+
+def _error_of(made: Site, settings: Mapping[str, Any], then: Callable[[], None] = lambda: None) -> str:
+    with made.streams(settings) as streams:
+        then()
+        try:
+            ended = streams.wait(120)
+        except StreamsError as refused:
+            return str(refused)
+        pytest.fail(f"it ended: {ended}; it is {streams.state.name} without the right")
+
+
+def _is_named(line: Line, made: Site, text: str) -> bool:
+    name = line.right(made.names).name
+    return (
+        f"no right {line.operation} on {line.kind}" in text
+        and name.rstrip("-") in text
+        and "\n" not in text
+        and f"--operation {line.operation} --{line.kind.replace(' ', '-')}" in text
+    )
+
+
+_LINES = [line for line in lines_of(APPLICATION) if line.id not in _GOES_ON]
+_QUICK = {"READ-group-<application.id>", "WRITE-topic-<output>"}
+
+
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, id=line.id, marks=[] if line.id in _QUICK else [pytest.mark.slow]) for line in _LINES]
+)
+def test_missing_right_ends_the_application_and_is_named(site: Callable[[], Site], line: Line) -> None:
+    made = site()
+    text = _runs_until_it_fails(made, "at_least_once", but=line)
+    assert _is_named(line, made, text), text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [pytest.param(line, id=line.id) for line in [*_LINES, *lines_of(EXACTLY_ONCE)]])
+def test_missing_right_is_named_under_exactly_once(site: Callable[[], Site], line: Line) -> None:
+    made = site()
+    text = _runs_until_it_fails(made, "exactly_once_v2", but=line)
+    assert _is_named(line, made, text), text
+
+
+@pytest.mark.slow
+def test_application_without_delete_works_and_says_what_stays(
+    site: Callable[[], Site], caplog: pytest.LogCaptureFixture
+) -> None:
+    made = site()
+    (line,) = [line for line in lines_of(APPLICATION) if line.id in _GOES_ON]
+    settings = made.settings(made.login("SCRAM-SHA-512"), **{"repartition.purge.interval.ms": 200})
+    made.grant(APPLICATION, but=line)
+    made.write("a", "b", "a")
+    with caplog.at_level(logging.WARNING, "streams_py"), made.streams(settings):
+        made.until_counted({"a": 2, "b": 1})
+        until(lambda: _is_named(line, made, _line_with("cannot be deleted", caplog)), "the warning")
+
+
+def _line_with(words: str, caplog: pytest.LogCaptureFixture) -> str:
+    return next((text for text in caplog.messages if words in text), "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_application_without_any_right_to_write_ends(site: Callable[[], Site], guarantee: str) -> None:
+    """A producer that may write nowhere is refused as a whole, before it has a topic to name."""
+    made = site()
+    settings = made.settings(made.login("SCRAM-SHA-512"), **{"processing.guarantee": guarantee})
+    readable = [line for line in lines_of(APPLICATION) if line.operation != "WRITE"]
+    made.allow([*readable, *(lines_of(EXACTLY_ONCE) if guarantee == "exactly_once_v2" else [])])
+    made.write("a", "b", "a")
+    text = _error_of(made, settings)
+    assert "no right WRITE on" in text or "no right IDEMPOTENT_WRITE on cluster" in text, text
+
+
+@pytest.mark.slow
+def test_right_that_is_withdrawn_while_it_runs_ends_the_application(site: Callable[[], Site]) -> None:
+    made = site()
+    settings = made.settings(made.login("SCRAM-SHA-512"))
+    made.grant(APPLICATION)
+    made.write("a")
+    (line,) = [line for line in lines_of(APPLICATION) if line.kind == "group"]
+
+    def withdraw() -> None:
+        made.until_counted({"a": 1})
+        made.broker.withdraw(made.user, [line.right(made.names)])
+        made.write("a")
+
+    text = _error_of(made, settings, withdraw)
+    assert _is_named(line, made, text), text

@@ -481,10 +481,7 @@ class Membership(Protocol):
 class Clients(Protocol):
     """Makes the clients of one application instance; names follow Kafka Streams (``<thread>-consumer`` and so on)."""
 
-    def check_connection(self) -> None:
-        """Raises ConfigError, in one sentence with the remedy, when the cluster refuses this application for good, or
-        cannot be trusted: certificates, login, a port of another protocol. A cluster that is away is no error."""
-
+    def check_connection(self) -> None: ...  # ConfigError says why the cluster lets nobody in; none when it is away
     def main_consumer(self, thread_name: str) -> RecordConsumer: ...
     def restore_consumer(self, thread_name: str) -> RecordConsumer: ...
     def global_consumer(self, client_id: str) -> RecordConsumer: ...
@@ -495,9 +492,7 @@ class Clients(Protocol):
     def transaction_admin(self) -> TransactionAdmin:
         """Asked for under exactly-once only; connects when it is used."""
 
-    def group_admin(self) -> GroupAdmin:
-        """Asked for when it is to be used."""
-
+    def group_admin(self) -> GroupAdmin: ...
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> Membership: ...
 
     def close(self) -> None:

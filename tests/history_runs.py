@@ -190,7 +190,8 @@ def buffered(
     topology: GivenTopology, records: Sequence[Given], partitions: int = 1, config: Mapping[str, Any] | None = None
 ) -> dict[str, list[Written]]:
     """What live tasks write that have all records buffered before they start, and all of their upstream's: topic ->
-    records. Each task chooses the next record by the heads of its queues, as live ones do."""
+    records. Each task chooses the next record by the heads of its queues, as live ones do; what several upstream tasks
+    write into a partition is merged the same way, the first task first where timestamps are equal."""
     settings = {"application.id": "test", **(config or {})}
     name = str(settings["application.id"])
     source = TopologySource(topology, settings)
@@ -205,10 +206,11 @@ def buffered(
                 *at, given.offset, given.key, given.value, timestamp_ms=given.timestamp_ms, headers=given.headers
             )
         )
-    producer = MemoryProducer({topic: count for stage in plan.stages for topic, count in stage.outputs.items()})
+    producer = _Upstream({topic: count for stage in plan.stages for topic, count in stage.outputs.items()})
     for stage in plan.stages:
         nodes = StageOrders(source, settings, stage).load()
         for number in range(stage.tasks):
+            producer.task = stage.rank, number
             given_to = [TopicPartition(topic, number) for topic, count in stage.inputs.items() if number < count]
             surroundings = TaskSurroundings(
                 settings=nodes.settings,
@@ -219,7 +221,7 @@ def buffered(
             executor = TaskExecutor(TaskId(stage.id, number), nodes.nodes, given_to, surroundings)
             executor.start()
             for at in given_to:
-                upstream = producer.records.get(at, []) if at.topic in stage.upstream else logs.get(at, [])
+                upstream = producer.merged(at) if at.topic in stage.upstream else logs.get(at, [])
                 if upstream:
                     executor.add(at, upstream)
             while executor.task.buffered_records:
@@ -240,3 +242,35 @@ def buffered(
             for record in log
         )
     return made
+
+
+class _Upstream(MemoryProducer):
+    """What tasks have written, each on its own. Records without a key stay beside the task that makes them."""
+
+    def __init__(self, partitions: Mapping[str, int]) -> None:
+        super().__init__(partitions, on_record=self._add)
+        self.task = 0, 0
+        self._queues: dict[TopicPartition, dict[tuple[int, int], list[MemoryRecord]]] = {}
+
+    def _any_partition(self, count: int) -> int:
+        return self.task[1] % count
+
+    def _add(self, record: MemoryRecord) -> None:
+        queues = self._queues.setdefault(TopicPartition(record.topic(), record.partition()), {})
+        queues.setdefault(self.task, []).append(record)
+
+    def merged(self, at: TopicPartition) -> list[MemoryRecord]:
+        """The records of a partition: again and again the queue whose head is oldest."""
+        queues = {task: list(records) for task, records in self._queues.get(at, {}).items()}
+        made: list[MemoryRecord] = []
+        while queues:
+            task = min(queues, key=lambda task: (queues[task][0].timestamp()[1], task))
+            head = queues[task].pop(0)
+            made.append(
+                MemoryRecord(
+                    *at, len(made), head.key(), head.value(), timestamp_ms=head.timestamp()[1], headers=head.headers()
+                )
+            )
+            if not queues[task]:
+                del queues[task]
+        return made

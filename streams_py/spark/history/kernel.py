@@ -16,8 +16,9 @@ column            type
 ``headers``       array         null for none
 ``source``        bigint        who wrote it: rank of the stage and number of the task
 ``seq``           bigint        running number of this task's records for this topic
-``pmax``          bigint        largest timestamp of those so far: sorting by (pmax, source, seq) merges the outputs of
-                                many tasks as a consumer does that takes the smallest head timestamp next
+``pmax``          bigint        largest timestamp of those so far in the same partition: sorting by (pmax, source, seq)
+                                merges what many tasks write into it as a consumer does that takes the smallest head
+                                timestamp next
 ================  ============  ========================================================================================
 """
 
@@ -170,7 +171,7 @@ class _Outputs:
         self._number = source % _RANK
         self._counts = counts
         self._written: dict[str, int] = {}
-        self._latest: dict[str, int] = {}
+        self._latest: dict[tuple[str, int], int] = {}
 
     def full(self) -> Iterator[Any]:
         """Batches of topics of which there is enough for one."""
@@ -189,22 +190,31 @@ class _Outputs:
         keys = pa.array(columns.keys, pa.binary())
         timestamps = np.array(columns.timestamps, np.int64)
         first = self._written.get(topic, 0)
-        latest = np.maximum.accumulate(timestamps)
-        np.maximum(latest, self._latest.get(topic, -1), out=latest)
-        self._written[topic], self._latest[topic] = first + count, int(latest[-1])
+        self._written[topic] = first + count
+        partitions = pa.array(self._partitions(topic, columns, keys), pa.int32())
         batch = self._made(
             RECORD,
             topic,
-            pa.array(self._partitions(topic, columns, keys), pa.int32()),
+            partitions,
             timestamps,
             keys,
             columns.values,
             columns.headers,
             np.arange(first, first + count),
-            latest,
+            self._largest_so_far(topic, partitions.to_numpy(), timestamps),
         )
         columns.clear()
         return batch
+
+    def _largest_so_far(self, topic: str, partitions: Any, timestamps: Any) -> Any:
+        by_partition = np.argsort(partitions, kind="stable")
+        found = np.empty(len(timestamps), np.int64)
+        for rows in np.split(by_partition, np.flatnonzero(np.diff(partitions[by_partition])) + 1):
+            at = topic, int(partitions[rows[0]])
+            largest = np.maximum.accumulate(timestamps[rows])
+            found[rows] = np.maximum(largest, self._latest.get(at, -1))
+            self._latest[at] = int(found[rows[-1]])
+        return found
 
     def _partitions(self, topic: str, columns: Columns, keys: Any) -> Any:
         count = self._counts[topic]

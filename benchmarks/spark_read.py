@@ -105,8 +105,8 @@ def _loop(bootstrap: str, topic: str, records: int) -> float:
 
 def _measure(bootstrap: str, topic: str, records: int, runs: int) -> None:
     """Print records per second of the loop and of Spark, one line per run."""
+    from streams_py.spark.kafka.source import register
     from streams_py.spark.session import spark_session
-    from streams_py.spark.source import register
 
     spark = spark_session("benchmark", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

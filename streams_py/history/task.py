@@ -14,6 +14,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.config import StreamsConfig
 from streams_py.errors import StreamsError, UnsupportedOperationError
 from streams_py.history.fold import Expiry, Fold, FoldEntry
+from streams_py.history.loading import TopologyNotFoundError
 from streams_py.history.plan import Stage
 from streams_py.history.records import Columns, HistoryProducer, HistoryRecord
 from streams_py.history.travel import TopologySource
@@ -44,8 +45,13 @@ class StageOrders:
     folder: str | None = None
 
     def load(self) -> StageTopology:
-        """Build the topology, once for all tasks of a worker."""
-        topology = self.source.build()
+        """Build the topology, once for all tasks of a worker. TopologyError when a worker cannot."""
+        try:
+            topology = self.source.build()
+        except TopologyNotFoundError as error:  # the driver could
+            raise TopologyNotFoundError(
+                f"on a Spark worker: {error}; install it there, or ship it with --py-files and name it as module:name"
+            ) from None
         config = StreamsConfig.of({**self.config, "bootstrap.servers": "embedded"})
         # A task over history waits for nobody, and looks for final results after every record.
         settings = replace(TaskSettings.from_config(config), emit_interval_ms=0, task_timeout_ms=0)

@@ -2,7 +2,7 @@
 
 * :func:`run`: the topology of an application over its history; see ``docs/spark-history.md``;
 * :func:`preview`: a topology as a query of Structured Streaming;
-* a Kafka data source without a jar (:mod:`streams_py.spark.source`), and jobs over assignment events.
+* a Kafka data source without a jar (:mod:`streams_py.spark.kafka.source`), and jobs over assignment events.
 
 Nothing in the rest of the library imports this package, and importing it, or :mod:`streams_py`, does not import
 PySpark. Install the extra ``kafka-streams-py[spark]`` to use it.

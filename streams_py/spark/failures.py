@@ -17,6 +17,7 @@ __all__ = ["sentence_of"]
 _OURS: Final = re.compile(rf"^(?:streams_(?:py|protocol)\.[\w.]*\w|{'|'.join(errors.__all__)}): (.+)$", re.MULTILINE)
 """Any error of a module of ours, or one of the public ones without its module."""
 _WORKER_LOST: Final = re.compile(r"Python worker exited unexpectedly|No module named '?([\w.]+)'?")
+_OF_THE_EXTRA: Final = {"streams_py", "streams_protocol", "confluent_kafka", "pyspark", "pyarrow", "numpy", "pandas"}
 
 
 def sentence_of(error: BaseException) -> str:
@@ -28,6 +29,11 @@ def sentence_of(error: BaseException) -> str:
     if ours:
         return str(ours[-1])
     lost = _WORKER_LOST.search(text)
+    if lost is not None and lost[1] and lost[1].partition(".")[0] not in _OF_THE_EXTRA:
+        return (
+            f"a Python worker has no module {lost[1]}; install it where the workers run, or ship it with --py-files "
+            "(SparkContext.addPyFile)"
+        )
     if lost is not None:
         what = f"has no module {lost[1]}" if lost[1] else "ended unexpectedly"
         return f"a Python worker {what}; install kafka-streams-py[spark] where the workers run, and set PYSPARK_PYTHON"

@@ -35,8 +35,8 @@ from pyspark.sql import functions as f
 from streams_py.errors import ConfigError
 from streams_py.spark.build import bronze_of, fold_events, read_of, refused_of, tables_of
 from streams_py.spark.files import Folder
+from streams_py.spark.kafka.source import register
 from streams_py.spark.live_tables import LiveTables, Row, day_text, with_places
-from streams_py.spark.source import register
 from streams_py.telemetry.bronze import BAD, BRONZE, OK, UNKNOWN
 from streams_py.telemetry.delta import check_delta
 from streams_py.telemetry.fold import Output

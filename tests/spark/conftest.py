@@ -81,8 +81,8 @@ def cluster(kafka_broker: Broker) -> Cluster:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Two local cores. Started once: it takes longer than most tests."""
+    from streams_py.spark.kafka.source import register
     from streams_py.spark.session import spark_session
-    from streams_py.spark.source import register
 
     logging.getLogger("py4j").setLevel(logging.WARNING)
     session = spark_session("streams-py tests", master="local[2]", **_LITTLE_DATA)

@@ -15,6 +15,7 @@ from streams_py.spark.history.compare import compare_runs
 from streams_py.spark.history.run import Results, run
 from tests.history_runs import Given, buffered, driven, folded, numbered
 from tests.unit.history.test_runs import some_lines, word_count
+from tests.unit.spark.test_failures import Locked
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,5 +146,30 @@ def test_a_topology_that_cannot_travel_is_said_so(spark: SparkSession) -> None:
         builder.stream("lines").map_values(lambda line: str(lock) + line).to("out")
         return builder.build()
 
-    with pytest.raises(StreamsError, match=r"cannot travel.*module:name"):
+    with pytest.raises(StreamsError, match=r"the topology cannot travel.*module:name"):
         run(held, {"lines": frame(spark, some_lines(3, 1))}, spark=spark)
+
+
+def test_a_serde_that_cannot_travel_is_named(spark: SparkSession) -> None:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("lines").to("out", value=Locked(), name="loud")
+    wanted = r"stage 0 of history: the value serde of node loud \(Locked\) cannot travel: .*lock.*module:name"
+    with pytest.raises(StreamsError, match=wanted):
+        run(builder.build(), {"lines": frame(spark, some_lines(3, 1))}, spark=spark)
+    with run(with_locked, {"lines": frame(spark, some_lines(3, 1))}, spark=spark) as results:
+        assert results.sinks["out"].count() == 3  # each worker makes its own
+
+
+def with_locked() -> Topology:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("lines").to("out", value=Locked(), name="loud")
+    return builder.build()
+
+
+def test_what_a_broken_off_run_left_in_the_folder_is_replaced(spark: SparkSession, tmp_path: Path) -> None:
+    left = tmp_path / "stage-0"
+    left.mkdir()
+    (left / "part-0.parquet").write_bytes(b"half a file")
+    given = {"lines": frame(spark, some_lines(3, 1))}
+    with run(with_locked, given, work=str(tmp_path), spark=spark) as results:
+        assert results.sinks["out"].count() == 3

@@ -15,7 +15,7 @@ from streams_py.adapters.confluent.bulk.once_writer import OnceWriter
 from streams_py.errors import StreamsError
 from streams_py.spark.columns import HEADERS
 from streams_py.spark.history.sinks import once_kernel
-from streams_py.spark.options import writer_options
+from streams_py.spark.kafka.options import writer_options
 from streams_py.spark.version import library_version
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import read

@@ -117,7 +117,7 @@ def test_lag_is_in_the_progress_of_a_query(
     spark: SparkSession, cluster: Cluster, options: Options, tmp_path: Path
 ) -> None:
     from streams_protocol.types import TopicPartition
-    from streams_py.spark.progress import records_behind
+    from streams_py.spark.kafka.progress import records_behind
 
     topic = cluster.topic(2)
     produce(cluster, topic, *numbered(50), *numbered(10, 1))

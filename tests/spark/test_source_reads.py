@@ -13,7 +13,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from streams_py.errors import BrokerUnavailableError, ConfigError, OffsetOutOfRangeError, StreamsError
-from streams_py.spark.source import StreamsKafkaSource
+from streams_py.spark.kafka.source import StreamsKafkaSource
 from tests.spark.conftest import Cluster
 
 pytestmark = pytest.mark.broker

@@ -12,8 +12,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark.columns import HEADERS
-from streams_py.spark.source import StreamsKafkaSource
-from streams_py.spark.writer import RangeCommit
+from streams_py.spark.kafka.source import StreamsKafkaSource
+from streams_py.spark.kafka.writer import RangeCommit
 from streams_py.topology.partitioning import murmur2
 from tests.spark.conftest import Cluster
 from tests.spark.test_source_reads import Options, read

@@ -45,6 +45,9 @@ _Option = Annotated[
     typer.Option(help="Option of streams-kafka as KEY=VALUE, e.g. kafka.sasl.password=env:PASSWORD; repeatable."),
 ]
 _Master = Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")]
+_PyFiles = Annotated[
+    list[Path] | None, typer.Option("--py-files", help="Python files or zips for Spark's workers; repeatable.")
+]
 _Work = Annotated[str | None, typer.Option(help="Folder that all workers share, for what stages write.")]
 _Effects = Annotated[
     bool, typer.Option("--allow-side-effects", help="peek and foreach may be called again for the same record.")
@@ -111,6 +114,7 @@ def run(
     accept_retention: _Retention = False,
     option: _Option = None,
     work: _Work = None,
+    py_files: _PyFiles = None,
     conf: _Conf = None,
     master: _Master = None,
 ) -> None:
@@ -120,7 +124,7 @@ def run(
 
     Example: streams-py bootstrap run --master spark://host:7077 --work /shared/folder --commit
     """
-    with _on_plan(file, bootstrap, config) as (planned, cluster, settings), _session(master, conf) as spark:
+    with _on_plan(file, bootstrap, config) as (planned, cluster, settings), _session(master, conf, py_files) as spark:
         from streams_py.history.plan import sink_counts
         from streams_py.history.retention import check_retention
         from streams_py.spark.history.warm_start import write_changelogs
@@ -236,6 +240,7 @@ def backfill(
     accept_retention: _Retention = False,
     option: _Option = None,
     work: _Work = None,
+    py_files: _PyFiles = None,
     conf: _Conf = None,
     master: _Master = None,
 ) -> None:
@@ -262,7 +267,7 @@ def backfill(
             )
         if planned is not None:
             sources = {topic: _planned(planned.inputs[topic], kafka) for topic in sources}
-        with _session(master, conf) as spark, _progress("stages") as tick:
+        with _session(master, conf, py_files) as spark, _progress("stages") as tick:
             from streams_py.spark.history.run import run as run_history
             from streams_py.spark.history.sinks import write_sinks
 
@@ -349,6 +354,7 @@ def diff(
     config: _Config = None,
     option: _Option = None,
     work: _Work = None,
+    py_files: _PyFiles = None,
     conf: _Conf = None,
     master: _Master = None,
 ) -> None:
@@ -363,7 +369,7 @@ def diff(
 
         settings = _settings(bootstrap, "diff", config)
         kafka = {"kafka.bootstrap.servers": bootstrap, **pairs_of(option, "--option")}
-        with _session(master, conf) as spark, _progress("stages") as tick:
+        with _session(master, conf, py_files) as spark, _progress("stages") as tick:
             found = compare_runs(
                 spark,
                 old,
@@ -469,8 +475,8 @@ def _on_plan(
 
 
 @contextlib.contextmanager
-def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSession]:
-    """A session of our own, or the one that this process has, which stays."""
+def _session(master: str | None, conf: list[str] | None, py_files: list[Path] | None = None) -> Iterator[SparkSession]:
+    """A session of our own, or the one that this process has, which stays. ``py_files`` go to its workers."""
     from streams_py.spark.session import QUIET, check_platform, spark_session
 
     check_platform()
@@ -480,6 +486,8 @@ def _session(master: str | None, conf: list[str] | None) -> Iterator[SparkSessio
     settings: dict[str, object] = {**QUIET, **pairs_of(conf, "--conf")}
     session = spark_session("streams-py history", master=master, **settings)
     session.sparkContext.setLogLevel("OFF")  # what goes wrong is said in a sentence
+    for path in py_files or ():
+        session.sparkContext.addPyFile(str(path))
     try:
         yield session
     finally:

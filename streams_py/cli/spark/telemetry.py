@@ -108,7 +108,7 @@ def run(
 
 def _check_topic(group: str, given: Mapping[str, str]) -> None:
     """Ask the cluster for the topic before a JVM is started; the same question, with less patience."""
-    from streams_py.spark.source import StreamsKafkaSource
+    from streams_py.spark.kafka.source import StreamsKafkaSource
     from streams_py.spark.telemetry import events_topic
 
     asked = {"topics": events_topic(group), "on.gone": "skip", **given}
@@ -150,7 +150,7 @@ def _follow(query: StreamingQuery) -> bool:
 
 
 def _progress_line(progress: Any) -> str:
-    from streams_py.spark.progress import records_behind
+    from streams_py.spark.kafka.progress import records_behind
 
     left = sum(records_behind(progress).values())
     rows, took_s = progress["numInputRows"], progress["durationMs"].get("triggerExecution", 0) / 1_000

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
-from streams_py.spark.options import reader_options
-from streams_py.spark.ranges import partitions_of, positions
+from streams_py.spark.kafka.options import reader_options
+from streams_py.spark.kafka.ranges import partitions_of, positions
 
 __all__ = ["count_partitions", "fixed_options", "ranges_of"]
 

@@ -110,8 +110,8 @@ def _source(spark: SparkSession, topic: str, given: Any) -> _Source:
     if isinstance(given, str):
         return _Source(_normalised(spark.read.parquet(given), topic))
     if isinstance(given, Mapping):
-        from streams_py.spark.options import reader_options
-        from streams_py.spark.source import register
+        from streams_py.spark.kafka.options import reader_options
+        from streams_py.spark.kafka.source import register
 
         options = reader_options({**given, "topics": topic}, streaming=False)
         if options.split_records is not None or options.min_partitions is not None:

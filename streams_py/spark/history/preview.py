@@ -77,8 +77,8 @@ def preview(
 
     from streams_py.spark.history.fixed_ranges import count_partitions
     from streams_py.spark.history.run import settings_of
+    from streams_py.spark.kafka.source import register
     from streams_py.spark.session import check_classic, spark_session
-    from streams_py.spark.source import register
 
     if spark is not None:
         check_classic(spark)

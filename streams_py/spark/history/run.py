@@ -26,6 +26,7 @@ from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.spark.failures import sentence_of
 from streams_py.spark.history.inputs import GivenInputs, Inputs, stage_input
 from streams_py.spark.history.kernel import OUTPUT, RECORD, STATE, SUMMARY, stage_kernel
+from streams_py.spark.history.serdes_on_the_way import serdes_that_stay
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,8 +143,9 @@ def run(
     * ``until``: state and outputs as they were when only records before this timestamp (ms) had been read, or those
       below these offsets (topic -> partition -> offset). ``last_ms``: leave out what is older than this before the
       newest record.
-    * ``work``: a folder that workers and driver share, for what the stages write; default a temporary one of this
-      machine. ``spark``: default the active session, or a new one.
+    * ``work``: a folder that workers and driver share, for what the stages of one run write: what an earlier one has
+      left there is replaced; default a temporary one of this machine. ``spark``: default the active session, or a new
+      one.
     * ``allow_side_effects``: functions of ``peek`` and ``foreach`` may be called again for the same record.
     * ``tick``: called with the number of stages done, and of all.
 
@@ -210,14 +212,16 @@ def _run_stage(results: Results, stage: Stage, inputs: Inputs, orders: StageOrde
             rows = results._stage(other)
             written = rows if written is None else written.unionByName(rows)
         made = stage_input(stage, inputs, written).mapInArrow(stage_kernel(orders), OUTPUT)
-        made.write.parquet(results.path(stage))
+        made.write.mode("overwrite").parquet(results.path(stage))  # an attempt that broke off may have left some
     except StreamsError:
         raise
     except Exception as error:
         where = f"stage {stage.id} of {results.plan.application_id}"
         if type(error).__name__.endswith("PicklingError"):
+            culprits = serdes_that_stay(orders.source.build(), orders.config)
+            what = f"the {culprits[0]}" if culprits else f"the topology cannot travel ({sentence_of(error)})"
             raise StreamsError(
-                f"{where}: the topology cannot travel to Spark's workers ({sentence_of(error)}); name it as "
-                "module:name, or let its functions refer to nothing that belongs to this process"
+                f"{where}: {what} to Spark's workers; name it as module:name, so that they make their own, or let it "
+                "refer to nothing that belongs to this process"
             ) from error
         raise StreamsError(f"{where}: {sentence_of(error)}") from error

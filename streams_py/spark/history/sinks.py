@@ -16,7 +16,7 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.adapters.confluent.bulk.once_writer import OnceWriter
 from streams_py.errors import StreamsError
 from streams_py.spark.failures import sentence_of
-from streams_py.spark.options import WriterOptions, writer_options
+from streams_py.spark.kafka.options import WriterOptions, writer_options
 from streams_py.spark.version import check_same_version, library_version
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from streams_py.history.plan import sink_counts
 from streams_py.history.travel import TopologySource
 from streams_py.spark.history.run import Results, run
 from streams_py.spark.history.sinks import write_sinks
-from streams_py.spark.source import register
+from streams_py.spark.kafka.source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,8 +20,8 @@ from pyspark.sql.types import (
 from streams_py.adapters.confluent.bulk.range_reader import Columns
 from streams_py.errors import ConfigError
 from streams_py.spark.columns import ARROW_SCHEMA, SCHEMA, record_batch
-from streams_py.spark.options import writer_options
-from streams_py.spark.writer import check_columns
+from streams_py.spark.kafka.options import writer_options
+from streams_py.spark.kafka.writer import check_columns
 
 TEXT, BYTES, NUMBER = StringType(), BinaryType(), IntegerType()
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
 from streams_py.errors import ConfigError
-from streams_py.spark.options import Position, PositionKind, parse_position, reader_options, writer_options
-from streams_py.spark.source import StreamsKafkaSource
+from streams_py.spark.kafka.options import Position, PositionKind, parse_position, reader_options, writer_options
+from streams_py.spark.kafka.source import StreamsKafkaSource
 
 BASE = {"kafka.bootstrap.servers": "localhost:9092", "topics": "b, a,b"}
 

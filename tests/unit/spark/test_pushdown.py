@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from streams_py.spark.pushdown import EVERYTHING, Bounds, Span, bounds_of
+from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds, Span, bounds_of
 
 OFFSET, PARTITION, TOPIC, TIME = ("offset",), ("partition",), ("topic",), ("timestamp_ms",)
 

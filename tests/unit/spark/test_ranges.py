@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import ConfigError
-from streams_py.spark.options import ReaderOptions, reader_options
-from streams_py.spark.pushdown import Bounds, Span
-from streams_py.spark.ranges import OffsetRange, partitions_of, plan_ranges
+from streams_py.spark.kafka.options import ReaderOptions, reader_options
+from streams_py.spark.kafka.pushdown import Bounds, Span
+from streams_py.spark.kafka.ranges import OffsetRange, partitions_of, plan_ranges
 
 
 @dataclass

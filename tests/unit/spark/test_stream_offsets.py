@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StreamsError
-from streams_py.spark.progress import records_behind
-from streams_py.spark.stream_offsets import (
+from streams_py.spark.kafka.progress import records_behind
+from streams_py.spark.kafka.stream_offsets import (
     check_same_topics,
     check_still_there,
     ids_in,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from streams_protocol.types import TopicPartition
-from streams_py.spark.stream_offsets import offsets_in, stream_partition
+from streams_py.spark.kafka.stream_offsets import offsets_in, stream_partition
 
 __all__ = ["records_behind"]
 

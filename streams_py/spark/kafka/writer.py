@@ -26,7 +26,7 @@ from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
 from streams_py.adapters.confluent.bulk.bulk_writer import BulkWriter
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.errors import ConfigError, StreamsError
-from streams_py.spark.options import WriterOptions
+from streams_py.spark.kafka.options import WriterOptions
 from streams_py.spark.partitioning import murmur2_column
 from streams_py.spark.version import check_same_version, library_version
 

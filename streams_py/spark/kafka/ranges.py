@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.errors import ConfigError
 from streams_py.ports import BEGINNING, END
-from streams_py.spark.options import Position, PositionKind, ReaderOptions
-from streams_py.spark.pushdown import EVERYTHING, Bounds
+from streams_py.spark.kafka.options import Position, PositionKind, ReaderOptions
+from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds
 
 __all__ = ["LogOffsets", "OffsetRange", "partitions_of", "plan_ranges", "positions"]
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from streams_py.config_keys import is_secret
 from streams_py.errors import ConfigError
 from streams_py.ports import BEGINNING
-from streams_py.spark.connector_options import translated
+from streams_py.spark.kafka.connector_options import translated
 
 __all__ = [
     "Position",

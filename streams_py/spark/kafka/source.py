@@ -1,6 +1,6 @@
 """Kafka in Spark without a jar: the data source ``streams-kafka``, for batches and streams, reading and writing.
 
-    from streams_py.spark.source import register
+    from streams_py.spark.kafka.source import register
 
     register(spark)
     orders = (
@@ -15,7 +15,7 @@ without shuffle, in memory that does not depend on its length. Transactions are 
 records are read, up to the last stable offset.
 
 Everything the classes here hold is plain text and numbers: Spark pickles them and runs each method in a process of its
-choice. Clients are made where they are used; secrets are looked up there, too (see :mod:`streams_py.spark.options`).
+choice. Clients are made where they are used; secrets are looked up there, too: :mod:`streams_py.spark.kafka.options`.
 Parameter names follow :class:`pyspark.sql.datasource.DataSource`, which Spark calls by keyword.
 """
 
@@ -44,10 +44,10 @@ from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
 from streams_py.adapters.confluent.bulk.range_reader import ReadLimits, read_range
 from streams_py.errors import ConfigError
 from streams_py.spark.columns import SCHEMA, record_batch
-from streams_py.spark.options import ReaderOptions, reader_options, writer_options
-from streams_py.spark.pushdown import EVERYTHING, Bounds, bounds_of
-from streams_py.spark.ranges import OffsetRange, partitions_of, plan_ranges, positions
-from streams_py.spark.stream_offsets import (
+from streams_py.spark.kafka.options import ReaderOptions, reader_options, writer_options
+from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds, bounds_of
+from streams_py.spark.kafka.ranges import OffsetRange, partitions_of, plan_ranges, positions
+from streams_py.spark.kafka.stream_offsets import (
     StreamOffsets,
     check_same_topics,
     check_still_there,
@@ -58,8 +58,8 @@ from streams_py.spark.stream_offsets import (
     stream_offsets,
     stream_partition,
 )
+from streams_py.spark.kafka.writer import RangeCommit, TopicWriter, check_columns, log_commit
 from streams_py.spark.version import check_same_version, library_version
-from streams_py.spark.writer import RangeCommit, TopicWriter, check_columns, log_commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,7 +85,7 @@ def register(spark: SparkSession) -> None:
 
 
 class StreamsKafkaSource(DataSource):
-    """``streams-kafka``. Options are documented in :mod:`streams_py.spark.options`."""
+    """``streams-kafka``. Options are documented in :mod:`streams_py.spark.kafka.options`."""
 
     @classmethod
     def name(cls) -> str:
@@ -200,7 +200,7 @@ class _BatchReader(_RangeReader, DataSourceReader):
 
 
 class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """For its offsets see :mod:`streams_py.spark.stream_offsets`. Partitions that appear later are read from 0."""
+    """Its offsets: :mod:`streams_py.spark.kafka.stream_offsets`. Partitions that appear later are read from 0."""
 
     def __init__(self, options: ReaderOptions) -> None:
         super().__init__(options)
@@ -238,7 +238,7 @@ class _StreamReader(_RangeReader, DataSourceStreamReader, SupportsTriggerAvailab
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
     def reportLatestOffset(self) -> StreamOffsets | None:  # noqa: N802
-        """For the progress of the query: see :func:`streams_py.spark.progress.records_behind`."""
+        """For the progress of the query: see :func:`streams_py.spark.kafka.progress.records_behind`."""
         return self._latest({})
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802

@@ -1,0 +1,37 @@
+"""Which serdes of a topology cannot be sent to workers: they hold a client, a lock or a file of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from streams_py.topology.nodes import SinkNode, SourceNode
+from streams_py.topology.topology import Topology
+
+__all__ = ["serdes_that_stay"]
+
+
+def serdes_that_stay(topology: Topology, config: Mapping[str, Any]) -> list[str]:
+    """A clause for each: whose serde it is, its class, and what cannot be pickled."""
+    from pyspark import cloudpickle
+
+    found = []
+    for whose, serde in _serdes(topology, config):
+        try:
+            cloudpickle.dumps(serde)
+        except Exception as error:  # whatever its parts raise
+            found.append(f"{whose} ({type(serde).__qualname__}) cannot travel: {error}")
+    return found
+
+
+def _serdes(topology: Topology, config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for role in ("key", "value"):
+        given = config.get(f"default.{role}.serde")
+        if given is not None:
+            yield f"default.{role}.serde", given
+        for sub in topology.subtopologies():
+            for node in sub.nodes:
+                if isinstance(node, SourceNode | SinkNode):
+                    yield f"{role} serde of node {node.name}", getattr(node, f"{role}_serde")
+            for store in sub.stores:
+                yield f"{role} serde of store {store.name}", getattr(store, f"{role}_serde")

@@ -1,0 +1,1 @@
+"""The data source ``streams-kafka``: ranges of Kafka partitions as rows, and rows as records."""

@@ -163,7 +163,8 @@ class SubtopologySlice:
     """Partitions ``first`` .. ``first + count - 1`` of one sub-topology, named as in a task id: ``[name__]n``.
 
     ``end`` (end-offset sums, -3 = not known) and ``weight`` run along the slice; null when there is nothing or nothing
-    is known. ``bytes_per_offset`` says how large a changelog record is, where that was measured.
+    is known. ``weight``, a task's share in all work, and ``bytes_per_offset``, how large a changelog record is, are for
+    replayed inputs: telemetry adds the first from samples, generated histories have the second; no leader knows them.
     """
 
     sub: str = form(TEXT)
@@ -299,7 +300,6 @@ class Sample:
     records: Sequence[int | None] = form(list_of(optional(INT)))
     busy_us: Sequence[int | None] = form(list_of(optional(INT)))
     commit_age_ms: Sequence[int | None] = form(list_of(optional(INT)))
-    store_bytes: Sequence[int | None] = form(list_of(optional(INT)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

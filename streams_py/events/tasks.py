@@ -175,7 +175,6 @@ class TaskEvents(TaskObserver):
                     records=[None if stay is None else stay.records for stay in stays],
                     busy_us=[None if stay is None else stay.busy_us for stay in stays],
                     commit_age_ms=[commit_age_ms] * len(tasks),
-                    store_bytes=[None] * len(tasks),
                 )
             )
         )

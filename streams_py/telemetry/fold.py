@@ -29,7 +29,7 @@ from streams_py.telemetry.hot_tasks import HotTasks
 from streams_py.telemetry.moves import moves, unknown_base
 from streams_py.telemetry.ownership import Ownership, ownership_of
 from streams_py.telemetry.placement import balance, balance_summary, placements, spread
-from streams_py.telemetry.replay import canonical_input
+from streams_py.telemetry.replay import canonical_input, weighed
 from streams_py.telemetry.restores import Restores
 from streams_py.telemetry.schemas import STATE_TABLE
 from streams_py.telemetry.warmups import Warmups
@@ -193,12 +193,12 @@ class GroupFold:
         yield Output("rebalance", day, self._rebalance_row(whole, at_ms))
         if header.outcome != _OK or not whole.clients:
             return
-        facts, now = Facts(whole), ownership_of(whole)
-        text = canonical_input(whole)
+        facts, now, work = Facts(whole), ownership_of(whole), self._hot_tasks.work()
+        text = canonical_input(weighed(whole, work))
         tasks = sum(piece.count for piece in whole.slices)
         row: Row = {"rebalance_id": header.rebalance_id, "input": text, "tasks": tasks, "clients": len(whole.clients)}
         yield Output("rebalance_input", day, row)
-        placed, work = list(placements(now, facts)), self._hot_tasks.work()
+        placed = list(placements(now, facts))
         for table, rows in (("placement", placed), ("balance", balance(facts, work)), ("spread", spread(facts))):
             for row in rows:
                 yield Output(table, day, row)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from streams_py.events.fields import write_record
 from streams_py.events.parts import WholeRebalance
 
-__all__ = ["canonical_input", "input_hash"]
+__all__ = ["canonical_input", "input_hash", "weighed"]
 
 _VERSION: Final = 1
+_WEIGHT_DIGITS: Final = 2
 _PART_FIELDS: Final = ("rebalance_id", "part", "parts", "slice", "slices")
 _DECISION_FIELDS: Final = ("active", "standby", "warmup", "threads", "reasons")
 
@@ -39,6 +42,17 @@ def canonical_input(whole: WholeRebalance) -> str:
         "decision": {"assignor": assignor, "clients": decision},
     }
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def weighed(whole: WholeRebalance, work: Mapping[str, float]) -> WholeRebalance:
+    """With the ``weight`` of each task, where all of a slice were measured. ``work``: the share of each task in all
+    work; rounded, because a little more or less makes no other situation."""
+    slices = []
+    for piece in whole.slices:
+        shares = [work.get(f"{piece.sub}_{piece.first + number}") for number in range(piece.count)]
+        known = [round(share, _WEIGHT_DIGITS) for share in shares if share is not None]
+        slices.append(replace(piece, weight=known) if known and len(known) == len(shares) else piece)
+    return replace(whole, slices=slices)
 
 
 def input_hash(text: str) -> str:

@@ -128,6 +128,20 @@ def test_two_versions_of_a_topology_are_compared_over_the_same_history(spark: Sp
     assert (newest["out"].same, newest["out"].only_old, newest["out"].only_new) == (0, 1, 1)
 
 
+def test_newest_outputs_are_compared_with_the_state_that_they_depend_on(spark: SparkSession) -> None:
+    def counted(least: int) -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        counts = builder.stream("lines").group_by_key().count(store="counts").to_stream()
+        counts.filter(lambda _, count: count >= least).to("out", value=serdes.INT64)
+        return builder.build()
+
+    rows = {"lines": frame(spark, [Given("lines", 0, at, 1_000 * at, b"k", b"v") for at in range(4)])}
+    found = compare_runs(spark, lambda: counted(1), lambda: counted(4), lambda _: rows, last_ms=500)
+    assert (found["out"].same, found["out"].only_old, found["out"].only_new) == (1, 0, 0)
+    found = compare_runs(spark, lambda: counted(1), lambda: counted(4), lambda _: rows, last_ms=1_500)
+    assert (found["out"].same, found["out"].only_old, found["out"].only_new) == (1, 1, 0)
+
+
 def test_inputs_that_cannot_be_used_are_said_in_one_sentence(spark: SparkSession) -> None:
     rows = frame(spark, some_lines(3, 1))
     with pytest.raises(ConfigError, match="no input for topic lines"):

@@ -16,6 +16,7 @@ from streams_py.errors import ConfigError
 from streams_py.history.cluster import HistoryCluster
 from streams_py.history.retention import check_retention
 from streams_py.ports import OffsetAndMetadata
+from streams_py.spark.history.fixed_ranges import newest_ms
 from tests.spark.conftest import Cluster
 
 pytestmark = pytest.mark.broker
@@ -38,6 +39,18 @@ def test_group_is_forgotten_with_what_it_has_committed(cluster: Cluster, asked: 
     assert asked.committed(group, [at]) == {at: 7}
     asked.forget(group)
     assert asked.committed(group, [at]) == {}
+
+
+def test_newest_timestamp_is_asked_of_the_cluster(cluster: Cluster) -> None:
+    topic = cluster.topic(2)
+    options = {"kafka.bootstrap.servers": cluster.bootstrap}
+    assert newest_ms(topic, options) is None
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for partition, timestamp_ms in ((0, 5_000), (1, 9_000), (1, 7_000)):
+        producer.produce(topic, b"x", partition=partition, timestamp=timestamp_ms)
+    assert producer.flush(30) == 0
+    assert newest_ms(topic, options) == 9_000
+    assert newest_ms(topic, {**options, "ending": f'{{"{topic}":{{"0":1,"1":0}}}}'}) is None, "it ends somewhere else"
 
 
 def test_topics_that_would_delete_old_outputs_are_refused(cluster: Cluster, asked: HistoryCluster) -> None:

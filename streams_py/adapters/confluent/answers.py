@@ -32,10 +32,15 @@ def time_offset_of(found: Any) -> int | AdminError:
     return _at_least(-1, found)
 
 
-def _at_least(lowest: int, found: Any) -> int | AdminError:
-    offset: object = getattr(found, "offset", None)
-    is_offset = isinstance(offset, int) and not isinstance(offset, bool) and offset >= lowest
-    return offset if is_offset else _unanswered(f"offset {offset!r}")  # type: ignore[return-value]  # it is a number
+def time_of(found: Any) -> int | AdminError:
+    """The timestamp of a ListOffsets result: -1 means that there is no record."""
+    return _at_least(-1, found, "timestamp")
+
+
+def _at_least(lowest: int, found: Any, name: str = "offset") -> int | AdminError:
+    number: object = getattr(found, name, None)
+    is_number = isinstance(number, int) and not isinstance(number, bool) and number >= lowest
+    return number if is_number else _unanswered(f"{name} {number!r}")  # type: ignore[return-value]  # it is a number
 
 
 def topics_of(metadata: Any) -> Mapping[str, Any] | None:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -344,7 +345,7 @@ def _planned(given: Any, kafka: Mapping[str, str]) -> str | dict[str, str]:
 def diff(
     old: Annotated[str, typer.Argument(help="module:name of the topology as it is.")],
     new: Annotated[str, typer.Argument(help="module:name of the topology as it shall be.")],
-    last: Annotated[str | None, typer.Option(help="Only the newest records, e.g. 1d, 6h, 30m.")] = None,
+    last: Annotated[str | None, typer.Option(help="Only the newest outputs, e.g. of 1d, 6h, 30m.")] = None,
     inputs: Annotated[
         list[str] | None, typer.Option("--input", help="TOPIC=PATH of a Parquet folder; Kafka otherwise; repeatable.")
     ] = None,
@@ -369,6 +370,9 @@ def diff(
 
         settings = _settings(bootstrap, "diff", config)
         kafka = {"kafka.bootstrap.servers": bootstrap, **pairs_of(option, "--option")}
+        out = console()
+        for what in (old, new) if last is not None else ():
+            out.print(_reads(what, settings), soft_wrap=True, markup=False)
         with _session(master, conf, py_files) as spark, _progress("stages") as tick:
             found = compare_runs(
                 spark,
@@ -381,7 +385,6 @@ def diff(
                 work=work,
                 tick=tick,
             )
-        out = console()
         for topic, one in found.items():
             out.print(f"{topic}: {one.same:,} records the same, {one.only_old:,} only old, {one.only_new:,} only new")
             for which, row in one.sample:
@@ -389,6 +392,18 @@ def diff(
         if report is not None:
             report.write_text(json.dumps({topic: one.as_dict() for topic, one in found.items()}, indent=1))
     raise typer.Exit(FAILED if any(one.only_old or one.only_new for one in found.values()) else 0)
+
+
+def _reads(what: str, settings: Mapping[str, Any]) -> str:
+    """How much the newest outputs of a topology make necessary to read."""
+    from streams_py.history.needs import history_needed
+
+    need = history_needed(_built(what, settings))
+    if need.before_ms is None:
+        listed = ", ".join(need.endless)
+        return f"{what}: all of the history is read, because any record may be in the state of {listed}"
+    before = f", and {timedelta(milliseconds=need.before_ms)} before for what windows keep" if need.before_ms else ""
+    return f"{what}: only the newest records are read{before}"
 
 
 def add_to(app: typer.Typer) -> None:

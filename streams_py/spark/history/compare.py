@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from streams_py.spark.history.inputs import GivenInputs, fixed_inputs
-from streams_py.spark.history.run import Results, run, topics_of
+from streams_py.history.needs import history_needed
+from streams_py.history.travel import TopologySource
+from streams_py.spark.history.inputs import GivenInputs, fixed_inputs, newest_of
+from streams_py.spark.history.run import Results, run, settings_of, topics_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,28 +47,38 @@ def compare_runs(
 ) -> dict[str, TopicDifference]:
     """Run both over ``inputs(topology)``; topic -> difference. A record is key, value, timestamp and headers; equal
     ones are counted as often as they are written. What comes into a topic meanwhile is read by neither. ``last_ms``:
-    only records that are not older than this before the newest one of all."""
+    only outputs that are not older than this before the newest input; of the inputs what these depend on is read, which
+    is all where stores keep what is old (:func:`streams_py.history.needs.history_needed`)."""
     from pyspark.sql import functions as f
 
     found = {}
     runs: list[Results] = []
-    read: dict[str, Any] = {}
+    asked = [inputs(topology) for topology in (old, new)]
+    given = [fixed_inputs(one, topics_of(topology, config)) for one, topology in zip(asked, (old, new), strict=True)]
+    for topic, one in given[0].items():
+        if isinstance(one, Mapping) and isinstance(given[1].get(topic), Mapping):
+            given[1][topic] = one
+    outputs_since = None
+    if last_ms is not None:
+        newest = [newest_of(spark, *both) for both in zip(asked, given, strict=True)]
+        outputs_since = max((found for found in newest if found is not None), default=0) - last_ms
     try:
-        for name, topology in (("old", old), ("new", new)):
+        for name, topology, one in zip(("old", "new"), (old, new), given, strict=True):
             folder = None if work is None else f"{work.rstrip('/')}/{name}"
-            given = fixed_inputs(inputs(topology), topics_of(topology, config))
-            given |= {
-                topic: read[topic] for topic, found in given.items() if isinstance(found, Mapping) and topic in read
-            }
-            read |= {topic: found for topic, found in given.items() if isinstance(found, Mapping)}
-            runs.append(run(topology, given, config=config, last_ms=last_ms, work=folder, spark=spark, tick=tick))
+            since = None
+            if outputs_since is not None:
+                since = history_needed(TopologySource(topology, settings_of(config)).build()).since(outputs_since)
+            runs.append(run(topology, one, config=config, since=since, work=folder, spark=spark, tick=tick))
         before, after = runs
         for topic in sorted({*before.sinks, *after.sinks}):
             counts: DataFrame | None = None
             for name, results in (("old", before), ("new", after)):
                 if topic not in results.sinks:
                     continue
-                rows = results.sinks[topic].select("key", "value", "timestamp_ms", f.col("headers").cast("string"))
+                rows = results.sinks[topic]
+                if outputs_since is not None:
+                    rows = rows.where((f.col("timestamp_ms") >= outputs_since) | (f.col("timestamp_ms") < 0))
+                rows = rows.select("key", "value", "timestamp_ms", f.col("headers").cast("string"))
                 rows = rows.withColumns(
                     {"old": f.lit(int(name == "old")).cast("bigint"), "new": f.lit(int(name == "new")).cast("bigint")}
                 )

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
-from streams_py.spark.kafka.options import reader_options
+from streams_py.spark.kafka.options import PositionKind, reader_options
 from streams_py.spark.kafka.ranges import partitions_of, positions
 
-__all__ = ["count_partitions", "fixed_options", "ranges_of"]
+__all__ = ["count_partitions", "fixed_options", "newest_ms", "ranges_of"]
 
 
 def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -31,6 +31,20 @@ def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
         for option, offsets in found.items()
     }
     return {**given, **text}
+
+
+def newest_ms(topic: str, given: Mapping[str, str]) -> int | None:
+    """The largest timestamp of a topic that is read to its end, as the cluster knows it; None when it is empty, or when
+    it is read to somewhere else."""
+    options = reader_options({**given, "topics": topic}, streaming=False)
+    if options.ending.kind is not PositionKind.LATEST:
+        return None
+    admin = LogAdmin(bulk_admin_settings(options.resolved(), client_id="streams-history"))
+    try:
+        found = max(admin.newest_ms(partitions_of(options, admin)).values(), default=-1)
+    finally:
+        admin.close()
+    return None if found < 0 else found
 
 
 def count_partitions(topic: str, given: Mapping[str, str]) -> int:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from streams_py.errors import ConfigError
 from streams_py.history.plan import Stage
-from streams_py.spark.history.fixed_ranges import fixed_options
+from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["GivenInputs", "Inputs", "fixed_inputs", "stage_input"]
+__all__ = ["GivenInputs", "Inputs", "fixed_inputs", "newest_of", "stage_input"]
 
 GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Mapping[str, str]"
 """Topic -> a DataFrame, the path of a Parquet folder, or options of ``streams-kafka``; or such options for all topics
@@ -70,7 +70,7 @@ class Inputs:
         given: GivenInputs,
         topics: frozenset[str],
         until: int | Mapping[str, Mapping[int, int]] | None = None,
-        last_ms: int | None = None,
+        since_ms: int | None = None,
     ) -> None:
         everything = fixed_inputs(given, topics)
         self._given = everything
@@ -79,10 +79,7 @@ class Inputs:
         self._sources = {
             topic: _until(_source(spark, topic, everything[topic]), topic, until) for topic in sorted(topics)
         }
-
-        if last_ms is not None:
-            newest = [found for source in self._sources.values() if (found := _newest_ms(source)) is not None]
-            since_ms = max(newest, default=0) - last_ms
+        if since_ms is not None:
             self._sources = {topic: _since(source, since_ms) for topic, source in self._sources.items()}
 
     def counts(self, known: Mapping[str, int]) -> dict[str, int]:
@@ -140,11 +137,19 @@ def _until(source: _Source, topic: str, until: int | Mapping[str, Mapping[int, i
     return replace(source, rows=rows)
 
 
-def _newest_ms(source: _Source) -> int | None:
+def newest_of(spark: SparkSession, given: Mapping[str, Any], fixed: Mapping[str, Any]) -> int | None:
+    """The largest timestamp of all inputs, None when there is no record. A cluster is asked for it; rows are looked
+    through. ``fixed``: the same inputs by topic, with their ends."""
     from pyspark.sql import functions as f
 
-    found = source.rows.agg(f.max("timestamp_ms")).first()
-    return None if found is None or found[0] is None else int(found[0])
+    newest = []
+    for topic, rows in fixed.items():
+        found = newest_ms(topic, given.get(topic, given)) if isinstance(rows, Mapping) else None
+        if found is None:
+            row = _source(spark, topic, rows).rows.agg(f.max("timestamp_ms")).first()
+            found = None if row is None or row[0] is None else int(row[0])
+        newest += [] if found is None else [found]
+    return max(newest, default=None)
 
 
 def _since(source: _Source, since_ms: int) -> _Source:

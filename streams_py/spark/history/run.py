@@ -129,7 +129,7 @@ def run(
     config: Mapping[str, Any] | None = None,
     partitions: Mapping[str, int] | None = None,
     until: int | Mapping[str, Mapping[int, int]] | None = None,
-    last_ms: int | None = None,
+    since: int | None = None,
     work: str | None = None,
     allow_side_effects: bool = False,
     spark: SparkSession | None = None,
@@ -141,8 +141,8 @@ def run(
     * ``config``: the application's settings; ``application.id`` (default ``history``) begins the names of changelogs.
     * ``partitions``: of topics that are read or written, where the rows do not say it.
     * ``until``: state and outputs as they were when only records before this timestamp (ms) had been read, or those
-      below these offsets (topic -> partition -> offset). ``last_ms``: leave out what is older than this before the
-      newest record.
+      below these offsets (topic -> partition -> offset). ``since``: only records that are not older than this
+      timestamp (ms); stores begin empty there.
     * ``work``: a folder that workers and driver share, for what the stages of one run write: what an earlier one has
       left there is replaced; default a temporary one of this machine. ``spark``: default the active session, or a new
       one.
@@ -163,7 +163,7 @@ def run(
     given = dict(partitions or {})
     check_allowed(described, application_id, settings, outputs=given, allow_side_effects=allow_side_effects)
     session = spark or spark_session("streams-py history")
-    found = Inputs(session, inputs, external_topics(described.metadata(application_id, settings)), until, last_ms)
+    found = Inputs(session, inputs, external_topics(described.metadata(application_id, settings)), until, since)
     plan = plan_history(described, application_id, settings, found.counts(given), given)
     folder, temporary = _work_folder(session, work)
     results = Results(session, plan, folder, temporary=temporary)

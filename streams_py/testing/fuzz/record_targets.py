@@ -62,7 +62,7 @@ def _events() -> list[bytes]:
     envelope = Envelope(group="app", process=str(uuid.UUID(int=7)), run="01", seq=4, at_ms=17, mono_us=23, dropped=0)
     two, one = (TaskId(0, 0), TaskId(0, 1)), (1, None)
     bodies = (
-        Sample(tasks=two, input_lag=one, records=one, busy_us=one, commit_age_ms=one, store_bytes=one),
+        Sample(tasks=two, input_lag=one, records=one, busy_us=one, commit_age_ms=one),
         TaskEvent(task=TaskId(1, 2), role="active", member="m", generation=3, event="running", took_us=5),
     )
     found = [encode_value(Event(envelope, body)) for body in bodies]

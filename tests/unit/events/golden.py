@@ -162,12 +162,7 @@ _BODIES: Final[dict[str, Body]] = {
         task=TaskId(0, 3), role="active", member="c-1", generation=12, event="last_record", last_mono_us=7_000_000
     ),
     "sample": Sample(
-        tasks=_tasks(0, 0, 1),
-        input_lag=(0, None),
-        records=(500, 20),
-        busy_us=(12_345, 99),
-        commit_age_ms=(120, 120),
-        store_bytes=(None, 4_096),
+        tasks=_tasks(0, 0, 1), input_lag=(0, None), records=(500, 20), busy_us=(12_345, 99), commit_age_ms=(120, 120)
     ),
     "client-started": ClientEvent(
         event="started",

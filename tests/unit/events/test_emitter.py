@@ -31,12 +31,7 @@ def sample(tasks: int = 1) -> BodyDraft:
     none = [None] * tasks
     return BodyDraft(
         Sample(
-            tasks=[TaskId(0, n) for n in range(tasks)],
-            input_lag=none,
-            records=none,
-            busy_us=none,
-            commit_age_ms=none,
-            store_bytes=none,
+            tasks=[TaskId(0, n) for n in range(tasks)], input_lag=none, records=none, busy_us=none, commit_age_ms=none
         )
     )
 

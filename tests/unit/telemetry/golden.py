@@ -37,7 +37,7 @@ def history() -> History:
     rebalance(a=(1, "", {}))
     made.later(MINUTE_MS)
     for _ in range(3):
-        made.sample(1, busy_us=[70, 10, 10, 10], input_lag=[5, 0, 0, 0], store_bytes=[4096, None, None, None])
+        made.sample(1, busy_us=[70, 10, 10, 10], input_lag=[5, 0, 0, 0])
         made.later(MINUTE_MS)
     rebalance(a=(1, "in-0 in-1 in-2 in-3", running), b=(2, "", {"0_1": 950, "0_3": 10}))
     made.last_record(1, "0_1", ago_ms=30)

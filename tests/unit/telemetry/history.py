@@ -98,7 +98,7 @@ class History:
     def sample(self, process: int, **columns: Sequence[int | None]) -> None:
         tasks = [TaskId(0, number) for number in range(len(next(iter(columns.values()))))]
         none = [None] * len(tasks)
-        given = dict.fromkeys(("input_lag", "records", "busy_us", "commit_age_ms", "store_bytes"), none) | columns
+        given = dict.fromkeys(("input_lag", "records", "busy_us", "commit_age_ms"), none) | columns
         self.store(Event(self.envelope(process), Sample(tasks=tasks, **given)))
 
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import ConfigResource, OffsetSpec  # type: ignore[att
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.admin import ConfluentAdmin
-from streams_py.adapters.confluent.answers import offset_of, time_offset_of, whole_partitions
+from streams_py.adapters.confluent.answers import offset_of, time_of, time_offset_of, whole_partitions
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind
 
@@ -79,6 +79,11 @@ class LogAdmin(ConfluentAdmin):
         """First offset whose record is not older; -1 where all records are older."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         return self._offsets(partitions, spec, read_committed=False, read=time_offset_of)
+
+    def newest_ms(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Largest timestamps, wherever they stand; -1 where there is no record."""
+        spec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]  # stubs
+        return self._offsets(partitions, spec, read_committed=False, read=time_of)
 
     def retention_ms(self, topics: Collection[str]) -> dict[str, int]:
         """How long topics keep records; without those that keep them for ever, and those that may not be described."""

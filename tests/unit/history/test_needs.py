@@ -1,0 +1,38 @@
+"""How much history the newest outputs depend on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from streams_py import SessionWindows, StreamsBuilder, TimeWindows, Topology, serdes
+from streams_py.history.needs import HistoryNeed, history_needed
+from tests.unit.history.test_runs import word_count
+
+
+def counted(windows: TimeWindows | SessionWindows | None) -> Topology:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    stream = builder.stream("lines")
+    if windows is not None:
+        stream.group_by_key().windowed_by(windows).count(store="counts")
+    return builder.build()
+
+
+def test_outputs_without_state_need_nothing_older() -> None:
+    need = history_needed(counted(None))
+    assert need == HistoryNeed(0)
+    assert need.since(5_000) == 5_000
+
+
+def test_windows_need_what_they_keep() -> None:
+    minutes = TimeWindows.of(timedelta(minutes=5), grace=timedelta(minutes=1))
+    need = history_needed(counted(minutes))
+    (store,) = counted(minutes).stores.values()
+    assert store.windows is not None
+    assert need.before_ms == store.windows.retention_ms >= 360_000
+    assert need.since(400_000) == 400_000 - store.windows.retention_ms
+
+
+def test_what_has_no_end_needs_everything() -> None:
+    assert history_needed(word_count()) == HistoryNeed(None, ("counts",))
+    sessions = SessionWindows.of(timedelta(minutes=5), grace=timedelta(0))
+    assert history_needed(counted(sessions)).since(5_000) is None

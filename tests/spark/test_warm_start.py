@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner, Result
 
 from streams_py import KafkaStreams, State
-from streams_py.cli.spark.history import bootstrap_app
+from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.errors import InvalidStateStoreError
 from streams_py.history.loading import load_topology
 from streams_py.runtime.tasks.offset_metadata import decode_offset_metadata

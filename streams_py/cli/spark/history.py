@@ -1,226 +1,51 @@
-"""The commands ``backfill``, ``bootstrap`` and ``diff``: an application over its history, on Spark."""
+"""The commands ``backfill`` and ``diff``: an application over its history, on Spark."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from streams_py.cli.spark.bootstrap import bootstrap_app
+from streams_py.cli.spark.history_options import (
+    ApplicationId,
+    Bootstrap,
+    Conf,
+    Config,
+    Effects,
+    Master,
+    PyFiles,
+    Retention,
+    SourceOption,
+    What,
+    Work,
+    built_topology,
+    now_ms,
+    progress,
+    settings_from,
+    spark_of,
+)
 from streams_py.cli.spark.outcome import console, explained
 from streams_py.cli.usage import FAILED, pairs_of
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from streams_py.history.backfill import BackfillPlan
-    from streams_py.history.bootstrap import BootstrapPlan
-    from streams_py.history.cluster import HistoryCluster
 
-__all__ = ["add_to", "bootstrap_app"]
+__all__ = ["add_to"]
 
-bootstrap_app = typer.Typer(
-    help="Start an application warm: with the state that its history leaves, made on Spark.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-_What = Annotated[str, typer.Argument(help="module:name of the topology, or file.py[:name].", metavar="APP:TOPOLOGY")]
-_Bootstrap = Annotated[str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port of a broker.")]
-_Id = Annotated[str | None, typer.Option("--application-id", help="application.id, if --config does not say it.")]
-_Config = Annotated[Path | None, typer.Option("--config", help="The application's .toml or .properties file.")]
-_Plan = Annotated[Path, typer.Option("--plan", help="The plan's file; it says how far the warm start got.")]
-_Conf = Annotated[list[str] | None, typer.Option(help="Setting of Spark as KEY=VALUE; repeatable.")]
-_Option = Annotated[
-    list[str] | None,
-    typer.Option(help="Option of streams-kafka as KEY=VALUE, e.g. kafka.sasl.password=env:PASSWORD; repeatable."),
-]
-_Master = Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")]
-_PyFiles = Annotated[
-    list[Path] | None, typer.Option("--py-files", help="Python files or zips for Spark's workers; repeatable.")
-]
-_Work = Annotated[str | None, typer.Option(help="Folder that all workers share, for what stages write.")]
-_Effects = Annotated[
-    bool, typer.Option("--allow-side-effects", help="peek and foreach may be called again for the same record.")
-]
-_Retention = Annotated[
-    bool, typer.Option("--accept-retention", help="Topics may delete outputs that are as old as their retention.ms.")
-]
-_PLAN_FILE: Final = Path("bootstrap.plan.json")
 _BACKFILL_FILE: Final = Path("backfill.plan.json")
 
 
-@bootstrap_app.command()
-def plan(
-    what: _What,
-    bootstrap: _Bootstrap = "localhost:9092",
-    application_id: _Id = None,
-    config: _Config = None,
-    file: _Plan = _PLAN_FILE,
-    replace_: Annotated[
-        bool, typer.Option("--replace", help="Give up committed offsets and changelogs that are there.")
-    ] = False,
-    partial: Annotated[
-        bool, typer.Option("--accept-partial-history", help="The beginning of topics may be deleted already.")
-    ] = False,
-    side_effects: _Effects = False,
-) -> None:
-    """Say what will be done, or everything that stands against it. Needs no Spark, and changes nothing.
-
-    The plan is kept in a file, which the other steps read: plan, run, verify, commit, in this order, or abort.
-
-    Example: streams-py bootstrap plan app.py:build_topology --application-id word-count -b localhost:9092
-    """
-    from streams_py.history.bootstrap import Allowances, make_plan
-
-    with explained(), _connected(bootstrap, application_id, config) as (cluster, settings):
-        allowed = Allowances(replace_, partial, side_effects)
-        topology = _built(what, settings)
-        made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed)
-        made.save(file)
-        records = sum(end - start for _, _, start, end in made.ranges)
-        out = console()
-        out.print(f"{len(made.ranges)} partitions with up to {records:,} records:")
-        for topic in sorted({topic for topic, *_ in made.ranges}):
-            out.print(f"  {topic}: {sum(end - start for name, _, start, end in made.ranges if name == topic):,}")
-        out.print("stages: " + ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages))
-        for name, count, _ in made.topics:
-            out.print(f"internal topic {name}, {count} partitions")
-        out.print(
-            f"plan: {file}\nAfter `run` has begun and until `commit`, do not start the application: "
-            "it would count on top of what is written. `abort` takes it back.\n"
-            f"Instances that ran before must not keep their state: streams-py reset "
-            f"{made.application_id} --state-dir DIR, on each machine"
-        )
-
-
-@bootstrap_app.command()
-def run(
-    bootstrap: _Bootstrap = "localhost:9092",
-    config: _Config = None,
-    file: _Plan = _PLAN_FILE,
-    sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics too, exactly once.")] = False,
-    and_commit: Annotated[bool, typer.Option("--commit", help="Verify and commit as well.")] = False,
-    side_effects: _Effects = False,
-    accept_retention: _Retention = False,
-    option: _Option = None,
-    work: _Work = None,
-    py_files: _PyFiles = None,
-    conf: _Conf = None,
-    master: _Master = None,
-) -> None:
-    """Make the internal topics, run the stages on Spark, write the changelogs. Commits nothing without --commit.
-
-    Needs Java 17 or later and the extra `spark`. What was broken off is taken back with abort, and begun again.
-
-    Example: streams-py bootstrap run --master spark://host:7077 --work /shared/folder --commit
-    """
-    with _on_plan(file, bootstrap, config) as (planned, cluster, settings), _session(master, conf, py_files) as spark:
-        from streams_py.history.plan import sink_counts
-        from streams_py.history.retention import check_retention
-        from streams_py.spark.history.warm_start import write_changelogs
-
-        if sinks and not accept_retention:
-            topology = _built(planned.topology, settings)
-            counts = sink_counts(topology, planned.application_id, cluster.partition_counts())
-            check_retention(cluster, counts, planned.ranges, _now_ms())
-        options = {**cluster.options(), **pairs_of(option, "--option")}
-        with _progress("stages") as tick:
-            made = write_changelogs(
-                spark,
-                file,
-                settings,
-                cluster,
-                options,
-                sinks=sinks,
-                work=work,
-                side_effects=side_effects,
-                replication_factor=int(settings.get("replication.factor", -1)),
-                tick=tick,
-            )
-        records = sum(count for count, _ in made.written.values())
-        console().print(f"{records:,} records are in {len(made.changelogs)} changelogs; next: verify, then commit")
-        if and_commit:
-            _verify(spark, file, settings, options)
-            _commit(file, cluster, settings)
-
-
-@bootstrap_app.command()
-def verify(
-    bootstrap: _Bootstrap = "localhost:9092",
-    config: _Config = None,
-    file: _Plan = _PLAN_FILE,
-    option: _Option = None,
-    conf: _Conf = None,
-    master: _Master = None,
-) -> None:
-    """Read the changelogs back and compare them with what was written.
-
-    Example: streams-py bootstrap verify -b localhost:9092
-    """
-    with _on_plan(file, bootstrap, config) as (_, cluster, settings), _session(master, conf) as spark:
-        _verify(spark, file, settings, {**cluster.options(), **pairs_of(option, "--option")})
-
-
-@bootstrap_app.command()
-def commit(bootstrap: _Bootstrap = "localhost:9092", config: _Config = None, file: _Plan = _PLAN_FILE) -> None:
-    """Commit the positions: from now on the application starts there.
-
-    Refused before verify, and when somebody is in the group.
-
-    Example: streams-py bootstrap commit -b localhost:9092
-    """
-    with _on_plan(file, bootstrap, config) as (_, cluster, settings):
-        _commit(file, cluster, settings)
-
-
-@bootstrap_app.command()
-def abort(bootstrap: _Bootstrap = "localhost:9092", config: _Config = None, file: _Plan = _PLAN_FILE) -> None:
-    """Take back what was written: delete the changelogs. The application starts from the beginning then.
-
-    Example: streams-py bootstrap abort -b localhost:9092
-    """
-    with _on_plan(file, bootstrap, config) as (planned, cluster, _):
-        from streams_py.history import bootstrap as steps
-
-        if planned.step is steps.Step.COMMITTED:
-            raise ConfigError(
-                f"the warm start of {planned.application_id} is committed; to begin again, reset the application"
-            )
-        gone = steps.abort(planned, cluster) if planned.step is not steps.Step.PLANNED else []
-        replace(planned, step=steps.Step.ABORTED).save(file)
-        console().print(f"deleted: {', '.join(gone) or 'nothing'}")
-
-
-def _verify(spark: SparkSession, file: Path, settings: Mapping[str, Any], options: Mapping[str, str]) -> None:
-    from streams_py.spark.history.warm_start import verify_changelogs
-
-    made = verify_changelogs(spark, file, settings, options)
-    console().print(f"verified: {sum(count for count, _ in made.written.values()):,} records are as they were written")
-
-
-def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) -> None:
-    from streams_py.history import bootstrap as steps
-
-    planned = steps.BootstrapPlan.load(file)
-    planned.check(_built(planned.topology, settings), steps.Step.VERIFIED)
-    steps.commit(planned, cluster)
-    replace(planned, step=steps.Step.COMMITTED).save(file)
-    console().print(f"committed {len(planned.positions)} positions of {planned.application_id}: start it now")
-
-
 def backfill(
-    what: _What,
+    what: What,
     out: Annotated[
         str | None, typer.Option(help="Parquet folder for the outputs, one below it for each topic.")
     ] = None,
@@ -234,16 +59,16 @@ def backfill(
     file: Annotated[
         Path, typer.Option("--plan", help="With --sinks: a file that says what is read; with it again, it goes on.")
     ] = _BACKFILL_FILE,
-    bootstrap: _Bootstrap = "localhost:9092",
-    application_id: _Id = None,
-    config: _Config = None,
-    side_effects: _Effects = False,
-    accept_retention: _Retention = False,
-    option: _Option = None,
-    work: _Work = None,
-    py_files: _PyFiles = None,
-    conf: _Conf = None,
-    master: _Master = None,
+    bootstrap: Bootstrap = "localhost:9092",
+    application_id: ApplicationId = None,
+    config: Config = None,
+    side_effects: Effects = False,
+    accept_retention: Retention = False,
+    option: SourceOption = None,
+    work: Work = None,
+    py_files: PyFiles = None,
+    conf: Conf = None,
+    master: Master = None,
 ) -> None:
     """Run a topology over all of its history and write its outputs, to Parquet or to their topics.
 
@@ -258,7 +83,7 @@ def backfill(
     with explained():
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
-        settings = _settings(bootstrap, application_id or "backfill", config)
+        settings = settings_from(bootstrap, application_id or "backfill", config)
         kafka = {"kafka.bootstrap.servers": bootstrap, **pairs_of(option, "--option")}
         sources = _sources(what, settings, inputs, kafka)
         planned = None
@@ -268,7 +93,7 @@ def backfill(
             )
         if planned is not None:
             sources = {topic: _planned(planned.inputs[topic], kafka) for topic in sources}
-        with _session(master, conf, py_files) as spark, _progress("stages") as tick:
+        with spark_of(master, conf, py_files) as spark, progress("stages") as tick:
             from streams_py.spark.history.run import run as run_history
             from streams_py.spark.history.sinks import write_sinks
 
@@ -313,7 +138,7 @@ def _backfill_plan(
     from streams_py.history.retention import check_retention
     from streams_py.spark.history.fixed_ranges import fixed_options, ranges_of
 
-    topology, application_id = _built(what, settings), str(settings["application.id"])
+    topology, application_id = built_topology(what, settings), str(settings["application.id"])
     fingerprint = fingerprint_of(topology)
     planned = BackfillPlan.load(file)
     if planned is not None:
@@ -332,7 +157,7 @@ def _backfill_plan(
                 fixed[topic] = {key: options[key] for key in ("starting", "ending")}
                 ranges += ranges_of(topic, options)
         if not accept_retention:
-            check_retention(cluster, counts, ranges, _now_ms())
+            check_retention(cluster, counts, ranges, now_ms())
     planned = BackfillPlan.new(application_id, what, fingerprint, fixed, until)
     planned.save(file)
     return planned
@@ -351,13 +176,13 @@ def diff(
     ] = None,
     sample: Annotated[int, typer.Option(min=0, help="So many differing records of each topic are shown.")] = 5,
     report: Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.")] = None,
-    bootstrap: _Bootstrap = "localhost:9092",
-    config: _Config = None,
-    option: _Option = None,
-    work: _Work = None,
-    py_files: _PyFiles = None,
-    conf: _Conf = None,
-    master: _Master = None,
+    bootstrap: Bootstrap = "localhost:9092",
+    config: Config = None,
+    option: SourceOption = None,
+    work: Work = None,
+    py_files: PyFiles = None,
+    conf: Conf = None,
+    master: Master = None,
 ) -> None:
     """Run two versions of a topology over the same history: which outputs differ? Exit status 1 if any does.
 
@@ -368,12 +193,12 @@ def diff(
     with explained():
         from streams_py.spark.history.compare import compare_runs
 
-        settings = _settings(bootstrap, "diff", config)
+        settings = settings_from(bootstrap, "diff", config)
         kafka = {"kafka.bootstrap.servers": bootstrap, **pairs_of(option, "--option")}
         out = console()
         for what in (old, new) if last is not None else ():
             out.print(_reads(what, settings), soft_wrap=True, markup=False)
-        with _session(master, conf, py_files) as spark, _progress("stages") as tick:
+        with spark_of(master, conf, py_files) as spark, progress("stages") as tick:
             found = compare_runs(
                 spark,
                 old,
@@ -398,7 +223,7 @@ def _reads(what: str, settings: Mapping[str, Any]) -> str:
     """How much the newest outputs of a topology make necessary to read."""
     from streams_py.history.needs import history_needed
 
-    need = history_needed(_built(what, settings))
+    need = history_needed(built_topology(what, settings))
     if need.before_ms is None:
         listed = ", ".join(need.endless)
         return f"{what}: all of the history is read, because any record may be in the state of {listed}"
@@ -411,10 +236,6 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(bootstrap_app, name="bootstrap")
     app.command()(backfill)
     app.command()(diff)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def _duration_ms(text: str) -> int:
@@ -430,7 +251,7 @@ def _sources(
     """Topic -> the folder that was named for it, else the cluster."""
     from streams_py.history.plan import external_topics
 
-    topology = _built(what, settings)
+    topology = built_topology(what, settings)
     paths = pairs_of(given, "--input")
     if topology.has_patterns:
         return dict(paths)
@@ -447,77 +268,4 @@ def _sink_counts(what: str, settings: Mapping[str, Any]) -> dict[str, int]:
     from streams_py.history.plan import sink_counts
 
     with contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings)))) as cluster:
-        return sink_counts(_built(what, settings), str(settings["application.id"]), cluster.partition_counts())
-
-
-def _built(what: str, settings: Mapping[str, Any]) -> Any:
-    from streams_py.history.travel import TopologySource
-
-    return TopologySource(what, settings).build()
-
-
-def _settings(bootstrap: str, application_id: str | None, config: Path | None) -> dict[str, Any]:
-    given = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
-    if application_id is not None:
-        given.setdefault("application.id", application_id)
-    if "application.id" not in given:
-        raise ConfigError("name the application with --application-id, or give its --config", key="application.id")
-    return {**given, "bootstrap.servers": bootstrap}
-
-
-@contextlib.contextmanager
-def _connected(
-    bootstrap: str, application_id: str | None, config: Path | None
-) -> Iterator[tuple[HistoryCluster, dict[str, Any]]]:
-    from streams_py.history.cluster import HistoryCluster
-
-    settings = _settings(bootstrap, application_id, config)
-    with contextlib.closing(HistoryCluster(StreamsConfig.of(settings))) as cluster:
-        yield cluster, settings
-
-
-@contextlib.contextmanager
-def _on_plan(
-    file: Path, bootstrap: str, config: Path | None
-) -> Iterator[tuple[BootstrapPlan, HistoryCluster, dict[str, Any]]]:
-    """The plan of a warm start, its cluster and settings; errors are explained."""
-    with explained():
-        from streams_py.history.bootstrap import BootstrapPlan
-
-        planned = BootstrapPlan.load(file)
-        with _connected(bootstrap, planned.application_id, config) as (cluster, settings):
-            yield planned, cluster, settings
-
-
-@contextlib.contextmanager
-def _session(master: str | None, conf: list[str] | None, py_files: list[Path] | None = None) -> Iterator[SparkSession]:
-    """A session of our own, or the one that this process has, which stays. ``py_files`` go to its workers."""
-    from streams_py.spark.session import QUIET, check_platform, spark_session
-
-    check_platform()
-    from pyspark.sql import SparkSession
-
-    before = SparkSession.getActiveSession()
-    settings: dict[str, object] = {**QUIET, **pairs_of(conf, "--conf")}
-    session = spark_session("streams-py history", master=master, **settings)
-    session.sparkContext.setLogLevel("OFF")  # what goes wrong is said in a sentence
-    for path in py_files or ():
-        session.sparkContext.addPyFile(str(path))
-    try:
-        yield session
-    finally:
-        if before is None:
-            session.stop()
-
-
-@contextlib.contextmanager
-def _progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, lines elsewhere."""
-    out = console()
-    if not out.is_terminal:
-        yield lambda done, total: out.print(f"{what}: {done} of {total} done")
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=out, transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        return sink_counts(built_topology(what, settings), str(settings["application.id"]), cluster.partition_counts())

@@ -1,0 +1,223 @@
+"""The command ``bootstrap``: an application starts warm, with the state that its history leaves, made on Spark."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from streams_py.cli.spark.history_options import (
+    ApplicationId,
+    Bootstrap,
+    Conf,
+    Config,
+    Effects,
+    Master,
+    PyFiles,
+    Retention,
+    SourceOption,
+    What,
+    Work,
+    built_topology,
+    connected,
+    now_ms,
+    progress,
+    spark_of,
+)
+from streams_py.cli.spark.outcome import console, explained
+from streams_py.cli.usage import pairs_of
+from streams_py.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streams_py.history.bootstrap import BootstrapPlan
+    from streams_py.history.cluster import HistoryCluster
+
+__all__ = ["bootstrap_app"]
+
+bootstrap_app = typer.Typer(
+    help="Start an application warm: with the state that its history leaves, made on Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+_Plan = Annotated[Path, typer.Option("--plan", help="The plan's file; it says how far the warm start got.")]
+_PLAN_FILE: Final = Path("bootstrap.plan.json")
+
+
+@bootstrap_app.command()
+def plan(
+    what: What,
+    bootstrap: Bootstrap = "localhost:9092",
+    application_id: ApplicationId = None,
+    config: Config = None,
+    file: _Plan = _PLAN_FILE,
+    replace_: Annotated[
+        bool, typer.Option("--replace", help="Give up committed offsets and changelogs that are there.")
+    ] = False,
+    partial: Annotated[
+        bool, typer.Option("--accept-partial-history", help="The beginning of topics may be deleted already.")
+    ] = False,
+    side_effects: Effects = False,
+) -> None:
+    """Say what will be done, or everything that stands against it. Needs no Spark, and changes nothing.
+
+    The plan is kept in a file, which the other steps read: plan, run, verify, commit, in this order, or abort.
+
+    Example: streams-py bootstrap plan app.py:build_topology --application-id word-count -b localhost:9092
+    """
+    from streams_py.history.bootstrap import Allowances, make_plan
+
+    with explained(), connected(bootstrap, application_id, config) as (cluster, settings):
+        allowed = Allowances(replace_, partial, side_effects)
+        topology = built_topology(what, settings)
+        made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed)
+        made.save(file)
+        records = sum(end - start for _, _, start, end in made.ranges)
+        out = console()
+        out.print(f"{len(made.ranges)} partitions with up to {records:,} records:")
+        for topic in sorted({topic for topic, *_ in made.ranges}):
+            out.print(f"  {topic}: {sum(end - start for name, _, start, end in made.ranges if name == topic):,}")
+        out.print("stages: " + ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages))
+        for name, count, _ in made.topics:
+            out.print(f"internal topic {name}, {count} partitions")
+        out.print(
+            f"plan: {file}\nAfter `run` has begun and until `commit`, do not start the application: "
+            "it would count on top of what is written. `abort` takes it back.\n"
+            f"Instances that ran before must not keep their state: streams-py reset "
+            f"{made.application_id} --state-dir DIR, on each machine"
+        )
+
+
+@bootstrap_app.command()
+def run(
+    bootstrap: Bootstrap = "localhost:9092",
+    config: Config = None,
+    file: _Plan = _PLAN_FILE,
+    sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics too, exactly once.")] = False,
+    and_commit: Annotated[bool, typer.Option("--commit", help="Verify and commit as well.")] = False,
+    side_effects: Effects = False,
+    accept_retention: Retention = False,
+    option: SourceOption = None,
+    work: Work = None,
+    py_files: PyFiles = None,
+    conf: Conf = None,
+    master: Master = None,
+) -> None:
+    """Make the internal topics, run the stages on Spark, write the changelogs. Commits nothing without --commit.
+
+    Needs Java 17 or later and the extra `spark`. What was broken off is taken back with abort, and begun again.
+
+    Example: streams-py bootstrap run --master spark://host:7077 --work /shared/folder --commit
+    """
+    with _on_plan(file, bootstrap, config) as (planned, cluster, settings), spark_of(master, conf, py_files) as spark:
+        from streams_py.history.plan import sink_counts
+        from streams_py.history.retention import check_retention
+        from streams_py.spark.history.warm_start import write_changelogs
+
+        if sinks and not accept_retention:
+            topology = built_topology(planned.topology, settings)
+            counts = sink_counts(topology, planned.application_id, cluster.partition_counts())
+            check_retention(cluster, counts, planned.ranges, now_ms())
+        options = {**cluster.options(), **pairs_of(option, "--option")}
+        with progress("stages") as tick:
+            made = write_changelogs(
+                spark,
+                file,
+                settings,
+                cluster,
+                options,
+                sinks=sinks,
+                work=work,
+                side_effects=side_effects,
+                replication_factor=int(settings.get("replication.factor", -1)),
+                tick=tick,
+            )
+        records = sum(count for count, _ in made.written.values())
+        console().print(f"{records:,} records are in {len(made.changelogs)} changelogs; next: verify, then commit")
+        if and_commit:
+            _verify(spark, file, settings, options)
+            _commit(file, cluster, settings)
+
+
+@bootstrap_app.command()
+def verify(
+    bootstrap: Bootstrap = "localhost:9092",
+    config: Config = None,
+    file: _Plan = _PLAN_FILE,
+    option: SourceOption = None,
+    conf: Conf = None,
+    master: Master = None,
+) -> None:
+    """Read the changelogs back and compare them with what was written.
+
+    Example: streams-py bootstrap verify -b localhost:9092
+    """
+    with _on_plan(file, bootstrap, config) as (_, cluster, settings), spark_of(master, conf) as spark:
+        _verify(spark, file, settings, {**cluster.options(), **pairs_of(option, "--option")})
+
+
+@bootstrap_app.command()
+def commit(bootstrap: Bootstrap = "localhost:9092", config: Config = None, file: _Plan = _PLAN_FILE) -> None:
+    """Commit the positions: from now on the application starts there.
+
+    Refused before verify, and when somebody is in the group.
+
+    Example: streams-py bootstrap commit -b localhost:9092
+    """
+    with _on_plan(file, bootstrap, config) as (_, cluster, settings):
+        _commit(file, cluster, settings)
+
+
+@bootstrap_app.command()
+def abort(bootstrap: Bootstrap = "localhost:9092", config: Config = None, file: _Plan = _PLAN_FILE) -> None:
+    """Take back what was written: delete the changelogs. The application starts from the beginning then.
+
+    Example: streams-py bootstrap abort -b localhost:9092
+    """
+    with _on_plan(file, bootstrap, config) as (planned, cluster, _):
+        from streams_py.history import bootstrap as steps
+
+        if planned.step is steps.Step.COMMITTED:
+            raise ConfigError(
+                f"the warm start of {planned.application_id} is committed; to begin again, reset the application"
+            )
+        gone = steps.abort(planned, cluster) if planned.step is not steps.Step.PLANNED else []
+        replace(planned, step=steps.Step.ABORTED).save(file)
+        console().print(f"deleted: {', '.join(gone) or 'nothing'}")
+
+
+def _verify(spark: SparkSession, file: Path, settings: Mapping[str, Any], options: Mapping[str, str]) -> None:
+    from streams_py.spark.history.warm_start import verify_changelogs
+
+    made = verify_changelogs(spark, file, settings, options)
+    console().print(f"verified: {sum(count for count, _ in made.written.values()):,} records are as they were written")
+
+
+def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) -> None:
+    from streams_py.history import bootstrap as steps
+
+    planned = steps.BootstrapPlan.load(file)
+    planned.check(built_topology(planned.topology, settings), steps.Step.VERIFIED)
+    steps.commit(planned, cluster)
+    replace(planned, step=steps.Step.COMMITTED).save(file)
+    console().print(f"committed {len(planned.positions)} positions of {planned.application_id}: start it now")
+
+
+@contextlib.contextmanager
+def _on_plan(
+    file: Path, bootstrap: str, config: Path | None
+) -> Iterator[tuple[BootstrapPlan, HistoryCluster, dict[str, Any]]]:
+    """The plan of a warm start, its cluster and settings; errors are explained."""
+    with explained():
+        from streams_py.history.bootstrap import BootstrapPlan
+
+        planned = BootstrapPlan.load(file)
+        with connected(bootstrap, planned.application_id, config) as (cluster, settings):
+            yield planned, cluster, settings

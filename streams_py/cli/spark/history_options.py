@@ -1,0 +1,129 @@
+"""What the commands over a history have in common: their options, the session, the cluster, a bar."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from streams_py.cli.spark.outcome import console
+from streams_py.cli.usage import pairs_of
+from streams_py.config import StreamsConfig
+from streams_py.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from streams_py.history.cluster import HistoryCluster
+
+__all__ = [
+    "ApplicationId",
+    "Bootstrap",
+    "Conf",
+    "Config",
+    "Effects",
+    "Master",
+    "PyFiles",
+    "Retention",
+    "SourceOption",
+    "What",
+    "Work",
+    "built_topology",
+    "connected",
+    "now_ms",
+    "progress",
+    "settings_from",
+    "spark_of",
+]
+
+What = Annotated[str, typer.Argument(help="module:name of the topology, or file.py[:name].", metavar="APP:TOPOLOGY")]
+Bootstrap = Annotated[str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port of a broker.")]
+ApplicationId = Annotated[
+    str | None, typer.Option("--application-id", help="application.id, if --config does not say it.")
+]
+Config = Annotated[Path | None, typer.Option("--config", help="The application's .toml or .properties file.")]
+Conf = Annotated[list[str] | None, typer.Option(help="Setting of Spark as KEY=VALUE; repeatable.")]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option(help="Option of streams-kafka as KEY=VALUE, e.g. kafka.sasl.password=env:PASSWORD; repeatable."),
+]
+Master = Annotated[str | None, typer.Option(help="Spark master; all local cores by default.")]
+PyFiles = Annotated[
+    list[Path] | None, typer.Option("--py-files", help="Python files or zips for Spark's workers; repeatable.")
+]
+Work = Annotated[str | None, typer.Option(help="Folder that all workers share, for what stages write.")]
+Effects = Annotated[
+    bool, typer.Option("--allow-side-effects", help="peek and foreach may be called again for the same record.")
+]
+Retention = Annotated[
+    bool, typer.Option("--accept-retention", help="Topics may delete outputs that are as old as their retention.ms.")
+]
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def built_topology(what: str, settings: Mapping[str, Any]) -> Any:
+    from streams_py.history.travel import TopologySource
+
+    return TopologySource(what, settings).build()
+
+
+def settings_from(bootstrap: str, application_id: str | None, config: Path | None) -> dict[str, Any]:
+    given = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
+    if application_id is not None:
+        given.setdefault("application.id", application_id)
+    if "application.id" not in given:
+        raise ConfigError("name the application with --application-id, or give its --config", key="application.id")
+    return {**given, "bootstrap.servers": bootstrap}
+
+
+@contextlib.contextmanager
+def connected(
+    bootstrap: str, application_id: str | None, config: Path | None
+) -> Iterator[tuple[HistoryCluster, dict[str, Any]]]:
+    from streams_py.history.cluster import HistoryCluster
+
+    settings = settings_from(bootstrap, application_id, config)
+    with contextlib.closing(HistoryCluster(StreamsConfig.of(settings))) as cluster:
+        yield cluster, settings
+
+
+@contextlib.contextmanager
+def spark_of(master: str | None, conf: list[str] | None, py_files: list[Path] | None = None) -> Iterator[SparkSession]:
+    """A session of our own, or the one that this process has, which stays. ``py_files`` go to its workers."""
+    from streams_py.spark.session import QUIET, check_platform, spark_session
+
+    check_platform()
+    from pyspark.sql import SparkSession
+
+    before = SparkSession.getActiveSession()
+    settings: dict[str, object] = {**QUIET, **pairs_of(conf, "--conf")}
+    session = spark_session("streams-py history", master=master, **settings)
+    session.sparkContext.setLogLevel("OFF")  # what goes wrong is said in a sentence
+    for path in py_files or ():
+        session.sparkContext.addPyFile(str(path))
+    try:
+        yield session
+    finally:
+        if before is None:
+            session.stop()
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, lines elsewhere."""
+    out = console()
+    if not out.is_terminal:
+        yield lambda done, total: out.print(f"{what}: {done} of {total} done")
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=out, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

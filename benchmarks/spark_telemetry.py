@@ -143,9 +143,7 @@ def _history(group: str, step_ms: int = _STEP_MS) -> Iterator[tuple[int, bytes]]
 def _body(number: int, task: TaskId, generation: int, at_ms: int) -> Body:
     if number >= 4 * len(_TASKS):
         known = [number % 97] * 4
-        return Sample(
-            tasks=_TASKS[:4], input_lag=known, records=known, busy_us=known, commit_age_ms=known, store_bytes=known
-        )
+        return Sample(tasks=_TASKS[:4], input_lag=known, records=known, busy_us=known, commit_age_ms=known)
     event = ("last_record", "restore_started", "restored", "first_record")[number // len(_TASKS)]
     more: dict[str, Any] = {
         "last_record": {"last_mono_us": (at_ms - _START_MS) * 1_000},

@@ -8,10 +8,11 @@ Layout::
         <sub-topology>_<partition>/        one per task: .checkpoint, .py-store-format, store files
         instance-2/, instance-3/, ...      the same for further instances on this machine
         of-cluster-<id>/                   tasks of another cluster, set aside
+        of-another-library/                tasks whose files are not ours, set aside
 
 Kafka Streams uses the same names, so a directory may be shared by mistake. Its store files mean nothing to us: a task
-directory counts as ours only with our marker file; without it, it is neither reported nor deleted until its task is
-assigned here, and then emptied. The lock is a POSIX record lock, as Java's is, so the two also exclude each other.
+directory counts as ours only with our marker file; without it, it is neither reported nor touched until its task is
+assigned here, and then set aside. The lock is a POSIX record lock, as Java's is, so the two also exclude each other.
 
 State belongs to a cluster: on another one the offsets of its checkpoints mean nothing, and counting would go on from
 results of records that are not there. So nothing stored is reported or used before the cluster has said who it is
@@ -25,6 +26,7 @@ out by ``.lock``. Answers to Kafka Streams' ``StateDirectory``.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import re
@@ -62,6 +64,7 @@ _FORMAT: Final = b"1\n"
 _GLOBAL_DIRECTORY: Final = "global"
 _DIRECTORY_MODE: Final = 0o750
 _ASIDE: Final = "of-cluster-"
+_FOREIGN: Final = "of-another-library"
 
 _logger = logging.getLogger(__name__)
 
@@ -285,7 +288,7 @@ class StateDirectory:
         return os.path.join(self.path, str(task_id))
 
     def prepare_task(self, task_id: TaskId) -> str:
-        """Make the task's directory ready for our stores: created if need be, emptied when it is not ours. LockError
+        """Make the task's directory ready for our stores: created if need be; what is not ours is set aside. LockError
         while the cluster has not said who it is."""
         if not self.check_cluster():
             raise LockError(f"task {task_id} waits for an answer of the cluster", task_id=task_id)
@@ -305,17 +308,15 @@ class StateDirectory:
     def wipe_global(self) -> None:
         """Delete everything of the global stores. StateError when that fails."""
         try:
-            shutil.rmtree(self.global_path)
+            _delete_ours(self.global_path)
         except FileNotFoundError:
             pass
         except OSError as error:
             raise StateError(f"cannot delete {self.global_path}: {error}; delete it by hand") from error
 
     def _prepare(self, path: str) -> str:
-        if os.path.isdir(path) and not _is_ours(path):
-            if os.listdir(path):
-                _logger.warning("%s was not written by this library; it is emptied, and the state restored", path)
-            _empty(path)
+        if os.path.isdir(path) and not _is_ours(path) and os.listdir(path):
+            self._set_foreign_aside(path)
         self._make(path)
         if not _is_ours(path):
             try:
@@ -324,6 +325,26 @@ class StateDirectory:
             except OSError as error:
                 raise not_usable(path, error) from error
         return path
+
+    def _set_foreign_aside(self, path: str) -> None:
+        """Whoever wrote these files, in another format, may want them back."""
+        folder = os.path.join(self.path, _FOREIGN)
+        name = os.path.basename(path)
+        taken = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+        names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(2)))
+        free = next(one for one in names if one not in taken)
+        aside = os.path.join(folder, free)
+        try:
+            self._make(folder)
+            os.rename(path, aside)
+        except OSError as error:
+            raise StateError(f"{path} was not written by this library: move it away by hand ({error})") from error
+        _logger.warning(
+            "%s was not written by this library (but by Kafka Streams for the JVM, or by a later version): it is kept "
+            "in %s, and the state restored; delete it, or give this application a state.dir of its own",
+            path,
+            aside,
+        )
 
     def wipe_task(self, task_id: TaskId) -> None:
         """Delete everything of a task. StateError when that fails."""
@@ -335,7 +356,7 @@ class StateDirectory:
                 os.unlink(os.path.join(path, CHECKPOINT_FILE))
             while os.path.isdir(path):
                 with contextlib.suppress(FileNotFoundError):  # somebody else deletes here, too: go on with the rest
-                    shutil.rmtree(path)
+                    _delete_ours(path)
         except OSError as error:
             raise StateError(f"cannot delete {path}: {error}; delete it by hand", task_id=task_id) from error
 
@@ -460,9 +481,12 @@ def _has_content(task_directory: str) -> bool:
     return found
 
 
-def _empty(directory: str) -> None:
+def _delete_ours(directory: str) -> None:
+    """The marker goes last: what is left when the process is killed in between is still known to be ours."""
     for name in os.listdir(directory):
-        _delete(os.path.join(directory, name))
+        if name != FORMAT_MARKER:
+            _delete(os.path.join(directory, name))
+    shutil.rmtree(directory)
 
 
 def _delete(path: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streams_protocol.types import TopicPartition
+from streams_py.errors import StateError
 from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.directory import FORMAT_MARKER, StateDirectory
 from tests.unit.state.directories import T0, T1, T2, opened, store_something
@@ -75,7 +76,7 @@ def test_other_names_are_no_tasks(directory: StateDirectory) -> None:
     assert directory.stored_tasks() == []
 
 
-def test_directory_of_another_library_is_not_reported_and_emptied_only_when_its_task_comes_here(
+def test_directory_of_another_library_is_not_reported_and_set_aside_only_when_its_task_comes_here(
     directory: StateDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = Path(directory.path, "0_0")
@@ -89,15 +90,54 @@ def test_directory_of_another_library_is_not_reported_and_emptied_only_when_its_
     assert (path / "rocksdb" / "counts").exists()
     directory.prepare_task(T0)
     assert os.listdir(path) == [FORMAT_MARKER]
-    assert "not written by this library" in caplog.text
+    aside = Path(directory.path, "of-another-library", "0_0")
+    assert (aside / "rocksdb" / "counts").exists()
+    [sentence] = [record.getMessage() for record in caplog.records if "not written by" in record.getMessage()]
+    assert sentence.startswith(f"{path} was not written by this library")
+    assert f"it is kept in {aside}, and the state restored" in sentence
+    assert "state.dir of its own" in sentence
 
 
-def test_directory_of_a_newer_format_is_emptied_too(directory: StateDirectory) -> None:
+def test_directory_of_a_newer_format_is_set_aside_beside_earlier_ones(directory: StateDirectory) -> None:
+    for name in ("0_0", "0_0.2"):
+        path = store_something(directory, T0)
+        (path / FORMAT_MARKER).write_bytes(b"2\n")
+        assert directory.stored_tasks() == []
+        directory.prepare_task(T0)
+        assert os.listdir(path) == [FORMAT_MARKER]
+        assert (Path(directory.path, "of-another-library", name) / FORMAT_MARKER).read_bytes() == b"2\n"
+
+
+def test_directory_that_cannot_be_set_aside_is_named(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(directory.path, "0_0")
+    (path / "rocksdb").mkdir(parents=True)
+
+    def refuse(*_: object) -> None:
+        raise OSError("read-only")
+
+    monkeypatch.setattr(os, "rename", refuse)
+    with pytest.raises(StateError, match=r"0_0 was not written by this library: move it away by hand \(read-only\)"):
+        directory.prepare_task(T0)
+    assert (path / "rocksdb").exists()
+
+
+def test_directory_that_is_half_deleted_is_still_ours(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = store_something(directory, T0)
-    (path / FORMAT_MARKER).write_bytes(b"2\n")
-    assert directory.stored_tasks() == []
+
+    def die(*_: object) -> None:
+        raise OSError("killed")
+
+    monkeypatch.setattr(shutil, "rmtree", die)
+    with pytest.raises(StateError, match="killed"):
+        directory.wipe_task(T0)
+    monkeypatch.undo()
+    assert FORMAT_MARKER in os.listdir(path)
     directory.prepare_task(T0)
-    assert os.listdir(path) == [FORMAT_MARKER]
+    assert not Path(directory.path, "of-another-library").exists()
 
 
 def test_preparing_keeps_what_is_ours(directory: StateDirectory) -> None:

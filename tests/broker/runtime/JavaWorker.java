@@ -2,6 +2,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.LinkedHashMap;
@@ -9,14 +11,10 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.TreeMap;
 import java.util.TreeSet;
-import java.util.function.Function;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StoreQueryParameters;
 import org.apache.kafka.streams.StreamsBuilder;
-import org.apache.kafka.streams.TaskMetadata;
-import org.apache.kafka.streams.ThreadMetadata;
-import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Consumed;
 import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Materialized;
@@ -24,7 +22,10 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.QueryableStoreTypes;
 import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
 
-/** The word count of worker.py on Kafka Streams for the JVM: same topology, same orders, same reports. */
+/**
+ * The word count of worker.py on Kafka Streams for the JVM: same topology, same orders, same reports. Runs with every
+ * release from 2.5 on: what has another name in some of them is looked up by its name.
+ */
 public final class JavaWorker {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static volatile String error;
@@ -42,10 +43,7 @@ public final class JavaWorker {
             .toStream()
             .to(order.get("output").asText(), Produced.with(Serdes.String(), Serdes.Long()));
         try (KafkaStreams streams = new KafkaStreams(builder.build(), config)) {
-            streams.setUncaughtExceptionHandler(problem -> {
-                error = problem.toString();
-                return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
-            });
+            noteErrors(streams);
             streams.start();
             final Thread reporter = new Thread(() -> report(streams));
             reporter.setDaemon(true);
@@ -59,11 +57,11 @@ public final class JavaWorker {
     private static void report(final KafkaStreams streams) {
         Map<String, Object> last = null;
         while (true) {
-            final Collection<ThreadMetadata> threads = streams.metadataForLocalThreads();
+            final Collection<?> threads = threads(streams);
             final Map<String, Object> now = new LinkedHashMap<>();
             now.put("state", streams.state().toString());
-            now.put("running", tasks(threads, ThreadMetadata::activeTasks));
-            now.put("standby", tasks(threads, ThreadMetadata::standbyTasks));
+            now.put("running", tasks(threads, "activeTasks"));
+            now.put("standby", tasks(threads, "standbyTasks"));
             now.put("error", error);
             if (!now.equals(last)) {
                 say(now);
@@ -77,14 +75,66 @@ public final class JavaWorker {
         }
     }
 
-    private static TreeSet<String> tasks(
-        final Collection<ThreadMetadata> threads, final Function<ThreadMetadata, Collection<TaskMetadata>> kind
-    ) {
+    private static Collection<?> threads(final KafkaStreams streams) {
+        try {
+            return (Collection<?>) call(KafkaStreams.class, streams, "metadataForLocalThreads");
+        } catch (final NoSuchMethodException before3) {
+            try {
+                return (Collection<?>) call(KafkaStreams.class, streams, "localThreadsMetadata");
+            } catch (final NoSuchMethodException impossible) {
+                throw new IllegalStateException(impossible);
+            }
+        }
+    }
+
+    private static TreeSet<String> tasks(final Collection<?> threads, final String kind) {
         final TreeSet<String> ids = new TreeSet<>();
-        for (final ThreadMetadata thread : threads) {
-            kind.apply(thread).forEach(task -> ids.add(task.taskId().toString()));
+        try {
+            for (final Object thread : threads) {
+                for (final Object task : (Collection<?>) call(known("ThreadMetadata"), thread, kind)) {
+                    ids.add(call(known("TaskMetadata"), task, "taskId").toString());
+                }
+            }
+        } catch (final NoSuchMethodException impossible) {
+            throw new IllegalStateException(impossible);
         }
         return ids;
+    }
+
+    private static Class<?> known(final String name) {
+        try {
+            return Class.forName("org.apache.kafka.streams." + name);
+        } catch (final ClassNotFoundException before3) {
+            try {
+                return Class.forName("org.apache.kafka.streams.processor." + name);
+            } catch (final ClassNotFoundException impossible) {
+                throw new IllegalStateException(impossible);
+            }
+        }
+    }
+
+    private static Object call(final Class<?> type, final Object of, final String name) throws NoSuchMethodException {
+        final Method method = type.getMethod(name);
+        try {
+            return method.invoke(of);
+        } catch (final ReflectiveOperationException impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
+
+    /** Before 2.8 there is no such handler; the client ends in ERROR all the same. */
+    private static void noteErrors(final KafkaStreams streams) throws ReflectiveOperationException {
+        for (final Method method : KafkaStreams.class.getMethods()) {
+            final Class<?>[] wanted = method.getParameterTypes();
+            if (wanted.length == 1 && wanted[0].getSimpleName().equals("StreamsUncaughtExceptionHandler")) {
+                method.invoke(streams, Proxy.newProxyInstance(
+                    wanted[0].getClassLoader(), wanted, (proxy, handle, arguments) -> {
+                        error = arguments[0].toString();
+                        return Arrays.stream(handle.getReturnType().getEnumConstants())
+                            .filter(answer -> answer.toString().equals("SHUTDOWN_CLIENT")).findFirst().orElseThrow();
+                    }));
+            }
+        }
     }
 
     private static void answer(final KafkaStreams streams, final JsonNode command) {

@@ -187,6 +187,9 @@ def obey(streams: KafkaStreams, command: dict[str, Any]) -> object:
         case "protocols":
             loops = [thread.loop for thread in streams._threads.values() if thread.loop is not None]
             return sorted({one.name for loop in loops for one in loop.parts.rebalance._member.protocols})
+        case "versions":
+            loops = [thread.loop for thread in streams._threads.values() if thread.loop is not None]
+            return sorted({loop.parts.rebalance._member.used_version for loop in loops})
         case "drain":
             return streams.drain(command.get("timeout"))
         case "probes":

@@ -28,6 +28,8 @@ map, count, count-cached: records through a real Apache Kafka on this machine's 
 once), beside a bare confluent-kafka loop, Java Kafka Streams (compiled with javac on the spot) and Quix Streams
 (installed on first use into .venv-bench, because it pins other versions of the clients). One thread, 4 partitions.
 
+exactly-once: the count with commits every 100 ms, exactly once beside at least once.
+
 window, table-join, stream-join: the same with windows of 10 s, with a table of 100,000 rows, and with two streams whose
 records meet within 100 ms, beside Kafka Streams (and Quix Streams, for windows).
 

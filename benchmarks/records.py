@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cluster import BenchmarkError, Output, delete_topics, fill, make_topic, wait_for_output
-from benchmarks.jobs import Order
+from benchmarks.jobs import EXACTLY_ONCE, Order
 from benchmarks.local import Tick
-from benchmarks.peers import BARE, JAVA, OURS, QUIX, Peer, Running, command_of
+from benchmarks.peers import AT_LEAST_ONCE, BARE, JAVA, OURS, QUIX, Peer, Running, command_of
 from benchmarks.table import NO_GOAL, Goal, Row
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
@@ -97,6 +97,14 @@ JOBS = {
             _CACHE_BYTES,
             _COMMIT_MS // 4,  # a cache writes only then: often enough to be timed
             {BARE.name: Goal(""), JAVA.name: Goal(">= 1.5", ratio_min=1.5), QUIX.name: Goal(">= 5", ratio_min=5)},
+        ),
+        Job(
+            "exactly-once",
+            EXACTLY_ONCE,
+            "count per key, exactly once, commits every 100 ms",
+            0,
+            _COMMIT_MS // 10,
+            {AT_LEAST_ONCE.name: Goal(">= 0.9", ratio_min=0.9)},
         ),
         Job(
             "window",

@@ -68,9 +68,9 @@ class JoinBuffer(UncachedStore[K, V]):
         )
         at = self._next_place(_PREFIX + _I64.pack(context.timestamp) + key_bytes)
         packed = encode(entry, _NO_TIME)
-        self._content.write(at, packed)
         if self._log is not None:
             self._log(at, packed, _PRODUCERS_CLOCK)
+        self._content.write(at, packed)
         self.observed_ms = max(self.observed_ms, context.timestamp)
         self._first_ms = min(self._first_ms, context.timestamp)
 
@@ -98,9 +98,9 @@ class JoinBuffer(UncachedStore[K, V]):
                 entry.partition,
                 entry.headers,
             )
-            self._content.remove(at)
             if self._log is not None:
                 self._log(at, None, _PRODUCERS_CLOCK)
+            self._content.remove(at)
         self._first_ms = last_ms + 1
 
     def _decoded(self, data: bytes, *, is_key: bool) -> Any:

@@ -21,7 +21,7 @@ from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import FlushListener, Updater, ValueAndTimestamp
 
-__all__ = ["ChangeLog", "ExpiringPlainStore", "PlainStore", "StoreOverBytes", "TimestampedStore"]
+__all__ = ["ChangeLog", "ExpiringPlainStore", "PlainStore", "StoreOverBytes", "SuppliedPlainStore", "TimestampedStore"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -149,7 +149,14 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
             raise self.codec.value_error(error, self._value_of(stored)) from error
 
     def write_data(self, key: bytes, data: bytes | None) -> None:
-        """Write and log bytes; None deletes, logged with the context's timestamp."""
+        """Log and write bytes; None deletes, logged with the context's timestamp. In this order everywhere: what the
+        changelog does not take must not be committed to disk, where it would be ahead of the changelog."""
+        log = self._log
+        if log is not None:
+            if data is None:
+                log(key, None, self._context.timestamp)
+            else:
+                self._log_data(log, key, data)
         try:
             if data is None:
                 self._remove(key)
@@ -157,12 +164,6 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
                 self._write(key, data)
         except Exception as error:
             raise self._state_error(error) from error
-        if self._log is None:
-            return
-        if data is None:
-            self._log(key, None, self._context.timestamp)
-        else:
-            self._log_data(self._log, key, data)
 
     def set_flush_listener(self, listener: FlushListener, *, send_old_values: bool) -> None:
         """Nothing to do: without a cache the operator forwards itself (``is_cached`` is False)."""
@@ -260,6 +261,21 @@ class PlainStore(StoreOverBytes[K, V, V]):
         log(key, data, self._context.timestamp)
 
 
+class SuppliedPlainStore(PlainStore[K, V]):
+    """The same over bytes that somebody else keeps. What they drop while they write is logged before what they drop it
+    for, as in Kafka Streams; none of it is on our disk, where it could be ahead of the changelog."""
+
+    def write_data(self, key: bytes, data: bytes | None) -> None:
+        """Write, then log."""
+        log, self._log = self._log, None
+        try:
+            super().write_data(key, data)
+        finally:
+            self._log = log
+        if log is not None:
+            log(key, data, self._context.timestamp)
+
+
 class ExpiringPlainStore(StoreOverBytes[K, V, V]):
     """A plain key-value store with a time to live: keeps the timestamp it logs with in front of each value."""
 
@@ -321,13 +337,13 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
         self.write_stamped(key_bytes, data, timestamp_ms)
 
     def write_stamped(self, key: bytes, data: bytes, timestamp_ms: int) -> None:
-        """Write and log bytes whose timestamp is known: :meth:`write_data` for the path of every record."""
+        """Log and write bytes whose timestamp is known: :meth:`write_data` for the path of every record."""
+        if self._log is not None:
+            self._log(key, data[TIMESTAMP_BYTES:], timestamp_ms)
         try:
             self._write(key, data)
         except Exception as error:
             raise self._state_error(error) from error
-        if self._log is not None:
-            self._log(key, data[TIMESTAMP_BYTES:], timestamp_ms)
 
     def updater(self, initializer: Callable[[], V] | None, aggregator: Callable[[K, Any, V], V | None]) -> Updater:
         """Reading, aggregating and writing of one record as one function; see ``TimestampedKeyValueStore``."""
@@ -366,13 +382,13 @@ class TimestampedStore(StoreOverBytes[K, V, "ValueAndTimestamp[V]"]):
                 data = encode_parts(new, timestamp_ms)
             except Exception as error:
                 raise codec.value_error(error, new) from error
-            try:  # as write_stamped, without the call: this is the path of every record of an aggregation
+            log = self._log  # as write_stamped, without the call: this is the path of every record of an aggregation
+            if log is not None:
+                log(key_bytes, data[TIMESTAMP_BYTES:], timestamp_ms)
+            try:
                 self._write(key_bytes, data)
             except Exception as error:
                 raise self._state_error(error) from error
-            log = self._log
-            if log is not None:
-                log(key_bytes, data[TIMESTAMP_BYTES:], timestamp_ms)
             return new, old, timestamp_ms
 
         return update

@@ -19,7 +19,7 @@ from streams_py.state.custom.own_store import OwnStore
 from streams_py.state.custom.supplied_bytes import SuppliedBytes
 from streams_py.state.expiring import ExpiringBytes
 from streams_py.state.join_buffer import JoinBuffer
-from streams_py.state.key_value import ChangeLog, ExpiringPlainStore, PlainStore, TimestampedStore
+from streams_py.state.key_value import ChangeLog, ExpiringPlainStore, PlainStore, SuppliedPlainStore, TimestampedStore
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.versioned import VersionedStore
 from streams_py.state.windowed.open import WINDOWED_KINDS, WindowedStore, open_windowed
@@ -119,7 +119,8 @@ def open_store(
         expiring = ExpiringPlainStore if builder.kind is StoreKind.KEY_VALUE else TimestampedStore
         return expiring(builder.name, content, codec, context, persistent=on_disk, log=own_log)
     if builder.kind is StoreKind.KEY_VALUE:
-        plain = PlainStore(builder.name, content, codec, context, persistent=on_disk, log=own_log)
+        kind = PlainStore if builder.supplier is None else SuppliedPlainStore
+        plain = kind(builder.name, content, codec, context, persistent=on_disk, log=own_log)
         return CachedPlainStore(plain, context, cache) if cache is not None and cached else plain
     store = TimestampedStore(builder.name, content, codec, context, persistent=on_disk, log=own_log)
     return CachedTimestampedStore(store, context, cache) if cache is not None and cached else store

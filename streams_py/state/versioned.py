@@ -53,10 +53,9 @@ class VersionedStore(UncachedStore[K, V]):
         """Add a version; see ``VersionedKeyValueStore``."""
         self.check_open()
         key_bytes, data = self.codec.key_bytes(key), None if value is None else self.codec.value_bytes(value)
-        valid_to = self._put(key_bytes, data, timestamp)
         if self._log is not None:
             self._log(key_bytes, data, timestamp)
-        return valid_to
+        return self._put(key_bytes, data, timestamp)
 
     def get(self, key: K, as_of: int | None = None) -> VersionedRecord[V] | None:
         """The version valid now, or at ``as_of``; see ``VersionedKeyValueStore``."""
@@ -83,9 +82,9 @@ class VersionedStore(UncachedStore[K, V]):
         self.check_open()
         key_bytes = self.codec.key_bytes(key)
         found = None if timestamp < self._stream_time_ms - self._history_ms else self._find(key_bytes, timestamp)
-        self._put(key_bytes, None, timestamp)
         if self._log is not None:
             self._log(key_bytes, None, timestamp)
+        self._put(key_bytes, None, timestamp)
         return found
 
     def _put(self, key: bytes, data: bytes | None, timestamp: int) -> int:

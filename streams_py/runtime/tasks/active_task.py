@@ -52,10 +52,9 @@ _log = logging.getLogger(__name__)
 
 
 class ActiveTask(Task):
-    """One active task. Belongs to one stream thread, which makes all calls.
-    ``inputs`` is the consumer that delivers the input partitions (only ``position`` and ``lag`` are asked of it).
-    ``global_stores`` are readable by every processor. ``background`` is where asynchronous calls run; a task whose
-    nodes make none needs none.
+    """One active task. Belongs to one stream thread, which makes all calls. ``inputs`` is the consumer that delivers
+    the input partitions (only ``position`` and ``lag`` are asked of it); every processor may read ``global_stores``;
+    ``background`` is where asynchronous calls run: a task whose nodes make none needs none.
     """
 
     is_active: ClassVar[bool] = True
@@ -101,7 +100,7 @@ class ActiveTask(Task):
         self._stream_punctuation = PunctuationQueue()
         self._wall_punctuation = PunctuationQueue()
         self._has_punctuators = False
-        self._punctuated = False
+        self._touched = False
         self._commit_requested = False
         self._silence = Silence(id, settings, clock)
         self._positions = CommitPositions(self._loop, inputs)
@@ -183,7 +182,7 @@ class ActiveTask(Task):
     def _forget_consumed(self) -> None:
         self._loop.queues.clear()
         self._calls, self._draining = None, False
-        self._loop.progressed = self._punctuated = self._answered = self._commit_requested = False
+        self._loop.progressed = self._touched = self._answered = self._commit_requested = False
         self._positions.clear()
 
     # -- records ----------------------------------------------------------------------------------------
@@ -217,7 +216,9 @@ class ActiveTask(Task):
         except BrokerUnavailableError as error:
             if loop.progressed:  # records before this one
                 self._silence.went_on()
-            self._silence.note(error, half_done=not self._failures.was_unread(error))
+            half_done = not self._failures.was_unread(error)
+            self._touched = self._touched or half_done  # what it has written is to be acknowledged before it is kept
+            self._silence.note(error, half_done=half_done)
             return 0
         except StreamsError as error:
             error.task_id = error.task_id or self.id
@@ -250,7 +251,6 @@ class ActiveTask(Task):
 
     def await_answers(self, within_ms: int | None = None) -> int:
         """Wait for asynchronous calls, send their answers on, and so on until nothing is under way; how many answers.
-
         Only where nothing else can go on meanwhile: in tests, and when the task is taken away. ``within_ms``: what has
         not ended by then is left as it is. Caches are flushed too if it is given.
         """
@@ -363,7 +363,7 @@ class ActiveTask(Task):
         record = self.record
         record.topic, record.partition, record.offset = None, -1, -1
         record.headers, record.timestamp = (), now_ms
-        self._punctuated = True
+        self._touched = True
         return queue.fire(now_ms)
 
     def check_sends(self) -> bool:
@@ -381,7 +381,7 @@ class ActiveTask(Task):
     @property
     def commit_needed(self) -> bool:
         """True when something happened since the last commit; also when transaction markers were passed over."""
-        touched = self._loop.progressed or self._punctuated or self._answered or self.has_calls
+        touched = self._loop.progressed or self._touched or self._answered or self.has_calls
         return touched or self._positions.passed_over()
 
     def flush_caches(self) -> None:
@@ -409,8 +409,8 @@ class ActiveTask(Task):
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
         """Offsets are committed. ``acked``: highest acknowledged offset per changelog partition (of all tasks)."""
         self._positions.note_committed(self._calls, running=self._phase is TaskPhase.RUNNING)
-        self._silence.committed(took_records=self._loop.progressed, punctuated=self._punctuated)
-        self._loop.progressed = self._punctuated = self._answered = self._commit_requested = False
+        self._silence.committed(took_records=self._loop.progressed, touched=self._touched)
+        self._loop.progressed = self._touched = self._answered = self._commit_requested = False
         self._draining = self._calls is not None and self._calls.holds_everything
         if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:
             return

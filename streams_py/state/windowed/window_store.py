@@ -135,19 +135,18 @@ class DuplicatesWindowStore(WindowStoreOverEntries[K, V, V]):
         self._sequence = sequence = (self._sequence + 1) & _SEQUENCE_MASK
         key_bytes = self.key_bytes(key)
         suffix = _suffix(start, sequence)
-        data: bytes | None = None
-        aging = self._aging
-        if value is None:
-            aging.observe(start)
-        else:
-            data = self._direct.encode_data(value)
-            self._direct.write_data(self._place(key_bytes, start, suffix), data)
-            if self._recent is not None and start > aging.cutoff_ms:
-                self._recent.add(start // self._segment_ms, key_bytes, start, sequence, data)
+        data = None if value is None else self._direct.encode_data(value)
         if self._log is not None:
             context = self._context
             headers: Headers = context.headers
             self._log(key_bytes + suffix, data, context.timestamp, list(headers) if headers else None)
+        aging = self._aging
+        if data is None:
+            aging.observe(start)
+            return
+        self._direct.write_data(self._place(key_bytes, start, suffix), data)
+        if self._recent is not None and start > aging.cutoff_ms:
+            self._recent.add(start // self._segment_ms, key_bytes, start, sequence, data)
 
     def fetch_between(self, key: K, first: int, last: int, *, reverse: bool = False) -> Iterator[tuple[int, V]]:
         """(time, value) of a key from ``first`` to ``last``, in the order of time and coming unless ``reverse``."""

@@ -44,9 +44,10 @@ class Silence:
         if not self._settings.exactly_once:
             self.over()
 
-    def committed(self, *, took_records: bool, punctuated: bool) -> None:
-        """What the task did is committed. A punctuator says nothing about a record that waits to be decoded."""
-        if took_records or (punctuated and self._half_done):
+    def committed(self, *, took_records: bool, touched: bool) -> None:
+        """What the task did is committed. ``touched``: it called punctuators, which says nothing about a record that
+        waits to be decoded."""
+        if self._settings.exactly_once and (took_records or (touched and self._half_done)):
             self.over()
 
     def is_pause(self) -> bool:

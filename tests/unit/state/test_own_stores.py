@@ -174,7 +174,9 @@ def test_what_an_own_store_drops_is_in_its_changelog(directory: StateDirectory, 
     state.restore(FILE, [Stored(0, "r", 0), Stored(1, "s", 0)])
     store: Any = state.store("file")
     store.put("a", (1, 4) if with_timestamps else 1)
-    assert [(key, value is None, at) for _, key, value, at, _ in log.sent] == [(b"s", True, 4), (b"a", False, 4)]
+    dropped, put = (b"s", True, 4), (b"a", False, 4)
+    in_order = [put, dropped] if with_timestamps else [dropped, put]  # plain ones as an LRU map in Kafka Streams
+    assert [(key, value is None, at) for _, key, value, at, _ in log.sent] == in_order
     state.close()
 
 

@@ -53,7 +53,8 @@ from streams_py.state.directory import StateDirectory
 from streams_py.state.global_stores import GlobalStores
 from streams_py.state.open import Store, StoreDefaults, is_persistent
 from streams_py.state.snapshots.snapshots import Snapshots
-from streams_py.state.write_protected import WriteProtectedStore
+from streams_py.state.write_protected import write_protected
+from streams_py.topology.custom_stores import CustomStateStore
 from streams_py.topology.generated_names import check_generated_names
 from streams_py.topology.missing_serdes import check_serdes
 from streams_py.topology.nodes import ResetPolicy, SourceNode
@@ -200,7 +201,7 @@ class ClientResources:
         return bool(self._metadata.subtopologies)
 
     @property
-    def global_stores(self) -> Mapping[str, Store]:
+    def global_stores(self) -> Mapping[str, Store | CustomStateStore]:
         """The open global stores by name."""
         return {} if self._global_thread is None else self._global_thread.stores.stores
 
@@ -334,7 +335,7 @@ class ClientResources:
             clock=clock,
             sharing=lambda: [task.id for task in table.running()],
             snapshots=self._snapshots,
-            global_stores={name: WriteProtectedStore(store) for name, store in self.global_stores.items()},
+            global_stores={name: write_protected(store) for name, store in self.global_stores.items()},
             background=background,
         )
         events = self._events.tasks(lambda: _who(thread))

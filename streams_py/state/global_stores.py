@@ -109,9 +109,9 @@ class GlobalStores:
     # -- life --------------------------------------------------------------------------------------------------
 
     @property
-    def stores(self) -> Mapping[str, Store]:
+    def stores(self) -> Mapping[str, Store | CustomStateStore]:
         """The open stores by name."""
-        return dict(self._stores)
+        return {name: self.store(name) for name in list(self._stores)}
 
     def open(self) -> None:
         """Open all stores and learn their positions. LockError while the cluster has not said who it is."""

@@ -23,7 +23,7 @@ from streams_py.runtime.tasks.task_settings import TaskSettings
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.directory import StateDirectory
 from streams_py.state.open import Store, changelog_topic
-from streams_py.state.write_protected import WriteProtectedStore
+from streams_py.state.write_protected import write_protected
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
 from streams_py.topology.names import internal_topics
 from streams_py.topology.nodes import SourceNode
@@ -106,7 +106,7 @@ class InProcessTasks:
             if nodes.is_global
         }
         global_stores = {
-            builder.name: WriteProtectedStore(executor.store(builder.name))
+            builder.name: write_protected(executor.store(builder.name))
             for executor in self._globals.values()
             for builder in executor.task.nodes.stores
         }
@@ -124,9 +124,7 @@ class InProcessTasks:
         executor.start()
         return executor
 
-    def _executor(
-        self, unit: int, partitions: Sequence[int], global_stores: Mapping[str, WriteProtectedStore]
-    ) -> TaskExecutor:
+    def _executor(self, unit: int, partitions: Sequence[int], global_stores: Mapping[str, Any]) -> TaskExecutor:
         nodes = self._units[unit]
         topics = exact_topics(nodes.nodes, self.settings.application_id)
         return TaskExecutor(

@@ -73,6 +73,7 @@ class StateStoreContext(Protocol):
         """Write a record to the changelog; ``timestamp`` (ms) is that of the record in process unless given.
 
         Does nothing while the store is restored, on a standby, and when the store is declared with ``logging=False``.
+        Call it before the change itself: in a global store it raises when a processor asks that may only read.
         """
 
 
@@ -144,7 +145,9 @@ class KeyValueBytesStore(CustomStore):
 
 
 class CustomStateStore(CustomStore):
-    """A store with methods of its own: processors get this very object from ``get_state_store``.
+    """A store with methods of its own: processors get this very object from ``get_state_store``. Of a global store
+    only the processor that fills it does; all others get its methods without those that change it: what the store itself
+    declares, ``put``, ``delete`` and the like, and any that calls ``log_change``, are an UnsupportedOperationError.
 
     What changes it calls ``self.context.log_change``; :meth:`restore` is given the same records when the task moves, as
     far as compaction left them. So the latest record of each key has to be enough.

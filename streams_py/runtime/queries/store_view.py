@@ -33,7 +33,7 @@ def store_view(
     state: Callable[[], State],
     threads: Callable[[], Sequence[StreamThread]],
     known: Sequence[str],
-    global_stores: Callable[[], Mapping[str, Store]],
+    global_stores: Callable[[], Mapping[str, Any]],
     *,
     kind: QueryableStoreType,
     partition: int | None,

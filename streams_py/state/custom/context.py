@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from streams_protocol.types import TaskId
+from streams_py.errors import UnsupportedOperationError
 from streams_py.ports import Headers
 from streams_py.state.key_value import ChangeLog
 from streams_py.topology.nodes import RecordContext
 
-__all__ = ["OwnStoreContext"]
+__all__ = ["OwnStoreContext", "only_asked"]
+
+
+class _Asked(threading.local):
+    """The store that is asked something by code that may not change it."""
+
+    store: str | None = None
+
+
+_ASKED = _Asked()
+
+
+def only_asked(store: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """``method`` of a store, which must not log a change: UnsupportedOperationError from where it tries to."""
+
+    def ask(*args: Any, **options: Any) -> Any:
+        before, _ASKED.store = _ASKED.store, store
+        try:
+            return method(*args, **options)
+        finally:
+            _ASKED.store = before
+
+    return ask
 
 
 @dataclass(slots=True)
@@ -28,7 +54,12 @@ class OwnStoreContext:
     def log_change(
         self, key: bytes, value: bytes | None, *, timestamp: int | None = None, headers: Headers = ()
     ) -> None:
-        """Write to the changelog, unless the store is restored."""
+        """Write to the changelog, unless the store is restored. UnsupportedOperationError for a global store that is
+        changed by another processor than its own."""
+        if _ASKED.store == self.name:
+            raise UnsupportedOperationError(
+                f"global store {self.name!r} can only be read here: it is written by the processor it was added with"
+            )
         if self.log is None or self.is_restoring:
             return
         at = self.record.timestamp if timestamp is None else timestamp

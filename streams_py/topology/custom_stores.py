@@ -145,9 +145,11 @@ class KeyValueBytesStore(CustomStore):
 
 
 class CustomStateStore(CustomStore):
-    """A store with methods of its own: processors get this very object from ``get_state_store``. Of a global store
-    only the processor that fills it does; all others get its methods without those that change it: what the store itself
-    declares, ``put``, ``delete`` and the like, and any that calls ``log_change``, are an UnsupportedOperationError.
+    """A store with methods of its own: processors get this very object from ``get_state_store``.
+
+    Of a global store only the processor that fills it does. What others get has its methods, too, but refuses (with
+    UnsupportedOperationError) to change it: methods called ``put``, ``delete`` and the like, those of this class that
+    are for the library, and any that calls ``log_change``.
 
     What changes it calls ``self.context.log_change``; :meth:`restore` is given the same records when the task moves, as
     far as compaction left them. So the latest record of each key has to be enough.

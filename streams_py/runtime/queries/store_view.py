@@ -8,6 +8,7 @@ when it was asked, or it raises an error that says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from streams_protocol.types import TaskId
 from streams_py.errors import (

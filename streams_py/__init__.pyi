@@ -132,6 +132,8 @@ from streams_py.topology.processor import RecordFunction as RecordFunction
 from streams_py.topology.processor import RecordMetadata as RecordMetadata
 from streams_py.topology.processor import ValueTransformer as ValueTransformer
 from streams_py.topology.processor import ValueTransformerContext as ValueTransformerContext
+from streams_py.topology.sensors import ProcessorMetrics as ProcessorMetrics
+from streams_py.topology.sensors import Sensor as Sensor
 from streams_py.topology.stores import KeyValueStore as KeyValueStore
 from streams_py.topology.stores import StateStore as StateStore
 from streams_py.topology.stores import StoreBuilder as StoreBuilder

@@ -135,6 +135,8 @@ def _of_task(task: Task, tags: Mapping[str, str], seconds: float, *, is_debug: b
     for (node, topic), count in task.consumed_by_topic.items():
         of_topic = {**tags, "processor-node-id": node, "topic-name": topic}
         yield from _each("stream-topic-metrics", of_topic, {"records-consumed-total": count})
+    for group, own_tags, own in () if task.bound is None else task.bound.metrics.figures(seconds):
+        yield from _each(group, {**tags, **own_tags}, own)
     for node, counted in task.records_by_node.items():
         of_node = {"process-total": counted[0], "process-rate": counted[0] / seconds}
         yield from _each("stream-processor-node-metrics", {**tags, "processor-node-id": node}, of_node)

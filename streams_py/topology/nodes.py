@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 from streams_protocol.types import TaskId
 from streams_py.ports import Headers
 from streams_py.serdes import Serde, SerdeDefaults
+from streams_py.topology.sensors import ProcessorMetrics
 
 __all__ = [
     "AsyncCalls",
@@ -171,6 +172,10 @@ class NodeContext(Protocol):
         """A function that collects records, and forwards the answers some time later."""
 
     def request_commit(self) -> None: ...
+
+    @property
+    def metrics(self) -> ProcessorMetrics:
+        """Where processors put figures of their own."""
 
     def on_init(self, callback: Callable[[], None]) -> None:
         """Called once after all nodes of the task are bound, parents before children."""

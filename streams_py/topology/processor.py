@@ -12,7 +12,9 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkabl
 
 from streams_protocol.types import TaskId
 from streams_py.ports import Headers
+from streams_py.serdes import Serde
 from streams_py.topology.nodes import Cancellable, Punctuation, RecordContext
+from streams_py.topology.sensors import ProcessorMetrics
 from streams_py.topology.stores import StoreBuilder
 
 __all__ = [
@@ -157,6 +159,18 @@ class ProcessingContext(Protocol):
     @property
     def state_dir(self) -> str:
         """Directory of the task."""
+
+    @property
+    def key_serde(self) -> Serde[Any] | None:
+        """``default.key.serde``, or None."""
+
+    @property
+    def value_serde(self) -> Serde[Any] | None:
+        """``default.value.serde``, or None."""
+
+    @property
+    def metrics(self) -> ProcessorMetrics:
+        """For figures of your own, which stand beside the library's."""
 
     def get_state_store(self, name: str) -> Any:
         """A store this processor is connected to; an error for any other store."""

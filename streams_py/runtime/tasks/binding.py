@@ -36,6 +36,7 @@ from streams_py.topology.nodes import (
 )
 from streams_py.topology.operators.in_place import forward_unchanged
 from streams_py.topology.operators.stateless import Statement
+from streams_py.topology.sensors import ProcessorMetrics
 
 __all__ = ["BoundNode", "BoundTopology", "Node", "TaskServices", "bind_nodes"]
 
@@ -71,10 +72,15 @@ class TaskServices(Protocol):
 class BoundNode:
     """One processor node in one task; see ``NodeContext``."""
 
-    __slots__ = ("_close", "_init", "_store_names", "_task", "children", "forward", "name", "record", "remembered")
+    __slots__ = (
+        "_close", "_init", "_store_names", "_task", "children", "forward", "metrics", "name", "record", "remembered",
+    )  # fmt: skip
 
-    def __init__(self, node: ProcessorNode, task: TaskServices, children: Mapping[str, Process]) -> None:
+    def __init__(
+        self, node: ProcessorNode, task: TaskServices, children: Mapping[str, Process], metrics: ProcessorMetrics
+    ) -> None:
         self.name = node.name
+        self.metrics = metrics
         self.record = task.record
         self.children = children
         self.forward = _forward_to(children, task.settings.in_place_checks)
@@ -202,6 +208,8 @@ class BoundTopology:
     nodes: tuple[BoundNode, ...]
     counts: Mapping[str, list[int]] = field(default_factory=dict)
     """Records that each node got, when they are counted."""
+    metrics: ProcessorMetrics = field(default_factory=ProcessorMetrics)
+    """What processors measure of their own."""
 
     def init(self) -> None:
         """Initialise processors, parents first."""
@@ -250,6 +258,7 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
     functions: dict[str, Process] = {}
     chains: dict[str, _Chain] = {}
     bound: list[BoundNode] = []
+    metrics = ProcessorMetrics()
     counts = {node.name: [0] for node in nodes} if task.settings.counts_records else {}
     for node in reversed(nodes):
         if isinstance(node, SinkNode):
@@ -260,7 +269,7 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
             forward = _forward_to(below, task.settings.in_place_checks)
             functions[node.name] = _counted(forward, counts.get(node.name))
             continue
-        context = BoundNode(node, task, below)
+        context = BoundNode(node, task, below, metrics)
         bound.append(context)
         operator = node.operator
         if not isinstance(operator, Statement):
@@ -272,7 +281,7 @@ def bind_nodes(nodes: Sequence[Node], task: TaskServices) -> BoundTopology:
         chains[node.name] = _Chain(links, tail)
         functions[node.name] = operator.bind(context) if chain is None else fused(links, tail)
     sources = {node.name: functions[node.name] for node in nodes if isinstance(node, SourceNode)}
-    return BoundTopology(sources, tuple(reversed(bound)), counts)
+    return BoundTopology(sources, tuple(reversed(bound)), counts, metrics)
 
 
 def _counted(process: Process, count: list[int] | None) -> Process:

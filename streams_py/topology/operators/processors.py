@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from streams_protocol.types import TaskId
 from streams_py.errors import ProcessingError, TopologyError
+from streams_py.serdes import Serde
 from streams_py.topology.nodes import Cancellable, NodeContext, Process, Punctuation
 from streams_py.topology.processor import (
     ConnectedStoreProvider,
@@ -18,6 +19,7 @@ from streams_py.topology.processor import (
     Record,
     RecordMetadata,
 )
+from streams_py.topology.sensors import ProcessorMetrics
 from streams_py.topology.stores import StoreBuilder
 
 __all__ = ["BoundContext", "ProcessorOperator", "stores_of_supplier"]
@@ -181,6 +183,18 @@ class BoundContext:
     @property
     def state_dir(self) -> str:
         return self._node.state_dir
+
+    @property
+    def metrics(self) -> ProcessorMetrics:
+        return self._node.metrics
+
+    @property
+    def key_serde(self) -> Serde[Any] | None:
+        return self._node.serde_defaults.key
+
+    @property
+    def value_serde(self) -> Serde[Any] | None:
+        return self._node.serde_defaults.value
 
     def get_state_store(self, name: str) -> Any:
         return self._node.store(name)

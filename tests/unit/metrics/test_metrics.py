@@ -179,7 +179,7 @@ def test_page_about_metrics_does_what_it_says(client: Client, tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"streams": client}
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         exec(compile(block.replace("port=9464", "port=0"), "metrics.md", "exec"), names)
     names["server"].stop()

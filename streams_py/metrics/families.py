@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from streams_py.state.store_figures import OPERATIONS, PROPERTIES
+
 __all__ = ["FAMILIES", "Family", "family_name", "label"]
 
 
@@ -38,9 +40,20 @@ def _timed(group: str, name: str, what: str) -> tuple[Family, ...]:
 _CLIENT: Final = "stream-metrics"
 _THREAD: Final = "stream-thread-metrics"
 _UPDATER: Final = "stream-state-updater-metrics"
+_STATE: Final = "stream-state-metrics"
 _TASK: Final = "stream-task-metrics"
 _TOPIC: Final = "stream-topic-metrics"
 _NODE: Final = "stream-processor-node-metrics"
+
+
+def _used(operation: str) -> tuple[Family, ...]:
+    what = f"{operation} of a store (level DEBUG)"
+    return (
+        Family(_STATE, f"{operation}-rate", f"{what}: per second since the thread started."),
+        Family(_STATE, f"{operation}-latency-avg", f"{what}: average time in ns."),
+        Family(_STATE, f"{operation}-latency-max", f"{what}: longest time in ns."),
+    )
+
 
 _ALL: Final = (
     Family(_CLIENT, "version", "Version of the library, as a label."),
@@ -69,6 +82,9 @@ _ALL: Final = (
     Family(_TASK, "process-total", "Records that the task has processed (level DEBUG)."),
     Family(_TASK, "process-rate", "Records processed per second (level DEBUG)."),
     Family(_TOPIC, "records-consumed-total", "Records that came from a topic."),
+    *(family for operation in OPERATIONS for family in _used(operation)),
+    *(Family(_STATE, name, of) for name, of in PROPERTIES.items()),
+    Family(_STATE, "num-open-iterators", "Scans of a store on disk that are open."),
     Family(_NODE, "process-total", "Records that a node got (level DEBUG)."),
     Family(_NODE, "process-rate", "Records that a node got per second (level DEBUG)."),
 )

@@ -42,8 +42,10 @@ class StreamsCollector:
                 family = found.get((group, name))
                 if family is None:
                     kind = CounterMetricFamily if known.is_total else GaugeMetricFamily
-                    family = found[group, name] = kind(family_name(group, name), known.help, labels=list(labels))
-                family.add_metric(list(labels.values()), 1.0 if isinstance(value, str) else value)
+                    family = found[group, name] = kind(family_name(group, name), known.help, labels=())
+                # Not add_metric: that knows one set of labels, and a store's label says which kind of store it is.
+                sample = family.name + "_total" * known.is_total
+                family.add_sample(sample, labels, 1.0 if isinstance(value, str) else value)
         yield from found.values()
 
 

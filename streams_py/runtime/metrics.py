@@ -1,8 +1,9 @@
 """Figures of a client under the names that Kafka Streams gives them.
 
 Groups, tags and names are Kafka's (``stream-thread-metrics`` / ``process-rate``). Totals count from the start of the
-thread, or since the task is here; rates are averages over that time. Latencies are in ms. With
-``metrics.recording.level`` INFO (the default) there is what costs nothing; DEBUG adds figures of tasks and nodes.
+thread, or since the task is here; rates are averages over that time. Latencies are in ms, those of stores in ns. With
+``metrics.recording.level`` INFO (the default) there is what costs nothing; DEBUG adds figures of tasks, nodes and the
+use of stores.
 """
 
 from __future__ import annotations
@@ -121,6 +122,8 @@ def _of_updater(thread: StreamThread) -> Mapping[str, float]:
 
 
 def _of_task(task: Task, tags: Mapping[str, str], seconds: float, *, is_debug: bool) -> Iterator[Measured]:
+    for tag, store, of_store in task.stores.store_figures(seconds):
+        yield from _each("stream-state-metrics", {**tags, tag: store}, of_store)
     if not isinstance(task, ActiveTask):
         return
     figures: dict[str, float] = {

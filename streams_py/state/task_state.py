@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from streams_protocol import OFFSET_UNKNOWN
@@ -33,6 +33,7 @@ from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, changelog_topic, is_persistent, open_store
 from streams_py.state.snapshots.snapshots import Snapshots
+from streams_py.state.store_figures import StoreFigures, state_tag
 from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.state.windowed.entries import WindowedEntries
 from streams_py.topology.custom_stores import CustomStateStore, CustomStore
@@ -70,6 +71,7 @@ class TaskState:
         defaults: StoreDefaults | None = None,
         cache: RecordCache | None = None,
         snapshots: Snapshots | None = None,
+        measures_stores: bool = False,
     ) -> None:
         self.task_id = task_id
         self._builders = {builder.name: builder for builder in builders}
@@ -80,6 +82,7 @@ class TaskState:
         self._cache = cache
         self._snapshots = snapshots
         self._stores: dict[str, Store] = {}
+        self._measured = {name: StoreFigures() for name in self._builders} if measures_stores else {}
         self._own: dict[str, CustomStore] = {}
         self._database: TaskDatabase | None = None
         self._is_open = False
@@ -141,6 +144,17 @@ class TaskState:
         """Name of the store that a changelog partition belongs to."""
         return self._store_by_changelog[changelog]
 
+    def store_figures(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+        """Kafka's tag, name and figures of each open store; those of use are over so many seconds. Thread-safe."""
+        database = self._database
+        for name in list(self._stores):
+            builder = self._builders[name]
+            on_disk = database is not None and is_persistent(builder, self._defaults)
+            figures = dict(database.properties(name)) if database is not None and on_disk else {}
+            if name in self._measured:
+                figures.update(self._measured[name].figures(seconds))
+            yield state_tag(builder, persistent=on_disk), name, figures
+
     # -- opening and closing -----------------------------------------------------------------------------------
 
     def open(self) -> None:
@@ -199,7 +213,8 @@ class TaskState:
                 task_id=self.task_id,
                 directory=self._own_directory(name),
             )
-
+            if name in self._measured:
+                self._measured[name].watch(self._stores[name])
             own = own_store(self._stores[name])
             if own is not None:
                 self._own[name] = own

@@ -95,6 +95,9 @@ class TaskStores(Protocol):
     def uncommitted_bytes(self) -> int:
         """What is held in memory for the next commit, about."""
 
+    def store_figures(self, seconds: float) -> Iterable[tuple[str, str, Mapping[str, float]]]:
+        """Kafka's tag, name and figures of each open store. Thread-safe."""
+
     def commit(self) -> None:
         """What was written, and the offsets, are the committed state from now on."""
 

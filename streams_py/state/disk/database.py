@@ -68,6 +68,11 @@ class TaskDatabase:
             found = self._stores[name] = RocksBytes(self, name)
         return found
 
+    def properties(self, store: str) -> Mapping[str, float]:
+        """What RocksDB says of a store (:meth:`RocksBytes.properties`); empty when nobody uses it. Thread-safe."""
+        found = self._stores.get(store)
+        return {} if found is None else found.properties()
+
     # -- commits -----------------------------------------------------------------------------------------------
 
     @property

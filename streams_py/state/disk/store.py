@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import takewhile
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -14,6 +14,7 @@ from streams_py.errors import StateError, StateStoreMigratedError
 from streams_py.state.bytes_store import overlaid
 from streams_py.state.disk.layer import SMALL_BYTES, Layer
 from streams_py.state.disk.options import remedy_for
+from streams_py.state.store_figures import PROPERTIES
 
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
@@ -153,6 +154,17 @@ class RocksBytes:
                 scan.end()
             self._family.close()
 
+    def properties(self) -> Mapping[str, float]:
+        """What RocksDB says of the store (:data:`PROPERTIES`), and the scans that are open. Any thread may ask; empty
+        when it is closed."""
+        try:
+            with self._scanning:
+                found = {name: self._family.property_int_value(f"rocksdb.{name}") for name in PROPERTIES}
+                scans = sum(scan.is_open for scan in self._scans)
+        except Exception:  # rocksdict says in several ways that a store is being emptied or closed
+            return {}
+        return {"num-open-iterators": scans} | {name: of for name, of in found.items() if of is not None}
+
     # -- for the database --------------------------------------------------------------------------------------
 
     @property
@@ -241,6 +253,11 @@ class _Scan:
         except StopIteration:
             self._items = _ENDED  # lets go of the snapshot
             raise
+
+    @property
+    def is_open(self) -> bool:
+        """True while it holds on to a snapshot."""
+        return self._items is not None and self._items is not _ENDED
 
     def end(self) -> None:
         self._items = None

@@ -27,6 +27,7 @@ from streams_py.metrics.families import FAMILIES, family_name  # noqa: E402
 from streams_py.runtime.metrics import Measured, ThreadFigures, client_metrics, measure  # noqa: E402
 from streams_py.runtime.states import State  # noqa: E402
 from streams_py.runtime.threads.rebalance_timeline import RebalanceTimeline  # noqa: E402
+from streams_py.topology.stores import ValueAndTimestamp  # noqa: E402
 from tests.unit.runtime.world import Steps, World, counting, task, tp  # noqa: E402
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -37,7 +38,7 @@ class Client:
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.world = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
-        self.steps = Steps(self.world, counting(), folder, **settings)
+        self.steps = Steps(self.world, counting(), folder, dsl_store_suppliers_class="rocksDB", **settings)
         self.config = SimpleNamespace(application_id="app")
         self.level = settings.get("metrics_recording_level", "INFO")
         self.on_rebalance: Callable[[Any], None] = self.steps.instance.rebalance_listeners.append
@@ -93,8 +94,58 @@ def test_records_of_nodes_are_counted_with_debug_only(client: Client, tmp_path: 
     assert not any(m.group == "stream-task-metrics" and m.name == "process-total" for m in quiet.measure())
 
 
+def use_every_operation(client: Client) -> None:
+    """Of any store: those that a count does not need."""
+    (of_task,) = [held for held in client.steps.thread.shown_tasks if held.is_active]
+    store = of_task.stores.store("counts")
+    assert store.get("k").value == 3
+    assert store.delete("nobody") is None
+    store.flush_cache()
+    store.put_all([])
+    store.put_if_absent("k", ValueAndTimestamp(7, 0))
+    for scan in (store.all(), store.range(None, None), store.prefix_scan(b"k")):
+        assert next(scan)
+
+
 def test_every_figure_is_known_to_the_exporters_and_every_known_one_exists(client: Client) -> None:
-    assert {(m.group, m.name) for m in client.measure()} == set(FAMILIES)
+    use_every_operation(client)
+    of_other_stores = {
+        f"{name}-{what}" for name in ("remove", "fetch") for what in ("rate", "latency-avg", "latency-max")
+    }
+    of_restoring = {f"restore-{what}" for what in ("rate", "latency-avg", "latency-max")}
+    expected = {
+        known
+        for known in FAMILIES
+        if known[0] != "stream-state-metrics" or known[1] not in of_other_stores | of_restoring
+    }
+    assert {(m.group, m.name) for m in client.measure()} - {
+        ("stream-state-metrics", name) for name in of_restoring
+    } == expected
+
+
+def test_stores_say_how_they_are_used_with_debug_only(client: Client, tmp_path: Path) -> None:
+    use_every_operation(client)
+    name = f"stream-state-metrics{{thread-id={client.steps.thread.name},task-id=0_0,rocksdb-state-id=counts}}"
+    used = {figure: float(of) for figure, of in client_metrics(client.figures())[name].items()}
+    assert used["put-rate"] == 1.5  # three records in two seconds: reading and writing in one step
+    assert used["get-rate"] == used["delete-rate"] == used["all-rate"] == 0.5
+    assert 0 < used["get-latency-avg"] <= used["get-latency-max"] < 60e9
+    assert used["estimate-num-keys"] >= 0
+    assert used["block-cache-capacity"] > 0
+    quiet = Client(tmp_path / "quiet")
+    quiet.work()
+    names = {m.name for m in quiet.measure() if m.group == "stream-state-metrics"}
+    assert "num-open-iterators" in names
+    assert not any(name.endswith("-latency-avg") for name in names)
+
+
+def test_standbys_and_closed_stores_are_measured_too(client: Client) -> None:
+    def stores() -> set[str]:
+        return {dict(m.tags)["task-id"] for m in client.measure() if m.group == "stream-state-metrics"}
+
+    assert stores() == {"0_0", "0_1"}
+    client.steps.run({})
+    assert stores() == set()
 
 
 def test_prometheus_reads_them(client: Client) -> None:
@@ -129,7 +180,7 @@ def test_open_telemetry_reads_them(client: Client) -> None:
         for scope in resource.scope_metrics
         for metric in scope.metrics
     }
-    assert points.keys() == {family_name(*known) for known in FAMILIES}
+    assert points.keys() == {family_name(m.group, m.name) for m in client.measure()}
     found = points["kafka_streams_stream_thread_metrics_process_total"]
     assert (found.value, found.attributes["thread-id"]) == (3, client.steps.thread.name)
     assert points["kafka_streams_stream_metrics_state"].attributes["state"] == "RUNNING"

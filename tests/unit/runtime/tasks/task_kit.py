@@ -94,6 +94,9 @@ class FakeStores:
 
     uncommitted_bytes = 0
 
+    def store_figures(self, seconds: float) -> Sequence[tuple[str, str, Mapping[str, float]]]:
+        return []
+
     def commit(self) -> None:
         self.calls.append("commit")
 

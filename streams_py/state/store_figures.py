@@ -1,0 +1,148 @@
+"""Figures of single stores: what RocksDB says of itself, and with DEBUG how often and how long stores are used.
+
+Names are Kafka Streams' (group ``stream-state-metrics``, times in ns). Without DEBUG nothing is measured, and RocksDB
+is asked only when somebody looks. With it, the methods of a store are replaced by ones that take the time. One method
+of a store may call another one of it: that is one call, of the outer one's kind. An aggregation reads and writes in one
+step, which counts as ``put``. A scan counts when it is opened.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from streams_py.topology.stores import StoreBuilder, StoreKind
+
+__all__ = ["OPERATIONS", "PROPERTIES", "StoreFigures", "StoreUse", "state_tag"]
+
+_METHODS: Final[Mapping[str, str]] = {
+    "put": "put",
+    "put_value": "put",
+    "put_if_absent": "put-if-absent",
+    "put_all": "put-all",
+    "get": "get",
+    "get_parts": "get",
+    "peek": "get",
+    "history": "get",
+    "delete": "delete",
+    "remove": "remove",
+    "all": "all",
+    "reverse_all": "all",
+    "range": "range",
+    "reverse_range": "range",
+    "prefix_scan": "prefix-scan",
+    "fetch": "fetch",
+    "fetch_between": "fetch",
+    "fetch_keys": "fetch",
+    "fetch_all": "fetch",
+    "fetch_session": "fetch",
+    "find_sessions": "fetch",
+    "sessions_ended": "fetch",
+    "flush_cache": "flush",
+    "restore": "restore",
+    "restore_records": "restore",
+}
+"""Method of a store -> what Kafka calls it."""
+
+OPERATIONS: Final = tuple(dict.fromkeys(_METHODS.values()))
+
+PROPERTIES: Final[Mapping[str, str]] = {
+    "num-entries-active-mem-table": "Entries in the memtable that is written.",
+    "num-deletes-active-mem-table": "Deletions in the memtable that is written.",
+    "num-entries-imm-mem-tables": "Entries in memtables that wait to be flushed.",
+    "num-deletes-imm-mem-tables": "Deletions in memtables that wait to be flushed.",
+    "num-immutable-mem-table": "Memtables that wait to be flushed.",
+    "cur-size-active-mem-table": "Bytes of the memtable that is written.",
+    "cur-size-all-mem-tables": "Bytes of the memtables that are written or wait.",
+    "size-all-mem-tables": "Bytes of all memtables, pinned ones included.",
+    "mem-table-flush-pending": "1 while a flush waits.",
+    "num-running-flushes": "Flushes that run.",
+    "compaction-pending": "1 while a compaction waits.",
+    "num-running-compactions": "Compactions that run.",
+    "estimate-pending-compaction-bytes": "Bytes that compactions have to rewrite, about.",
+    "total-sst-files-size": "Bytes of all files.",
+    "live-sst-files-size": "Bytes of the files of the newest version.",
+    "num-live-versions": "Versions that somebody still reads.",
+    "block-cache-capacity": "Bytes that the block cache, one for the process, may hold.",
+    "block-cache-usage": "Bytes in the block cache.",
+    "block-cache-pinned-usage": "Bytes pinned in the block cache.",
+    "estimate-num-keys": "Keys, about; what waits for a commit is not among them.",
+    "estimate-table-readers-mem": "Bytes of filters and indexes outside of the block cache.",
+    "background-errors": "Background errors so far.",
+}
+"""What RocksDB is asked for, under its names without ``rocksdb.``, which are Kafka's too."""
+
+
+class StoreUse(NamedTuple):
+    """Of one kind of operation: how many, and how long they took together and at most, in ns."""
+
+    calls: int = 0
+    total_ns: int = 0
+    longest_ns: int = 0
+
+
+class StoreFigures:
+    """How one store is used, over its whole life in a task. Any thread may use the store and read this."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = threading.local()
+        self._uses: dict[str, StoreUse] = {}
+
+    def watch(self, store: Any) -> None:
+        """From now on take the time of what is called on this store."""
+        for method, operation in _METHODS.items():
+            call = getattr(store, method, None)
+            if call is not None:
+                setattr(store, method, self._timed(call, operation))
+        updater = getattr(store, "updater", None)
+        if updater is not None:
+            store.updater = lambda *arguments: self._timed(updater(*arguments), "put")
+
+    def _timed(self, call: Callable[..., Any], operation: str) -> Callable[..., Any]:
+        inside, now_ns = self._inside, time.perf_counter_ns
+
+        def timed(*arguments: Any, **options: Any) -> Any:
+            if getattr(inside, "is_true", False):
+                return call(*arguments, **options)
+            inside.is_true = True
+            began_ns = now_ns()
+            try:
+                return call(*arguments, **options)
+            finally:
+                inside.is_true = False
+                self._add(operation, now_ns() - began_ns)
+
+        return timed
+
+    def _add(self, operation: str, took_ns: int) -> None:
+        with self._lock:
+            calls, total_ns, longest_ns = self._uses.get(operation, StoreUse())
+            self._uses[operation] = StoreUse(calls + 1, total_ns + took_ns, max(longest_ns, took_ns))
+
+    def figures(self, seconds: float) -> Iterator[tuple[str, float]]:
+        """Rate and latencies of each operation that was used, over so many seconds."""
+        with self._lock:
+            uses = dict(self._uses)
+        for operation in OPERATIONS:
+            use = uses.get(operation)
+            if use is not None:
+                yield f"{operation}-rate", use.calls / seconds
+                yield f"{operation}-latency-avg", use.total_ns / use.calls
+                yield f"{operation}-latency-max", use.longest_ns
+
+
+def state_tag(builder: StoreBuilder, *, persistent: bool) -> str:
+    """The tag that has the store's name: Kafka's scope of such a store, and ``-state-id``."""
+    if builder.kind is StoreKind.SUPPRESSION:
+        return "in-memory-suppression-state-id"
+    if builder.supplier is not None:
+        return "custom-state-id"
+    scope = "rocksdb" if persistent else "in-memory"
+    if builder.kind in (StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW):
+        scope += "-window"
+    elif builder.kind is StoreKind.SESSION:
+        scope += "-session"
+    return f"{scope}-state-id"

@@ -1,0 +1,87 @@
+"""What is measured of single stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_py.serdes import INT64, STRING
+from streams_py.state.disk.database import RocksMemory, TaskDatabase
+from streams_py.state.open import open_store
+from streams_py.state.store_figures import PROPERTIES, StoreFigures, state_tag
+from streams_py.topology.nodes import RecordContext
+from streams_py.topology.stores import StoreBuilder, StoreKind
+
+MEMORY = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
+PLAIN = StoreBuilder("s", StoreKind.KEY_VALUE, STRING, INT64)
+STAMPED = StoreBuilder("s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64)
+
+
+def watched(builder: StoreBuilder) -> tuple[Any, StoreFigures]:
+    figures, store = StoreFigures(), open_store(builder, application_id="app", context=RecordContext())
+    figures.watch(store)
+    return store, figures
+
+
+def test_method_that_calls_others_counts_once() -> None:
+    store, figures = watched(PLAIN)
+    store.put_all([("a", 1), ("b", 2)])
+    assert store.delete("a") == 1
+    assert store.put_if_absent("b", 7) == 2
+    assert list(store.all()) == [("b", 2)]
+    rates = {name: of for name, of in figures.figures(2) if name.endswith("-rate")}
+    assert rates == {"put-all-rate": 0.5, "delete-rate": 0.5, "put-if-absent-rate": 0.5, "all-rate": 0.5}
+
+
+def test_aggregation_counts_as_one_put_and_does_what_it_did() -> None:
+    store, figures = watched(STAMPED)
+    update = store.updater(lambda: 0, lambda key, value, old: old + value)
+    assert update("k", 5, 10) == (5, 0, 10)
+    assert update("k", 2, 7) == (7, 5, 10)
+    assert store.get_parts("k") == (7, 10)
+    assert {name: of for name, of in figures.figures(1) if name.endswith("-rate")} == {"put-rate": 2, "get-rate": 1}
+
+
+def test_call_that_fails_is_counted_and_the_next_one_too() -> None:
+    store, figures = watched(PLAIN)
+    for _ in range(2):
+        with pytest.raises(Exception, match="str"):
+            store.get(1)
+    assert dict(figures.figures(1))["get-rate"] == 2
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["open", "closed"])
+def test_store_on_disk_says_what_rocksdb_says(tmp_path: Path, is_closed: bool) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
+    store = database.store("s")
+    assert database.properties("other") == {}
+    store.write_batch([(b"%d" % n, b"v") for n in range(10)])
+    database.commit({})
+    scan, other = store.scan(None, None), store.scan(None, None)
+    assert next(scan) == (b"0", b"v")
+    assert len(list(other)) == 10
+    found = database.properties("s")
+    assert found.keys() == {*PROPERTIES, "num-open-iterators"}
+    assert (found["num-entries-active-mem-table"], found["num-open-iterators"]) == (10, 1)
+    if is_closed:
+        database.close()
+        assert database.properties("s") == {}
+    else:
+        store.clear()
+        assert database.properties("s")["num-entries-active-mem-table"] == 0
+        database.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "persistent", "tag"),
+    [
+        (StoreKind.KEY_VALUE, True, "rocksdb-state-id"),
+        (StoreKind.TIMESTAMPED_KEY_VALUE, False, "in-memory-state-id"),
+        (StoreKind.SUPPRESSION, False, "in-memory-suppression-state-id"),
+    ],
+    ids=["disk", "memory", "suppression"],
+)
+def test_tag_is_kafkas_scope_of_the_store(kind: StoreKind, persistent: bool, tag: str) -> None:
+    assert state_tag(StoreBuilder("s", kind, STRING, INT64), persistent=persistent) == tag

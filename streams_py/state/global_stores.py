@@ -8,7 +8,7 @@ Nothing is logged, and nothing is committed to a group (Kafka Streams' ``GlobalS
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streams_protocol.types import TopicPartition
@@ -20,6 +20,7 @@ from streams_py.state.custom.own_store import OwnStore, own_store
 from streams_py.state.directory import StateDirectory
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.open import Store, StoreDefaults, is_persistent, open_store
+from streams_py.state.store_figures import state_tag
 from streams_py.topology.custom_stores import CustomStateStore
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.physical.assembly import GlobalStore
@@ -174,6 +175,15 @@ class GlobalStores:
         """They have no changelogs of their own."""
 
     uncommitted_bytes = 0
+
+    def store_figures(self, seconds: float) -> Iterator[tuple[str, str, Mapping[str, float]]]:
+        """What RocksDB says of each store; their use is not measured."""
+        database = self._database
+        if database is None:
+            return
+        for name, (declared, _) in self._declared.items():
+            if is_persistent(declared.builder, self._defaults):
+                yield state_tag(declared.builder, persistent=True), name, database.properties(name)
 
     def checkpoint(self, *, enforce: bool) -> None:
         """Write the checkpoint file, for tools, if enforced or when positions moved far enough."""

@@ -188,6 +188,13 @@ def _known(offsets: Mapping[TopicPartition, int | AdminError]) -> dict[TopicPart
 def _print(plan: Plan, application_id: str, state_dir: str | None) -> None:
     for member in plan.removed:
         print(f"remove member {member.client_id} at {member.client_host}")
+    if not plan.positions:
+        print(
+            "no committed offsets are visible: none are there, or this user lacks DESCRIBE on topics; --input-topic "
+            "names them"
+        )
+    if not plan.deleted:
+        print("no internal topics are visible: none are there, or this user lacks DESCRIBE on them")
     moved = [(at, old, new) for at, (old, new) in plan.positions.items() if old != new]
     for at, old, new in moved[:_SHOWN_MAX]:
         print(f"read {at} from {new}" + ("" if old is None else f" (it stands at {old})"))

@@ -111,3 +111,21 @@ def test_a_dry_run_and_a_no_change_nothing(cluster: FakeCluster) -> None:
     assert reset(confirmed=lambda: False) == 1
     assert reset(inputs=("app-x-changelog",)) == 2
     assert not cluster.done
+
+
+@pytest.mark.parametrize(
+    ("visible", "said"),
+    [(("app-x-changelog",), "no committed offsets are visible"), (("in",), "no internal topics are visible")],
+    ids=["inputs are hidden", "internal topics are hidden"],
+)
+def test_what_a_plan_lacks_is_said_since_a_missing_right_hides_topics(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str], visible: tuple[str, ...], said: str
+) -> None:
+    describe = cluster.admin.describe_topics
+    cluster.admin.describe_topics = lambda names: {
+        topic: found for topic, found in describe(names).items() if topic in visible
+    }
+    assert reset(dry_run=True) == 0
+    shown = capsys.readouterr().out
+    assert f"{said}: none are there, or this user lacks DESCRIBE" in shown
+    assert shown.count("are visible") == 1

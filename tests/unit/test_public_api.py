@@ -95,7 +95,7 @@ def test_what_runs_an_application_raises_errors_of_that_page_and_no_private_ones
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.ClassDef) and node.name.endswith("Error")
     }
-    assert classes <= {"InboxClosedError", "_OverrunError"}, "which end where they are waited for"
+    assert classes <= {"InboxClosedError", "_OverrunError", "_RefusedError"}, "which end where they are waited for"
 
 
 def test_names_of_the_assignment_package_are_those_of_its_modules() -> None:

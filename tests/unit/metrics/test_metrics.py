@@ -94,6 +94,14 @@ def test_records_of_nodes_are_counted_with_debug_only(client: Client, tmp_path: 
     assert not any(m.group == "stream-task-metrics" and m.name == "process-total" for m in quiet.measure())
 
 
+class OfOtherKinds:
+    """What only windows, sessions and stores that are restored do."""
+
+    def remove(self) -> None: ...
+    def fetch(self) -> None: ...
+    def restore(self) -> None: ...
+
+
 def use_every_operation(client: Client) -> None:
     """Of any store: those that a count does not need."""
     (of_task,) = [held for held in client.steps.thread.shown_tasks if held.is_active]
@@ -105,22 +113,15 @@ def use_every_operation(client: Client) -> None:
     store.put_if_absent("k", ValueAndTimestamp(7, 0))
     for scan in (store.all(), store.range(None, None), store.prefix_scan(b"k")):
         assert next(scan)
+    other = OfOtherKinds()
+    of_task.stores._measured["counts"].watch(other)  # type: ignore[attr-defined]
+    for use in (other.remove, other.fetch, other.restore):
+        use()
 
 
 def test_every_figure_is_known_to_the_exporters_and_every_known_one_exists(client: Client) -> None:
     use_every_operation(client)
-    of_other_stores = {
-        f"{name}-{what}" for name in ("remove", "fetch") for what in ("rate", "latency-avg", "latency-max")
-    }
-    of_restoring = {f"restore-{what}" for what in ("rate", "latency-avg", "latency-max")}
-    expected = {
-        known
-        for known in FAMILIES
-        if known[0] != "stream-state-metrics" or known[1] not in of_other_stores | of_restoring
-    }
-    assert {(m.group, m.name) for m in client.measure()} - {
-        ("stream-state-metrics", name) for name in of_restoring
-    } == expected
+    assert {(m.group, m.name) for m in client.measure()} == set(FAMILIES)
 
 
 def test_stores_say_how_they_are_used_with_debug_only(client: Client, tmp_path: Path) -> None:
@@ -171,6 +172,7 @@ def test_server_listens_on_loopback_and_says_when_its_port_is_taken(client: Clie
 
 
 def test_open_telemetry_reads_them(client: Client) -> None:
+    use_every_operation(client)
     reader = InMemoryMetricReader()
     observe_metrics(client, MeterProvider([reader]))  # type: ignore[arg-type]
     data = reader.get_metrics_data()
@@ -180,7 +182,7 @@ def test_open_telemetry_reads_them(client: Client) -> None:
         for scope in resource.scope_metrics
         for metric in scope.metrics
     }
-    assert points.keys() == {family_name(m.group, m.name) for m in client.measure()}
+    assert points.keys() == {family_name(*known) for known in FAMILIES}
     found = points["kafka_streams_stream_thread_metrics_process_total"]
     assert (found.value, found.attributes["thread-id"]) == (3, client.steps.thread.name)
     assert points["kafka_streams_stream_metrics_state"].attributes["state"] == "RUNNING"

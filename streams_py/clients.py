@@ -9,15 +9,14 @@ from typing import Any
 
 from streams_py.adapters.confluent.clients import ConfluentClients
 from streams_py.adapters.confluent.embedded.cluster import EMBEDDED_MEMBERSHIP_DEFAULTS
-from streams_py.adapters.handshake import refusal
+from streams_py.adapters.handshake import check_admitted, refusal
 from streams_py.adapters.kafka_python.group_admin import KafkaPythonGroupAdmin
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.options import MOCK_CLUSTER
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.adapters.kafka_python.transaction_admin import KafkaPythonTransactionAdmin
-from streams_py.adapters.security import parse_security
+from streams_py.adapters.security import SecuritySettings, parse_security
 from streams_py.config import StreamsConfig
-from streams_py.errors import ConfigError
 from streams_py.member.versions import RebalanceProtocol, start_protocols
 from streams_py.ports import MembershipListener
 from streams_py.quiet import quiet_logs
@@ -60,12 +59,16 @@ class KafkaClients(ConfluentClients):
         """As the port says."""
         if self.embedded is not None:
             return
-        for prefix in ("admin.", "consumer."):
-            if (why := self._refusal(prefix)) is not None:
-                raise ConfigError(why)
+        of_admin, of_member = self._security("admin."), self._security("consumer.")
+        check_admitted(self.bootstrap, of_admin)
+        if of_member != of_admin:
+            check_admitted(self.bootstrap, of_member)
 
-    def _refusal(self, prefix: str) -> str | None:
-        return refusal(self.bootstrap, parse_security(self._config.client_settings(prefix)))
+    def _security(self, prefix: str) -> SecuritySettings:
+        return parse_security(self._config.client_settings(prefix))
+
+    def _refusal(self) -> str | None:
+        return None if self.embedded is not None else refusal(self.bootstrap, self._security("consumer."))
 
     def membership(self, thread_name: str, thread_index: int, listener: MembershipListener) -> KafkaPythonMembership:
         """Membership of one stream thread; static when ``group.instance.id`` is set, which gets the thread's number."""
@@ -73,7 +76,7 @@ class KafkaClients(ConfluentClients):
             self._membership_settings(thread_name, thread_index),
             listener,
             cooperative=RebalanceProtocol.COOPERATIVE in start_protocols(self._config.upgrade_from),
-            refusal=lambda: None if self.embedded is not None else self._refusal("consumer."),
+            refusal=self._refusal,
             **(MOCK_CLUSTER if self.embedded is not None else {}),
         )
 

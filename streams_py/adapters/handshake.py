@@ -21,8 +21,9 @@ from typing import Final, NoReturn
 
 from streams_py.adapters.security import Mechanism, SecurityProtocol, SecuritySettings
 from streams_py.adapters.tls import tls_context
+from streams_py.errors import ConfigError
 
-__all__ = ["refusal"]
+__all__ = ["check_admitted", "refusal"]
 
 _API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
 _UNSUPPORTED_MECHANISM, _ILLEGAL_SASL_STATE, _AUTHENTICATION_FAILED = 33, 34, 58
@@ -39,6 +40,13 @@ _PASSWORD_MECHANISMS: Final = (Mechanism.PLAIN, Mechanism.SCRAM_SHA_256, Mechani
 
 class _RefusedError(Exception):
     """The broker refused us, or we it; the text says why."""
+
+
+def check_admitted(bootstrap: str, security: SecuritySettings) -> None:
+    """ConfigError with the :func:`refusal`, if there is one."""
+    why = refusal(bootstrap, security)
+    if why is not None:
+        raise ConfigError(why)
 
 
 def refusal(bootstrap: str, security: SecuritySettings, *, timeout_s: float = _TIMEOUT_S) -> str | None:

@@ -125,7 +125,7 @@ def simulate(
     try:
         settings = {} if config is None else read_config_file(config)
     except ConfigError as error:
-        raise typer.Exit(refuse(str(error))) from error
+        raise typer.Exit(refuse(error)) from error
     if replay is not None:
         raise typer.Exit(replay_schedule(replay, keep=keep, assignor=assignor, mutant=mutant, settings=settings))
     raise typer.Exit(

@@ -15,9 +15,9 @@ from typing import Any, Final
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import connected
 from streams_py.cli.forms import Form, escaped, form_named
-from streams_py.cli.usage import FAILED, failed, refuse, say
+from streams_py.cli.usage import FAILED, refuse, say
 from streams_py.clients import KafkaClients
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.errors import StreamsError
 from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
 from streams_py.serdes import cannot_decode, cannot_encode
 
@@ -45,15 +45,13 @@ def _ended(command: Callable[[], None]) -> int:
     try:
         command()
         sys.stdout.flush()
-    except (_RefusedError, ConfigError) as refused:
-        return refuse(str(refused))
     except BrokenPipeError:  # `| head`: nobody reads on
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except _BadRecordError as bad:
         say(bad)
         return FAILED
-    except StreamsError as error:
-        return failed(error)
+    except (_RefusedError, StreamsError) as error:
+        return refuse(error)
     return 0
 
 

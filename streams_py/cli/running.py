@@ -70,11 +70,11 @@ def _run(
         topology = load_topology(what, optimize=given.get("topology.optimization") == "all")
         streams = KafkaStreams(topology, given)
     except (ConfigError, TopologyError) as error:
-        return refuse(str(error))
+        return refuse(error)
     try:
         streams.run(drain=drain, processes=processes, health=health)
     except ConfigError as error:
-        return refuse(str(error))
+        return refuse(error)
     except StreamsError as error:
         logging.getLogger("streams_py").error("the application failed: %s", error)
         return 1

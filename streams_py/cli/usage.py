@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.errors import ConfigError
 
-__all__ = ["FAILED", "NOT_DONE", "failed", "pairs_of", "refuse", "say"]
+__all__ = ["FAILED", "NOT_DONE", "pairs_of", "refuse", "say"]
 
 FAILED: Final = 1
 """The exit status when the command did its work, and what it found is bad: a verification that fails, an upgrade that
@@ -23,15 +23,9 @@ def say(why: object) -> None:
     print(" ".join(str(why).split()), file=sys.stderr)
 
 
-def refuse(why: str) -> int:
-    """Say in one sentence what is wrong; the exit status."""
+def refuse(why: object) -> int:
+    """Say in one sentence why a command could not do its work; the exit status."""
     say(why)
-    return NOT_DONE
-
-
-def failed(error: StreamsError) -> int:
-    """Say why a command could not do its work; the exit status."""
-    say(error)
     return NOT_DONE
 
 

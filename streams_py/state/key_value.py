@@ -157,6 +157,9 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
                 log(key, None, self._context.timestamp)
             else:
                 self._log_data(log, key, data)
+        self._keep(key, data)
+
+    def _keep(self, key: bytes, data: bytes | None) -> None:
         try:
             if data is None:
                 self._remove(key)
@@ -267,13 +270,9 @@ class SuppliedPlainStore(PlainStore[K, V]):
 
     def write_data(self, key: bytes, data: bytes | None) -> None:
         """Write, then log."""
-        log, self._log = self._log, None
-        try:
-            super().write_data(key, data)
-        finally:
-            self._log = log
-        if log is not None:
-            log(key, data, self._context.timestamp)
+        self._keep(key, data)
+        if self._log is not None:
+            self._log(key, data, self._context.timestamp)
 
 
 class ExpiringPlainStore(StoreOverBytes[K, V, V]):

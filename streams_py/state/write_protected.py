@@ -6,8 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from streams_py.errors import UnsupportedOperationError
-from streams_py.state.custom.context import only_asked
+from streams_py.state.custom.context import only_asked, refuse_change
 from streams_py.state.open import Store
 from streams_py.topology.custom_stores import CustomStateStore
 
@@ -23,7 +22,7 @@ class WriteProtectedStore:
 
     def __getattr__(self, name: str) -> Any:
         if name in _CHANGES:
-            return partial(_refuse, self._store.name)
+            return partial(refuse_change, self._store.name)
         return getattr(self._store, name)
 
 
@@ -37,12 +36,12 @@ class _WriteProtectedCustomStore:
     def __getattr__(self, name: str) -> Any:
         store: CustomStateStore = self._store
         if name in _CHANGES or name in _LIFE:
-            return partial(_refuse, store.name)
+            return partial(refuse_change, store.name)
         found = getattr(store, name)
         return only_asked(store.name, found) if callable(found) else found
 
     def __setattr__(self, name: str, value: object) -> None:
-        _refuse(self._store.name)
+        refuse_change(self._store.name)
 
     def __repr__(self) -> str:
         return f"<{self._store!r}, to be read only>"
@@ -61,17 +60,11 @@ def _kind_of(kind: type[CustomStateStore]) -> type[_WriteProtectedCustomStore]:
         return lambda self, *args: only_asked(self._store.name, getattr(self._store, name))(*args)
 
     def refused(self: _WriteProtectedCustomStore, *_: object) -> None:
-        _refuse(self._store.name)
+        refuse_change(self._store.name)
 
     methods = {name: asked(name) for name in _SPECIAL_QUESTIONS if hasattr(kind, name)}
     return type(
         f"WriteProtected{kind.__name__}", (_WriteProtectedCustomStore,), methods | dict.fromkeys(_ITEMS, refused)
-    )
-
-
-def _refuse(store: str, *_: object, **__: object) -> None:
-    raise UnsupportedOperationError(
-        f"global store {store!r} can only be read here: it is written by the processor it was added with"
     )
 
 

@@ -106,7 +106,7 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise typer.Exit(refuse(str(error))) from None
+        raise typer.Exit(refuse(error)) from None
     except StreamsError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(_FAILED) from None

@@ -13,7 +13,7 @@ def describe_topology(what: str, *, optimize: bool, form: str = "text") -> int:
     try:
         topology = load_topology(what, optimize=optimize)
     except TopologyNotFoundError as error:
-        return refuse(str(error))
+        return refuse(error)
     match form:
         case "svg":
             print(topology.to_svg(), end="")

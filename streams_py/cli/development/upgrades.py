@@ -36,7 +36,7 @@ def check(
         else:
             report = check_upgrade(_version(old, optimize=optimize), _version(new, optimize=optimize))
     except StreamsError as error:
-        return refuse(str(error))
+        return refuse(error)
     print(report)
     return _SAFE if (report.safe_while_rolling if rolling else report.safe) else _NOT_SAFE
 

@@ -17,7 +17,7 @@ from streams_py.backtest.live.deciding import Move, Outcome, outcomes
 from streams_py.backtest.live.reading import Present, present_situation
 from streams_py.backtest.terminal import COLUMNS, figure_text
 from streams_py.cli.connecting import connected
-from streams_py.cli.usage import failed, pairs_of
+from streams_py.cli.usage import pairs_of, refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import StreamsError
 
@@ -41,7 +41,7 @@ def decide_live(
             present = present_situation(cluster, group, configs=configs)
         found = list(outcomes(present.situation, orders))
     except StreamsError as error:
-        return failed(error)
+        return refuse(error)
     if as_json:
         print(json.dumps(to_json(present, found), indent=2))
     else:

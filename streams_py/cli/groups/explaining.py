@@ -33,7 +33,7 @@ def explain_tasks(task: str | None, file: Path, *, case: str | None, assignor: s
     try:
         wanted = None if task is None else TaskId.parse(task)
     except ValueError as error:
-        return refuse(str(error))
+        return refuse(error)
     names: Mapping[ProcessId, str] = {}
     try:
         if file.name.endswith((".jsonl", ".jsonl.gz")):

@@ -10,7 +10,7 @@ from typing import Any
 from streams_protocol.types import ProcessId, TaskId
 from streams_py.cli.connecting import connected
 from streams_py.cli.groups.explaining import plain
-from streams_py.cli.usage import failed, pairs_of, refuse
+from streams_py.cli.usage import pairs_of, refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import StreamsError
 from streams_py.inspection.labels import member_labels, named, process_labels
@@ -38,9 +38,9 @@ def explain_live(
         with connected(bootstrap, config, "streams-py-explain") as cluster:
             reasons = explain_group(cluster, group, configs=configs, assignor=assignor)
     except ValueError as error:
-        return refuse(str(error))
+        return refuse(error)
     except StreamsError as error:
-        return failed(error)
+        return refuse(error)
     if wanted is not None and wanted not in reasons.tasks:
         known = ", ".join(map(str, reasons.tasks)) or "none"
         return refuse(f"there is no task {wanted}; there are: {known}")

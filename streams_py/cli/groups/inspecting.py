@@ -21,7 +21,7 @@ from rich.table import Table
 from streams_protocol import RepeatedTagDecodeError
 from streams_protocol.types import TaskId
 from streams_py.cli.connecting import Connection, connected
-from streams_py.cli.usage import failed
+from streams_py.cli.usage import refuse
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.labels import member_labels
@@ -51,7 +51,7 @@ def inspect_command(
             else:
                 _watch(cluster, group, console, watch_s, all_tasks=all_tasks)
     except StreamsError as error:
-        status = failed(error)
+        status = refuse(error)
         if group is not None and not isinstance(error, ConfigError | BrokerUnavailableError):
             _suggest(group, bootstrap, config)
         return status

@@ -14,7 +14,7 @@ from typing import Final
 
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import Connection, connected
-from streams_py.cli.usage import FAILED, failed, refuse
+from streams_py.cli.usage import FAILED, refuse
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, DescribedMember
 from streams_py.state.directory import StateDirectory
@@ -82,10 +82,8 @@ def reset_application(
                 print("nothing was changed", file=sys.stderr)
                 return FAILED
             _carry_out(cluster, plan, application_id, state_dir)
-    except _RefusedError as refused:
-        return refuse(str(refused))
-    except StreamsError as error:
-        return failed(error)
+    except (_RefusedError, StreamsError) as error:
+        return refuse(error)
     print(f"{application_id} is reset")
     if state_dir is None:
         print("local state stays: delete it on each machine with --state-dir DIR, or call KafkaStreams.clean_up()")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from streams_py.cli.connecting import connected
-from streams_py.cli.usage import failed, pairs_of, refuse
+from streams_py.cli.usage import pairs_of, refuse
 from streams_py.config_files import read_config_file
 from streams_py.errors import StreamsError
 
@@ -50,7 +50,7 @@ def serve_dashboard(
                 finally:
                     watcher.stop()
     except StreamsError as error:
-        return failed(error)
+        return refuse(error)
     except KeyboardInterrupt:
         return 0
     return 0

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from streams_py.adapters.confluent.connect_clients import ConfluentConnectClients
-from streams_py.adapters.handshake import refusal
+from streams_py.adapters.handshake import check_admitted
 from streams_py.adapters.kafka_python.connect_coordinator import ConnectCoordinator
 from streams_py.adapters.security import parse_security
 from streams_py.connect.group.coordinator import Coordinator, GroupHandler
 from streams_py.connect.ports import ConnectClients
 from streams_py.connect.settings import WorkerSettings
-from streams_py.errors import ConfigError
 
 __all__ = ["check_connection", "connect_clients"]
 
@@ -17,9 +16,7 @@ __all__ = ["check_connection", "connect_clients"]
 def check_connection(settings: WorkerSettings) -> None:
     """Raises ConfigError, in one sentence with the remedy, when the cluster refuses this worker for good, or cannot be
     trusted. A cluster that is away is no error here."""
-    why = refusal(settings.bootstrap_servers, parse_security(settings.client_settings("none.")))
-    if why is not None:
-        raise ConfigError(why)
+    check_admitted(settings.bootstrap_servers, parse_security(settings.client_settings("none.")))
 
 
 def connect_clients(settings: WorkerSettings) -> ConnectClients:

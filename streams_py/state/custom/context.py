@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 from streams_protocol.types import TaskId
 from streams_py.errors import UnsupportedOperationError
@@ -13,7 +13,7 @@ from streams_py.ports import Headers
 from streams_py.state.key_value import ChangeLog
 from streams_py.topology.nodes import RecordContext
 
-__all__ = ["OwnStoreContext", "only_asked"]
+__all__ = ["OwnStoreContext", "only_asked", "refuse_change"]
 
 
 class _Asked(threading.local):
@@ -23,6 +23,13 @@ class _Asked(threading.local):
 
 
 _ASKED = _Asked()
+
+
+def refuse_change(store: str, *_: object, **__: object) -> NoReturn:
+    """Instead of a change to a global store by another processor than its own: UnsupportedOperationError."""
+    raise UnsupportedOperationError(
+        f"global store {store!r} can only be read here: it is written by the processor it was added with"
+    )
 
 
 def only_asked(store: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,9 +64,7 @@ class OwnStoreContext:
         """Write to the changelog, unless the store is restored. UnsupportedOperationError for a global store that is
         changed by another processor than its own."""
         if _ASKED.store == self.name:
-            raise UnsupportedOperationError(
-                f"global store {self.name!r} can only be read here: it is written by the processor it was added with"
-            )
+            refuse_change(self.name)
         if self.log is None or self.is_restoring:
             return
         at = self.record.timestamp if timestamp is None else timestamp

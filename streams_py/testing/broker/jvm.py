@@ -185,7 +185,26 @@ class JvmCluster:
                 raise NoBrokerError(f"formatting {node.data_folder} failed:\n{output[-2000:]}")
 
 
-class JvmBroker:
+class NodesOnJvm:
+    """What a broker of the kit lets tests do, on the nodes of a :class:`JvmCluster`."""
+
+    bootstrap: str
+    _cluster: JvmCluster
+
+    def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
+        topics.create_topic(self.bootstrap, name, partitions, config)
+
+    def stop_node(self, node: int) -> None:
+        self._cluster.end_node(node, hard=False)
+
+    def kill_node(self, node: int) -> None:
+        self._cluster.end_node(node, hard=True)
+
+    def start_node(self, node: int) -> None:
+        self._cluster.start_node(node)
+
+
+class JvmBroker(NodesOnJvm):
     """A :class:`~streams_py.testing.broker.interface.Broker` for tests: temporary folder, free ports, gone at exit."""
 
     def __init__(self, *, nodes: int = 1, heap: str = "512m") -> None:
@@ -201,18 +220,6 @@ class JvmBroker:
         self.capabilities = BrokerCapabilities(
             label=f"Apache Kafka {kafka_version()} (jvm)", nodes=nodes, apache_kafka=True, node_control=True
         )
-
-    def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
-        topics.create_topic(self.bootstrap, name, partitions, config)
-
-    def stop_node(self, node: int) -> None:
-        self._cluster.end_node(node, hard=False)
-
-    def kill_node(self, node: int) -> None:
-        self._cluster.end_node(node, hard=True)
-
-    def start_node(self, node: int) -> None:
-        self._cluster.start_node(node)
 
     def close(self) -> None:
         atexit.unregister(self.close)

@@ -29,10 +29,9 @@ from typing import Any, Final
 
 import confluent_kafka.admin
 
-from streams_py.testing.broker import topics
 from streams_py.testing.broker.certificates import Authority, Certificate
 from streams_py.testing.broker.interface import BrokerCapabilities, NoBrokerError, kafka_version
-from streams_py.testing.broker.jvm import JvmCluster, free_ports
+from streams_py.testing.broker.jvm import JvmCluster, NodesOnJvm, free_ports
 from streams_py.testing.broker.jvm_node import HOST
 
 kafka_admin: Any = confluent_kafka.admin  # it exports more than its type information says
@@ -59,7 +58,7 @@ class Right:
     prefixed: bool = False
 
 
-class SecuredBroker:
+class SecuredBroker(NodesOnJvm):
     """One node with the doors above, in a temporary folder; gone at exit. ``plain_users`` may log in by PLAIN: they are
     part of the broker's own settings. Raises NoBrokerError without Java, Maven or ``openssl``."""
 
@@ -162,20 +161,6 @@ class SecuredBroker:
             )
             for acl in self._admin.describe_acls(every, request_timeout=_REQUEST_S).result()
         }
-
-    # -- like every broker of the kit ----------------------------------------
-
-    def create_topic(self, name: str, partitions: int, *, config: Mapping[str, str] | None = None) -> None:
-        topics.create_topic(self.bootstrap, name, partitions, config)
-
-    def stop_node(self, node: int) -> None:
-        self._cluster.end_node(node, hard=False)
-
-    def kill_node(self, node: int) -> None:
-        self._cluster.end_node(node, hard=True)
-
-    def start_node(self, node: int) -> None:
-        self._cluster.start_node(node)
 
     def close(self) -> None:
         atexit.unregister(self._remove)

@@ -1,8 +1,8 @@
 """Arguments of the DSL and of ``Topology``, checked by the call that gives them.
 
-What a function is called with, and what has to be a serde, is read from the annotations: ``Callable[[K, V], object]``
-is called with two arguments. So a new operation is checked as soon as its class is decorated with :func:`checked`. The
-messages of :class:`TopologyError` end with the line of the user's program.
+What a function is called with, what has to be a serde and what a number is read from the annotations:
+``Callable[[K, V], object]`` is called with two arguments. So a new operation is checked as soon as its class is
+decorated with :func:`checked`. The messages of :class:`TopologyError` end with the line of the user's program.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.topology.caller import locate, user_line
 from streams_py.topology.given_serdes import check_serde, kind_of
+from streams_py.topology.given_types import admits_none, check_legal_name, type_check
 from streams_py.topology.names import check_topic
 from streams_py.topology.operators.in_context import WithContext
-from streams_py.topology.stores import StoreBuilder
 
-__all__ = ["check_function", "check_serde", "checked"]
+__all__ = ["check_function", "check_given", "check_serde", "checked", "checked_function"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+_Check = Callable[[Any, str], None]
 
 _NAMES: Final[Mapping[str, str]] = {
     "K": "key", "K2": "key", "V": "value", "V2": "value", "VO": "other value", "A": "aggregate",
@@ -31,7 +34,10 @@ _NAMES: Final[Mapping[str, str]] = {
 """What the arguments of a function are called in a message, by their annotation."""
 
 _ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
-    "TimestampExtractor": ("key", "value", "record timestamp", "partition time")
+    "TimestampExtractor": ("key", "value", "record timestamp", "partition time"),
+    "Partitioner": ("topic", "key", "value", "number of partitions"),
+    "TopicChooser": ("key", "value", "record context"),
+    "StateStoreSupplier": (),
 }
 
 _MAY_ASK: Final = ("initializer", "adder", "subtractor", "merger", "on")
@@ -42,31 +48,46 @@ def checked(cls: type[T]) -> type[T]:
     """Class decorator: every public method, and ``__init__``, checks its arguments and says where it was called."""
     for name, method in list(vars(cls).items()):
         if inspect.isfunction(method) and (name == "__init__" or not name.startswith("_")):
-            setattr(cls, name, _checked(method))
+            setattr(cls, name, _checked(method, "" if name == "__init__" else f".{name}"))
     return cls
 
 
-def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
-    signature = inspect.signature(method)
-    suffix = "" if method.__name__ == "__init__" else f".{method.__name__}"
+def checked_function(function: Callable[P, R]) -> Callable[P, R]:
+    """The same for a function; ``name`` has to be one that topics can have."""
+    return _checked(function, None)
+
+
+def check_given(given: Mapping[str, Any], annotations: Mapping[str, str], what: str) -> None:
+    """TopologyError unless each of the given values, by name, is what its annotation asks for."""
+    for name, value in given.items():
+        if value is not None or not admits_none(annotations[name]):
+            for check in _checks_of(name, annotations[name]):
+                check(value, f"{what}: {name}")
+
+
+def _checked(function: Callable[P, R], suffix: str | None) -> Callable[P, R]:
+    """``suffix``: of the class in messages, for a method; None for a function."""
+    signature = inspect.signature(function)
     checks = [
-        (name, check)
+        (name, check, admits_none(str(parameter.annotation)) or parameter.default is None)
         for name, parameter in signature.parameters.items()
-        for check in _checks_of(name, str(parameter.annotation))
+        if parameter.annotation is not parameter.empty
+        for check in _checks_of(name, str(parameter.annotation), names_a_store=suffix is None)
     ]
 
-    @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if checks:
                 try:
                     given = signature.bind(*args, **kwargs).arguments
                 except TypeError:
                     given = {}  # the call below says it
-                for name, check in checks:
-                    if given.get(name) is not None:
-                        check(given[name], f"{type(args[0]).__name__}{suffix}: {name}")
-            return method(*args, **kwargs)
+                title = f"{type(args[0]).__name__}{suffix}" if suffix is not None else _call_title(function, given)
+                for name, check, may_be_none in checks:
+                    if name in given and not (may_be_none and given[name] is None):
+                        check(given[name], f"{title}: {name}")
+            return function(*args, **kwargs)
         except TopologyError as error:
             locate(error, user_line())
             raise
@@ -74,41 +95,50 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _checks_of(name: str, annotation: str) -> Iterable[Callable[[Any, str], None]]:
+def _call_title(function: Callable[..., Any], given: Mapping[str, Any]) -> str:
+    """``key_value_store 'counts'``: the function, and what its declaration is called."""
+    return f"{function.__name__} {given['name']!r}" if isinstance(given.get("name"), str) else function.__name__
+
+
+def _checks_of(name: str, annotation: str, *, names_a_store: bool = False) -> Iterable[_Check]:
     """Checks of one parameter, by its name and annotation. Each takes the argument and what to call it."""
     if re.search(r"\bSerde\[", annotation):
         yield check_serde
     arguments = _arguments_of(annotation)
-    if name in ("processor", "supplier"):
+    if name == "processor" or (name == "supplier" and "Supplier[" in annotation):
         yield _check_not_async
     elif arguments is not None:
-        may_be_text = annotation.startswith("str |")
-        check = (
-            _check_any_function
-            if "Awaitable[" in annotation
-            else _check_async_function
-            if "Coroutine[" in annotation
-            else check_function
-        )
-        takes_context = name in _MAY_ASK
-
-        def check_given(given: object, what: str) -> None:
-            if takes_context and isinstance(given, WithContext):
-                check(given.function, f"{what}, with_context", (*arguments, "record context"))
-            elif not (may_be_text and isinstance(given, str)):
-                check(given, what, arguments)
-
-        yield check_given
+        yield _function_check(annotation, arguments, takes_context=name in _MAY_ASK)
     if name in ("topic", "topics"):
-        yield _check_topics
+        yield _topic_check(annotation, chosen=arguments is not None)
     if name == "stores":
         yield _check_store_names
-    if annotation.startswith("StoreBuilder"):
-        yield _check_store_builder
-    if name in ("store", "name") and annotation.startswith("str"):
-        yield _check_name
     if annotation.startswith("Materialized["):
         yield _check_materialized
+    check = type_check(annotation)
+    if name in ("store", "name") and (names_a_store or annotation == "str | None"):
+        yield check_legal_name
+    elif check is not None:
+        yield check
+
+
+def _function_check(annotation: str, arguments: tuple[str, ...], *, takes_context: bool) -> _Check:
+    may_be_text = annotation.startswith("str |")
+    check = (
+        _check_any_function
+        if "Awaitable[" in annotation
+        else _check_async_function
+        if "Coroutine[" in annotation
+        else check_function
+    )
+
+    def check_given(given: object, what: str) -> None:
+        if takes_context and isinstance(given, WithContext):
+            check(given.function, f"{what}, with_context", (*arguments, "record context"))
+        elif not (may_be_text and isinstance(given, str)):
+            check(given, what, arguments)
+
+    return check_given
 
 
 def _arguments_of(annotation: str) -> tuple[str, ...] | None:
@@ -159,7 +189,8 @@ def _check_callable(given: object, what: str, arguments: tuple[str, ...]) -> Non
             f"{what} cannot be with_context(f): where there is one function, give with_context=f instead of {name}="
         )
     if not callable(given):
-        raise TopologyError(f"{what} is {kind_of(given)}, and no function of ({', '.join(arguments)})")
+        function = f"function of ({', '.join(arguments)})" if arguments else "function without arguments"
+        raise TopologyError(f"{what} is {kind_of(given)}, and no {function}")
 
 
 def _check_any_function(given: object, what: str, arguments: tuple[str, ...]) -> None:
@@ -191,33 +222,32 @@ def _check_not_async(given: object, what: str) -> None:
             )
 
 
-def _check_topics(given: object, what: str) -> None:
-    for topic in _items(given):
-        if isinstance(topic, str):
-            check_topic(topic)
-        elif not isinstance(topic, re.Pattern) and not callable(topic):
-            raise TopologyError(f"{what} is {kind_of(topic)}, not the name of a topic")
+def _topic_check(annotation: str, *, chosen: bool) -> _Check:
+    """``chosen``: it may be a function as well."""
+    takes_patterns = "Pattern" in annotation
+
+    def check_topics(given: object, what: str) -> None:
+        if not chosen and callable(given):
+            raise TopologyError(f"{what} is {kind_of(given)}, not the name of a topic")
+        for topic in _items(given):
+            if isinstance(topic, str):
+                check_topic(topic)
+            elif not (takes_patterns and isinstance(topic, re.Pattern)) and not (chosen and callable(topic)):
+                raise TopologyError(f"{what} is {kind_of(topic)}, not the name of a topic")
+
+    return check_topics
 
 
 def _check_store_names(given: object, what: str) -> None:
     for store in _items(given):
-        if isinstance(store, StoreBuilder):
+        if type(store).__name__ == "StoreBuilder":  # its module uses this one
+            name = getattr(store, "name", None)
             raise TopologyError(
-                f"{what} has the declaration of store {store.name!r}; it takes names: call add_state_store with the "
-                f"declaration, and give stores=[{store.name!r}]"
+                f"{what} has the declaration of store {name!r}; it takes names: call add_state_store with the "
+                f"declaration, and give stores=[{name!r}]"
             )
         if not isinstance(store, str):
             raise TopologyError(f"{what} has {kind_of(store)}; it takes names of stores that add_state_store has added")
-
-
-def _check_store_builder(given: object, what: str) -> None:
-    if not isinstance(given, StoreBuilder):
-        raise TopologyError(f"{what} is {kind_of(given)}, not a declaration such as key_value_store('name')")
-
-
-def _check_name(given: object, what: str) -> None:
-    if not isinstance(given, str):
-        raise TopologyError(f"{what} is {kind_of(given)}; it takes a name, as text")
 
 
 def _check_materialized(given: object, what: str) -> None:

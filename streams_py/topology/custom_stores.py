@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from streams_protocol.types import TaskId
 from streams_py.ports import Headers
-from streams_py.topology.caller import located
+from streams_py.topology.checked import checked_function
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
@@ -188,7 +188,7 @@ StateStoreSupplier: TypeAlias = Callable[[], CustomStateStore]
 """The same, for stores with methods of their own."""
 
 
-@located
+@checked_function
 def custom_store(
     name: str, supplier: StateStoreSupplier, *, logging: bool = True, logging_config: Mapping[str, str] | None = None
 ) -> StoreBuilder:

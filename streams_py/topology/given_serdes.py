@@ -44,4 +44,6 @@ def check_serdes_of(what: str, *, key: object, value: object) -> None:
 
 def kind_of(given: object) -> str:
     """What a message calls it."""
+    if given is None:
+        return "None"
     return f"the type {given.__name__}" if isinstance(given, type) else f"of type {type(given).__name__}"

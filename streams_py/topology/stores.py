@@ -15,6 +15,7 @@ from streams_py.errors import TopologyError
 from streams_py.ports import Headers
 from streams_py.serdes import Serde
 from streams_py.topology.caller import located
+from streams_py.topology.checked import checked_function
 from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.given_serdes import check_serdes_of, kind_of
 
@@ -135,7 +136,7 @@ class StoreBuilder:
             raise TopologyError(f"store {self.name!r} has a supplier, which decides what is dropped: no ttl=")
 
 
-@located
+@checked_function
 def key_value_store(
     name: str,
     *,
@@ -159,7 +160,7 @@ def key_value_store(
     return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, ttl_ms=ttl_ms, supplier=supplier)
 
 
-@located
+@checked_function
 def timestamped_key_value_store(
     name: str,
     *,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from streams_py.serdes import Serde
-from streams_py.topology.caller import located
+from streams_py.topology.checked import checked_function
 from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.stores import StateStore, StoreBuilder, StoreKind
 
@@ -47,7 +47,7 @@ class VersionedKeyValueStore(StateStore, Protocol[K_contra, V]):
         """Delete from ``timestamp`` on; what was valid then. None also when that time is before the history."""
 
 
-@located
+@checked_function
 def versioned_key_value_store(
     name: str,
     *,

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from streams_py.serdes import Serde
 from streams_py.serdes.windowed import Windowed
-from streams_py.topology.caller import located
+from streams_py.topology.checked import checked_function
 from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.stores import StateStore, StoreBuilder, StoreKind, ValueAndTimestamp, WindowRetention
 
@@ -73,7 +73,7 @@ class SessionStore(StateStore, Protocol[K, V]):
     def all(self, *, reverse: bool = False) -> Iterator[tuple[Windowed[K], V]]: ...
 
 
-@located
+@checked_function
 def window_store(
     name: str,
     *,
@@ -97,7 +97,7 @@ def window_store(
     )
 
 
-@located
+@checked_function
 def timestamped_window_store(
     name: str,
     *,
@@ -116,7 +116,7 @@ def timestamped_window_store(
     return StoreBuilder(name, kind, key, value, persistent, logging, caching, config, windows=windows)
 
 
-@located
+@checked_function
 def session_store(
     name: str,
     *,

@@ -313,6 +313,8 @@ class RecordLoop:
             if extract is not None:
                 try:
                     timestamp = extract(key, value, timestamp, queue.partition_time_ms)
+                    if not isinstance(timestamp, int):
+                        raise TypeError(f"it returned {timestamp!r}; a timestamp is an int, in milliseconds")
                 except Exception as error:
                     raise self._failures.extractor_failed(reader, raw, error) from error
                 if timestamp < 0:

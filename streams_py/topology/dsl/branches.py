@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from streams_py.errors import TopologyError
 from streams_py.topology.checked import checked
 from streams_py.topology.dsl.place import Place
+from streams_py.topology.given_serdes import kind_of
 from streams_py.topology.logical.graph import ProcessorStep
 from streams_py.topology.names import Prefix, check_name, name_or_generate
 from streams_py.topology.nodes import RecordContext
@@ -81,6 +82,11 @@ class BranchedKStream(Generic[K, V]):
         self._place.index.node_name(Prefix.BRANCH)  # every branch takes a value, which its name does not show
         stream = KStream[K, V](self._place.then(ProcessorStep(child, PassThrough())))
         result = stream if chain is None else chain(stream)
-        if result is not None:
+        if isinstance(result, KStream):
             self._branches[child] = result
+        elif result is not None:
+            raise TopologyError(
+                f"the chain of branch {child!r} returned something {kind_of(result)}; return what takes the "
+                "branch's place, a KStream, or None"
+            )
         return child

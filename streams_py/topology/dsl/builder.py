@@ -291,7 +291,7 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
             raise TopologyError(f"global table of topic {topic!r}: a global table has no history; leave it out")
         operator = TableSource(store_name, is_stored=True)
         self._graph.attach(GlobalStoreStep(node_name, source, operator, builder, is_table=True), self._graph.root)
-        return GlobalKTable(store_name, stored.store)
+        return GlobalKTable(self._graph, store_name, stored.store)
 
     def add_global_store(
         self,

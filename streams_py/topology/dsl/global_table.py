@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+from streams_py.topology.logical.graph import LogicalGraph
+
 __all__ = ["GlobalKTable"]
 
 K = TypeVar("K")
@@ -16,7 +18,8 @@ class GlobalKTable(Generic[K, V]):
     Streams can be joined with it by any key, without repartitioning; its updates trigger nothing.
     """
 
-    def __init__(self, store: str, queryable_store_name: str | None) -> None:
+    def __init__(self, graph: LogicalGraph, store: str, queryable_store_name: str | None) -> None:
+        self._graph = graph
         self._store = store
         self._queryable_store_name = queryable_store_name
 

@@ -8,15 +8,14 @@ default, else for the configured one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
 from streams_py.topology.caller import located
+from streams_py.topology.checked import check_given
 from streams_py.topology.durations import Duration, duration_ms
-from streams_py.topology.given_serdes import check_serdes_of
-from streams_py.topology.names import check_name
 from streams_py.topology.stores import StoreBuilder, StoreKind, ttl_ms_of
 
 __all__ = ["Materialized", "materialized_or_none"]
@@ -56,10 +55,10 @@ class Materialized(Generic[K, V]):
 
     @located
     def __post_init__(self) -> None:
-        check_serdes_of("Materialized", key=self.key, value=self.value)
-        if self.store is not None:
-            check_name(self.store)
-        elif self.history is not None:
+        own = fields(self)
+        given = {each.name: getattr(self, each.name) for each in own}
+        check_given(given, {each.name: str(each.type) for each in own}, "Materialized")
+        if self.store is None and self.history is not None:
             raise TopologyError("a table with a history needs a name for its store: Materialized(name, history=...)")
 
     def builder(self, store: str, key: Serde[Any] | None, value: Serde[Any] | None) -> StoreBuilder:

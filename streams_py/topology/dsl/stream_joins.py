@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar, overload
 
 from streams_py.errors import TopologyError
 from streams_py.serdes import Serde
-from streams_py.topology.checked import checked
+from streams_py.topology.checked import check_given, checked
 from streams_py.topology.dsl.global_table import GlobalKTable
 from streams_py.topology.dsl.joiners import joiner_with_key
 from streams_py.topology.dsl.place import Place
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     Joinable: TypeAlias = KStream[Any, Any] | KTable[Any, Any] | GlobalKTable[Any, Any]
 
 __all__ = ["StreamJoins"]
+
+_OPTIONS: Final[Mapping[str, str]] = {
+    **{field.name: str(field.type) for field in dataclasses.fields(StreamJoinOptions)},
+    "grace": "Duration | None",
+}
+"""What may be given by keyword, and of what kind it is; not everything fits every join."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -211,6 +217,9 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[Any, Any]:
         from streams_py.topology.dsl.ktable import KTable  # streams are joined with tables, and become them
 
+        graph = other._graph if isinstance(other, GlobalKTable) else other._place.graph
+        if self._place.graph is not graph:
+            raise TopologyError("only streams and tables of one builder can be joined")
         if isinstance(other, GlobalKTable):
             if on is None or windows is not None:
                 raise TopologyError(
@@ -220,8 +229,6 @@ class StreamJoins(Generic[K, V]):
             return self._join_global_table(other, joiner, on, keeps_stream=keeps_left, **options)
         if on is not None:
             raise TopologyError("on= is for global tables; streams and tables are joined by the record's key")
-        if self._place.graph is not other._place.graph:
-            raise TopologyError("only streams and tables of one builder can be joined")
         if isinstance(other, KTable):
             if windows is not None:
                 raise TopologyError("a join with a table has no windows: a record meets the row as it is now")
@@ -341,3 +348,4 @@ def _check_options(options: Mapping[str, Any], known: Sequence[str], other: str)
     for option in options:
         if option not in known:
             raise TopologyError(f"a join with {other} has no option {option}=; it has {', '.join(known)}")
+    check_given(options, _OPTIONS, f"join with {other}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streams_py.errors import TopologyError
-from streams_py.topology.caller import located
+from streams_py.topology.checked import checked_function
 from streams_py.topology.durations import Duration, duration_ms
 from streams_py.topology.logical.graph import GraphNode
 from streams_py.topology.operators.suppress import SuppressionRule
@@ -26,14 +26,14 @@ class Suppressed:
     emits_early: bool
 
     @classmethod
-    @located
+    @checked_function
     def until_window_closes(cls, *, max_records: int | None = None, max_bytes: int | None = None) -> Suppressed:
         """Send only the final result of each window. A buffer over its limits stops the task: early results would not
         be final."""
         return cls(None, *_limits(max_records, max_bytes), emits_early=False)
 
     @classmethod
-    @located
+    @checked_function
     def until_time_limit(
         cls,
         limit: Duration,
@@ -67,7 +67,7 @@ def _grace_of(above: GraphNode, name: str) -> int:
         return above.grace_ms
     if not above.parents:
         raise TopologyError(
-            f"{name!r} waits until windows close, but the table has no windows: use windowed_by() above, or "
-            "Suppressed.until_time_limit()"
+            f"{name!r} waits until windows close, but the table has no windows, or only UnlimitedWindows, which never "
+            "do: use windowed_by() above, or Suppressed.until_time_limit()"
         )
     return max(_grace_of(parent, name) for parent in above.parents)

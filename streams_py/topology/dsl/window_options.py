@@ -10,7 +10,7 @@ from streams_py.serdes.windowed import SessionWindowedSerde, TimeWindowedSerde, 
 from streams_py.topology.dsl.options import Materialized
 from streams_py.topology.durations import duration_ms
 from streams_py.topology.stores import StoreBuilder, StoreKind, WindowRetention
-from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows
+from streams_py.topology.windows import EmitStrategy, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 
 __all__ = ["AnyWindows", "close_after_ms", "window_store_of", "windowed_key_serde"]
 
@@ -19,8 +19,10 @@ AnyWindows: TypeAlias = TimeWindows | SlidingWindows | SessionWindows
 V = TypeVar("V")
 
 
-def close_after_ms(windows: AnyWindows) -> int:
-    """How long after its end a window is closed."""
+def close_after_ms(windows: AnyWindows) -> int | None:
+    """How long after its end a window is closed; None when it never is."""
+    if isinstance(windows, UnlimitedWindows):
+        return None
     return windows.retention_ms if isinstance(windows, SessionWindows) else windows.grace_ms
 
 

@@ -54,7 +54,8 @@ class ProcessorOperator:
         """A new processor; it is initialised when all nodes of the task are bound."""
         processor = self._supplier()
         initialise: Callable[[Any], None] = processor.init
-        node.on_init(lambda: initialise(BoundContext(node)))
+        context_of = BoundFixedKeyContext if self._record_class is FixedKeyRecord else BoundContext
+        node.on_init(lambda: initialise(context_of(node)))
         node.on_close(processor.close)
         handle: Callable[[Any], None] = processor.process
         make_record, context, failed = self._record_class, node.record, node.failed
@@ -73,6 +74,16 @@ def _supplier_of(processor: Callable[..., Any], *, fixed_key: bool) -> Callable[
     """The supplier itself, or one that runs a function for each record."""
     if _takes_records(processor):
         return partial(_FixedKeyFunctionProcessor if fixed_key else _FunctionProcessor, processor)
+    try:
+        inspect.signature(processor).bind()
+    except TypeError:
+        title = getattr(processor, "__name__", type(processor).__name__)
+        raise TopologyError(
+            f"{title} can neither make processors, for which it is called without arguments, nor is it a function of "
+            "(record, context)"
+        ) from None
+    except ValueError:  # something in C, which does not say
+        pass
     return processor
 
 
@@ -140,10 +151,11 @@ class BoundContext:
 
     def forward(self, record: AnyRecord, *, child: str | None = None) -> None:
         """Send to all children or to one; the record context is the children's meanwhile."""
-        if record.timestamp < 0:
+        timestamp: object = record.timestamp
+        if not isinstance(timestamp, int) or timestamp < 0:
             raise ProcessingError(
-                f"node {self._node.name!r} forwards a record with timestamp {record.timestamp}; "
-                "timestamps are ms since the epoch and not negative"
+                f"node {self._node.name!r} forwards a record with timestamp {timestamp!r}; "
+                "timestamps are ms since the epoch, as an int, and not negative"
             )
         target = self._forward if child is None else self._child(child)
         context = self._record
@@ -210,3 +222,18 @@ class BoundContext:
 
     def current_system_time_ms(self) -> int:
         return self._node.now_ms()
+
+
+class BoundFixedKeyContext(BoundContext):
+    """Takes no records whose key could be another one: nothing below would repartition them."""
+
+    __slots__ = ()
+
+    def forward(self, record: AnyRecord, *, child: str | None = None) -> None:
+        """As any context does, for what was made of the record that came."""
+        if not isinstance(record, FixedKeyRecord):
+            raise ProcessingError(
+                f"node {self._node.name!r} cannot change keys, but forwards a {type(record).__name__}; forward "
+                "record.with_value(...) of the record it was given, or use process() instead of process_values()"
+            )
+        super().forward(record, child=child)

@@ -98,6 +98,7 @@ def test_forwarded_record_reaches_only_the_named_child() -> None:
     [
         (lambda: Sender(Record("a", 1, 5), child="nobody"), r"no child 'nobody'; its children: child-0"),
         (lambda: Sender(Record("a", 1, -1)), "timestamp -1"),
+        (lambda: Sender(Record("a", 1, 1.5)), r"timestamp 1\.5; .*as an int"),  # type: ignore[arg-type]  # a slip
     ],
 )
 def test_forward_is_an_error_when_child_or_timestamp_is_wrong(sender: Any, message: str) -> None:
@@ -265,6 +266,20 @@ def test_fixed_key_processor_keeps_key_and_may_change_the_rest() -> None:
     task = FakeTask(builder.build())
     task.feed("in", "k", 1, 5, (("a", b""),))
     assert task.outputs["out"] == [("k", 2, 9, (("a", b""), ("b", None)))]
+
+
+def test_fixed_key_processor_cannot_forward_a_record_of_its_own_making() -> None:
+    def renames(record: FixedKeyRecord[Any, Any], context: Any) -> Iterator[Any]:
+        yield Record("other", record.value, record.timestamp)
+
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    builder.stream("in").process_values(renames, name="renames").to("out")
+    task = FakeTask(builder.build())
+    task.feed("in", "k", "v", 5)
+    [(node, error, *_)] = task.failures
+    assert (node, task.outputs.get("out", [])) == ("renames", [])
+    with pytest.raises(ProcessingError, match=r"'renames' cannot change keys, but forwards a Record; .*process\(\)"):
+        raise error
 
 
 def test_fixed_key_of_a_record_cannot_be_set() -> None:

@@ -252,6 +252,13 @@ class TestTimestamps:
         with pytest.raises(ProcessingError, match=r"timestamp extractor failed .*node source.*in-0 at offset 3"):
             kit.task.process(1)
 
+    @pytest.mark.parametrize("given", ["soon", 1.5, None])
+    def test_extractor_that_gives_no_number_is_an_error_that_names_the_record(self, given: Any) -> None:
+        kit = Kit(pipe(timestamp_extractor=lambda key, value, at, known: given))
+        kit.add(record("x", offset=3))
+        with pytest.raises(ProcessingError, match=rf"node source.*in-0 at offset 3.*returned {given!r}; .*an int"):
+            kit.task.process(1)
+
 
 def test_pattern_source_reads_what_no_exact_source_reads() -> None:
     import re

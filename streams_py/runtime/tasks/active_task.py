@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from streams_protocol import LATEST_OFFSET
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError
+from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError, TaskCorruptedError
 from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
 from streams_py.runtime.event_loop import Background
 from streams_py.runtime.tasks.asynchronous.async_calls import AsyncNode
@@ -97,13 +97,11 @@ class ActiveTask(Task):
         )
         self.bound: BoundTopology | None = None  # while it is open
         self.processed_records = 0
-        self._stream_punctuation = PunctuationQueue()
-        self._wall_punctuation = PunctuationQueue()
-        self._has_punctuators = False
+        self._punctuation = {clock: PunctuationQueue() for clock in Punctuation}
         self._touched = False
         self._commit_requested = False
-        self._silence = Silence(id, settings, clock)
-        self._positions = CommitPositions(self._loop, inputs)
+        self._silence, self._start_silence = Silence(id, settings, clock), Silence(id, settings, clock)
+        self.positions = CommitPositions(self._loop, inputs)
 
     # -- life -------------------------------------------------------------------------------------------
 
@@ -118,24 +116,28 @@ class ActiveTask(Task):
         """All changelogs are replayed: bind and initialise the nodes and run. ``committed``: what the group has
         committed for the input partitions (others are ignored); it carries the stream time.
 
-        After BrokerUnavailableError (a processor's ``init`` wanted to write something) it can be called again, and
-        begins with new processors."""
+        After BrokerUnavailableError (a processor's ``init`` needed what is away) it can be called again, and begins
+        with new processors; under exactly-once it is a TaskCorruptedError that names this task, too."""
         self._check(TaskPhase.RESTORING)
         self.stores.attach(self.record, self._collector.changelog_writer)
         self._calls, self._draining = None, False
         self.bound = bound = bind_nodes(self.nodes.nodes, self)
         self._set_readers(bound)
-        self.record.stream_time_ms = self._positions.read(committed)
+        self.record.stream_time_ms = self.positions.read(committed)
         try:
             bound.init()
-        except BrokerUnavailableError:
-            self._stream_punctuation.clear()
-            self._wall_punctuation.clear()
-            self.bound = None
-            bound.close()
+        except (BrokerUnavailableError, TaskCorruptedError) as error:
+            self._forget_processors(bound)
+            self._start_silence.note_start(error)
             raise
+        self._start_silence.over()
         self.stores.checkpoint(enforce=True)
         self._go(TaskPhase.RUNNING)
+
+    @property
+    def may_start(self) -> bool:
+        """False while it is too early for :meth:`complete_restoration`, after processors that could not begin."""
+        return not self._start_silence.is_pause()
 
     def _set_readers(self, bound: BoundTopology) -> None:
         topics = {partition.topic for partition in self.input_partitions}
@@ -156,14 +158,16 @@ class ActiveTask(Task):
         if not was_running or self.bound is None:
             return
         self._loop.clear()
-        self._stream_punctuation.clear()
-        self._wall_punctuation.clear()
-        if self._calls is not None:
-            self._calls.cancel()
-        bound, self.bound = self.bound, None
-        error = bound.close()
+        error = self._forget_processors(self.bound)
         if error is not None:
             raise error
+
+    def _forget_processors(self, bound: BoundTopology) -> Exception | None:
+        self.bound = None
+        self.cancel_calls()
+        for queue in self._punctuation.values():
+            queue.clear()
+        return bound.close()
 
     def resume(self) -> None:
         """SUSPENDED -> RESTORING: the partitions came back."""
@@ -171,6 +175,7 @@ class ActiveTask(Task):
         self.stores.roll_back()
         self._forget_consumed()
         self._silence.over()
+        self._start_silence.over()
         self._go(TaskPhase.RESTORING)
 
     def revive(self, *, corrupted: Collection[TopicPartition] = ()) -> None:
@@ -183,7 +188,7 @@ class ActiveTask(Task):
         self._loop.queues.clear()
         self._calls, self._draining = None, False
         self._loop.progressed = self._touched = self._answered = self._commit_requested = False
-        self._positions.clear()
+        self.positions.clear()
 
     # -- records ----------------------------------------------------------------------------------------
 
@@ -330,12 +335,12 @@ class ActiveTask(Task):
     @property
     def has_punctuators(self) -> bool:
         """True when a processor has scheduled one."""
-        return self._has_punctuators
+        return any(self._punctuation.values())
 
     def punctuate(self) -> int:
         """Call the punctuators that are due, stream time first; how many were called. One that a broker without answer
         stopped is called again."""
-        if not self._has_punctuators or self._phase is not TaskPhase.RUNNING or self._silence.is_pause():
+        if not self.has_punctuators or self._phase is not TaskPhase.RUNNING or self._silence.is_pause():
             return 0
         try:
             fired = self.punctuate_stream_time()
@@ -350,12 +355,13 @@ class ActiveTask(Task):
     def punctuate_stream_time(self) -> int:
         """Call the punctuators that are due by stream time."""
         now_ms = self.record.stream_time_ms
-        known = self._stream_punctuation and now_ms != UNKNOWN_TIME
-        return self._fire(self._stream_punctuation, now_ms) if known else 0
+        queue = self._punctuation[Punctuation.STREAM_TIME]
+        return self._fire(queue, now_ms) if queue and now_ms != UNKNOWN_TIME else 0
 
     def punctuate_wall_clock(self) -> int:
         """Call the punctuators that are due by the clock."""
-        return self._fire(self._wall_punctuation, self._clock.now_ms()) if self._wall_punctuation else 0
+        queue = self._punctuation[Punctuation.WALL_CLOCK_TIME]
+        return self._fire(queue, self._clock.now_ms()) if queue else 0
 
     def _fire(self, queue: PunctuationQueue, now_ms: int) -> int:
         if not queue.is_due(now_ms):
@@ -382,7 +388,7 @@ class ActiveTask(Task):
     def commit_needed(self) -> bool:
         """True when something happened since the last commit; also when transaction markers were passed over."""
         touched = self._loop.progressed or self._touched or self._answered or self.has_calls
-        return touched or self._positions.passed_over()
+        return touched or self.positions.passed_over()
 
     def flush_caches(self) -> None:
         """Write and forward what the record caches hold, until nothing is dirty. Goes through the stores in the order
@@ -398,17 +404,17 @@ class ActiveTask(Task):
             raise
 
     def _stores_in_order(self) -> list[str]:
-        processors = (node for node in self.nodes.nodes if isinstance(node, ProcessorNode))
-        return list(dict.fromkeys(name for node in processors for name in node.stores))
+        nodes = self.nodes.nodes
+        return list(dict.fromkeys(name for node in nodes if isinstance(node, ProcessorNode) for name in node.stores))
 
     def committable_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """For each partition that was read the offset of the next record to process, with the partition time as
         metadata. Valid after a flush."""
-        return self._positions.offsets(self._calls, running=self._phase is TaskPhase.RUNNING)
+        return self.positions.offsets(self._calls, running=self._phase is TaskPhase.RUNNING)
 
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None:
         """Offsets are committed. ``acked``: highest acknowledged offset per changelog partition (of all tasks)."""
-        self._positions.note_committed(self._calls, running=self._phase is TaskPhase.RUNNING)
+        self.positions.note_committed(self._calls, running=self._phase is TaskPhase.RUNNING)
         self._silence.committed(took_records=self._loop.progressed, touched=self._touched)
         self._loop.progressed = self._touched = self._answered = self._commit_requested = False
         self._draining = self._calls is not None and self._calls.holds_everything
@@ -416,18 +422,18 @@ class ActiveTask(Task):
             return
         own = self.stores.changelog_partitions
         progress = {partition: acked[partition] for partition in own if partition in acked}
-        progress |= self._positions.source_progress(self.stores.source_changelogs, under_way=self.has_calls)
+        progress |= self.positions.source_progress(self.stores.source_changelogs, under_way=self.has_calls)
         self.stores.update_offsets(progress)
         self.stores.commit()
         self.stores.checkpoint(enforce=enforce_checkpoint)
 
     def committed_positions(self) -> Mapping[TopicPartition, int]:
         """Offsets of the last commit, for partitions that this task has read from."""
-        return self._positions.committed
+        return self.positions.committed
 
     def contained_positions(self) -> dict[TopicPartition, int]:
         """Input partition -> offset of the last record that is in the stores, as far as is known. For any thread."""
-        return self._positions.contained(may_wait=self._calls is not None)
+        return self.positions.contained(may_wait=self._calls is not None)
 
     def offset_sum(self) -> int | None:
         """As for every task, but -2 while running: nobody is further ahead."""
@@ -438,7 +444,7 @@ class ActiveTask(Task):
     @property
     def processor_metadata(self) -> dict[str, int]:
         """What processors want to be committed with the offsets, by store name."""
-        return self._positions.processor_metadata
+        return self.positions.processor_metadata
 
     def store(self, name: str) -> Any:
         """A store of this task."""
@@ -462,22 +468,16 @@ class ActiveTask(Task):
 
     def schedule(self, interval_ms: int, clock: Punctuation, callback: Callable[[int], None]) -> Schedule:
         """Call back periodically. Stream time is due at once, the wall clock after one interval."""
-        self._has_punctuators = True
-        if clock is Punctuation.STREAM_TIME:
-            return self._stream_punctuation.schedule(0, interval_ms, callback)
-        return self._wall_punctuation.schedule(self._clock.now_ms() + interval_ms, interval_ms, callback)
+        first_ms = 0 if clock is Punctuation.STREAM_TIME else self._clock.now_ms() + interval_ms
+        return self._punctuation[clock].schedule(first_ms, interval_ms, callback)
 
     def call_async(self, calls: AsyncCalls, node: NodeContext) -> Process:
         """The function of a node that lets coroutines work on its records."""
-        bound = AsyncNode(calls, node, self._books())
-        self._books().nodes.append(bound)
-        return bound.bind()
+        return self._books().add(AsyncNode(calls, node, self._books()))
 
     def call_in_batches(self, calls: BatchCalls, node: NodeContext) -> Process:
         """The function of a node that lets another function work on lists of its records."""
-        bound = BatchNode(calls, node, self._books())
-        self._books().nodes.append(bound)
-        return bound.bind()
+        return self._books().add(BatchNode(calls, node, self._books()))
 
     def _books(self) -> InFlight:
         if self._calls is None:

@@ -65,9 +65,20 @@ class CommitPositions:
             time_ms = self._loop.queues[partition].partition_time_ms
             if calls is not None:
                 time_ms = calls.oldest_ms(time_ms)
-            metadata = OffsetMetadata(time_ms, self.processor_metadata)
-            offsets[partition] = OffsetAndMetadata(offset, encode_offset_metadata(metadata))
+            offsets[partition] = self._entry(offset, time_ms)
         return offsets
+
+    def fence(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where one partition stands, for a transaction in which no record was taken: a broker looks at the generation
+        of a member only when offsets are sent. Empty while the consumer does not know where it is."""
+        for partition, queue in self._loop.queues.items():
+            offset = queue.buffer[0].offset() if queue.buffer else self._inputs.position(partition)
+            if offset is not None and offset >= 0:
+                return {partition: self._entry(offset, queue.partition_time_ms)}
+        return {}
+
+    def _entry(self, offset: int, time_ms: int) -> OffsetAndMetadata:
+        return OffsetAndMetadata(offset, encode_offset_metadata(OffsetMetadata(time_ms, self.processor_metadata)))
 
     def note_committed(self, calls: InFlight | None, *, running: bool) -> None:
         """What could be committed now is."""

@@ -10,10 +10,17 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError, TimeoutExceededError
+from streams_py.errors import (
+    BrokerUnavailableError,
+    StreamsError,
+    TaskCorruptedError,
+    TaskMigratedError,
+    TimeoutExceededError,
+)
 from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer, TransactionalProducer
 
 __all__ = ["IN_DOUBT", "Committable", "Committer"]
@@ -34,11 +41,19 @@ _COMMIT_TIMEOUT_MS = 10_000
 """How long one attempt to commit may take before it is tried again later."""
 
 
+class Fences(Protocol):
+    """What a commit needs of the positions of a task that has taken no record."""
+
+    def fence(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
+
+
 class Committable(Protocol):
     """What a commit needs of an active task."""
 
     @property
     def id(self) -> TaskId: ...
+    @property
+    def positions(self) -> Fences: ...
     @property
     def commit_needed(self) -> bool: ...
     @property
@@ -54,7 +69,8 @@ class Committer:
     """Commits the tasks of one stream thread.
 
     ``gives_up`` says that a shutdown's time is over; ``check_sends`` raises what became of refused records, after
-    asking the production exception handler; True when that had records written instead.
+    asking the production exception handler; True when that had records written instead. No rebalance begins within
+    ``before_rebalance``, which raises BrokerUnavailableError when one has begun.
     """
 
     def __init__(
@@ -66,6 +82,7 @@ class Committer:
         task_timeout_ms: int,
         gives_up: Callable[[], bool],
         check_sends: Callable[[], bool],
+        before_rebalance: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
         transactions: TransactionalProducer | None = None,
     ) -> None:
         self._producer = producer
@@ -75,27 +92,40 @@ class Committer:
         self._task_timeout_ms = task_timeout_ms
         self._gives_up = gives_up
         self._check_sends = check_sends
+        self._before_rebalance = before_rebalance
         self._failing_since_ms: int | None = None
 
     def prepare(self, tasks: Collection[Committable]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Flush what the tasks hold back and wait for all acknowledgements; the offsets to commit.
+        """Flush what the tasks hold back and wait for all acknowledgements; the offsets to commit. ``tasks``: those
+        that need it, and, for a transaction, all that are running.
 
         Raises the first send error (ProductionError), or BrokerUnavailableError when nothing may be written because
         other members may own the tasks by now, or when the producer's queue stays full or could not be flushed in time.
         """
         needing = [task for task in tasks if task.commit_needed]
-        if not needing:
-            return {}
-        if self._transactions is not None:
-            self._await_all_calls(needing)
-        for task in needing:
-            self._check_member()
-            task.flush_caches()
-        self.flush()
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-        for task in needing:
-            offsets.update(task.committable_offsets())
+        if needing:
+            if self._transactions is not None:
+                self._await_all_calls(needing)
+            for task in needing:
+                self._check_member()
+                task.flush_caches()
+            self.flush()
+            for task in needing:
+                offsets.update(task.committable_offsets())
+        if not offsets and self._transactions is not None and self._transactions.in_transaction:
+            return self._fence(tasks)
         return offsets
+
+    def _fence(self, tasks: Collection[Committable]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What processors wrote when they began, or punctuators, without a record. Kafka Streams sends no offsets with
+        it; but then the broker does not ask whether this is still a member, and takes it from a zombie, too."""
+        for task in tasks:
+            if found := task.positions.fence():
+                return dict(found)
+        if tasks:
+            raise BrokerUnavailableError("it is not known yet from where partitions are read, so nothing can be fenced")
+        raise TaskCorruptedError("something was written, but not by a running task; it is not committed", {})
 
     def _await_all_calls(self, tasks: Collection[Committable]) -> None:
         """A transaction holds all effects of a record, or none: so no record may be under way when it is committed."""
@@ -168,15 +198,16 @@ class Committer:
                 _log.warning("%d records still wait for the broker's acknowledgement after %d s", left, waited // 1000)
 
     def commit(self, tasks: Collection[Committable]) -> int:
-        """Commit those of ``tasks`` that need it; how many they were.
+        """Commit those of ``tasks`` (for a transaction: all that are running) that need it; how many they were.
 
         A broker that does not answer, or takes no more records, is not an error until that has lasted for
         ``task.timeout.ms``: -1 then, and the next call tries again. Raises TaskMigratedError when this is no member.
         """
         needing = [task for task in tasks if task.commit_needed]
         try:
-            offsets = self.prepare(needing)
-            self.commit_prepared(offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
+            offsets = self.prepare(tasks)
+            with self._before_rebalance():
+                self.commit_prepared(offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
         except BrokerUnavailableError as error:
             self._note_failure(error)
             return -1

@@ -9,14 +9,15 @@ reports them.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, assert_never
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import StreamsError, TaskMigratedError, TimeoutExceededError
+from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError, TimeoutExceededError
 from streams_py.leader.explanations import Explanations
 from streams_py.member.assignment import HostView, Tasks
 from streams_py.member.effects import (
@@ -127,6 +128,7 @@ class Rebalance:
         self._lock = threading.Lock()
         self._received = _Carried()
         self._in_progress = False
+        self._joining = threading.Lock()
         self._rebalance_log = RebalanceLog(name)
         self._times = times or Timekeeper(name, ())
         self._closed = False
@@ -137,6 +139,15 @@ class Rebalance:
     def in_progress(self) -> bool:
         """True from building a subscription until the tasks of the answer are in place: no commits meanwhile."""
         return self._in_progress
+
+    @contextlib.contextmanager
+    def held_up(self) -> Iterator[None]:
+        """Within this no rebalance begins: a commit that is under way when this member joins again is one of an old
+        generation when it arrives, and would be refused. BrokerUnavailableError when one has begun."""
+        with self._joining:
+            if self._in_progress:
+                raise BrokerUnavailableError("the group is rebalancing")
+            yield
 
     def rejoin_if_due(self, membership: Membership) -> None:
         """Ask for the follow-up rebalance when its time has come, or when warm-ups have caught up."""
@@ -175,7 +186,10 @@ class Rebalance:
 
     def subscription_user_data(self, topics: frozenset[str]) -> bytes:
         """User data for a JoinGroup request."""
+        held = self._joining.acquire(timeout=self._wait_ms / 1000)
         self._in_progress = True
+        if held:
+            self._joining.release()
         self._rebalance_log.begins(self._clock.monotonic_ms())
         self._times.begins()
         self._leader_executor.failure = None

@@ -75,8 +75,9 @@ class Revocation:
         """Commit the thread's transaction before tasks are given up; the others that were in it."""
         if not revoked:
             return []
-        needing = [task for task in self._table.running() if task.commit_needed]
-        offsets = self._committer.prepare(needing)
+        running = self._table.running()
+        needing = [task for task in running if task.commit_needed]
+        offsets = self._committer.prepare(running)
         self._committer.commit_prepared(offsets, timeout_ms=_TRANSACTION_MS)
         return [task for task in needing if task not in revoked]
 

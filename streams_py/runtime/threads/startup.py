@@ -46,7 +46,6 @@ class TaskStarter:
         self._clock = clock
         self._task_timeout_ms = task_timeout_ms
         self._waiting_since_ms: dict[TaskId, int] = {}
-        self._unstarted_since_ms: dict[TaskId, int] = {}
         self._asked: Future[CommittedOffsets] | None = None
         self._asked_at_ms = 0
         self._not_before_ms = 0
@@ -83,7 +82,7 @@ class TaskStarter:
         """Tasks were taken away: what was asked before may be outdated when they come back."""
         self._asked = None
         self._known.clear()
-        self._unstarted_since_ms.clear()
+        self._waiting_since_ms.clear()
 
     def _ask(self, waiting: Sequence[_Waiting]) -> None:
         now = self._clock.monotonic_ms()
@@ -106,18 +105,18 @@ class TaskStarter:
             self._note_silence(waiting, BrokerUnavailableError(f"no answer within {now - self._asked_at_ms} ms"))
 
     def _start(self, task: ActiveTask, partitions: Partitions) -> bool:
-        """False when a processor's ``init`` met a broker that does not answer: it is tried again."""
+        """False when a processor's ``init`` met, or has met a moment ago, something that is away: it is tried again."""
         self._waiting_since_ms.pop(task.id, None)
         committed = {partition: self._known[partition] for partition in partitions}
         if task.state is TaskPhase.RUNNING:
             self._table.grow(task)
+        elif not task.may_start:
+            return False
         else:
             try:
                 self._table.start(task, committed)
-            except BrokerUnavailableError as error:
-                self._check_timeout(task, error, self._unstarted_since_ms, "its processors could not be initialised")
+            except BrokerUnavailableError:
                 return False
-        self._unstarted_since_ms.pop(task.id, None)
         for partition, at in committed.items():
             del self._known[partition]
             self._positions[partition] = self._start_positions.after_reset(partition) if at is None else at.offset
@@ -127,17 +126,17 @@ class TaskStarter:
         self._not_before_ms = self._clock.monotonic_ms() + _BACKOFF_MS
         for task, partitions in waiting:
             if not self._known.keys() >= partitions:
-                self._check_timeout(task, error, self._waiting_since_ms, "its committed offsets could not be read")
+                self._check_timeout(task, error)
 
-    def _check_timeout(
-        self, task: ActiveTask, error: BrokerUnavailableError, since_ms: dict[TaskId, int], what: str
-    ) -> None:
+    def _check_timeout(self, task: ActiveTask, error: BrokerUnavailableError) -> None:
         now = self._clock.monotonic_ms()
-        waited_ms = now - since_ms.setdefault(task.id, now)
+        waited_ms = now - self._waiting_since_ms.setdefault(task.id, now)
         if waited_ms > self._task_timeout_ms:
             raise TimeoutExceededError(
-                f"task {task.id} does not start: {what} for {waited_ms} ms "
+                f"task {task.id} does not start: its committed offsets could not be read for {waited_ms} ms "
                 f"(task.timeout.ms is {self._task_timeout_ms}): {error}",
                 task_id=task.id,
             ) from error
-        _log.warning("task %s does not start yet, %s: %s; trying again", task.id, what, error)
+        _log.warning(
+            "task %s does not start yet, its committed offsets could not be read: %s; trying again", task.id, error
+        )

@@ -63,6 +63,7 @@ class StreamLoop:
             task_timeout_ms=settings.task_timeout_ms,
             gives_up=control.out_of_time,
             check_sends=self._check_sends,
+            before_rebalance=parts.rebalance.held_up,
             transactions=parts.transactions,
         )
         self.moves = TaskMoves(name, parts, self._committer, control, task_timeout_ms=settings.task_timeout_ms)
@@ -305,7 +306,7 @@ class StreamLoop:
         try:
             needing = [task for task in running if task.commit_needed]
             self._committer.end_calls(needing, within_ms=min(_LAST_CALLS_MS, self._time_left_ms()))
-            offsets = self._committer.prepare(needing)
+            offsets = self._committer.prepare(running)
             self._committer.commit_prepared(offsets, timeout_ms=self._time_left_ms())
             self._committer.finish(running, enforce_checkpoint=True)
         except Exception as error:

@@ -155,6 +155,10 @@ class TaskTable:
         partitions = other.pop(task.id, None)
         if partitions is not None:
             self._recycle(task, partitions)
+        elif _is_uncommitted(task):
+            self._take_out(task)
+            self._close_dirty(task)
+            raise _migrated(task)
         else:
             self._close(task)
 
@@ -208,8 +212,8 @@ class TaskTable:
 
     def _suspend_for_recycling(self, task: StreamTask) -> None:
         """Suspend; TaskMigratedError when there is something uncommitted, so that its stores cannot be handed on."""
-        if isinstance(task, ActiveTask) and task.state is TaskPhase.RUNNING and task.commit_needed:
-            raise TaskMigratedError(f"task {task.id} still had uncommitted records when it was taken away")
+        if _is_uncommitted(task):
+            raise _migrated(task)
         task.suspend()
 
     def _close(self, task: StreamTask) -> None:
@@ -326,9 +330,11 @@ class TaskTable:
         with self._lock:
             for task in self.all():
                 if task.id in corrupted:
+                    partitions = task.input_partitions | self._growing.get(task.id, frozenset())
                     self._take_out(task)
                     self._pending[task.id] = _Pending(task)
                     task.revive(corrupted=frozenset(corrupted[task.id]))
+                    task.update_input_partitions(partitions)
                     self._events.ended("corrupted", task.id, is_active=task.is_active)
 
     def close_all(self, *, clean: bool) -> list[Exception]:
@@ -346,3 +352,12 @@ class TaskTable:
                     self._close_dirty(task)
             self._show()
         return errors
+
+
+def _is_uncommitted(task: StreamTask) -> bool:
+    """True when a task was not revoked, so that nobody has committed what it did (Kafka Streams' ``validateClean``)."""
+    return isinstance(task, ActiveTask) and task.state is TaskPhase.RUNNING and task.commit_needed
+
+
+def _migrated(task: StreamTask) -> TaskMigratedError:
+    return TaskMigratedError(f"task {task.id} still had uncommitted records when it was taken away")

@@ -52,6 +52,8 @@ class World:
         self.diary: list[tuple[Any, ...]] = []
         self.away = False
         """True: every request fails as when no broker answers."""
+        self.group_generation: int | None = None
+        """The group's, when it is another than its member's."""
         self.memberships: dict[str, WorldMembership] = {}
         self.consumers: dict[str, WorldConsumer] = {}
         self.producers: dict[str, MemoryProducer] = {}
@@ -250,6 +252,8 @@ class WorldTransactions(WorldProducer):
     ) -> None:
         self._world.diary.append(("transaction", {p: at.offset for p, at in offsets.items()}, member.generation))
         self.at("commit")
+        if offsets and self._world.group_generation not in (None, member.generation):
+            raise TaskMigratedError("the member has an old generation")
         for record in self._waiting:
             self._produce(*record)
         self._waiting = []

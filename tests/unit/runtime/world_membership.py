@@ -82,6 +82,7 @@ class WorldMembership:
 
     def _adopt(self, wanted: Parts, user_data: bytes) -> None:
         self.generation += 1
+        self._world.group_generation = None
         before = self.owned
         if before - wanted:
             self.revoke(before - wanted)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.ports import Clock, Headers, RawRecord
 from streams_py.runtime.event_loop import Background
-from streams_py.topology.nodes import RecordContext
+from streams_py.topology.nodes import Process, RecordContext
 
 __all__ = ["Call", "Calls", "InFlight"]
 
@@ -63,6 +63,9 @@ class Call:
 
 class Calls(Protocol):
     """The calls of one node; all methods are called on the task's thread and never wait."""
+
+    def bind(self) -> Process:
+        """The function that takes its records."""
 
     @property
     def room(self) -> int:
@@ -108,6 +111,11 @@ class InFlight:
         self._started = 0
         self._per_record = 1  # calls that one record has led to at most, so far
         self._closed = False
+
+    def add(self, calls: Calls) -> Process:
+        """One more node, after all that are below it; the function that takes its records."""
+        self.nodes.append(calls)
+        return calls.bind()
 
     def begin(self, key: Any, value: Any, timestamp_ms: int) -> Call:
         """Note a record that is on its way from now on."""

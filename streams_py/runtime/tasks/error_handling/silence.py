@@ -60,12 +60,12 @@ class Silence:
         self._pause_until_ms = None
         return False
 
-    def note(self, error: BrokerUnavailableError, *, half_done: bool = True) -> None:
+    def note(self, error: BrokerUnavailableError, *, half_done: bool = True, doing: str = "could not go on") -> None:
         """Once more in vain. TimeoutExceededError after ``task.timeout.ms`` of that; TaskCorruptedError at once under
         exactly-once if the record may be ``half_done``."""
         exactly_once = self._settings.exactly_once
         if exactly_once and not isinstance(error, RegistryUnavailableError):
-            raise self._corrupted(error) from error
+            raise self._corrupted(error, doing) from error
         self._half_done = half_done
         now_ms = self._clock.monotonic_ms()
         if self._since_ms is None:
@@ -74,15 +74,22 @@ class Silence:
         silent_ms = now_ms - self._since_ms
         if silent_ms >= self._settings.task_timeout_ms:
             raise TimeoutExceededError(
-                f"task {self._task} could not go on for {silent_ms} ms "
+                f"task {self._task} {doing} for {silent_ms} ms "
                 f"(task.timeout.ms is {self._settings.task_timeout_ms}): {error}",
                 task_id=self._task,
             ) from error
         if exactly_once and half_done:
             self._pause_until_ms = now_ms + min(_PAUSE_MS << min(tries - 1, 10), _PAUSE_MAX_MS)
-            raise self._corrupted(error) from error
+            raise self._corrupted(error, doing) from error
         if tries & (tries - 1) == 0:  # ever fewer: there may be many tries per second
-            _log.warning("task %s: %s; trying again", self._task, error)
+            _log.warning("task %s %s: %s; trying again", self._task, doing, error)
 
-    def _corrupted(self, error: BrokerUnavailableError) -> TaskCorruptedError:
-        return TaskCorruptedError(f"task {self._task}: {error}", {self._task: ()})
+    def note_start(self, error: BrokerUnavailableError | TaskCorruptedError) -> None:
+        """Processors could not begin, and may have written something: raises as :meth:`note`. Under exactly-once that
+        goes with the transaction, so this task's stores start over with it, too."""
+        if isinstance(error, TaskCorruptedError):
+            raise TaskCorruptedError(str(error), {**error.tasks, self._task: ()}) from error
+        self.note(error, doing="could not initialise its processors")
+
+    def _corrupted(self, error: BrokerUnavailableError, doing: str) -> TaskCorruptedError:
+        return TaskCorruptedError(f"task {self._task} {doing}: {error}", {self._task: ()})

@@ -184,7 +184,9 @@ def test_contents_survive_from_standby_to_active_and_back_without_reading_again(
     assert [a for a in steps._restore_consumer.assigned if a.get(CHANGELOG) == -2] == reads
 
 
-def test_uncommitted_records_are_never_handed_on(world: World, steps: Steps) -> None:
+@pytest.mark.parametrize("wish", ["standby", "nothing"])
+def test_uncommitted_records_are_never_handed_on(world: World, steps: Steps, wish: str) -> None:
+    """Under exactly-once the transaction would bring their effects, and not their offsets."""
     running(steps)
     world.write("in", b"a")
     active = only(steps.parts.table)
@@ -192,7 +194,7 @@ def test_uncommitted_records_are_never_handed_on(world: World, steps: Steps) -> 
     active.add_records(INPUT, world.records(INPUT))
     assert active.process(1) == 1
     with pytest.raises(TaskMigratedError, match="uncommitted"):
-        steps.parts.table.assign({}, {ONE: PARTS})
+        steps.parts.table.assign({}, {ONE: PARTS} if wish == "standby" else {})
     assert active.state.value == "CLOSED"
     assert not active.stores.is_open
     assert steps.parts.table.all() == []
@@ -370,3 +372,13 @@ def test_partition_that_a_running_task_waits_for_is_forgotten_when_it_is_taken_a
     table.assign({ONE: PARTS} if then == "fewer" else {}, {})
     assert table.growing() == []
     assert table.all_ready()
+
+
+def test_partition_that_a_running_task_waits_for_is_read_when_the_task_has_started_over(steps: Steps) -> None:
+    table = steps.parts.table
+    running(steps)
+    more = PARTS | {tp("in-7")}
+    table.assign({ONE: more}, {})
+    table.revive({ONE: ()})
+    assert only(table).input_partitions == more
+    assert table.growing() == []

@@ -233,7 +233,7 @@ def test_full_queue_while_processors_are_initialised_is_tried_again_until_the_ta
         assert said(world) == [b"hello", b"tick"], "the timers of the first tries are gone"
     else:
         world.clock.advance(1001)
-        with pytest.raises(TimeoutExceededError, match="processors could not be initialised"):
+        with pytest.raises(TimeoutExceededError, match="could not initialise its processors"):
             steps.turn()
 
 

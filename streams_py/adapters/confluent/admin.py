@@ -30,9 +30,9 @@ from streams_py.adapters.confluent.answers import NO_ANSWER, offset_of, partitio
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import admin_error, broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.adapters.rights import GROUP, TOPIC, missing_right
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo, TopicSpec
+from streams_py.rights import GROUP, TOPIC, missing_right
 
 __all__ = ["ConfluentAdmin"]
 
@@ -95,6 +95,7 @@ class ConfluentAdmin:
         self._reader: confluent_kafka.Consumer | None = None
         self._reader_group = ""
         self._connections_lost_before = 0
+        self._doubted = threading.Event()  # by an answer that nobody waited for
         self._live()  # settings that cannot work are an error now, not at the first rebalance
 
     def cluster_id(self) -> str | None:
@@ -276,7 +277,8 @@ class ConfluentAdmin:
             self._broker_log.warn(f"records could not be deleted: {failed}")
             return
         for partition, future in futures.items():
-            future.add_done_callback(_log_failed_deletion(self._broker_log, f"{partition.topic}-{partition.partition}"))
+            place = TopicPartition(partition.topic, partition.partition)
+            future.add_done_callback(_on_deletion(place, self._broker_log, self._doubted))
 
     # -- groups ----------------------------------------
 
@@ -302,9 +304,10 @@ class ConfluentAdmin:
         with self._lock:
             if self._client is not None:
                 self._client.poll(0)  # serves the reports of lost connections
-                if self._broker_log.connections_lost != self._connections_lost_before:
+                if self._doubted.is_set() or self._broker_log.connections_lost != self._connections_lost_before:
                     self._client = None
             if self._client is None:
+                self._doubted.clear()
                 self._connections_lost_before = self._broker_log.connections_lost
                 try:
                     settings: Settings = {**self._settings, "error_cb": self._broker_log.on_error}
@@ -366,13 +369,21 @@ class ConfluentAdmin:
             return AdminError(AdminErrorKind.TIMED_OUT, "the client library did not answer")
 
 
-def _log_failed_deletion(log: BrokerLog, partition: str) -> Callable[[Future[Any]], None]:
+def _on_deletion(partition: TopicPartition, log: BrokerLog, doubted: threading.Event) -> Callable[[Future[Any]], None]:
     """A callback that runs on the library's thread. It must not hold the client: dropping the last reference there
-    aborts the process."""
+    aborts the process. ``doubted`` is set when the client itself may be at fault."""
 
     def done(future: Future[Any]) -> None:
         failed = future.exception()
-        if failed is not None:
-            log.warn(f"records of {partition} could not be deleted: {failed}")
+        if failed is None:
+            return
+        error = error_of(failed)
+        why = str(failed)
+        if error is not None:
+            answer = admin_error(error, "DELETE", partition.topic)
+            why = answer.message
+            if _is_doubtful(answer):
+                doubted.set()
+        log.warn(f"records of {partition} cannot be deleted: {why}")
 
     return done

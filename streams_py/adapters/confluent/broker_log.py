@@ -35,6 +35,11 @@ _CONNECTION_LOST: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 # Failed connections come as an error and as a log line; the line says more.
 _LOGGED_ANYWAY: Final = (KafkaError._TRANSPORT, KafkaError._RESOLVE)
 
+_TOPIC_REFUSED: Final = re.compile(
+    r'Failed to add partition "(.+)" \[\d+\] to transaction: .*Topic authorization failed'
+)
+"""The only place where librdkafka says which topic of a transaction may not be written."""
+
 _VARYING: Final = re.compile(r"\d+ms|\d+ identical|\b\d{3,}\b")
 
 
@@ -58,6 +63,8 @@ class BrokerLog:
         self._kinds: dict[str, _Kind] = {}
         self._lock = threading.Lock()
         self._refused_login: str | None = None
+        self.refused_topics: set[str] = set()
+        """Topics that transactions were not allowed to write, as far as the library was polled."""
         self.connections_lost = 0
         """How often librdkafka has reported a lost or refused connection, as far as it was polled."""
 
@@ -65,6 +72,8 @@ class BrokerLog:
         """librdkafka's log callback, with the signature of ``logging.Logger.log``."""
         # parts: facility, client name, "[thrd:<thread>]: <what happened>"
         text = str(parts[-1]).rpartition("]: ")[2] if parts else template
+        if refused := _TOPIC_REFUSED.search(text):
+            self.refused_topics.add(refused[1])
         if level >= logging.WARNING:
             self._limited(text, text)
         else:

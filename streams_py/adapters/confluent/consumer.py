@@ -31,9 +31,9 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.adapters.rights import TOPIC, missing_right
 from streams_py.errors import IllegalStateError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import END, RawRecord
+from streams_py.rights import TOPIC, missing_right
 
 __all__ = ["ConfluentConsumer"]
 

@@ -6,9 +6,9 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from streams_py.adapters.rights import CLUSTER, TOPIC, missing_right
 from streams_py.errors import BrokerUnavailableError, ProductionError, StreamsError, TaskMigratedError
 from streams_py.ports import AdminError, AdminErrorKind
+from streams_py.rights import CLUSTER, TOPIC, missing_right
 
 __all__ = ["FATAL", "admin_error", "broker_away", "error_of", "is_unreachable", "send_error"]
 

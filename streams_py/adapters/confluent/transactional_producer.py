@@ -29,11 +29,10 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bounded_calls import BoundedCalls
 from streams_py.adapters.confluent.failures import broker_away, error_of, is_unreachable
 from streams_py.adapters.confluent.producer import ConfluentProducer
-from streams_py.adapters.confluent.settings import Settings
 from streams_py.adapters.confluent.transaction_offsets import send_offsets
-from streams_py.adapters.rights import TRANSACTIONAL_ID, missing_right
 from streams_py.errors import ProductionError, StreamsError, TaskCorruptedError, TaskMigratedError
 from streams_py.ports import GroupMetadata, OffsetAndMetadata
+from streams_py.rights import GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
 __all__ = ["ConfluentTransactionalProducer"]
 
@@ -91,9 +90,24 @@ class ConfluentTransactionalProducer(ConfluentProducer):
             if error is not None and (error.retriable() or is_unreachable(error)):
                 doing = "preparing for transactions"
                 raise broker_away(self._bootstrap, doing, timeout_ms, error.str()) from failed
-            reason = _refusal(error, failed, self._settings)
+            reason = self._refusal(error, failed)
             raise StreamsError(f"{self._client_id}: transactions are refused: {reason}") from failed
         self.is_ready = True
+
+    def _refusal(self, error: KafkaError | None, failed: KafkaException) -> str:
+        if error is None:
+            return str(failed)
+        match error.code():
+            case KafkaError.INVALID_TRANSACTION_TIMEOUT:
+                return (
+                    f"producer.transaction.timeout.ms = {self._settings['transaction.timeout.ms']} is above the "
+                    "broker's transaction.max.timeout.ms (900000 unless it was changed); lower the one or raise the "
+                    "other"
+                )
+            case KafkaError._UNSUPPORTED_FEATURE:
+                return "the brokers are too old: exactly_once_v2 needs version 2.5"
+            case _:
+                return self._missing_right(error) or error.str()
 
     def _begin(self) -> None:
         self._check_barriers()
@@ -174,6 +188,9 @@ class ConfluentTransactionalProducer(ConfluentProducer):
 
     def _broken(self, failure: str, error: KafkaError | None) -> StreamsError:
         """What the caller has to do about an error of the transaction."""
+        right = self._missing_right(error)
+        if right is not None:
+            return StreamsError(f"{self._client_id}: {failure}: {right}")
         text = f"{self._client_id}: {failure}: {'the producer has failed' if error is None else error.str()}"
         if error is None or error.fatal() or error.code() in _FENCED:
             return TaskMigratedError(f"{text} (another producer took its place, or the transaction took too long)")
@@ -185,6 +202,33 @@ class ConfluentTransactionalProducer(ConfluentProducer):
                 f"pass under exactly-once: {self._dropped}"
             )
         return TaskCorruptedError(f"{text}; all tasks of the thread go back to the last commit", {})
+
+    def _missing_right(self, error: KafkaError | None) -> str | None:
+        """The right whose lack has spoiled the transaction, if it is that: doing it again would not help. ``error`` is
+        what a record or a call met; the library may have told the reason to another one only."""
+        prefix = _OWN_PART.sub("", str(self._settings["transactional.id"]))
+        for known in (error, self._why_it_failed()):
+            match None if known is None else known.code():
+                case KafkaError.TOPIC_AUTHORIZATION_FAILED if topics := self._broker_log.refused_topics:
+                    own = all(topic.startswith(prefix) for topic in topics)
+                    return missing_right("WRITE", TOPIC, topics, prefix=prefix if own else "")
+                case KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                    return missing_right("WRITE", TRANSACTIONAL_ID, prefix=prefix)
+                case KafkaError.GROUP_AUTHORIZATION_FAILED:
+                    return missing_right("READ", GROUP, [prefix.removesuffix("-")])
+        return None
+
+    def _why_it_failed(self) -> KafkaError | None:
+        """The library's error of a transaction that has failed. It refuses to begin another one, and says why."""
+        if not self.in_transaction:
+            return None
+        try:
+            self._client(None).begin_transaction()
+        except KafkaException as refused:
+            return error_of(refused)
+        except SystemError:  # the binding loses the exception of a fatal error
+            return None
+        return None
 
     # -- as a producer ----------------------------------------
 
@@ -217,6 +261,11 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         except ProductionError as error:
             cause = None if error.__cause__ is None else error_of(error.__cause__)
             if error.retriable or (cause is not None and cause.code() in _SPOILED):
+                right = self._missing_right(cause)
+                if right is not None:
+                    raise StreamsError(
+                        f"{self._client_id}: a record for {error.topic} was not written: {right}"
+                    ) from error
                 raise TaskCorruptedError(f"{error}; all tasks of the thread go back to the last commit", {}) from error
             self._dropped = str(error)
             raise
@@ -285,20 +334,3 @@ def _end(client: Producer, *, drop: bool = True) -> None:
     if drop:
         client.purge()
     client.close()
-
-
-def _refusal(error: KafkaError | None, failed: KafkaException, settings: Settings) -> str:
-    if error is None:
-        return str(failed)
-    match error.code():
-        case KafkaError.INVALID_TRANSACTION_TIMEOUT:
-            return (
-                f"producer.transaction.timeout.ms = {settings['transaction.timeout.ms']} is above the broker's "
-                "transaction.max.timeout.ms (900000 unless it was changed); lower the one or raise the other"
-            )
-        case KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-            return missing_right("WRITE", TRANSACTIONAL_ID, prefix=_OWN_PART.sub("", str(settings["transactional.id"])))
-        case KafkaError._UNSUPPORTED_FEATURE:
-            return "the brokers are too old: exactly_once_v2 needs version 2.5"
-        case _:
-            return error.str()

@@ -44,6 +44,7 @@ from streams_py.adapters.kafka_python.failures import is_retriable, translated
 from streams_py.adapters.kafka_python.offsets import (
     answered_offsets,
     check_all_committed,
+    check_topics_allowed,
     commit_owned,
     fetch_committed,
     send_offset_fetch,
@@ -450,6 +451,7 @@ class StreamsCoordinator(SubscribedTopics):
         return await send_offset_fetch(self, partitions)
 
     def _handle_offset_fetch_response(self, response: Any) -> dict[Any, Any]:
+        check_topics_allowed(response)
         return answered_offsets(response, super()._handle_offset_fetch_response(response))
 
     def _handle_offset_commit_response(self, offsets: Mapping[Any, Any], send_time: float, response: Any) -> None:

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from kafka import errors as kafka_errors
 
-from streams_py.adapters.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError, TaskMigratedError
+from streams_py.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
 __all__ = ["is_retriable", "patiently", "translated"]
 

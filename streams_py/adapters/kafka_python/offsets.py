@@ -24,7 +24,14 @@ from streams_protocol.types import TopicPartition
 from streams_py.errors import BrokerUnavailableError, StreamsError, TaskMigratedError
 from streams_py.ports import CommittedOffsets, OffsetAndMetadata
 
-__all__ = ["answered_offsets", "check_all_committed", "commit_owned", "fetch_committed", "send_offset_fetch"]
+__all__ = [
+    "answered_offsets",
+    "check_all_committed",
+    "check_topics_allowed",
+    "commit_owned",
+    "fetch_committed",
+    "send_offset_fetch",
+]
 
 _NOTHING_COMMITTED: Final = -1
 _OFFSET_FETCH_VERSION_MAX: Final = 8
@@ -78,12 +85,24 @@ async def fetch_committed(
 def answered_offsets(response: Any, found: dict[Any, Any]) -> dict[Any, Any]:
     """What kafka-python ``found`` in an OffsetFetch answer, and -1 for partitions that the broker calls uncommitted:
     so that they can be told from those it says nothing about."""
-    topics = response.groups[0].topics if response.API_VERSION >= 8 else response.topics
-    for topic in topics:
+    for topic in _topics_of(response):
         for partition in topic.partitions:
             if partition.error_code == 0 and partition.committed_offset == _NOTHING_COMMITTED:
                 found[KafkaPartition(topic.name, partition.partition_index)] = KafkaOffset(_NOTHING_COMMITTED, "", -1)
     return found
+
+
+def check_topics_allowed(response: Any) -> None:
+    """Raise kafka-python's TopicAuthorizationFailedError with the topics of an OffsetFetch answer that may not be read:
+    the library raises one that names none."""
+    code = kafka_errors.TopicAuthorizationFailedError.errno
+    refused = {topic.name for topic in _topics_of(response) if any(at.error_code == code for at in topic.partitions)}
+    if refused:
+        raise kafka_errors.TopicAuthorizationFailedError(sorted(refused))
+
+
+def _topics_of(response: Any) -> Any:
+    return response.groups[0].topics if response.API_VERSION >= 8 else response.topics
 
 
 def check_all_committed(offsets: Collection[Any], response: Any) -> None:

@@ -30,6 +30,7 @@ from streams_py.ports import (
     PartitionInfo,
     TopicSpec,
 )
+from streams_py.rights import TOPIC, missing_right
 from streams_py.runtime.threads.assignor_runner import AssignorRunner
 from streams_py.runtime.threads.rebalance_timeline import Timekeeper
 from streams_py.topology.physical.metadata import TopologyMetadata
@@ -156,8 +157,9 @@ class LeaderExecutor(Executor):
 
     def _existing(self, names: Collection[str]) -> Mapping[str, tuple[PartitionInfo, ...]]:
         """The topics that exist. BrokerUnavailableError when that is not known of one of them: absent topics end
-        groups."""
+        groups. StreamsError when it may not be known."""
         topics: dict[str, tuple[PartitionInfo, ...]] = {}
+        hidden: list[str] = []
         for _ in range(2):  # a broker that has just started may not know a topic yet: absence takes two answers
             absent = sorted(set(names) - topics.keys())
             if not absent:
@@ -168,6 +170,10 @@ class LeaderExecutor(Executor):
                     topics |= {name: found} if found else {}
                 elif found.kind in (AdminErrorKind.TIMED_OUT, AdminErrorKind.LEADER_NOT_AVAILABLE):
                     raise BrokerUnavailableError(f"topic {name} cannot be described now: {found.message}")
+                elif found.kind is AdminErrorKind.NOT_ALLOWED:
+                    hidden.append(name)
+            if hidden:  # it may be there: nobody who leads this group can say
+                raise StreamsError(f"source topics cannot be read: {missing_right('READ', TOPIC, hidden)}")
         return {name: topics[name] for name in sorted(topics)}
 
     # -- what the leader says ------------------------------------------------------------------------------------

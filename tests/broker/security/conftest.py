@@ -59,7 +59,8 @@ class Site:
         self.allow([line for line in lines if line != but])
 
     def allow(self, lines: Collection[Line]) -> None:
-        self.broker.allow(self.user, {line.right(self.names) for line in lines})
+        if lines:
+            self.broker.allow(self.user, {line.right(self.names) for line in lines})
 
     def settings(self, keys: Mapping[str, str], **more: Any) -> dict[str, Any]:
         return {

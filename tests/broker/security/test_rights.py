@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,9 +38,10 @@ def test_application_works_with_the_rights_of_the_page(site: Callable[[], Site],
         made.until_counted({"a": 2, "b": 1})
 
 
-def _runs_until_it_fails(made: Site, guarantee: str, how: str = "SCRAM-SHA-512", but: Line | None = None) -> str:
-    settings = made.settings(made.login(how), **{"processing.guarantee": guarantee})
+def _runs_until_it_fails(made: Site, guarantee: str, *, but: Line, more: Collection[Line] = ()) -> str:
+    settings = made.settings(made.login("SCRAM-SHA-512"), **{"processing.guarantee": guarantee})
     made.grant(APPLICATION, *([EXACTLY_ONCE] if guarantee == "exactly_once_v2" else []), but=but)
+    made.allow(more)
     made.write("a", "b", "a")
     return _error_of(made, settings)
 
@@ -78,10 +80,19 @@ def test_missing_right_ends_the_application_and_is_named(site: Callable[[], Site
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", [pytest.param(line, id=line.id) for line in lines_of(EXACTLY_ONCE)])
+@pytest.mark.parametrize("line", [pytest.param(line, id=line.id) for line in _LINES + lines_of(EXACTLY_ONCE)])
 def test_missing_right_is_named_under_exactly_once(site: Callable[[], Site], line: Line) -> None:
     made = site()
     text = _runs_until_it_fails(made, "exactly_once_v2", but=line)
+    assert _is_named(line, made, text), text
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_topic_that_is_seen_but_may_not_be_written_is_named(site: Callable[[], Site], guarantee: str) -> None:
+    """Whoever may not even see it is told when it looks for the partitions; this one is told when it writes."""
+    made = site()
+    (line,) = [line for line in _LINES if line.name == "<output>"]
+    text = _runs_until_it_fails(made, guarantee, but=line, more=[replace(line, operation="DESCRIBE")])
     assert _is_named(line, made, text), text
 
 
@@ -96,20 +107,26 @@ def test_application_without_delete_works_and_says_what_stays(
     made.write("a", "b", "a")
     with caplog.at_level(logging.WARNING, "streams_py"), made.streams(settings):
         made.until_counted({"a": 2, "b": 1})
-        until(lambda: _is_named(line, made, _line_with("cannot be deleted", caplog)), "the warning")
-
-
-def _line_with(words: str, caplog: pytest.LogCaptureFixture) -> str:
-    return next((text for text in caplog.messages if words in text), "")
+        until(lambda: any(_is_named(line, made, text) for text in caplog.messages), "the warning")
 
 
 @pytest.mark.slow
-def test_right_that_is_withdrawn_while_it_runs_ends_the_application(site: Callable[[], Site]) -> None:
+@pytest.mark.parametrize(
+    ("guarantee", "line"),
+    [pytest.param("at_least_once", line, id=line.id) for line in _LINES if line.operation != "CREATE"]
+    + [
+        pytest.param("exactly_once_v2", line, id=f"exactly-once-{line.id}")
+        for line in _LINES + lines_of(EXACTLY_ONCE)
+        if line.operation != "CREATE"
+    ],
+)
+def test_right_that_is_withdrawn_while_it_runs_ends_the_application(
+    site: Callable[[], Site], guarantee: str, line: Line
+) -> None:
     made = site()
-    settings = made.settings(made.login("SCRAM-SHA-512"))
-    made.grant(APPLICATION)
+    settings = made.settings(made.login("SCRAM-SHA-512"), **{"processing.guarantee": guarantee})
+    made.grant(APPLICATION, *([EXACTLY_ONCE] if guarantee == "exactly_once_v2" else []))
     made.write("a")
-    (line,) = [line for line in lines_of(APPLICATION) if line.kind == "group"]
 
     def withdraw() -> None:
         made.until_counted({"a": 1})

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from streams_py.adapters.handshake import refusal
-from streams_py.adapters.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 from streams_py.adapters.security import SecuritySettings, parse_security
+from streams_py.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
 Serve = Callable[[socket.socket], None]
 _API_VERSIONS, _SASL_HANDSHAKE = 18, 17

@@ -93,7 +93,7 @@ def test_failed_deletion_is_only_logged(
         if caplog.records:
             break
         time.sleep(0.02)
-    assert "could not be deleted" in caplog.text
+    assert "cannot be deleted" in caplog.text
 
 
 def test_config_error_at_once_when_an_admin_setting_is_unknown(cluster: MockCluster) -> None:

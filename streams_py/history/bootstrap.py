@@ -9,7 +9,7 @@ In this order, so that whatever breaks off leaves an application that never saw 
    have a position; the broker refuses the request when somebody has started it meanwhile.
 
 Until the last step *abort* takes everything back: it deletes the changelogs that were made. The plan is a file between
-the steps, which says how far it got.
+the steps, which says how far it got. After *abort* the same plan can be run again.
 """
 
 from __future__ import annotations
@@ -108,6 +108,11 @@ class BootstrapPlan:
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 
+    def aborted(self) -> BootstrapPlan:
+        """The plan after everything was taken back. It can be run again: it reads the same records, so a writer of
+        outputs finds those that it has written before."""
+        return replace(self, step=Step.ABORTED, written={}, untimed=[], positions=[], ends=[])
+
     def save(self, path: Path) -> None:
         """Write the file; it is the old one or the new one, whatever happens."""
         beside = path.with_name(f"{path.name}.new")
@@ -141,11 +146,11 @@ class BootstrapPlan:
         if self.step not in allowed:
             remedy = {
                 Step.PLANNED: "run it first",
-                Step.RUNNING: "it broke off: abort it, and plan again",
+                Step.RUNNING: "it broke off: abort it, and run it again",
                 Step.WRITTEN: "verify it, or abort it",
                 Step.VERIFIED: "commit it, or abort it",
                 Step.COMMITTED: "there is nothing more to do",
-                Step.ABORTED: "plan again",
+                Step.ABORTED: "run it again, or plan again",
             }[self.step]
             raise ConfigError(f"the warm start of {self.application_id} is {self.step.value}: {remedy}")
         if fingerprint_of(topology) != self.fingerprint:

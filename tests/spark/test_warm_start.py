@@ -35,6 +35,14 @@ def word_count():
     words = builder.stream({lines!r}).flat_map_values(str.split)
     words.group_by(lambda _, word: word).count(store="counts")
     return builder.build()
+
+
+def word_count_with_output():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    words = builder.stream({lines!r}).flat_map_values(str.split)
+    words.to({out!r})
+    words.group_by(lambda _, word: word).count(store="counts")
+    return builder.build()
 """
 
 
@@ -44,18 +52,22 @@ class App:
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
         self.id = f"warm-{os.getpid()}-{next(_numbers)}"
-        self.lines = cluster.topic(2)
+        self.lines, self.out = cluster.topic(2), cluster.topic(2)
         self.counted: Counter[str] = Counter()
         self.plan_file = folder / "plan.json"
         self.state_dir = folder / "state"
         program = folder / "app.py"
-        program.write_text(_PROGRAM.format(lines=self.lines))
+        program.write_text(_PROGRAM.format(lines=self.lines, out=self.out))
         self.topology = f"{program}:word_count"
+        self.with_output = f"{program}:word_count_with_output"
 
-    def produce(self, count: int, first: int = 0) -> None:
+    def produce(self, count: int, first: int = 0, *, distinct: int = 0) -> None:
+        """``count`` lines, each with so many words that no other one has."""
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap})
         for at in range(first, first + count):
             text = f"w{at % 7} w{at % 11} same"
+            if distinct:
+                text += "".join(f" d{at * distinct + number}" for number in range(distinct))
             self.counted.update(text.split())
             producer.produce(self.lines, text.encode(), partition=at % 2, timestamp=1_700_000_000_000 + at)
         assert producer.flush(30) == 0

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +11,6 @@ import pytest
 from confluent_kafka import Producer
 
 from streams_py import State, StreamsBuilder, serdes
-from streams_py.history.bootstrap import BootstrapPlan, Step
 from streams_py.spark.history import warm_start
 from streams_py.testing import TopologyTestDriver
 from tests.broker.runtime.conftest import java
@@ -84,71 +78,6 @@ def test_old_local_state_is_warned_of_and_must_go(app: App) -> None:
     app.state_dir = app.state_dir.with_name("state")
     with app.live() as streams:  # its position lies behind the new changelog's end: there is nothing to restore
         until(lambda: state_of(streams) == old, "the old state")
-
-
-_SLOW = [pytest.param(step, marks=pytest.mark.slow) for step in ("_write_state", "_sums_of_all", "written")]
-
-
-@pytest.mark.parametrize("step", ["prepare", "run", *_SLOW])
-def test_warm_start_that_broke_off_is_aborted_and_made_again(
-    app: App, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    class KilledError(BaseException):
-        """Nothing catches it, as nothing catches the end of a process."""
-
-    def killed(*_: object, **__: object) -> None:
-        raise KilledError
-
-    app.produce(10)
-    assert app.plan().exit_code == 0
-    with monkeypatch.context() as patched:
-        patched.setattr(warm_start, step, killed)
-        with pytest.raises(KilledError):
-            app.do("run")
-    for too_early in ("run", "verify", "commit"):
-        refused = app.do(too_early)
-        assert refused.exit_code == 2
-        assert "it broke off: abort it, and plan again" in refused.output
-    app.ok("abort")
-    assert app.plan().exit_code == 0, "the changelogs are gone, and nothing is committed"
-
-
-@pytest.mark.slow
-def test_process_that_was_killed_on_the_way_leaves_what_abort_clears_up(app: App, tmp_path: Path) -> None:
-    app.produce(300)
-    assert app.plan().exit_code == 0
-    arguments = ["--bootstrap", app.cluster.bootstrap, "--plan", str(app.plan_file), "--master", "local[1]"]
-    with (tmp_path / "run.log").open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "streams_py", "bootstrap", "run", *arguments],
-            stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-    try:
-        until(lambda: BootstrapPlan.load(app.plan_file).step is Step.RUNNING, "the run has begun", timeout_s=300)
-        time.sleep(3)
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(60)
-    app.ok("abort")
-    assert app.plan().exit_code == 0
-    app.ok("run", "--commit")
-    with app.live() as streams:
-        until(lambda: state_of(streams) == dict(app.counted), "the folded state")
-
-
-@pytest.mark.slow
-def test_commit_that_was_killed_behind_its_request_is_completed(app: App) -> None:
-    app.produce(10)
-    app.plan()
-    app.ok("run", "--commit")
-    plan = BootstrapPlan.load(app.plan_file)
-    assert plan.step is Step.COMMITTED
-    replace(plan, step=Step.VERIFIED).save(app.plan_file)
-    refused = app.do("abort")
-    assert refused.exit_code == 1
-    assert "once more completes it" in refused.output
-    app.ok("commit")
-    assert "to begin again, reset the application" in app.do("abort").output
 
 
 @pytest.mark.slow

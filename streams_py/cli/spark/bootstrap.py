@@ -112,7 +112,7 @@ def run(
 ) -> None:
     """Make the internal topics, run the stages on Spark, write the changelogs. Commits nothing without --commit.
 
-    Needs Java 17 or later and the extra `spark`. What was broken off is taken back with abort, and begun again.
+    Needs Java 17 or later and the extra `spark`. What was broken off is taken back with abort, and run again.
 
     Example: streams-py bootstrap run --master spark://host:7077 --work /shared/folder --commit
     """
@@ -179,6 +179,8 @@ def commit(bootstrap: Bootstrap = "localhost:9092", config: Config = None, file:
 def abort(bootstrap: Bootstrap = "localhost:9092", config: Config = None, file: _Plan = _PLAN_FILE) -> None:
     """Take back what was written: delete the changelogs. The application starts from the beginning then.
 
+    The plan can be run again, with the same records; `plan` makes one with what has come since.
+
     Example: streams-py bootstrap abort -b localhost:9092
     """
     with _on_plan(file, bootstrap, config) as (planned, cluster, _):
@@ -189,7 +191,7 @@ def abort(bootstrap: Bootstrap = "localhost:9092", config: Config = None, file: 
                 f"the warm start of {planned.application_id} is committed; to begin again, reset the application"
             )
         gone = steps.abort(planned, cluster) if planned.step is not steps.Step.PLANNED else []
-        replace(planned, step=steps.Step.ABORTED).save(file)
+        planned.aborted().save(file)
         console().print(f"deleted: {', '.join(gone) or 'nothing'}")
 
 

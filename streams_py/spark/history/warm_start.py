@@ -52,7 +52,7 @@ def write_changelogs(
     plan = BootstrapPlan.load(path)
     settings = {**config, "application.id": plan.application_id}
     topology = TopologySource(plan.topology, settings).build()
-    plan.check(topology, Step.PLANNED)
+    plan.check(topology, Step.PLANNED, Step.ABORTED)
     check_not_started(plan, cluster)
     plan = replace(plan, step=Step.RUNNING)
     plan.save(path)

@@ -199,6 +199,19 @@ def test_application_started_meanwhile_gets_nothing_and_abort_clears_up_after_it
     assert planned(cluster).step is Step.PLANNED
 
 
+def test_aborted_plan_is_run_again_unless_the_application_ran_in_between() -> None:
+    cluster = Cluster()
+    plan = at_step(cluster, Step.VERIFIED, replace=True)
+    abort(plan, cluster)
+    again = plan.aborted()
+    check_not_started(again, cluster)
+    assert (again.id, again.ranges) == (plan.id, plan.ranges), "outputs that are written are found again"
+    cluster.topics[CHANGELOG] = 2
+    cluster.start_application()
+    with pytest.raises(StreamsError, match="it ran"):
+        check_not_started(again, cluster)
+
+
 def test_application_that_was_started_before_the_run_keeps_its_state() -> None:
     cluster = Cluster()
     plan = planned(cluster)
@@ -239,7 +252,7 @@ def test_plan_file_says_how_far_it_got_and_what_is_wrong_with_it(tmp_path: Path)
         (Step.PLANNED, "run it first"),
         (Step.RUNNING, "it broke off: abort it"),
         (Step.COMMITTED, "nothing more to do"),
-        (Step.ABORTED, "plan again"),
+        (Step.ABORTED, "run it again, or plan again"),
     ):
         with pytest.raises(ConfigError, match=remedy):
             replace(loaded, step=step).check(word_count(), Step.VERIFIED)

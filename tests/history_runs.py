@@ -72,6 +72,7 @@ class LocalRun:
 
     plan: HistoryPlan
     rows: list[dict[str, Any]] = field(default_factory=list)
+    largest_batch_bytes: int = 0
 
     def records(self, topic: str) -> list[Written]:
         found = [row for row in self.rows if row["channel"] == RECORD and row["topic"] == topic]
@@ -129,6 +130,7 @@ def run_locally(
         kernel = stage_kernel(StageOrders(source, settings, stage))
         for batch in kernel(_batches(rows, batch_rows)):
             run.rows += batch.to_pylist()
+            run.largest_batch_bytes = max(run.largest_batch_bytes, batch.nbytes)
     return run
 
 

@@ -3,8 +3,8 @@
 This is what a store is restored from, so it is the state. Windows and sessions that the store itself does not give any
 more are left out: they are expired by stream time, and a broker may delete them at any moment.
 
-Entries lie in memory; when they are many, they move to a database on disk, and the memory of a task stays bounded
-whatever its keys.
+Entries lie in memory; when they are many, or large, they move to a database on disk, and the memory of a task stays
+bounded whatever its keys and values.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _Headers = list[tuple[str, bytes | None]]
 _HEAD: Final = struct.Struct(">qi")
 _LENGTH: Final = struct.Struct(">i")
 _IN_MEMORY_MAX: Final = 100_000
+_BYTES_IN_MEMORY_MAX: Final = 64 << 20
 _NULL: Final = -1
 
 
@@ -61,11 +62,12 @@ class Fold:
         expiry: Expiry | None = None,
         *,
         in_memory_max: int = _IN_MEMORY_MAX,
+        bytes_in_memory_max: int = _BYTES_IN_MEMORY_MAX,
     ) -> None:
         self._entries: dict[bytes, tuple[bytes | None, int, _Headers | None]] = {}
         self._open = disk
         self._disk: BytesStore | None = None
-        self._in_memory_max = in_memory_max
+        self._in_memory_max, self._bytes_in_memory_max = in_memory_max, bytes_in_memory_max
         self._expiry = expiry
         self._latest_ms = -1
         self.records = 0
@@ -92,9 +94,12 @@ class Fold:
         return taken
 
     def relieve(self) -> None:
-        """Move the entries to disk when they are many."""
-        if self._open is not None and len(self._entries) > self._in_memory_max:
+        """Move the entries to disk when they are many or large."""
+        if self._open is not None and (len(self._entries) > self._in_memory_max or self._is_large()):
             self._move()
+
+    def _is_large(self) -> bool:
+        return sum(len(value) for value, _, _ in self._entries.values() if value) > self._bytes_in_memory_max
 
     def _observe(self) -> None:
         if self._expiry is not None:

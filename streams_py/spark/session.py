@@ -139,6 +139,7 @@ def _settings(master: str) -> dict[str, object]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.maxRecordsPerBatch": 10_000,
+        "spark.sql.parquet.columnarReaderBatchSize": 512,  # rows of 100 KB are nothing special in a topic
         "spark.executorEnv.PYTHONHASHSEED": "0",
     }
     if _is_local(master):

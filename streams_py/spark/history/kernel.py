@@ -65,8 +65,11 @@ _OUTPUT_ARROW: Final[Any] = pa.schema(
     ]
 )
 _RANK: Final = 1 << 32
+_BATCH_ROWS: Final = 10_000
+_BATCH_BYTES: Final = 16 << 20
 _RECORDS_AT_ONCE: Final = 2_000
-"""Fewer than a batch, because one record may make many."""
+_BYTES_AT_ONCE: Final = 4 << 20
+"""So much of the input at once; less than a batch, because one record may make many."""
 _CREATE_TIME: Final = 1
 
 
@@ -114,6 +117,7 @@ class _Run:
             _headers_of(columns["headers"]),
             strict=True,
         )
+        at_once = max(1, min(_RECORDS_AT_ONCE, _BYTES_AT_ONCE * batch.num_rows // max(1, batch.nbytes)))
         for first, end in pairwise(bounds):
             if first == end:
                 continue
@@ -121,7 +125,7 @@ class _Run:
             if number != self._number:
                 yield from self._finish()
                 self._begin(number)
-            yield from self._feed(topic, end - first, contents)
+            yield from self._feed(topic, end - first, contents, at_once)
 
     def _begin(self, number: int) -> None:
         if self._topology is None:
@@ -131,14 +135,14 @@ class _Run:
         self._outputs = _Outputs(self._task, stage.rank * _RANK + number, dict(stage.outputs))
         self._number = number
 
-    def _feed(self, topic: str, count: int, contents: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
+    def _feed(self, topic: str, count: int, contents: Iterator[tuple[Any, ...]], at_once: int) -> Iterator[Any]:
         task, outputs = self._task, self._outputs
         assert task is not None
         assert outputs is not None
         internal = topic in self._orders.stage.upstream
         number = self._number
         while count:
-            taken = min(count, _RECORDS_AT_ONCE)
+            taken = min(count, at_once)
             given, *rest = zip(*islice(contents, taken), strict=True)
             offsets: Iterable[int] = given
             if internal:
@@ -176,7 +180,7 @@ class _Outputs:
     def full(self) -> Iterator[Any]:
         """Batches of topics of which there is enough for one."""
         for topic, columns in self._task.columns.items():
-            if len(columns) >= _BATCH_ROWS:
+            if len(columns) >= _BATCH_ROWS or sum(map(len, filter(None, columns.values))) >= _BATCH_BYTES:
                 yield self._batch(topic, columns)
 
     def rest(self) -> Iterator[Any]:
@@ -231,7 +235,7 @@ class _Outputs:
     def state(self, topic: str, entries: Iterator[FoldEntry]) -> Iterator[Any]:
         """Batches of a changelog's fold."""
         at = 0
-        while some := list(islice(entries, _BATCH_ROWS)):
+        for some in _pieces(entries):
             keys, values, timestamps, headers = zip(*some, strict=True)
             yield self._made(
                 STATE,
@@ -283,7 +287,17 @@ class _Outputs:
         )
 
 
-_BATCH_ROWS: Final = 10_000
+def _pieces(entries: Iterator[FoldEntry]) -> Iterator[list[FoldEntry]]:
+    piece: list[FoldEntry] = []
+    size = 0
+    for entry in entries:
+        piece.append(entry)
+        size += len(entry.value)
+        if len(piece) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
 def _headers_of(column: Any) -> Any:

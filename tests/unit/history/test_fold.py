@@ -49,3 +49,19 @@ def test_last_record_of_a_key_is_left_and_tombstones_are_gone() -> None:
         fold.relieve()
     assert left(fold) == {b"a": b"3", b"c": b"4"}
     assert fold.records == 5
+
+
+def test_few_large_entries_go_to_disk_like_many_small_ones() -> None:
+    opened: list[MemoryBytes] = []
+
+    def disk() -> MemoryBytes:
+        opened.append(MemoryBytes())
+        return opened[-1]
+
+    fold = Fold(disk, bytes_in_memory_max=100)
+    for key, value in ((b"a", b"x" * 60), (b"b", None), (b"c", b"y" * 41)):
+        assert not opened
+        fold.put("changelog", value, key, timestamp_ms=7)
+        fold.relieve()
+    assert len(opened) == 1
+    assert left(fold) == {b"a": b"x" * 60, b"c": b"y" * 41}

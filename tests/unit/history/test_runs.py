@@ -54,3 +54,19 @@ def test_order_of_records_without_a_repartition_is_that_of_a_live_run() -> None:
         ours = [record for record in run.records("totals") if record[1] == partition]
         assert ours == [record for record in live["totals"] if record[1] == partition]
     assert run.state["test-sums-changelog"] == folded(live["test-sums-changelog"])
+
+
+def test_batches_of_large_records_stay_small() -> None:
+    def copies() -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.BYTES)
+        documents = builder.stream("documents")
+        documents.flat_map_values(lambda value: [value] * 4).to("copies")
+        documents.group_by_key().reduce(lambda _, new: new, store="last")
+        return builder.build()
+
+    record = b"x" * (1 << 20)
+    records = [Given("documents", 0, at, at, b"k%d" % at, record) for at in range(48)]
+    run = run_locally(copies, records, batch_rows=48)
+    assert len(run.records("copies")) == 4 * 48
+    assert len(run.state["test-last-changelog"]) == 48
+    assert run.largest_batch_bytes < 40 << 20

@@ -57,8 +57,10 @@ def repartition_counts(
         try:
             _enforce(sorted(group), topics, known, counts)
         except TopologyError as error:
-            locate(error, ", ".join(topology.copartition_lines.get(group, ())) or None)
-            raise
+            joins = topology.copartitioned_by.get(group, {})
+            named = TopologyError(f"{', '.join(joins)}: {error}" if joins else str(error))
+            locate(named, ", ".join(dict.fromkeys(line for line in joins.values() if line is not None)) or None)
+            raise named from None
     return known
 
 

@@ -175,9 +175,6 @@ def _attach(
     graph, index = origin.graph, origin.index
     store_name = store or index.store_name(Prefix.COGROUP_AGGREGATE)
     above = [grouped.repartitioned(store_name) if grouped.place.key_changed else grouped.place for grouped, _ in inputs]
-    if len(inputs) > 1:
-        # The sides as they are *before* repartitioning: a quirk of Kafka Streams that decides over partition counts.
-        graph.copartition(frozenset().union(*(grouped.place.sources for grouped, _ in inputs)))
     steps: list[ProcessorStep] = []
     operators: list[TableOperator] = []
     builder: StoreBuilder | None = None
@@ -197,6 +194,9 @@ def _attach(
     assert builder is not None
     merge = CogroupMerge(store_name, operators)
     merge_name = suffixed_or_generate(name, "-cogroup-merge", index, Prefix.COGROUP_MERGE)
+    if len(inputs) > 1:
+        # The sides as they are *before* repartitioning: a quirk of Kafka Streams that decides over partition counts.
+        graph.copartition(frozenset().union(*(grouped.place.sources for grouped, _ in inputs)), merge_name)
     merge_step = ProcessorStep(merge_name, merge)
     graph.attach(merge_step, *steps)
     # Its only source is the merge itself, which reads nothing: a quirk of Kafka Streams.

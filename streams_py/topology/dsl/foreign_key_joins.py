@@ -83,12 +83,12 @@ def join_on_foreign_key(
     store_name = named("-subscription-store", _STORE)
     subscriptions = SubscriptionSerde(here.key_serde, topic, changelog_topic(store_name))
     source = _through_topic(sink_name, source_name, topic, there.key_serde, subscriptions, here, [sender])
-    graph.copartition(there.sources | {source.name})
     store = StoreBuilder(store_name, StoreKind.TIMESTAMPED_KEY_VALUE, BYTES, subscriptions, logs_headers=True)
     graph.attach(StoreStep(store), graph.root)
     receiver = process(
         named("-subscription-receive", _PROCESSOR), SubscriptionReceive(store_name, serdes), [source], [store_name]
     )
+    graph.copartition(there.sources | {source.name}, receiver.name)
     answer = process(
         named("-subscription-join-foreign", _PROCESSOR),
         SubscriptionJoin(right_table),
@@ -112,13 +112,13 @@ def join_on_foreign_key(
         [answer, answers],
         to_partition=True,
     )
-    sources = graph.copartition(here.sources | {response_source.name})
     resolver = process(
         named("-subscription-response-resolver", _RESOLVER),
         ResponseJoin(left_table, joiner, serdes, keeps_left=keeps_left),
         [response_source],
         left_table.readable_stores(),
     )
+    sources = graph.copartition(here.sources | {response_source.name}, resolver.name)
     result_name = named("-result", _OUTPUT)
     kept = options or Materialized()
     result_store = kept.store or _store_name(index)

@@ -260,10 +260,9 @@ class StreamJoins(Generic[K, V]):
         if right.key_changed:
             base = right.node.name if name is None else check_name(f"{name}-right")
             right = other._repartitioned_for_join(base, options.key, options.other_value)
-        left.graph.copartition(left.sources | right.sources)
-        return KStream(
-            join_streams(left, right, joiner, windows, options, keeps_left=keeps_left, keeps_right=keeps_right)
-        )
+        joined = join_streams(left, right, joiner, windows, options, keeps_left=keeps_left, keeps_right=keeps_right)
+        left.graph.copartition(left.sources | right.sources, joined.node.name)
+        return KStream(joined)
 
     def _join_table(
         self,
@@ -281,8 +280,8 @@ class StreamJoins(Generic[K, V]):
         place, there = self._place, table._place
         if place.key_changed:
             place = self._repartitioned_for_join(name or place.node.name, key, value)
-        sources = place.graph.copartition(place.sources | there.sources)
         node_name = name_or_generate(name, place.index, Prefix.LEFT_JOIN if keeps_stream else Prefix.JOIN)
+        sources = place.graph.copartition(place.sources | there.sources, node_name)
         buffers, grace_ms = [], 0
         if grace is not None:
             grace_ms = _grace_ms(grace, node_name, table._operator.history_ms())

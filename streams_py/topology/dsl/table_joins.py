@@ -205,7 +205,7 @@ class TableJoins(Generic[K, V]):
         if options is not None:
             kept = dataclasses.replace(options, store=options.store or index.store_name(Prefix.TABLE_MERGE))
         merge_name = name_or_generate(name, index, Prefix.TABLE_MERGE)
-        sources = here.graph.copartition(here.sources | there.sources)
+        sources = here.graph.copartition(here.sources | there.sources, merge_name)
         if keeps_left:
             self._operator.enable_old_values(force=True)
         if keeps_right:

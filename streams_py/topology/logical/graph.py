@@ -306,7 +306,7 @@ class LogicalGraph:
         self.root = GraphNode("root")
         self._priority = 0
         self._is_built = False
-        self._copartitions: list[tuple[frozenset[str], str | None]] = []
+        self._copartitions: list[tuple[frozenset[str], str]] = []
         self._attached: dict[GraphNode, None] = {}
 
     @property
@@ -324,17 +324,17 @@ class LogicalGraph:
         node.priority = self._priority
         self._attached[node] = None
 
-    def copartition(self, sources: Iterable[str]) -> frozenset[str]:
-        """Declare that the topics of these source nodes are joined by partition number; gives them back."""
+    def copartition(self, sources: Iterable[str], node: str) -> frozenset[str]:
+        """Declare that ``node`` joins the topics of these source nodes by partition number; gives them back."""
         group = frozenset(sources)
-        self._copartitions.append((group, user_line()))
+        self._copartitions.append((group, node))
         return group
 
     def replace_source(self, old: str, new: str) -> None:
         """A source node goes away, another one takes its place in what is joined by partition number."""
         self._copartitions = [
-            (frozenset(new if source == old else source for source in group), line)
-            for group, line in self._copartitions
+            (frozenset(new if source == old else source for source in group), node)
+            for group, node in self._copartitions
         ]
 
     def close(self) -> None:
@@ -359,5 +359,5 @@ class LogicalGraph:
             for child in node.children:
                 sequence += 1
                 heapq.heappush(ready, (child.priority, sequence, child))
-        for group, line in self._copartitions:
-            assembly.add_copartition_group(group, line)
+        for group, joining in self._copartitions:
+            assembly.add_copartition_group(group, joining)

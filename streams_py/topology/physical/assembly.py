@@ -53,7 +53,7 @@ class TopologyAssembly:
         self._patterns: dict[str, re.Pattern[str]] = {}
         self._repartitions: dict[str, int | None] = {}
         self._copartitions: list[frozenset[str]] = []
-        self._copartition_lines: list[str | None] = []
+        self._copartitioned_by: list[str] = []
         self._global_stores: dict[str, GlobalStore] = {}
 
     # -- what is there ---------------------------------------------------------------------------------------
@@ -91,9 +91,9 @@ class TopologyAssembly:
         return tuple(self._copartitions)
 
     @property
-    def copartition_lines(self) -> tuple[str | None, ...]:
-        """For each of the :attr:`copartitions` the line of the user's program that declares it."""
-        return tuple(self._copartition_lines)
+    def copartitioned_by(self) -> tuple[str, ...]:
+        """For each of the :attr:`copartitions` the node that needs it."""
+        return tuple(self._copartitioned_by)
 
     def line_of(self, node: str) -> str | None:
         """Line of the user's program that added a node; None when nobody knows."""
@@ -194,10 +194,10 @@ class TopologyAssembly:
             )
         self._repartitions[topic] = partitions
 
-    def add_copartition_group(self, sources: Iterable[str], line: str | None = None) -> None:
-        """Declare that the topics of these source nodes are joined by partition number."""
+    def add_copartition_group(self, sources: Iterable[str], node: str) -> None:
+        """Declare that ``node`` joins the topics of these source nodes by partition number."""
         self._copartitions.append(frozenset(sources))
-        self._copartition_lines.append(line)
+        self._copartitioned_by.append(node)
 
     def use_default_serdes(self, defaults: SerdeDefaults) -> None:
         """Where no serde was given these are used; the configured ones where they are None."""

@@ -73,7 +73,7 @@ def topology_metadata(
 
     with_tasks = {sub.id: topics(sub) for sub in subtopologies if not sub.is_global}
     groups = _copartition_groups(assembly, topics_of)
-    return TopologyMetadata(with_tasks, groups, {group: _lines_of(assembly, topics_of, group) for group in groups})
+    return TopologyMetadata(with_tasks, groups, {group: _joins_of(assembly, topics_of, group) for group in groups})
 
 
 def _changelog_config(store: StoreBuilder, additional_ms: int) -> dict[str, str]:
@@ -139,12 +139,12 @@ def _copartition_groups(
     return tuple(sorted((topics for topics in named if topics), key=sorted))
 
 
-def _lines_of(
+def _joins_of(
     assembly: TopologyAssembly, topics_of: Mapping[str, tuple[str, ...]], topics: frozenset[str]
-) -> tuple[str, ...]:
-    """Lines of the program that join these topics."""
-    lines: dict[str, None] = {}
-    for sources, line in zip(assembly.copartitions, assembly.copartition_lines, strict=True):
-        if line is not None and any(topics.intersection(topics_of.get(source, ())) for source in sources):
-            lines[line] = None
-    return tuple(lines)
+) -> dict[str, str | None]:
+    """Nodes that join these topics, with their lines of the program."""
+    return {
+        node: assembly.line_of(node)
+        for sources, node in zip(assembly.copartitions, assembly.copartitioned_by, strict=True)
+        if any(topics.intersection(topics_of.get(source, ())) for source in sources)
+    }

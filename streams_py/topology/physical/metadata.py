@@ -64,11 +64,11 @@ class SubtopologyTopics:
 @dataclass(frozen=True, slots=True)
 class TopologyMetadata:
     """The sub-topologies that have tasks, by id, and the co-partition groups (sets of full topic names), with the
-    lines of the program that join them."""
+    nodes that join them and the lines of the program that say so (None: nobody knows)."""
 
     subtopologies: Mapping[int, SubtopologyTopics]
     copartition_groups: tuple[frozenset[str], ...] = ()
-    copartition_lines: Mapping[frozenset[str], tuple[str, ...]] = field(default_factory=dict, compare=False)
+    copartitioned_by: Mapping[frozenset[str], Mapping[str, str | None]] = field(default_factory=dict, compare=False)
 
     @property
     def source_topics(self) -> frozenset[str]:

@@ -25,6 +25,7 @@ from streams_py.errors import (
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
 from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetterQueue
 from streams_py.testing.broker import Broker
+from tests.uneven_joins import UNEVEN, check_error, uneven
 from tests.waiting import PATIENCE_S
 
 from .kit import Application, steady_producer, text, true_counts, wait_until
@@ -168,6 +169,16 @@ def test_transaction_timeout_above_the_brokers_ends_the_application_at_its_start
     error = stage.error_of(copy(stage), **config)
     for word in ("producer.transaction.timeout.ms = 3600000", "transaction.max.timeout.ms", "lower the one"):
         assert word in str(error), error
+
+
+@pytest.mark.parametrize("case", UNEVEN)
+def test_join_of_uneven_topics_is_named_with_its_line_before_a_record_is_read(stage: Stage, case: str) -> None:
+    stage.topics(stage.input)
+    stage.broker.create_topic(stage.dead, 3)
+    stage.write(b"value")
+    seen: list[Any] = []
+    check_error(case, stage.error_of(uneven(case, stage.input, stage.dead, seen)), stage.dead)
+    assert seen == []
 
 
 # -- records -----------------------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def copartitioned(*groups: set[str]) -> list[list[str]]:
     for name in "abcde":
         assembly.add_source(SourceNode(name, (f"t-{name}",)))
     for group in groups:
-        assembly.add_copartition_group(group)
+        assembly.add_copartition_group(group, "join")
     metadata = Topology.from_assembly(assembly).metadata("app")
     return [sorted(group) for group in metadata.copartition_groups]
 

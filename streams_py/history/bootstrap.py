@@ -192,12 +192,9 @@ def make_plan(
         raise RefusedTopologyError(found)  # more cannot be known
     plan = plan_history(topology, application_id, config, counts)
     metadata = topology.metadata(application_id, config)
-    repartitions = {topic for sub in metadata.subtopologies.values() for topic in sub.repartition_sources}
     between = {
         topic: count for stage in plan.stages for topic, count in stage.inputs.items() if topic in stage.upstream
     }
-    for topic in sorted(between.keys() - repartitions):
-        found.append(Finding(f"topic {topic}", "this topology writes and reads it", "use repartition() in between"))
     wanted = {**plan.changelogs, **between}
     found += _of_topics(wanted, counts, cluster, plan, allowed)
     if found:

@@ -15,10 +15,20 @@ from streams_py.config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminErrorKind, DescribedMember, OffsetAndMetadata, TopicSpec
 
-__all__ = ["HistoryCluster"]
+__all__ = ["HistoryCluster", "source_options"]
 
 _TIMEOUT_MS: Final = 30_000
 _PAUSE_S: Final = 0.2
+
+
+def source_options(config: StreamsConfig) -> dict[str, str]:
+    """The cluster of an application as options of ``streams-kafka``: its address, and how one is let in there."""
+    security = {
+        f"kafka.{key}": value
+        for key, value in config.client_settings("consumer.", "main.consumer.").items()
+        if is_security_key(key)
+    }
+    return {"kafka.bootstrap.servers": str(config.original["bootstrap.servers"]), **security}
 
 
 class HistoryCluster:
@@ -34,12 +44,7 @@ class HistoryCluster:
 
     def options(self) -> dict[str, str]:
         """The same cluster as options of ``streams-kafka``."""
-        security = {
-            f"kafka.{key}": value
-            for key, value in self._config.client_settings("consumer.", "main.consumer.").items()
-            if is_security_key(key)
-        }
-        return {"kafka.bootstrap.servers": self.bootstrap, **security}
+        return {**source_options(self._config), "kafka.bootstrap.servers": self.bootstrap}
 
     def partition_counts(self) -> Mapping[str, int]:
         """Partitions of every topic of the cluster."""

@@ -14,7 +14,16 @@ from streams_py.leader.steps.repartition import missing_source_topics, repartiti
 from streams_py.topology.physical.metadata import TopologyMetadata
 from streams_py.topology.topology import Topology
 
-__all__ = ["HistoryPlan", "Stage", "circles", "external_topics", "plan_history", "sink_counts"]
+__all__ = [
+    "HistoryPlan",
+    "Stage",
+    "circles",
+    "external_topics",
+    "looped_topics",
+    "plan_history",
+    "sink_counts",
+    "sinks_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class Stage:
 @dataclass(frozen=True, slots=True)
 class HistoryPlan:
     """All stages, and what is beyond them: ``inputs`` are topics that are read from outside, ``sinks`` those that are
-    written and read by no stage."""
+    written, but for internal ones."""
 
     application_id: str
     stages: tuple[Stage, ...]
@@ -57,10 +66,21 @@ def external_topics(metadata: TopologyMetadata) -> frozenset[str]:
     return metadata.source_topics - written
 
 
+def looped_topics(metadata: TopologyMetadata) -> frozenset[str]:
+    """Topics that the application writes and reads, but for internal ones: a live one would read what is written there
+    over a history."""
+    return metadata.source_topics - external_topics(metadata) - _internal(metadata)
+
+
+def sinks_of(topology: Topology, application_id: str) -> set[str]:
+    """The topics that are written by name."""
+    metadata = topology.metadata(application_id)
+    return {topic for sub in metadata.subtopologies.values() for topic in sub.sink_topics} - _internal(metadata)
+
+
 def sink_counts(topology: Topology, application_id: str, counts: Mapping[str, int]) -> dict[str, int]:
     """Partitions of the topics that are written by name. ConfigError for one that does not exist."""
-    metadata = topology.metadata(application_id)
-    sinks = {topic for sub in metadata.subtopologies.values() for topic in sub.sink_topics} - _internal(metadata)
+    sinks = sinks_of(topology, application_id)
     missing = sorted(sinks - counts.keys())
     if missing:
         raise ConfigError(f"there is no topic {', '.join(missing)} to write outputs to; create it")
@@ -86,7 +106,7 @@ def plan_history(
         raise ConfigError(f"there is no input for topic {', '.join(missing)}; this topology reads {_listed(inputs)}")
     known = dict(counts)
     given = dict(sink_counts or {})
-    looped = metadata.source_topics - inputs - _internal(metadata)
+    looped = looped_topics(metadata)
     known.update({topic: given.get(topic, max(counts.values(), default=1)) for topic in looped})
     known.update(repartition_counts(metadata, known))
     for topics in circles(metadata):
@@ -110,7 +130,8 @@ def plan_history(
     final = tuple(
         replace(stage, outputs={**{topic: written[topic] for topic in stage.outputs}, **named}) for stage in stages
     )
-    sinks = {topic: count for topic, count in {**written, **named}.items() if topic not in metadata.source_topics}
+    internal = _internal(metadata)
+    sinks = {topic: count for topic, count in {**written, **named}.items() if topic not in {*inputs, *internal}}
     return HistoryPlan(application_id, final, {topic: counts[topic] for topic in sorted(inputs)}, sinks)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from streams_py.errors import TopologyError
-from streams_py.history.plan import circles
+from streams_py.history.plan import circles, looped_topics
 from streams_py.runtime.tasks.timestamps import EXTRACTORS, wall_clock_time
 from streams_py.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from streams_py.topology.operators.asynchronous import CallAsync, CallInBatches
@@ -54,11 +54,11 @@ def check_allowed(
     *,
     outputs: Collection[str] = (),
     allow_side_effects: bool = False,
-    warm_start: bool = False,
+    to_topics: bool = False,
 ) -> None:
     """RefusedTopologyError with all findings, if there are any. See :func:`findings`."""
     found = findings(
-        topology, application_id, config, outputs=outputs, allow_side_effects=allow_side_effects, warm_start=warm_start
+        topology, application_id, config, outputs=outputs, allow_side_effects=allow_side_effects, to_topics=to_topics
     )
     if found:
         raise RefusedTopologyError(found)
@@ -72,9 +72,11 @@ def findings(
     outputs: Collection[str] = (),
     allow_side_effects: bool = False,
     warm_start: bool = False,
+    to_topics: bool = False,
 ) -> list[Finding]:
     """Everything that is not allowed. ``outputs``: topics that choosers may name. ``allow_side_effects``: peek and
-    foreach may be called again for the same record. ``warm_start``: a live application is to go on from the state."""
+    foreach may be called again for the same record. ``warm_start``: a live application is to go on from the state.
+    ``to_topics``: outputs are written to their topics."""
     found: list[Finding] = []
     default = config.get("default.timestamp.extractor")
     if default in ("wall_clock", wall_clock_time):
@@ -94,7 +96,12 @@ def findings(
         if warm_start:
             found += _of_stores(sub)
     if not topology.has_patterns:
-        for topics in circles(topology.metadata(application_id, config)):
+        metadata = topology.metadata(application_id, config)
+        if warm_start or to_topics:
+            for topic in sorted(looped_topics(metadata)):
+                rule = "this topology writes and reads it, and a live one would read all of it again"
+                found.append(Finding(f"topic {topic}", rule, "use repartition() in between"))
+        for topics in circles(metadata):
             rule = "a stage would read what it, or a later one, writes"
             found.append(Finding(f"topic {', '.join(topics)}", rule, "run this part live (foreign-key joins do this)"))
     return found

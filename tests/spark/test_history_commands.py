@@ -102,6 +102,10 @@ def test_backfill_writes_parquet_from_kafka_and_from_an_archive(files: Files, sp
     assert f"{files.out}: 4 records" in done.output
     made = spark.read.parquet(str(files.folder / "made" / files.out)).collect()
     assert Counter(bytes(row.value) for row in made) == BY_OLD - Counter([b"DDDDDD"])
+    refused = files.do("backfill", files.topology(), "--out", str(files.folder / "made"))
+    assert refused.exit_code == 2
+    assert f"{files.out} exists" in refused.output
+    assert "stages" not in refused.output, "said before anything is done"
     archive = str(files.folder / "archive")
     spark.read.format("streams-kafka").options(
         **{"kafka.bootstrap.servers": files.cluster.bootstrap, "topics": files.lines}

@@ -54,7 +54,7 @@ _PLAN_FILE: Final = Path("bootstrap.plan.json")
 @bootstrap_app.command()
 def plan(
     what: What,
-    bootstrap: Bootstrap = "localhost:9092",
+    bootstrap: Bootstrap = None,
     application_id: ApplicationId = None,
     config: Config = None,
     file: _Plan = _PLAN_FILE,
@@ -97,7 +97,7 @@ def plan(
 
 @bootstrap_app.command()
 def run(
-    bootstrap: Bootstrap = "localhost:9092",
+    bootstrap: Bootstrap = None,
     config: Config = None,
     file: _Plan = _PLAN_FILE,
     sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics too, exactly once.")] = False,
@@ -148,7 +148,7 @@ def run(
 
 @bootstrap_app.command()
 def verify(
-    bootstrap: Bootstrap = "localhost:9092",
+    bootstrap: Bootstrap = None,
     config: Config = None,
     file: _Plan = _PLAN_FILE,
     option: SourceOption = None,
@@ -164,7 +164,7 @@ def verify(
 
 
 @bootstrap_app.command()
-def commit(bootstrap: Bootstrap = "localhost:9092", config: Config = None, file: _Plan = _PLAN_FILE) -> None:
+def commit(bootstrap: Bootstrap = None, config: Config = None, file: _Plan = _PLAN_FILE) -> None:
     """Commit the positions: from now on the application starts there.
 
     Refused before verify, and when somebody is in the group.
@@ -176,7 +176,7 @@ def commit(bootstrap: Bootstrap = "localhost:9092", config: Config = None, file:
 
 
 @bootstrap_app.command()
-def abort(bootstrap: Bootstrap = "localhost:9092", config: Config = None, file: _Plan = _PLAN_FILE) -> None:
+def abort(bootstrap: Bootstrap = None, config: Config = None, file: _Plan = _PLAN_FILE) -> None:
     """Take back what was written: delete the changelogs. The application starts from the beginning then.
 
     The plan can be run again, with the same records; `plan` makes one with what has come since.
@@ -214,7 +214,7 @@ def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) ->
 
 @contextlib.contextmanager
 def _on_plan(
-    file: Path, bootstrap: str, config: Path | None
+    file: Path, bootstrap: str | None, config: Path | None
 ) -> Iterator[tuple[BootstrapPlan, HistoryCluster, dict[str, Any]]]:
     """The plan of a warm start, its cluster and settings; errors are explained."""
     with explained():

@@ -26,6 +26,7 @@ from streams_py.cli.spark.history_options import (
     What,
     Work,
     built_topology,
+    kafka_options,
     now_ms,
     progress,
     settings_from,
@@ -37,6 +38,8 @@ from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from streams_py.history.backfill import BackfillPlan
 
 __all__ = ["add_to"]
@@ -59,7 +62,7 @@ def backfill(
     file: Annotated[
         Path, typer.Option("--plan", help="With --sinks: a file that says what is read; with it again, it goes on.")
     ] = _BACKFILL_FILE,
-    bootstrap: Bootstrap = "localhost:9092",
+    bootstrap: Bootstrap = None,
     application_id: ApplicationId = None,
     config: Config = None,
     side_effects: Effects = False,
@@ -84,7 +87,7 @@ def backfill(
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
         settings = settings_from(bootstrap, application_id or "backfill", config)
-        kafka = {"kafka.bootstrap.servers": bootstrap, **pairs_of(option, "--option")}
+        kafka = kafka_options(settings, option)
         sources = _sources(what, settings, inputs, kafka)
         planned = None
         if sinks:
@@ -97,6 +100,8 @@ def backfill(
             from streams_py.spark.history.run import run as run_history
             from streams_py.spark.history.sinks import write_sinks
 
+            if out is not None:
+                _check_new(spark, out, what, settings)
             with run_history(
                 what,
                 sources,
@@ -117,6 +122,17 @@ def backfill(
                     if out is not None:
                         rows.write.mode("errorifexists").parquet(f"{out.rstrip('/')}/{topic}")
                     console().print(f"{topic}: {rows.count():,} records")
+
+
+def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, Any]) -> None:
+    """ConfigError when there are outputs already: better now than when everything is done."""
+    from streams_py.history.plan import sinks_of
+    from streams_py.spark.files import Folder
+
+    folder = Folder(spark, out)
+    for topic in sorted(sinks_of(built_topology(what, settings), str(settings["application.id"]))):
+        if folder.exists(topic):
+            raise ConfigError(f"--out: {folder.path(topic)} exists; name another folder, or delete it", key="--out")
 
 
 def _backfill_plan(
@@ -147,7 +163,9 @@ def _backfill_plan(
     with contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings)))) as cluster:
         # What is refused is refused before anything is begun.
         counts = sink_counts(topology, application_id, cluster.partition_counts())
-        check_allowed(topology, application_id, settings, outputs=counts, allow_side_effects=side_effects)
+        check_allowed(
+            topology, application_id, settings, outputs=counts, allow_side_effects=side_effects, to_topics=True
+        )
         fixed: dict[str, Any] = {}
         ranges = []
         for topic, given in sources.items():
@@ -176,7 +194,7 @@ def diff(
     ] = None,
     sample: Annotated[int, typer.Option(min=0, help="So many differing records of each topic are shown.")] = 5,
     report: Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.")] = None,
-    bootstrap: Bootstrap = "localhost:9092",
+    bootstrap: Bootstrap = None,
     config: Config = None,
     option: SourceOption = None,
     work: Work = None,
@@ -194,7 +212,7 @@ def diff(
         from streams_py.spark.history.compare import compare_runs
 
         settings = settings_from(bootstrap, "diff", config)
-        kafka = {"kafka.bootstrap.servers": bootstrap, **pairs_of(option, "--option")}
+        kafka = kafka_options(settings, option)
         out = console()
         for what in (old, new) if last is not None else ():
             out.print(_reads(what, settings), soft_wrap=True, markup=False)

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from streams_py.cli.spark.outcome import console
 from streams_py.cli.usage import pairs_of
 from streams_py.config import StreamsConfig
+from streams_py.config_files import read_config_file
 from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "Work",
     "built_topology",
     "connected",
+    "kafka_options",
     "now_ms",
     "progress",
     "settings_from",
@@ -42,7 +44,12 @@ __all__ = [
 ]
 
 What = Annotated[str, typer.Argument(help="module:name of the topology, or file.py[:name].", metavar="APP:TOPOLOGY")]
-Bootstrap = Annotated[str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port of a broker.")]
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port of a broker; else as --config says, or localhost:9092."
+    ),
+]
 ApplicationId = Annotated[
     str | None, typer.Option("--application-id", help="application.id, if --config does not say it.")
 ]
@@ -75,18 +82,27 @@ def built_topology(what: str, settings: Mapping[str, Any]) -> Any:
     return TopologySource(what, settings).build()
 
 
-def settings_from(bootstrap: str, application_id: str | None, config: Path | None) -> dict[str, Any]:
-    given = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
+def settings_from(bootstrap: str | None, application_id: str | None, config: Path | None) -> dict[str, Any]:
+    given = {} if config is None else read_config_file(config)
+    address = bootstrap or given.get("bootstrap.servers") or "localhost:9092"
+    given = {} if config is None else dict(StreamsConfig.of({**given, "bootstrap.servers": address}).original)
     if application_id is not None:
         given.setdefault("application.id", application_id)
     if "application.id" not in given:
         raise ConfigError("name the application with --application-id, or give its --config", key="application.id")
-    return {**given, "bootstrap.servers": bootstrap}
+    return {**given, "bootstrap.servers": address}
+
+
+def kafka_options(settings: Mapping[str, Any], option: list[str] | None) -> dict[str, str]:
+    """The application's cluster for ``streams-kafka``, and what ``--option`` says besides."""
+    from streams_py.history.cluster import source_options
+
+    return {**source_options(StreamsConfig.of(dict(settings))), **pairs_of(option, "--option")}
 
 
 @contextlib.contextmanager
 def connected(
-    bootstrap: str, application_id: str | None, config: Path | None
+    bootstrap: str | None, application_id: str | None, config: Path | None
 ) -> Iterator[tuple[HistoryCluster, dict[str, Any]]]:
     from streams_py.history.cluster import HistoryCluster
 

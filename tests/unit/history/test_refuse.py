@@ -116,3 +116,14 @@ def test_timestamps_of_a_function_do_not_order_several_topics() -> None:
     one = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     one.stream("in", timestamp_extractor=of_the_value).group_by_key().count(store="counts")
     assert findings(one.build(), "app", {}) == []
+
+
+def test_topic_that_is_written_and_read_is_refused_where_a_live_application_would_read_it() -> None:
+    def through(stream: Any, builder: StreamsBuilder) -> None:
+        stream.to("between")
+        builder.stream("between").to("out")
+
+    assert refused(through) == []
+    for purpose in ("warm_start", "to_topics"):
+        (rule,) = refused(through, **{purpose: True})
+        assert "writes and reads it" in rule

@@ -70,3 +70,15 @@ def test_batches_of_large_records_stay_small() -> None:
     assert len(run.records("copies")) == 4 * 48
     assert len(run.state["test-last-changelog"]) == 48
     assert run.largest_batch_bytes < 40 << 20
+
+
+def test_topic_that_a_later_stage_reads_is_an_output_too() -> None:
+    def through() -> Topology:
+        builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+        builder.stream("lines").map_values(str.upper).to("between")
+        builder.stream("between").map_values(lambda line: f"{line}!").to("out")
+        return builder.build()
+
+    run = run_locally(through, [Given("lines", 0, 0, 5, b"k", b"v")])
+    assert dict(run.plan.sinks) == {"between": 1, "out": 1}
+    assert [run.records(topic)[0][4] for topic in run.plan.sinks] == [b"V", b"V!"]

@@ -1,0 +1,46 @@
+"""Which cluster the commands over a history mean, and how they are let in there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from streams_py.cli.spark.history_options import kafka_options, settings_from
+from streams_py.errors import ConfigError
+from streams_py.spark.history.run import settings_of
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.properties"
+    path.write_text(
+        "application.id=shop\nbootstrap.servers=broker:9093\nsecurity.protocol=SASL_SSL\nsasl.mechanism=PLAIN\n"
+        "sasl.username=me\nsasl.password=secret-word\nmain.consumer.fetch.min.bytes=7\n"
+    )
+    return path
+
+
+def test_cluster_is_that_of_the_file_unless_the_command_names_another_one(file: Path) -> None:
+    assert settings_from(None, None, file)["bootstrap.servers"] == "broker:9093"
+    assert settings_from("other:1", None, file)["bootstrap.servers"] == "other:1"
+    assert settings_from(None, "shop", None)["bootstrap.servers"] == "localhost:9092"
+    assert settings_from(None, None, file)["application.id"] == "shop"
+    with pytest.raises(ConfigError, match="--application-id"):
+        settings_from(None, None, None)
+
+
+def test_source_is_let_in_like_the_application(file: Path) -> None:
+    options = kafka_options(settings_from(None, None, file), ["kafka.sasl.password=env:PASSWORD", "on.gone=skip"])
+    assert options == {
+        "kafka.bootstrap.servers": "broker:9093",
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.username": "me",
+        "kafka.sasl.password": "env:PASSWORD",
+        "on.gone": "skip",
+    }
+
+
+def test_no_secret_travels_with_the_settings_of_tasks(file: Path) -> None:
+    assert "secret-word" not in str(settings_of(settings_from(None, None, file)))

@@ -6,13 +6,10 @@
 
 from __future__ import annotations
 
-import atexit
 import base64
 import random
-import shutil
 import socket
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -23,6 +20,7 @@ from streams_py.testing.broker.interface import BrokerCapabilities, NoBrokerErro
 from streams_py.testing.broker.jars import java_path, kafka_jars
 from streams_py.testing.broker.jvm_node import HOST, JvmNode, Ports
 from streams_py.testing.broker.readiness import wait_until_ready
+from streams_py.testing.broker.temporary_folder import TemporaryFolder
 
 __all__ = ["JvmBroker", "JvmCluster", "consecutive_ports", "free_ports"]
 
@@ -208,9 +206,9 @@ class JvmBroker(NodesOnJvm):
     """A :class:`~streams_py.testing.broker.interface.Broker` for tests: temporary folder, free ports, gone at exit."""
 
     def __init__(self, *, nodes: int = 1, heap: str = "512m") -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="streams-py-kafka-"))
-        self._cluster = JvmCluster(self._folder, heap=heap)
-        atexit.register(self.close)
+        self._folder = TemporaryFolder("streams-py-kafka-")
+        self._cluster = JvmCluster(self._folder.path, heap=heap)
+        self._folder.end = lambda: self._cluster.end(hard=True)  # the data goes anyway: no time for a clean stop
         try:
             self._cluster.start(free_ports(nodes))
         except BaseException:
@@ -222,9 +220,7 @@ class JvmBroker(NodesOnJvm):
         )
 
     def close(self) -> None:
-        atexit.unregister(self.close)
-        self._cluster.end(hard=True)  # the data goes anyway, so no time is lost on a clean stop
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
 
 def _check_free(ports: Iterable[int], patience_s: float = 0.0) -> None:

@@ -18,9 +18,6 @@ itself: loopback, no TLS, no login, every right.
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -33,6 +30,7 @@ from streams_py.testing.broker.certificates import Authority, Certificate
 from streams_py.testing.broker.interface import BrokerCapabilities, NoBrokerError, kafka_version
 from streams_py.testing.broker.jvm import JvmCluster, NodesOnJvm, free_ports
 from streams_py.testing.broker.jvm_node import HOST
+from streams_py.testing.broker.temporary_folder import TemporaryFolder
 
 kafka_admin: Any = confluent_kafka.admin  # it exports more than its type information says
 
@@ -63,16 +61,17 @@ class SecuredBroker(NodesOnJvm):
     part of the broker's own settings. Raises NoBrokerError without Java, Maven or ``openssl``."""
 
     def __init__(self, *, plain_users: Mapping[str, str] | None = None) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="streams-py-kafka-secured-"))
+        self._folder = TemporaryFolder("streams-py-kafka-secured-")
         self._plain_users = dict(plain_users or {})
-        atexit.register(self._remove)
+        folder = self._folder.path
         try:
-            self._authority = Authority(self._folder / "tls", "streams-py tests")
-            self.foreign_authority = Authority(self._folder / "foreign", "somebody else")
+            self._authority = Authority(folder / "tls", "streams-py tests")
+            self.foreign_authority = Authority(folder / "foreign", "somebody else")
             """Signs certificates that the broker does not trust."""
             ports = free_ports(1 + len(DOORS))
             doors = {door: ports[2 + number].broker for number, door in enumerate(DOORS)}
-            self._cluster = JvmCluster(self._folder, settings=self._settings(doors))
+            self._cluster = JvmCluster(folder, settings=self._settings(doors))
+            self._folder.end = lambda: self._cluster.end(hard=True)
             self._cluster.start({1: ports[1]})
         except BaseException:
             self.close()
@@ -163,13 +162,7 @@ class SecuredBroker(NodesOnJvm):
         }
 
     def close(self) -> None:
-        atexit.unregister(self._remove)
-        self._remove()
-
-    def _remove(self) -> None:
-        if hasattr(self, "_cluster"):
-            self._cluster.end(hard=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
     # -- the node's settings ----------------------------------------
 
@@ -206,7 +199,7 @@ class SecuredBroker(NodesOnJvm):
         return settings
 
     def _door(self, door: str, identity: Certificate) -> dict[str, Any]:
-        store = identity.in_one_file(self._folder / "tls" / f"{door}.pem")
+        store = identity.in_one_file(self._folder.path / "tls" / f"{door}.pem")
         prefix = f"listener.name.{door.lower()}.ssl"
         return {
             f"{prefix}.keystore.type": "PEM",

@@ -1,0 +1,43 @@
+"""A broker of the test kit does not outlive the process that made it, also when nobody could close it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.waiting import until
+
+PROGRAM = """
+import sys
+from streams_py.testing import broker
+made = getattr(broker, sys.argv[1])()
+print(made._folder.path, flush=True)
+sys.stdin.readline()
+"""
+
+
+def _of_folder(folder: str) -> list[str]:
+    listing = subprocess.run(["ps", "-axww", "-o", "command="], capture_output=True, text=True, check=True).stdout
+    return [line for line in listing.splitlines() if folder in line]
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("kind", ["JvmBroker", pytest.param("SecuredBroker", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
+def test_nothing_is_left_when_its_process_is_killed(kind: str, number: signal.Signals) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        folder = process.stdout.readline().strip()
+        if not folder:
+            pytest.skip("a broker on this machine's Java cannot be had")
+        assert len(_of_folder(folder)) == 2, "the node and its guard"
+        os.kill(process.pid, number)
+    until(lambda: not _of_folder(folder), "the end of the node")
+    until(lambda: not Path(folder).exists(), "the folder's removal")

@@ -28,6 +28,8 @@ map, count, count-cached: records through a real Apache Kafka on this machine's 
 once), beside a bare confluent-kafka loop, Java Kafka Streams (compiled with javac on the spot) and Quix Streams
 (installed on first use into .venv-bench, because it pins other versions of the clients). One thread, 4 partitions.
 
+processes: the map in four processes of one group, started by one command, beside one process, over twice the input.
+
 exactly-once: the count with commits every 100 ms, exactly once beside at least once.
 
 window, table-join, stream-join: the same with windows of 10 s, with a table of 100,000 rows, and with two streams whose
@@ -37,6 +39,9 @@ join-growth: the windowed join over four times as many records: time for each, a
 
 reading: reads of a store from another thread while records are counted. snapshots: an empty disk filled from a
 snapshot, beside the same records replayed. No broker.
+
+inspect: a group of 100 members and 5,000 tasks looked at by the command, and by the page in a real Chromium (skipped
+without one). No broker.
 
 async: map_values_async with look-ups of 10 ms, 64 at a time. chain: ten map and filter operators beside ten calls.
 

@@ -3,7 +3,7 @@
     python -m benchmarks.jobs ours|bare JOB BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR
 
 INPUT is one topic, or two with a comma between them.
-JOB is map, count, window, table-join, stream-join or async; the bare loops do map and count.
+JOB is map, map-processes, count, window, table-join, stream-join or async; the bare loops do map and count.
 
 It works until its standard input ends. With PROFILE=FILE in the environment, `ours` profiles its stream thread there.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import struct
 import sys
 import threading
@@ -28,6 +29,9 @@ WINDOW_MS = 10_000
 JOIN_MS = 100
 EXACTLY_ONCE = "count-exactly-once"
 """The job ``count``, with the other guarantee."""
+PROCESSES = "map-processes"
+"""The job ``map`` in several processes."""
+_PROCESSES = 4
 CALLS_PER_TASK = 16
 """With four partitions, 64 at a time in the one thread."""
 
@@ -56,7 +60,7 @@ def ours(order: Order) -> None:
     from streams_py import KafkaStreams, StreamsBuilder, serdes
 
     builder = StreamsBuilder()
-    if order.job == "map":
+    if order.job in ("map", PROCESSES):
         builder.stream(order.source, key=serdes.STRING, value=serdes.JSON).map_values(increment).to(
             order.sink, key=serdes.STRING, value=serdes.JSON
         )
@@ -72,10 +76,33 @@ def ours(order: Order) -> None:
     }
     profile = os.environ.get("PROFILE")
     written = _profile_stream_thread(profile) if profile else None
-    with KafkaStreams(builder.build(), config):
+    streams = KafkaStreams(builder.build(), config)
+    if order.job == PROCESSES:
+        _run_processes(streams)
+        return
+    with streams:
         sys.stdin.read()
     if written is not None:
         written.wait()
+
+
+def _run_processes(streams: Any) -> None:
+    """Until standard input ends; those that the supervisor has started end with it."""
+
+    def wait_for_parent() -> None:
+        sys.stdin.read()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    from streams_py.runtime.processes.child import this_process
+
+    if this_process() is None:
+        threading.Thread(target=wait_for_parent, daemon=True).start()
+    streams.run(processes=_PROCESSES)
+
+
+def one_process(order: Order) -> None:
+    """The job ``map`` beside several processes of it."""
+    ours(order._replace(job="map"))
 
 
 def at_least_once(order: Order) -> None:
@@ -244,4 +271,5 @@ def _bare_count(produce: Callable[..., None], order: Order) -> tuple[_Handle, _F
 
 
 if __name__ == "__main__":
-    {"ours": ours, "at-least-once": at_least_once, "bare": bare}[sys.argv[1]](Order(*sys.argv[2:]))
+    kinds = {"ours": ours, "one-process": one_process, "at-least-once": at_least_once, "bare": bare}
+    kinds[sys.argv[1]](Order(*sys.argv[2:]))

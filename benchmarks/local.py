@@ -16,6 +16,7 @@ from benchmarks.assignors.rows import assignor_rows
 from benchmarks.chain import chain_rows
 from benchmarks.cluster import BenchmarkError
 from benchmarks.connect import connect_rows
+from benchmarks.inspecting import inspect_rows
 from benchmarks.join_growth import growth_rows
 from benchmarks.reading import reading_rows
 from benchmarks.simulated import simulator_rows
@@ -162,6 +163,7 @@ LOCAL: dict[str, Callable[[int, Tick], Iterator[Row]]] = {
     "chain": chain_rows,
     "join-growth": growth_rows,
     "reading": reading_rows,
+    "inspect": inspect_rows,
     "snapshots": snapshot_rows,
     "assignors": assignor_rows,
     "simulator": simulator_rows,

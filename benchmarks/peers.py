@@ -15,7 +15,7 @@ from benchmarks.java_peers import compiled
 from benchmarks.jobs import Order
 from streams_py.testing.broker import KAFKA_VERSION
 
-__all__ = ["AT_LEAST_ONCE", "BARE", "JAVA", "OURS", "PEERS", "QUIX", "Peer", "Running", "command_of"]
+__all__ = ["AT_LEAST_ONCE", "BARE", "JAVA", "ONE_PROCESS", "OURS", "PEERS", "QUIX", "Peer", "Running", "command_of"]
 
 _ROOT = Path(__file__).resolve().parent.parent
 _QUIX = "quixstreams==3.28.1"
@@ -65,8 +65,9 @@ OURS = Peer("ours", "streams_py", _python("ours"))
 BARE = Peer("bare", "bare confluent-kafka loop", _python("bare"))
 JAVA = Peer("java", f"Java Kafka Streams {KAFKA_VERSION}", _java)
 QUIX = Peer("quix", f"Quix Streams {_QUIX.partition('==')[2]}", _quix)
+ONE_PROCESS = Peer("one-process", "the same in one process", _python("one-process"))
 AT_LEAST_ONCE = Peer("at-least-once", "the same at least once", _python("at-least-once"))
-PEERS = {peer.name: peer for peer in (OURS, BARE, JAVA, QUIX, AT_LEAST_ONCE)}
+PEERS = {peer.name: peer for peer in (OURS, BARE, JAVA, QUIX, ONE_PROCESS, AT_LEAST_ONCE)}
 
 _commands: dict[str, list[str] | BenchmarkError] = {}
 

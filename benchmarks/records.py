@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cluster import BenchmarkError, Output, delete_topics, fill, make_topic, wait_for_output
-from benchmarks.jobs import EXACTLY_ONCE, Order
+from benchmarks.jobs import EXACTLY_ONCE, PROCESSES, Order
 from benchmarks.local import Tick
-from benchmarks.peers import AT_LEAST_ONCE, BARE, JAVA, OURS, QUIX, Peer, Running, command_of
+from benchmarks.peers import AT_LEAST_ONCE, BARE, JAVA, ONE_PROCESS, OURS, QUIX, Peer, Running, command_of
 from benchmarks.table import NO_GOAL, Goal, Row
 from streams_py.testing.broker import JvmBroker, NoBrokerError
 
@@ -59,6 +59,7 @@ _ROWS = 100_000
 _CALLS = 50_000
 _INPUTS = {
     "input": _Input(lambda records: records),
+    "twice": _Input(lambda records: 2 * records),  # a group of several takes its time to come together
     "rows": _Input(lambda records: _ROWS, _ROWS, _SPAN_MS),
     "of-rows": _Input(lambda records: records, _ROWS),
     "left": _Input(lambda records: records // 2),
@@ -81,6 +82,16 @@ JOBS = {
                 JAVA.name: Goal(">= 1.5", ratio_min=1.5),
                 QUIX.name: Goal(">= 5", ratio_min=5),
             },
+        ),
+        Job(
+            "processes",
+            PROCESSES,
+            "map with run(processes=4)",
+            0,
+            _COMMIT_MS,
+            {ONE_PROCESS.name: Goal(">= 1.6", ratio_min=1.6)},
+            ("twice",),
+            lambda records: 2 * records,
         ),
         Job(
             "count",

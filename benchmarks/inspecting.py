@@ -1,0 +1,118 @@
+"""`streams-py inspect` of a large group, and the first paint of the page that shows it.
+
+    python -m benchmarks.inspecting read|page    (prints its figures)
+
+The group's bytes are those of the library's own leader: what DescribeGroups answers about members that count, in two
+sub-topologies. The cluster is a stand-in, so the figures are without the network, and processor time says it all.
+Looking happens in a process of its own that has made none of it.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from benchmarks.own_process import figures_of
+from benchmarks.table import Goal, Row
+from tests.browser.chromium import MISSING, Chromium
+from tests.unit.inspection.groups import GROUP, FakeCluster, rebalanced, said, topics
+
+__all__ = ["inspect_rows"]
+
+_MEMBERS: Final = 100
+_PARTITIONS: Final = 2_500
+_SUBTOPOLOGIES: Final = 2
+_RECORDS: Final = 500
+
+
+def inspect_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
+    """Processor time and memory of one look, and the browser's first paint."""
+    seconds, megabytes, paint = [], [], []
+    for run in range(runs):
+        tick(f"inspect of {_MEMBERS} members, run {run + 1}")
+        took, used = figures_of("inspecting", "read", count=2)
+        seconds.append(took)
+        megabytes.append(used)
+        if MISSING is None:
+            tick(f"first paint of the page, run {run + 1}")
+            paint += figures_of("inspecting", "page", count=1)
+    work = (
+        f"inspect, {_MEMBERS} members, {_SUBTOPOLOGIES * _PARTITIONS:,} tasks, no network; processor time with imports"
+    )
+    yield Row(work, "", "s", tuple(seconds), goal=Goal("< 2 s", ours_max=2))
+    yield Row("memory of that command", "", "MB", tuple(megabytes), goal=Goal("< 200 MB", ours_max=200))
+    page = "first paint of the page of that group, Chromium on loopback"
+    yield Row(page, "", "ms", tuple(paint), goal=Goal("< 1 s", ours_max=1000), note=MISSING or "")
+
+
+def _make() -> FakeCluster:
+    from streams_protocol.types import TaskId
+
+    cluster = FakeCluster(topics(_PARTITIONS), {"in": _RECORDS, "app-counts-changelog": _RECORDS})
+    tasks = [TaskId(sub, number) for sub in range(_SUBTOPOLOGIES) for number in range(_PARTITIONS)]
+    members = {}
+    for number in range(_MEMBERS):
+        mine = tasks[number::_MEMBERS]
+        members[f"m{number:03}"] = said(number, owned=mine, sums={task: _RECORDS for task in mine if not task[0]})
+    rebalanced(cluster, members, _PARTITIONS)
+    return cluster
+
+
+def _look(file: str) -> None:
+    """As the command does, into a string."""
+    from rich.console import Console
+
+    from streams_py.cli.groups.inspecting import render
+    from streams_py.inspection.gather import inspect_group
+
+    cluster = pickle.loads(Path(file).read_bytes())
+    view = inspect_group(cluster, GROUP, election=False)
+    assert len(view.tasks) == _SUBTOPOLOGIES * _PARTITIONS
+    Console(file=io.StringIO(), width=120).print(render(view, all_tasks=False))
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    print(used.ru_utime + used.ru_stime, used.ru_maxrss / (1024 if sys.platform != "darwin" else 1024 * 1024))
+
+
+def _page() -> float:
+    from streams_py.dashboard.board import Board
+    from streams_py.dashboard.service import DashboardServer
+    from streams_py.dashboard.watcher import GroupWatcher
+
+    board = Board()
+    watcher = GroupWatcher(_make(), GROUP, board, every_s=1)
+    with tempfile.TemporaryDirectory() as folder, DashboardServer(board, watcher) as server:
+        watcher.start()
+        chromium = Chromium(Path(folder) / "log")
+        try:
+            chromium.open(server.url)
+            chromium.until("return performance.getEntriesByName('first-contentful-paint').length", "the first paint")
+            paint = chromium.run("return performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        finally:
+            chromium.close()
+            watcher.stop()
+    return float(paint)
+
+
+def _read() -> str:
+    with tempfile.NamedTemporaryFile(suffix=".pickle") as file:
+        file.write(pickle.dumps(_make()))
+        file.flush()
+        command = [sys.executable, "-m", "benchmarks.inspecting", "look", file.name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["read"]:
+            print(_read())
+        case ["page"]:
+            print(_page())
+        case ["look", name]:
+            _look(name)

@@ -33,7 +33,7 @@ from streams_protocol.task_list import STATIC_TASKS, TaskList
 from streams_py.config_fields import INT32_MAX, ConfigFields, dotted, texts
 from streams_py.config_files import read_config_file
 from streams_py.config_help import ExplainedKeys, key_of
-from streams_py.config_keys import CLIENT_KEYS, CLIENT_PREFIXES, PREFIXES, RENAMED, is_secret, masked
+from streams_py.config_keys import CLIENT_KEYS, CLIENT_PREFIXES, PREFIXES, RENAMED, masked, shown
 from streams_py.endpoint import parse_endpoint
 from streams_py.errors import ConfigError
 
@@ -316,7 +316,7 @@ class StreamsConfig(ConfigFields, metaclass=ExplainedKeys):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for key, value in self.original.items():
-            yield key, "[hidden]" if is_secret(key) else value
+            yield key, shown(key, value)
 
 
 # What :meth:`StreamsConfig.of` takes; the library's own signature lists every field by a name that nobody types.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["CLIENT_KEYS", "CLIENT_PREFIXES", "PREFIXES", "RENAMED", "is_secret", "masked"]
+from streams_py.redact import redact
+
+__all__ = ["CLIENT_KEYS", "CLIENT_PREFIXES", "PREFIXES", "RENAMED", "is_secret", "masked", "shown"]
 
 CLIENT_PREFIXES: Final = (
     "main.consumer.",
@@ -52,7 +54,7 @@ RENAMED: Final = {
 
 _SECRET: Final = re.compile(
     r"passw(or)?d|passphrase|secret|jaas|credential|token$|api[._-]?key|private[._-]?key|\.key\.pem$|keystore\.key$"
-    r"|oauthbearer\.config$",
+    r"|oauthbearer\.(config|extensions)$|kinit\.cmd$",
     re.IGNORECASE,
 )
 _SHOWN_CHARS_MAX: Final = 80
@@ -63,9 +65,17 @@ def is_secret(key: str) -> bool:
     return _SECRET.search(key) is not None
 
 
-def masked(key: str, value: object) -> str:
-    """``value`` for a message: hidden when the key holds a secret, cut when it is long."""
+def shown(key: str, value: object) -> object:
+    """``value`` as it may be seen: hidden when the key holds a secret, without those inside a text (the password of a
+    URL, ``password=...``)."""
     if is_secret(key):
         return "[hidden]"
-    text = repr(value)
+    return redact(value) if isinstance(value, str) else value
+
+
+def masked(key: str, value: object) -> str:
+    """The same for a message, cut when it is long."""
+    if is_secret(key):
+        return "[hidden]"
+    text = redact(repr(value))
     return text if len(text) <= _SHOWN_CHARS_MAX else f"{text[:_SHOWN_CHARS_MAX]}... ({len(text)} characters)"

@@ -27,8 +27,8 @@ from typing import Final, Protocol
 from streams_py.events.codec import EventRecord
 from streams_py.events.draft import Draft, Importance
 from streams_py.events.model import Envelope
-from streams_py.events.redact import redact
 from streams_py.events.topic import EventTopic
+from streams_py.redact import redact
 
 __all__ = ["Emitter", "EventProducer", "Limits"]
 

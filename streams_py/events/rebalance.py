@@ -33,12 +33,12 @@ from streams_py.events.model import (
 )
 from streams_py.events.parts import cut_rebalance
 from streams_py.events.reasons import Reasons
-from streams_py.events.redact import redact
 from streams_py.leader.effects import FailAssign, PublishAssignments
 from streams_py.leader.observation import Decided, Gathered
 from streams_py.leader.settings import LeaderSettings
 from streams_py.leader.steps.internal import internal_assignor, uses_custom_assignor
 from streams_py.ports import MemberSubscription
+from streams_py.redact import redact
 
 __all__ = ["PreviousRound", "RebalanceDraft", "library_name", "rebalance_id", "recorded_configs"]
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams_py.events.redact import ERROR_TEXT_CHARS_MAX, redact
+from streams_py.redact import ERROR_TEXT_CHARS_MAX, redact
 
 SECRET = "hunter2-Xyz"
 

@@ -1,7 +1,7 @@
-"""Takes secrets out of error texts before they leave the process.
+"""Takes secrets out of texts before they leave the process: of errors, and of settings whose name promises no secret.
 
-Events never carry configurations, so secrets can only come in through the text of an error: a client library quoting a
-setting, a URL with credentials, a login module's line. Better one word too many hidden than one too few.
+They come in through a client library that quotes a setting, a URL with credentials, a login module's line. Better one
+word too many hidden than one too few.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a warm start and a backfill ask of a real broker, without Spark."""
+"""What a warm start and a backfill ask of a real broker without Spark, and of a cluster of Spark without a broker."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -18,6 +19,7 @@ from streams_py.history.retention import check_retention
 from streams_py.ports import OffsetAndMetadata
 from streams_py.spark.history.fixed_ranges import newest_ms
 from tests.spark.conftest import Cluster
+from tests.spark.standalone import Standalone, wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -68,3 +70,48 @@ def test_topics_that_would_delete_old_outputs_are_refused(cluster: Cluster, aske
     check_retention(asked, [days[0]], [(lines, 0, 1, 2)], now_ms)
     with pytest.raises(ConfigError, match=f"{days[0]} keeps records for 2 days.*{lines}-0 has older ones"):
         check_retention(asked, [kept, compacted, *days], ranges, now_ms)
+
+
+_SHOP = """
+from streams_py import StreamsBuilder, serdes
+
+
+def topology():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("lines").map_values(str.upper).to("out")
+    return builder.build()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_module_that_workers_lack_goes_along_with_py_files(
+    standalone: Standalone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    module = tmp_path / "driver" / "shop_of_the_driver.py"
+    archive = tmp_path / "archive"
+    for folder in (module.parent, archive):
+        folder.mkdir()
+    module.write_text(_SHOP)
+    rows = [{"partition": at % 2, "offset": at, "timestamp_ms": at, "key": b"k", "value": b"v%d" % at} for at in (0, 1)]
+    pq.write_table(pa.Table.from_pylist(rows), archive / "lines.parquet")
+    monkeypatch.setenv("PYTHONPATH", str(module.parent))  # of drivers; the workers run already
+    command = ["-m", "streams_py", "backfill", "shop_of_the_driver:topology", "--input", f"lines={archive}"]
+    command += ["--master", standalone.master, "--conf", "spark.executor.memory=512m"]
+
+    def made(name: str, *more: str) -> tuple[str, Path]:
+        out = tmp_path / name
+        driver = standalone.run(*command, "--out", str(out), "--work", str(tmp_path / f"{name}-work"), *more)
+        wait_until("the backfill has ended", lambda: not driver.is_running, 400)
+        return driver.output, out
+
+    said, out = made("without")
+    assert "on a Spark worker: module shop_of_the_driver cannot be imported" in said
+    assert "ship it with --py-files" in said
+    assert not out.exists()
+    said, out = made("with", "--py-files", str(module))
+    assert "out: 2 records" in said
+    assert sorted(pq.read_table(out / "out")["value"].to_pylist()) == [b"V0", b"V1"]

@@ -38,6 +38,7 @@ from streams_py.history.records import ANY_PARTITION, Columns, HistoryRecord
 from streams_py.history.task import HistoryTask, StageOrders, StageTopology
 from streams_py.spark.columns import HEADERS
 from streams_py.spark.partitioning import partition_column
+from streams_py.spark.rare_collections import rare_collections
 from streams_py.topology.partitioning import partition_for
 
 __all__ = ["OUTPUT", "RECORD", "STATE", "SUMMARY", "stage_kernel"]
@@ -77,7 +78,8 @@ def stage_kernel(orders: StageOrders) -> Callable[[Iterator[Any]], Iterator[Any]
     """The function for ``mapInArrow``."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        return _Run(orders).over(batches)
+        with rare_collections():
+            yield from _Run(orders).over(batches)
 
     return run
 

@@ -21,9 +21,7 @@ Parameter names follow :class:`pyspark.sql.datasource.DataSource`, which Spark c
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,6 +57,7 @@ from streams_py.spark.kafka.stream_offsets import (
     stream_partition,
 )
 from streams_py.spark.kafka.writer import RangeCommit, TopicWriter, check_columns, log_commit
+from streams_py.spark.rare_collections import rare_collections
 from streams_py.spark.version import check_same_version, library_version
 
 if TYPE_CHECKING:
@@ -70,7 +69,6 @@ if TYPE_CHECKING:
 __all__ = ["SCHEMA", "StreamsKafkaSource", "register"]
 
 _CLIENT_ID: Final = "streams-kafka"
-_OBJECTS_BETWEEN_COLLECTIONS: Final = 200_000
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -154,7 +152,7 @@ class _RangeReader:
             options.batch_records, options.batch_bytes, options.poll_timeout_ms, skip_gone=options.skip_gone
         )
         where = partition.topic, partition.partition
-        with _rare_collections():
+        with rare_collections():
             for columns in read_range(settings, *where, partition.start, partition.end, limits):
                 yield record_batch(*where, columns)
 
@@ -162,18 +160,6 @@ class _RangeReader:
         options = self._options
         settings = bulk_admin_settings(options.resolved(), client_id=f"{_CLIENT_ID}-planner")
         return LogAdmin(settings, timeout_ms=options.poll_timeout_ms)
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Every record is a few new objects without cycles. Looking for cycles among them, every 700 objects, takes longer
-    than reading them; a worker that reads does nothing else."""
-    before = gc.get_threshold()
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _partitions(ranges: Sequence[OffsetRange]) -> list[InputPartition]:

@@ -50,6 +50,8 @@ from streams_py.runtime.queries.hosts import KeyQueryMetadata as KeyQueryMetadat
 from streams_py.runtime.queries.hosts import StreamsMetadata as StreamsMetadata
 from streams_py.runtime.queries.lags import LagInfo as LagInfo
 from streams_py.runtime.restore.listener import RestoreListener as RestoreListener
+from streams_py.runtime.restore.listener import StandbyUpdateListener as StandbyUpdateListener
+from streams_py.runtime.restore.listener import SuspendReason as SuspendReason
 from streams_py.runtime.restore.progress import RestoreProgress as RestoreProgress
 from streams_py.runtime.states import State as State
 from streams_py.runtime.states import ThreadState as ThreadState

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from streams_py.errors import TopologyError
 from streams_py.topology.caller import locate, user_line
 from streams_py.topology.checked import check_function
@@ -10,9 +12,12 @@ from streams_py.topology.topology import Topology
 __all__ = ["check_arguments"]
 
 _RESTORE_CALLS = ("on_restore_start", "on_batch_restored", "on_restore_end", "on_restore_suspended")
+_STANDBY_CALLS = ("on_update_start", "on_batch_loaded", "on_update_suspended")
 
 
-def check_arguments(topology: object, *, on_state: object, on_error: object, restore_listener: object) -> None:
+def check_arguments(
+    topology: object, on_state: object, on_error: object, restore_listener: object, standby_listener: object
+) -> None:
     """TopologyError, with the line of the caller, for a topology that is none and for callbacks that cannot be called
     back."""
     try:
@@ -23,13 +28,16 @@ def check_arguments(topology: object, *, on_state: object, on_error: object, res
             check_function(on_state, "KafkaStreams: on_state", ("new state", "old state"))
         if on_error is not None:
             check_function(on_error, "KafkaStreams: on_error", ("error",))
-        missing = [call for call in _RESTORE_CALLS if not callable(getattr(restore_listener, call, None))]
-        if restore_listener is not None and missing:
-            kind = type(restore_listener).__name__
-            raise TopologyError(
-                f"KafkaStreams: restore_listener is of type {kind}, without {missing[0]}; give a subclass of "
-                "RestoreListener"
-            )
+        _check_listener(restore_listener, "restore_listener", "RestoreListener", _RESTORE_CALLS)
+        _check_listener(standby_listener, "standby_listener", "StandbyUpdateListener", _STANDBY_CALLS)
     except TopologyError as error:
         locate(error, user_line())
         raise
+
+
+def _check_listener(given: object, what: str, kind: str, calls: Sequence[str]) -> None:
+    missing = [call for call in calls if not callable(getattr(given, call, None))]
+    if given is not None and missing:
+        raise TopologyError(
+            f"KafkaStreams: {what} is of type {type(given).__name__}, without {missing[0]}; give a subclass of {kind}"
+        )

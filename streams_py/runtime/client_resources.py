@@ -30,7 +30,7 @@ from streams_py.runtime.group_processes import GroupProcesses
 from streams_py.runtime.missing_topics import create_missing_topics, name_missing_sources, warn_of_missing_sinks
 from streams_py.runtime.open_transactions import OpenTransactions
 from streams_py.runtime.queries.hosts import StoreHosts
-from streams_py.runtime.restore.listener import RestoreListener
+from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.restore.restore_events import RestoreEventsListener
 from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.state_cleaner import StateCleaner
@@ -73,6 +73,7 @@ class ClientResources:
     def __init__(self, topology: Topology, config: StreamsConfig, clients: Clients, clock: Clock) -> None:
         self.config = config
         self.restore_listener = RestoreListener()
+        self.standby_listener = StandbyUpdateListener()
         self.rebalance_listeners: list[RebalanceListener] = []
         self.on_stop_application: Callable[[], None] = lambda: None
         check_event_clients(config, clients)
@@ -314,6 +315,7 @@ class ClientResources:
             task_timeout_ms=config.task_timeout_ms,
             acceptable_lag=config.acceptable_recovery_lag,
             listener=RestoreEventsListener(restores, self.restore_listener),
+            standby_listener=self.standby_listener,
             on_warm=restores.warm,
         )
         consumer = self._clients.main_consumer(thread.name)

@@ -23,7 +23,7 @@ from streams_py.runtime.client_state import ClientState, StateListener
 from streams_py.runtime.clock import SystemClock
 from streams_py.runtime.closing import wait_aloud
 from streams_py.runtime.processes.child import this_process
-from streams_py.runtime.restore.listener import RestoreListener
+from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener
 from streams_py.runtime.states import State, ThreadState, is_running
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
 from streams_py.runtime.tasks.configured import imported
@@ -51,7 +51,7 @@ class KafkaStreams(ClientFigures):
       does not wait there.
     * ``on_error(error)`` decides what happens when a stream thread fails (KIP-671). Without it the client closes and
       ends in ERROR.
-    * ``restore_listener`` hears about the restoration of stores.
+    * ``restore_listener`` hears about the restoration of stores, ``standby_listener`` about copies that are kept.
 
     Raises ConfigError and TopologyError at once. A broker that cannot be reached is not an error: the client stays
     REBALANCING, warns, and goes on when the broker is there.
@@ -65,11 +65,12 @@ class KafkaStreams(ClientFigures):
         on_state: StateListener | None = None,
         on_error: UncaughtHandler | None = None,
         restore_listener: RestoreListener | None = None,
+        standby_listener: StandbyUpdateListener | None = None,
         clients: Clients | None = None,
         clock: Clock | None = None,
         **settings: Any,
     ) -> None:
-        check_arguments(topology, on_state=on_state, on_error=on_error, restore_listener=restore_listener)
+        check_arguments(topology, on_state, on_error, restore_listener, standby_listener)
         self._config = StreamsConfig.of(config, **settings)
         self._child = this_process()
         self._config = self._child.config(self._config) if self._child else self._config
@@ -84,6 +85,8 @@ class KafkaStreams(ClientFigures):
         self._instance.on_stop_application = self._application_stops
         if restore_listener is not None:
             self._instance.restore_listener = restore_listener
+        if standby_listener is not None:
+            self._instance.standby_listener = standby_listener
         self._state = ClientState(self._state_changed, on_state)
         self._lock = self._state.lock
         self._threads: dict[int, StreamThread] = {}

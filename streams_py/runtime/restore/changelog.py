@@ -46,6 +46,7 @@ class ChangelogInWork:
     doubts: int = 0  # how often its end was below its position
     doubted_since_ms: int = 0
     silent_since_ms: int | None = None  # since when nobody can say where it ends
+    known_end: int = 0  # a copy's: the end that its listener was told
     ended: bool = False  # its listener is told that it is done
 
     @property

@@ -35,7 +35,7 @@ from streams_py.ports import BEGINNING, Admin, Clock, RawRecord, RecordConsumer
 from streams_py.runtime.restore.batches import by_partition
 from streams_py.runtime.restore.changelog import ChangelogInWork, RestorableTask
 from streams_py.runtime.restore.ends import ask_ends
-from streams_py.runtime.restore.listener import RestoreListener, RestoreNews
+from streams_py.runtime.restore.listener import RestoreListener, RestoreNews, StandbyUpdateListener
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.standby_lags import OnWarm, StandbyLags
 
@@ -78,6 +78,7 @@ class StateUpdater:
         task_timeout_ms: int,
         acceptable_lag: int = 10_000,
         listener: RestoreListener | None = None,
+        standby_listener: StandbyUpdateListener | None = None,
         on_warm: OnWarm = lambda task, lag, since_ms: None,
     ) -> None:
         self._name = name
@@ -89,7 +90,7 @@ class StateUpdater:
         self._commit_interval_ms = commit_interval_ms
         self._retry_backoff_ms = retry_backoff_ms
         self._task_timeout_ms = task_timeout_ms
-        self._news = RestoreNews(listener or RestoreListener())
+        self._news = RestoreNews(listener, standby_listener)
         self._meter = RestoreMeter(name, self.remaining_records)
         self._standby_lags = StandbyLags(acceptable_lag, on_warm)
         self._lock = threading.RLock()
@@ -122,15 +123,15 @@ class StateUpdater:
             self._start_thread()
             self._wake.notify_all()
 
-    def remove(self, task_id: TaskId) -> RestorableTask | None:
-        """Give a task back, also one that is restored or failed but not drained yet; None when it is not here."""
+    def remove(self, task_id: TaskId, *, promoted: bool = False) -> RestorableTask | None:
+        """Give a task back, also one that is restored or failed but not drained yet; None when it is not here.
+        ``promoted``: a copy that becomes an active task."""
         with self._lock:
             task = self._tasks.get(task_id)
             if task is not None:
                 for partition in task.changelog_partitions:
-                    changelog = self._changelogs.get(partition)
-                    if changelog is not None and task.is_active and changelog.total and not changelog.is_done:
-                        self._news.suspended(partition, task.store_of(partition), changelog.total)
+                    if partition in self._changelogs:
+                        self._news.removed(self._changelogs[partition], promoted=promoted)
                 self._forget(task)
                 self._wake.notify_all()
                 return task
@@ -261,6 +262,8 @@ class StateUpdater:
             self._wake.wait_for(lambda: self._stopping or self._news or self._has_work())
             if not self._stopping:
                 return True
+            for copy in [changelog for changelog in self._changelogs.values() if not changelog.task.is_active]:
+                self._news.removed(copy, promoted=False)  # the task itself stays here
             for task in [task for task in self._tasks.values() if task.is_active]:
                 self.remove(task.id)
                 self._restored.append(task)  # still here for whoever closes it
@@ -395,9 +398,7 @@ class StateUpdater:
         changelog.position = changelog.task.restore_position(changelog.partition)
         if changelog.end == 0 and changelog.position == BEGINNING:
             changelog.position = 0
-        if changelog.task.is_active and changelog.end is not None:
-            store = changelog.task.store_of(changelog.partition)
-            self._news.start(changelog.partition, store, max(0, changelog.position), changelog.end)
+        self._news.started(changelog)
 
     def _apply(self, records: Sequence[RawRecord], consumer: RecordConsumer) -> None:
         for partition, batch in by_partition(records).items():
@@ -409,7 +410,7 @@ class StateUpdater:
                 batch_end = changelog.end
                 batch = [record for record in batch if record.offset() < batch_end]
                 changelog.registered = False  # what was read too early is read again later
-            self._replay(changelog, batch, batch_end)
+            self._replay(changelog, batch, batch_end, consumer)
         now_ms = self._clock.monotonic_ms()
         if len(records) >= _RECORDS_MAX and now_ms < self._next_positions_ms:
             return
@@ -420,7 +421,7 @@ class StateUpdater:
                 if position is not None and position > (changelog.position or 0):
                     changelog.position = position
 
-    def _replay(self, changelog: ChangelogInWork, records: Sequence[RawRecord], position: int) -> None:
+    def _replay(self, changelog: ChangelogInWork, records: Sequence[RawRecord], end: int, of: RecordConsumer) -> None:
         task = changelog.task
         try:
             if records:
@@ -428,12 +429,13 @@ class StateUpdater:
         except Exception as error:
             self._fail(task, error)
             return
-        changelog.position = position
+        changelog.position = end
         changelog.total += len(records)
-        if records and task.is_active:
-            self._meter.count(records, self._clock.monotonic_ms())
-            store = task.store_of(changelog.partition)
-            self._news.batch(changelog.partition, store, records[-1].offset(), len(records))
+        if records:
+            if task.is_active:
+                self._meter.count(records, self._clock.monotonic_ms())
+            lag = None if task.is_active else of.lag(changelog.partition)
+            self._news.replayed(changelog, records[-1].offset(), len(records), lag)
 
     def _note_ends(self) -> list[RestorableTask]:
         """Actives that are complete; their listener is to hear it before the stream thread does."""
@@ -445,7 +447,7 @@ class StateUpdater:
                 for changelog in changelogs:
                     if not changelog.ended:
                         changelog.ended = True
-                        self._news.end(changelog.partition, task.store_of(changelog.partition), changelog.total)
+                        self._news.ended(changelog)
         return complete
 
     def _finish(self, complete: Collection[RestorableTask]) -> None:

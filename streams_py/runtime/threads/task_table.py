@@ -181,15 +181,15 @@ class TaskTable:
             self._updater.add(task)
             self._events.assigned(task.id, is_active=True)
 
-    def _take_out(self, task: StreamTask) -> None:
+    def _take_out(self, task: StreamTask, *, promoted: bool = False) -> None:
         self._pending.pop(task.id, None)
         self._restored.pop(task.id, None)
         self._active.pop(task.id, None)
         self._growing.pop(task.id, None)
-        self._updater.remove(task.id)
+        self._updater.remove(task.id, promoted=promoted)
 
     def _recycle(self, task: StreamTask, partitions: Partitions) -> None:
-        self._take_out(task)
+        self._take_out(task, promoted=not task.is_active)
         if task.state is TaskPhase.CREATED and not task.stores.is_open:
             task.suspend()
             task.close_clean()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.runtime.restore.listener import RestoreListener
+from streams_py.runtime.restore.listener import RestoreListener, StandbyUpdateListener, SuspendReason
 from streams_py.runtime.restore.updater import StateUpdater
 from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeTask
 
@@ -29,11 +29,32 @@ class Listener(RestoreListener):
         self.events.append(("suspended", changelog, total))
 
 
+class StandbyListener(StandbyUpdateListener):
+    """Writes down what it hears."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[object, ...]] = []
+
+    def on_update_start(self, changelog: TopicPartition, store: str, start: int) -> None:
+        self.events.append(("start", changelog, store, start))
+
+    def on_batch_loaded(
+        self, changelog: TopicPartition, store: str, task: TaskId, batch_end: int, count: int, end: int
+    ) -> None:
+        self.events.append(("batch", changelog, str(task), batch_end, count, end))
+
+    def on_update_suspended(
+        self, changelog: TopicPartition, store: str, position: int, end: int, reason: SuspendReason
+    ) -> None:
+        self.events.append(("suspended", changelog, position, end, reason))
+
+
 class Stepped(StateUpdater):
     """Without its thread: :meth:`turn` is one round of it."""
 
     def __init__(self, log: FakeLog, **committed: int) -> None:
         self.log, self.clock, self.listener = log, FakeClock(), Listener()
+        self.standby_listener = StandbyListener()
         self.admin, self.consumer = FakeAdmin(log), FakeConsumer(log)
         self.warm: list[tuple[TaskId, int, int]] = []
         super().__init__(
@@ -48,6 +69,7 @@ class Stepped(StateUpdater):
             task_timeout_ms=5000,
             acceptable_lag=4,
             listener=self.listener,
+            standby_listener=self.standby_listener,
             on_warm=lambda *told: self.warm.append(told),
         )
 

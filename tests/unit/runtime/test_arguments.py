@@ -37,6 +37,10 @@ def test_builder_instead_of_a_topology_is_refused_with_the_line(tmp_path: Path) 
         ({"on_state": "loudly"}, r"on_state is of type str, and no function of \(new state, old state\)"),
         ({"on_state": lambda new: None}, r"on_state is called with 2 arguments"),
         ({"on_error": lambda: None}, r"on_error is called with 1 argument, \(error\)"),
+        (
+            {"standby_listener": "loud"},
+            r"standby_listener is of type str, without on_update_start; give a subclass of S",
+        ),
         ({"restore_listener": lambda *_: None}, r"restore_listener is of type function, without on_restore_start"),
     ],
 )

@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.runtime.restore.listener import RestoreListener
+from streams_py.runtime.restore.listener import RestoreListener, SuspendReason
 from streams_py.runtime.restore.progress import RestoreProgress
 from streams_py.runtime.restore.updater import StateUpdater
 from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog
-from tests.unit.runtime.stepped_updater import LOG, OTHER, Listener, Stepped, active, standby
+from tests.unit.runtime.stepped_updater import LOG, OTHER, Listener, StandbyListener, Stepped, active, standby
 from tests.waiting import PATIENCE_S, until
 
 
@@ -126,3 +126,48 @@ def test_restoration_that_a_close_interrupts_is_reported_as_suspended(log: FakeL
     updater.close(timeout_ms=int(PATIENCE_S * 1000))
     assert listener.events[-1] == ("suspended", OTHER, 1)
     assert updater.remove(task.id) is task
+
+
+@pytest.mark.parametrize(
+    ("promoted", "reason"), [(True, SuspendReason.PROMOTED), (False, SuspendReason.MIGRATED)], ids=["here", "away"]
+)
+def test_standby_listener_hears_where_a_copy_begins_how_it_grows_and_why_it_ends(
+    log: FakeLog, promoted: bool, reason: SuspendReason
+) -> None:
+    log.write(LOG, 10)
+    updater, task = Stepped(log), standby(LOG, checkpoint={LOG: 3})
+    updater.consumer.delivers_max = 4
+    updater.add(task)
+    updater.turn(2)
+    updater.remove(task.id, promoted=promoted)
+    updater._news.tell()
+    assert updater.standby_listener.events == [
+        ("start", LOG, task.store_of(LOG), 4),
+        ("batch", LOG, str(task.id), 7, 4, 10),
+        ("batch", LOG, str(task.id), 9, 2, 10),
+        ("suspended", LOG, 10, 10, reason),
+    ]
+    assert updater.listener.events == []
+
+
+def test_restoration_is_no_news_of_a_copy(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    updater, task = Stepped(log), active(LOG)
+    updater.add(task)
+    updater.turn(3)
+    updater.remove(task.id)
+    assert updater.standby_listener.events == []
+
+
+def test_copies_that_a_close_ends_are_reported_once(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    listener, task = StandbyListener(), standby(LOG)
+    updater = StateUpdater(
+        "updater", lambda: FakeConsumer(log), FakeAdmin(log), FakeClock(), group="app", poll_ms=0,
+        commit_interval_ms=1000, retry_backoff_ms=100, task_timeout_ms=5000, standby_listener=listener,
+    )  # fmt: skip
+    updater.add(task)
+    until(lambda: ("batch", LOG, str(task.id), 1, 2, 2) in listener.events, "the copy to be current")
+    updater.close(timeout_ms=int(PATIENCE_S * 1000))
+    assert updater.remove(task.id) is task
+    assert listener.events[2:] == [("suspended", LOG, 2, 2, SuspendReason.MIGRATED)]

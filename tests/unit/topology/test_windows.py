@@ -232,3 +232,16 @@ def test_unlimited_window_takes_everything_from_its_start_on_and_is_never_closed
 def test_unlimited_window_has_no_final_result() -> None:
     with pytest.raises(TopologyError, match="never closed"):
         grouped(StreamsBuilder()).windowed_by(UnlimitedWindows.of(), emit=ON_CLOSE)
+
+
+def test_suppress_with_a_time_limit_stops_when_its_buffer_is_full_and_it_must_not_emit_early() -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    limit = Suppressed.until_time_limit(1000, max_records=2, emit_early_when_full=False)
+    builder.table("in").suppress(limit, name="hold").to_stream().to("out")
+    with TopologyTestDriver(builder.build()) as driver:
+        source = driver.input_topic("in", key=STRING, value=STRING)
+        for key, value in (("a", "1"), ("b", "1"), ("a", "2")):
+            source.send(key, value, timestamp_ms=1)
+        with pytest.raises(StateError, match="the buffer of 'hold' is full: 3 records of at most 2"):
+            source.send("c", "1", timestamp_ms=2)
+        assert driver.output_topic("out", key=STRING, value=STRING).is_empty

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -33,14 +35,17 @@ def torture(
     minutes: Annotated[float, typer.Option("--minutes", "-m", min=0.1, help="How long faults go on.")] = 5,
     rate: Annotated[float, typer.Option(min=1, help="Records/s.")] = 2_000,
     instances: Annotated[int, typer.Option(min=1, help="Processes of the application.")] = 3,
+    hogs: Annotated[int, typer.Option(min=0, help="Busy processes beside it.")] = 0,
     at_least_once: Annotated[bool, typer.Option("--at-least-once", help="Instead of exactly_once_v2.")] = False,
     seed: Annotated[int | None, typer.Option(help="Which faults, and when; default: drawn, and shown.")] = None,
 ) -> None:
     """An application on a real cluster, whose processes are killed, frozen, cut off and robbed of their state.
 
     It counts records behind two repartition topics (5 and 12 partitions). Afterwards every record must have counted
-    once, in order: in the output, in the changelogs, in the stores. Its topics (torture-...) are deleted at the end.
-    Without --bootstrap it needs Java or Docker, and the broker is killed, too.
+    once, in order: in the output, in the changelogs, in the stores. Memory and open files of the first instance, which
+    lives through it, must not grow. If something does not hold, the logs are kept. Its topics (torture-...) are deleted
+    at the end. Without --bootstrap it needs Java or Docker, and the broker is killed, too. A disk is filled where a
+    small one may be mounted (root on Linux). What is left out is said.
 
     Exit status: 0 everything held; 1 something did not; 2 wrong usage, or no cluster.
 
@@ -50,7 +55,7 @@ def torture(
 
       streams-py torture --bootstrap localhost:9092 --minutes 30 --rate 3000
     """
-    from streams_py.testing.broker import NoBrokerError, find_broker
+    from streams_py.testing.broker import NoBrokerError
 
     console = Console(highlight=False)
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
@@ -58,27 +63,35 @@ def torture(
         broker: Broker | None = None
         if bootstrap is None:
             try:
-                broker = find_broker()
+                broker = _own_broker()
             except NoBrokerError as error:
                 typer.echo(f"there is no broker of its own to be had ({error}); name yours with --bootstrap", err=True)
                 raise typer.Exit(NOT_DONE) from None
             opened.callback(broker.close)
+        folder = Path(tempfile.mkdtemp(prefix="streams-py-torture-"))
         result = _run(
             console,
+            folder,
             bootstrap or (broker.bootstrap if broker else ""),
             broker,
             seconds=minutes * 60,
             rate=rate,
             instances=instances,
+            hogs=hogs,
             exact=not at_least_once,
             seed=chosen,
         )
+    if result is not None and result.ok:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        console.print(f"what was done when, and the logs of the instances, are in {folder}")
     if result is None:
         raise typer.Exit(FAILED)
     console.print(
         f"seed {chosen}: {result.records} records, {result.repeated} of them repeated, in {result.seconds:.0f} s; "
         + ", ".join(f"{times} x {kind}" for kind, times in sorted(result.faults.items()))
     )
+    console.print("; ".join(map(str, [*result.growth, *result.left_out])))
     for violation in result.violations:
         console.print(f"[red]{escape(str(violation))}[/red]")
     for death in result.deaths:
@@ -87,20 +100,34 @@ def torture(
     raise typer.Exit(0 if result.ok else FAILED)
 
 
+def _own_broker() -> Broker:
+    """Where a login can be lost, if that can be had. NoBrokerError."""
+    from streams_py.testing.broker import find_broker
+    from streams_py.testing.broker.jars import why_no_jvm
+    from streams_py.testing.broker.login import LoginBroker
+
+    chosen = os.environ.get("STREAMS_PY_BROKER") or ("" if "STREAMS_PY_BOOTSTRAP" not in os.environ else "address")
+    return LoginBroker() if chosen in ("", "jvm") and why_no_jvm() is None else find_broker()
+
+
 def _run(
     console: Console,
+    folder: Path,
     bootstrap: str,
     broker: Broker | None,
     *,
     seconds: float,
     rate: float,
     instances: int,
+    hogs: int,
     exact: bool,
     seed: int,
 ) -> Result | None:
     """None when it did not come to an end, which is said."""
     from streams_py.errors import BrokerUnavailableError
+    from streams_py.testing.broker.login import LoginBroker
     from streams_py.testing.torture import Plan, Torture
+    from streams_py.testing.torture.processes import busy
 
     def outage(duration_s: float) -> None:
         if broker is not None:
@@ -109,10 +136,7 @@ def _run(
             broker.start_node(1)
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f}/{task.total:.0f}"))
-    with (
-        tempfile.TemporaryDirectory(prefix="streams-py-torture-") as folder,
-        Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar,
-    ):
+    with busy(hogs), Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
         shown = bar.add_task("starting", total=1)
 
         def tell(what: str, written: int, done: int) -> None:
@@ -120,10 +144,12 @@ def _run(
 
         plan = Plan(exact=exact, instances=instances, rate=rate, seconds=seconds, seed=seed)
         killed = outage if broker is not None and broker.capabilities.node_control else None
+        login = broker if isinstance(broker, LoginBroker) else None
         connection = {"bootstrap.servers": bootstrap}
         try:
-            return Torture(plan, connection, Path(folder), broker=killed, tell=tell).run()
+            return Torture(plan, connection, folder, broker=killed, login=login, tell=tell).run()
         except BrokerUnavailableError as error:
+            shutil.rmtree(folder, ignore_errors=True)
             typer.echo(f"{bootstrap} cannot be used: {error}", err=True)
             raise typer.Exit(NOT_DONE) from None
         except (TimeoutError, RuntimeError) as error:

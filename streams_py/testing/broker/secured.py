@@ -26,6 +26,7 @@ from typing import Any, Final
 
 import confluent_kafka.admin
 
+from streams_py.testing.broker import scram
 from streams_py.testing.broker.certificates import Authority, Certificate
 from streams_py.testing.broker.interface import BrokerCapabilities, NoBrokerError, kafka_version
 from streams_py.testing.broker.jvm import JvmCluster, NodesOnJvm, free_ports
@@ -39,7 +40,6 @@ __all__ = ["DOORS", "Right", "SecuredBroker"]
 DOORS: Final = ("SASL_SSL", "SSL", "EXPIRED", "FOREIGN", "WRONG_HOST")
 _REQUEST_S: Final = 20.0
 _SEEN_S: Final = 30.0
-_SCRAM_ROUNDS: Final = 4096  # the fewest that a broker accepts
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -93,22 +93,15 @@ class SecuredBroker(NodesOnJvm):
 
     def add_user(self, name: str, password: str) -> dict[str, str]:
         """Let a user log in by SCRAM-SHA-512; the client's keys for that."""
-        mechanism = kafka_admin.ScramMechanism.SCRAM_SHA_512
-        credential = kafka_admin.ScramCredentialInfo(mechanism, _SCRAM_ROUNDS)
-        upsert = kafka_admin.UserScramCredentialUpsertion(name, credential, password.encode())
-        for future in self._admin.alter_user_scram_credentials([upsert], request_timeout=_REQUEST_S).values():
-            future.result()
-        return self.password_keys("SCRAM-SHA-512", name, password)
+        scram.add_user(self._admin, name, password)
+        return self.password_keys(scram.MECHANISM, name, password)
 
     def password_keys(self, mechanism: str, name: str, password: str) -> dict[str, str]:
         """Kafka's keys for the door ``SASL_SSL``."""
         return {
             "bootstrap.servers": self.doors["SASL_SSL"],
-            "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(self.ca_file),
-            "sasl.mechanism": mechanism,
-            "sasl.username": name,
-            "sasl.password": password,
+            **scram.password_keys("SASL_SSL", mechanism, name, password),
         }
 
     def certificate_keys(self, name: str, *, expired: bool = False, foreign: bool = False) -> dict[str, str]:

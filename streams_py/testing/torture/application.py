@@ -1,19 +1,17 @@
 """The application that is tortured: one process, ``python -m streams_py.testing.torture.application ORDER``.
 
 ORDER is a JSON file: topics, stages, configuration. Each stage counts the records of a key in a store, behind a
-repartition topic of its own. Signals: TERM closes, USR1 writes the stores to ``dump``, USR2 cuts all connections. It
+repartition topic of its own. Signals: TERM closes, USR1 writes the stores to ``dump``. It
 also ends when standard input does, so that nothing is left behind by a torturer who was killed himself.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -67,17 +65,6 @@ def topology(source: str, sink: str, partitions: Sequence[int]) -> Topology:
     return builder.build()
 
 
-def cut_connections() -> int:
-    """Shut down every TCP connection of this process; how many. Its clients find out when they use them."""
-    cut = 0
-    for name in os.listdir("/dev/fd"):
-        with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(int(name))) as one:
-            if one.family in (socket.AF_INET, socket.AF_INET6) and one.getpeername():
-                one.shutdown(socket.SHUT_RDWR)
-                cut += 1
-    return cut
-
-
 def dump_stores(streams: KafkaStreams, stages: int, path: Path) -> None:
     """Write what the stores of this instance's active tasks say."""
     found = {}
@@ -97,8 +84,8 @@ def main() -> int:
     order = json.loads(Path(sys.argv[1]).read_text())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(threadName)s %(levelname)s %(name)s %(message)s")
     streams = KafkaStreams(topology(order["source"], order["sink"], order["partitions"]), order["config"])
-    ends, dumps, cuts, orphaned = threading.Event(), threading.Event(), threading.Event(), threading.Event()
-    for number, event in ((signal.SIGTERM, ends), (signal.SIGUSR1, dumps), (signal.SIGUSR2, cuts)):
+    ends, dumps, orphaned = threading.Event(), threading.Event(), threading.Event()
+    for number, event in ((signal.SIGTERM, ends), (signal.SIGUSR1, dumps)):
         signal.signal(number, lambda *_, event=event: event.set())
     Path(order["ready"]).write_text(str(os.getpid()))
 
@@ -114,9 +101,6 @@ def main() -> int:
             return _ORPHANED
         if streams.state is State.ERROR:
             return _FAILED
-        if cuts.is_set():
-            cuts.clear()
-            logging.warning("%d connections are cut", cut_connections())
         if dumps.is_set():
             dumps.clear()
             dump_stores(streams, len(order["partitions"]), Path(order["dump"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import signal
 import time
@@ -17,19 +18,20 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from streams_py.errors import BrokerUnavailableError
+from streams_py.testing.torture.disk import DiskError, SmallDisk
+from streams_py.testing.torture.faults import CLOSE_S, Faults, Login
 from streams_py.testing.torture.history import History, Violation
 from streams_py.testing.torture.processes import Instance
+from streams_py.testing.torture.proxy import Proxy
 from streams_py.testing.torture.records import Feeder, Reader, last_counts, write_aborted
+from streams_py.testing.torture.usage import Growth, growth
 
-__all__ = ["FAULTS", "Plan", "Result", "Torture"]
-
-FAULTS: Final = ("kill", "wipe", "pause", "stutter", "cut", "restart")
-"""SIGKILL; the same, and the state directory is gone; SIGSTOP until the session is over; SIGSTOP for a moment; all
-connections cut; a clean restart. ``broker``, a SIGKILL and an outage, needs a broker that may be killed."""
+__all__ = ["Plan", "Result", "Torture"]
 
 _ABORTED: Final = 100
+_LOOK_S: Final = 2
+_ANSWER_S: Final = 10
 _REQUEST_S: Final = 60
-_CLOSE_S: Final = 60
 _AT_WORK: Final = 0.7
 """Of so many faults that they hit an application that has processed something since the last one; others hit it while
 it recovers."""
@@ -72,6 +74,10 @@ class Result:
     deaths: list[str]
     """Ends of the logs of instances that ended by themselves."""
     seconds: float
+    growth: list[Growth]
+    """Memory and open files of an instance that lived through the run."""
+    left_out: list[str]
+    """What was not done or not judged, and why."""
 
     @property
     def ok(self) -> bool:
@@ -79,8 +85,9 @@ class Result:
 
 
 class Torture:
-    """One run. ``connection``: librdkafka settings that reach the cluster; ``broker`` kills it, waits, starts it.
-    ``tell`` hears of faults and phases, and how many records are written and done."""
+    """One run. ``connection``: librdkafka settings that reach the cluster; ``broker`` kills it, waits, starts it;
+    instances go through the door of ``login`` if there is one. ``tell`` hears of faults and phases, and how many
+    records are written and done."""
 
     def __init__(
         self,
@@ -89,12 +96,14 @@ class Torture:
         folder: Path,
         *,
         broker: Callable[[float], None] | None = None,
+        login: Login | None = None,
         tell: Callable[[str, int, int], None] = lambda what, written, done: None,
     ) -> None:
         self._plan = plan
         self._connection = {**connection, "log_level": 0}
         self._folder = folder
         self._broker = broker
+        self._login = login
         self._tell = tell
         self._draw = random.Random(plan.seed)
         self.id = f"torture-{uuid.uuid4().hex[:8]}"
@@ -113,119 +122,154 @@ class Torture:
             done=lambda: self._history.seen,
         )
         self._output: Reader | None = None
+        self._next_look_s = 0.0
+        self._left_out: list[str] = []
 
     def run(self) -> Result:
         """TimeoutError when the application does not come to an end after the last fault; BrokerUnavailableError when
-        it cannot begin."""
+        it cannot begin; ValueError for a fault that cannot be done here, before anything is done."""
         began = time.monotonic()
-        plan = self._plan
-        # A partition of the output has one owner at a time when it is that of the last stage.
-        topics = [NewTopic(self._source, plan.partitions[0]), NewTopic(self._sink, plan.partitions[-1])]
         try:
+            self._instances += (self._new(number + 1) for number in range(self._plan.instances))
+            faults = self._chosen_faults()
+            self._create_topics()
+            try:
+                self._live_through(faults)
+            finally:
+                for instance in self._instances:
+                    instance.kill()
+                self._delete_topics()
+        finally:
+            for instance in self._instances:
+                instance.release()
+        found, grown = growth(self._instances[0].uses)
+        if grown is None:
+            self._left_out.append("memory and open files are not judged: nobody knows them for long enough")
+        return Result(
+            violations=[*self._history.violations(self._feeder.written), *(grown or ())],
+            records=self._history.seen,
+            repeated=self._history.repeated,
+            faults=self._faults,
+            deaths=self._deaths,
+            seconds=time.monotonic() - began,
+            growth=found,
+            left_out=self._left_out,
+        )
+
+    def _create_topics(self) -> None:
+        # A partition of the output has one owner at a time when it is that of the last stage.
+        partitions = self._plan.partitions
+        topics = [NewTopic(self._source, partitions[0]), NewTopic(self._sink, partitions[-1])]
+        try:
+            self._admin.list_topics(timeout=_ANSWER_S)
             for future in self._admin.create_topics(topics).values():
                 future.result(_REQUEST_S)
         except KafkaException as error:
             raise BrokerUnavailableError(f"topics cannot be created: {error}") from error
-        try:
-            if plan.exact:
-                write_aborted(self._connection, self._source, _ABORTED)
-            self._instances = [self._new(f"instance-{number + 1}") for number in range(plan.instances)]
-            for instance in self._instances:
-                instance.start()
-            self._output = output = Reader(self._connection, self._sink, plan.partitions[-1], self._history)
-            self._feeder.start()
-            self._wait_until(lambda: self._history.seen > 0, "the first record")
-            self._strike_all()
-            enough = max(plan.records_min, self._feeder.total + int(_LAST_S * plan.rate) + plan.keys)
-            self._wait_until(lambda: self._feeder.total >= enough, "the input")
-            self._feeder.stop()
-            self._wait_until(lambda: self._history.seen >= self._feeder.total, "the last record")
-            stores = self._stores()
-            for instance in self._instances:
-                status = instance.close(_CLOSE_S)
-                if status != 0:
-                    self._deaths.append(f"{instance.name} was to close, and ended with {status}\n{instance.tail()}")
-            time.sleep(_LAST_S)
-            output.stop()
-            self._compare(stores)
-        finally:
-            for instance in self._instances:
-                instance.kill()
-            self._delete_topics()
-        violations = self._history.violations(self._feeder.written)
-        seconds = time.monotonic() - began
-        done = self._history
-        return Result(violations, done.seen, done.repeated, self._faults, self._deaths, seconds)
 
-    def _new(self, name: str) -> Instance:
+    def _live_through(self, faults: Faults) -> None:
+        plan = self._plan
+        if plan.exact:
+            write_aborted(self._connection, self._source, _ABORTED)
+        for instance in self._instances:
+            instance.start()
+        self._output = output = Reader(self._connection, self._sink, plan.partitions[-1], self._history)
+        self._feeder.start()
+        self._wait_until(lambda: self._history.seen > 0, "the first record")
+        self._strike_all(faults)
+        enough = max(plan.records_min, self._feeder.total + int(_LAST_S * plan.rate) + plan.keys)
+        self._wait_until(lambda: self._feeder.total >= enough, "the input")
+        self._feeder.stop()
+        self._wait_until(lambda: self._history.seen >= self._feeder.total, "the last record")
+        stores = self._stores()
+        for instance in self._instances:
+            status = instance.close(CLOSE_S)
+            if status < 0 or (status > 0 and not instance.says_why_it_ends):
+                self._deaths.append(f"{instance.name} was to close, and ended with {status}\n{instance.tail()}")
+        time.sleep(_LAST_S)
+        output.stop()
+        self._compare(stores)
+
+    def _new(self, number: int) -> Instance:
         plan = self._plan
         config = {
             "application.id": self.id,
-            "bootstrap.servers": self._connection["bootstrap.servers"],
             "processing.guarantee": "exactly_once_v2" if plan.exact else "at_least_once",
             "statestore.cache.max.bytes": 0,
             "session.timeout.ms": plan.session_ms,
             "heartbeat.interval.ms": plan.session_ms // 10,
             "num.standby.replicas": 1,
             "commit.interval.ms": 200,
+            **({} if self._login is None else self._login.keys),
             **plan.config,
         }
         order = {"source": self._source, "sink": self._sink, "partitions": plan.partitions, "config": config}
-        return Instance(self._folder / name, order)
+        folder = self._folder / f"instance-{number}"
+        disk = self._disk(folder) if number == plan.instances else None
+        door = self._connection["bootstrap.servers"] if self._login is None else self._login.door
+        return Instance(folder, order, Proxy(door), disk)
+
+    def _disk(self, folder: Path) -> SmallDisk | None:
+        if self._plan.faults and "full" not in self._plan.faults:
+            return None
+        try:
+            return SmallDisk(folder / "disk")
+        except DiskError as error:
+            self._left_out.append(f"no disk is filled: a small one cannot be mounted here ({error})")
+            return None
 
     # -- faults ----------------------------------------
 
-    def _strike_all(self) -> None:
+    def _chosen_faults(self) -> Faults:
+        faults = Faults(
+            self._draw,
+            self._instances,
+            session_ms=self._plan.session_ms,
+            rest=self._rest,
+            broker=self._broker,
+            login=self._login,
+        )
+        if impossible := sorted(self._plan.faults.keys() - set(faults.possible)):
+            raise ValueError("; ".join([f"cannot be done here: {', '.join(impossible)}", *self._left_out]))
+        return faults
+
+    def _strike_all(self, faults: Faults) -> None:
         plan = self._plan
         kinds = [kind for kind, times in plan.faults.items() for _ in range(times)]
         self._draw.shuffle(kinds)
-        any_of = [*FAULTS, "kill"] + (["broker"] if self._broker is not None else [])
         until = time.monotonic() + plan.seconds
         while kinds or (not plan.faults and time.monotonic() < until):
             self._rest(min(3 * plan.pace_s, self._draw.expovariate(1 / plan.pace_s)))
             if self._draw.random() < _AT_WORK:
                 self._wait_until(self._is_at_work(), "a record after a fault")
-            self._strike(kinds.pop() if plan.faults else self._draw.choice(any_of))
+            kind = kinds.pop() if plan.faults else faults.draw()
+            self._faults[kind] += 1
+            faults.strike(kind, self._say)
 
     def _is_at_work(self) -> Callable[[], bool]:
         before = self._history.seen
         return lambda: self._history.seen > before or self._history.seen >= self._feeder.total
 
-    def _strike(self, kind: str) -> None:
-        instance = self._draw.choice(self._instances)
-        self._faults[kind] += 1
-        self._say(f"{kind} {'' if kind == 'broker' else instance.name}")
-        match kind:
-            case "kill" | "wipe":
-                instance.kill()
-                self._rest(self._draw.uniform(0, 2))
-                if kind == "wipe":
-                    instance.forget_state()
-                instance.start()
-            case "pause" | "stutter":
-                instance.send(signal.SIGSTOP)
-                beyond_s = self._plan.session_ms / 1000 + self._draw.uniform(1, 4)
-                self._rest(beyond_s if kind == "pause" else self._draw.uniform(0.2, 2))
-                instance.send(signal.SIGCONT)
-            case "cut":
-                instance.ask(signal.SIGUSR2)
-            case "restart":
-                instance.close(_CLOSE_S)
-                instance.start()
-            case "broker" if self._broker is not None:
-                self._broker(self._draw.uniform(1, 6))
-
     def _rest(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             self._look_after_instances()
+            self._look_at_uses()
             time.sleep(min(left, 0.2))
 
+    def _look_at_uses(self) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._next_look_s:
+            self._next_look_s = now_s + _LOOK_S
+            self._instances[0].look_at_use(now_s)
+
     def _look_after_instances(self) -> None:
-        """Start again what ended by itself, as an orchestrator would; it counts as a death."""
+        """Start again what ended by itself, as an orchestrator would. It is a death unless a fault explains it."""
         for instance in self._instances:
-            if instance.has_died:
-                self._deaths.append(f"{instance.name} ended with {instance.reap()}\n{instance.tail()}")
+            if instance.has_died and not instance.is_suffering:
+                status = instance.reap()
+                if not instance.says_why_it_ends:
+                    self._deaths.append(f"{instance.name} ended with {status}\n{instance.tail()}")
                 instance.start()
 
     # -- the end ----------------------------------------
@@ -285,4 +329,8 @@ class Torture:
             future.exception(_REQUEST_S)
 
     def _say(self, what: str) -> None:
-        self._tell(what, self._feeder.total, self._history.seen)
+        written, done = self._feeder.total, self._history.seen
+        if what:
+            with (self._folder / "run.txt").open("a") as story:
+                story.write(f"{dt.datetime.now():%H:%M:%S.%f} {what}: {done} of {written} records\n")
+        self._tell(what, written, done)

@@ -9,8 +9,11 @@ from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
+from typer.testing import CliRunner
 
-from streams_py.testing.broker import Broker
+from streams_py.cli.commands import app
+from streams_py.testing.broker import Broker, NoBrokerError
+from streams_py.testing.broker.login import LoginBroker
 from streams_py.testing.torture import Plan, Torture
 from streams_py.testing.torture.history import Entry, History, entry_bytes
 from streams_py.testing.torture.records import Feeder, Reader
@@ -81,7 +84,65 @@ def test_output_that_cannot_be_read_is_said_at_once(kafka_broker: Broker, connec
 def test_stages_with_different_partition_counts_are_judged_clean_when_nothing_is_wrong(
     connection: dict[str, Any], tmp_path: Path, exact: bool
 ) -> None:
-    plan = Plan(exact=exact, instances=1, partitions=(2, 3), keys=30, rate=500, faults={"cut": 1}, pace_s=1)
+    faults = {"cut": 1, "delay": 1, "stall": 1}
+    plan = Plan(exact=exact, instances=1, partitions=(2, 3), keys=30, rate=500, faults=faults, pace_s=1)
     result = Torture(plan, connection, tmp_path).run()
     assert result.ok, "\n".join([*map(str, result.violations), *result.deaths])
     assert result.records > 0
+    assert result.faults == faults
+    assert result.left_out == ["memory and open files are not judged: nobody knows them for long enough"]
+    assert (tmp_path / "run.txt").read_text().count(" records\n") == 3
+
+
+@pytest.mark.slow
+def test_instance_whose_disk_is_full_ends_for_that_and_goes_on_when_there_is_space(
+    connection: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = Plan(instances=2, partitions=(2,), keys=30, rate=500, faults={"full": 1}, pace_s=1)
+    torture = Torture(plan, connection, tmp_path)
+    try:
+        result = torture.run()
+    except ValueError as error:
+        pytest.skip(f"no small disk may be mounted here: {error}")
+    assert result.ok, "\n".join([*map(str, result.violations), *result.deaths])
+    assert result.faults == {"full": 1}
+    assert "No space left on device" in (tmp_path / "instance-2" / "log.txt").read_text()
+
+
+@pytest.mark.slow
+def test_instances_that_are_refused_may_end_and_go_on_when_they_may_log_in_again(tmp_path: Path) -> None:
+    try:
+        broker = LoginBroker()
+    except NoBrokerError as error:
+        pytest.skip(f"no broker with a login: {error}")
+    try:
+        plan = Plan(instances=2, partitions=(2,), keys=30, rate=500, faults={"login": 1}, pace_s=1)
+        plain = {"bootstrap.servers": broker.bootstrap, "log_level": 0}
+        result = Torture(plan, plain, tmp_path, login=broker).run()
+    finally:
+        broker.close()
+    assert result.ok, "\n".join([*map(str, result.violations), *result.deaths])
+    assert result.faults == {"login": 1}
+
+
+def test_fault_that_cannot_be_done_is_an_error_before_anything_is_done(
+    connection: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = Plan(instances=1, partitions=(2,), keys=30, rate=500, faults={"outage": 1})
+    with pytest.raises(ValueError, match="cannot be done here: outage"):
+        Torture(plan, connection, tmp_path).run()
+
+
+def test_command_says_that_everything_held_and_what_was_left_out(connection: dict[str, Any]) -> None:
+    arguments = ["torture", "--bootstrap", connection["bootstrap.servers"], "--minutes", "0.1", "--instances", "1"]
+    result = CliRunner().invoke(app, [*arguments, "--rate", "300", "--seed", "3"], env={"COLUMNS": "300"})
+    assert result.exit_code == 0, result.output
+    assert "everything held" in result.output
+    assert "seed 3: " in result.output
+    assert "memory and open files are not judged" in result.output
+
+
+def test_command_ends_with_2_when_no_cluster_answers() -> None:
+    result = CliRunner().invoke(app, ["torture", "--bootstrap", "127.0.0.1:1", "--minutes", "0.1"])
+    assert result.exit_code == 2
+    assert "127.0.0.1:1 cannot be used" in result.output

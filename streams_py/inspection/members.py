@@ -18,7 +18,7 @@ from streams_protocol import (
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import DescribedMember
 
-__all__ = ["Member", "decode_member"]
+__all__ = ["Member", "decode_member", "printable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +83,24 @@ def decode_member(member: DescribedMember, *, is_rebalancing: bool = False) -> M
             problems.append(f"its assignment cannot be read: {error}")
     return Member(
         member.member_id,
-        member.instance_id,
-        member.client_id,
-        member.client_host,
-        topics,
+        None if member.instance_id is None else printable(member.instance_id),
+        printable(member.client_id),
+        printable(member.client_host),
+        tuple(map(printable, topics)),
         owned,
         generation,
-        rack,
+        None if rack is None else printable(rack),
         subscription,
         assignment,
         active,
         standby,
         tuple(problems),
     )
+
+
+def printable(text: str) -> str:
+    """``text`` of a member, with an escape such as ``\\x1b`` for each character that a terminal obeys: whoever joins a
+    group chooses its client id, and somebody else's terminal shows it."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

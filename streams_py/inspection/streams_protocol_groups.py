@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from streams_protocol import SubscriptionInfo
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.described_groups import DescribedStreamsGroup, DescribedStreamsMember
-from streams_py.inspection.members import Member
+from streams_py.inspection.members import Member, printable
 from streams_py.inspection.view import STREAMS, Copy, CopyKind, GroupView, Subtopology, Task
 
 __all__ = ["changelogs_told", "view_streams_group"]
@@ -56,11 +56,11 @@ def _member(member: DescribedStreamsMember, reads: Mapping[int, Mapping[str, int
     process = _process(member.process_id)
     return Member(
         member.member_id,
-        member.instance_id,
-        member.client_id,
-        member.client_host,
+        None if member.instance_id is None else printable(member.instance_id),
+        printable(member.client_id),
+        printable(member.client_host),
         tuple(sorted({topic for task in member.active for topic in reads.get(task.subtopology, ())})),
-        rack=member.rack or None,
+        rack=printable(member.rack) if member.rack else None,
         subscription=None
         if process is None
         else SubscriptionInfo(

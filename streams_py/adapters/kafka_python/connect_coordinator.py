@@ -19,6 +19,7 @@ from streams_py.adapters.kafka_python.quiet_closing import QuietClosing
 from streams_py.adapters.kafka_python.quiet_logs import limit_library_logs
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.errors import BrokerUnavailableError, ConfigError
+from streams_py.rights import GROUP, missing_right
 
 __all__ = ["ConnectCoordinator"]
 
@@ -26,7 +27,6 @@ _NEVER: Final = (
     kafka_errors.InconsistentGroupProtocolError,
     kafka_errors.InvalidSessionTimeoutError,
     kafka_errors.InvalidGroupIdError,
-    kafka_errors.GroupAuthorizationFailedError,
     kafka_errors.GroupMaxSizeReachedError,
 )
 _CLIENT_SETTINGS: Final = ("group_instance_id", "exclude_internal_topics", "client_rack", "default_api_timeout_ms")
@@ -150,6 +150,9 @@ class ConnectCoordinator:
                 f"group.id={self._group} is in use by something that is no group of Connect workers; choose another",
                 key="group.id",
             ) from error
+        if isinstance(error, kafka_errors.GroupAuthorizationFailedError):
+            right = missing_right("READ", GROUP, [self._group])
+            raise ConfigError(f"group.id={self._group} cannot be joined: {right}", key="group.id") from error
         if isinstance(error, _NEVER):
             raise ConfigError(f"group.id={self._group} cannot be joined: {error}", key="group.id") from error
 

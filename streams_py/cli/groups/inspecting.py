@@ -25,7 +25,7 @@ from streams_py.cli.usage import refuse
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.labels import member_labels
-from streams_py.inspection.members import Member
+from streams_py.inspection.members import Member, printable
 from streams_py.inspection.view import STREAMS, CopyKind, GroupView, Task
 from streams_py.ports import GroupAdmin
 
@@ -149,7 +149,8 @@ def _members_table(view: GroupView, labels: dict[str, str]) -> Table:
 
 def _tags(member: Member) -> dict[str, str]:
     try:
-        return {} if member.subscription is None else dict(member.subscription.client_tags)
+        tags = {} if member.subscription is None else member.subscription.client_tags
+        return {printable(key): printable(value) for key, value in tags.items()}
     except RepeatedTagDecodeError:
         return {}
 

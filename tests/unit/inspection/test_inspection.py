@@ -26,10 +26,12 @@ from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.cli.groups.inspecting import render, short_tasks, to_json
 from streams_py.inspection.changelogs import changelogs_of
 from streams_py.inspection.election import decode_election, offsets_partition
+from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.lags import with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member
 from streams_py.inspection.view import CopyKind, GroupView, view_group
 from streams_py.ports import DescribedMember
+from tests.unit.inspection.groups import GROUP, FakeCluster, rebalanced, said, topics
 
 PROCESSES = [ProcessId(uuid.UUID(int=number)) for number in range(1, 200)]
 
@@ -197,3 +199,18 @@ def test_a_groups_records_lie_where_its_coordinator_puts_them(group: str) -> Non
 def test_runs_of_tasks_are_short() -> None:
     tasks = [TaskId(0, 0), TaskId(0, 1), TaskId(0, 2), TaskId(0, 5), TaskId(1, 2), TaskId(1, 3)]
     assert short_tasks(tasks) == "0_0-2 0_5 1_2-3"
+
+
+def test_what_members_call_themselves_gives_a_terminal_no_orders() -> None:
+    cluster = FakeCluster(topics(1), {"in": 0, "app-counts-changelog": 0})
+    evil = "[red]<script>\x1b[2J\x1b]0;title\x07\u202e"
+    tags = {f"zone{evil}": f"a{evil}"}
+    rebalanced(cluster, {"m0": said(0, owned=[TaskId(0, 0), TaskId(1, 0)], tags=tags)}, 1)
+    (member,) = cluster.described.members
+    named = member._replace(client_id=f"id{evil}", client_host=f"host{evil}")
+    cluster.described = cluster.described._replace(members=(named,))
+    screen = io.StringIO()
+    Console(file=screen, width=300).print(render(inspect_group(cluster, GROUP, election=False), all_tasks=True))
+    shown = screen.getvalue()
+    assert "[red]<script>\\x1b[2J\\x1b]0;title\\x07\\u202e" in shown, "as it was sent"
+    assert [char for char in shown if not char.isprintable() and char != "\n"] == []

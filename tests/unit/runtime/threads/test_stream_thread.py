@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Any, ClassVar
 from unittest.mock import Mock
 
 import pytest
@@ -17,6 +18,7 @@ from streams_py.errors import (
     TaskMigratedError,
 )
 from streams_py.ports import OffsetAndMetadata
+from streams_py.runtime.restore.listener import StandbyUpdateListener, SuspendReason
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.threads.inbox import Inbox
 from streams_py.runtime.threads.rebalance import TaskSide
@@ -365,3 +367,24 @@ def test_commit_comes_early_when_uncommitted_writes_fill_their_share_of_memory(w
         assert task.uncommitted_bytes < 2 << 20
     assert world.committed[tp("in-0")].offset > 4_000
     assert len(world.records(CHANGELOG)) == 6_000
+
+
+@pytest.mark.parametrize("here", [True, False], ids=["here", "elsewhere"])
+def test_standby_listener_hears_whether_the_copy_goes_on_as_the_active_task(
+    world: World, tmp_path: Path, here: bool
+) -> None:
+    class Listener(StandbyUpdateListener):
+        reasons: ClassVar[list[SuspendReason]] = []
+
+        def on_update_suspended(self, *told: Any) -> None:
+            self.reasons.append(told[-1])
+
+    Listener.reasons.clear()
+    steps = Steps(world, counting(), tmp_path)
+    steps.updater._news._standby_listener = Listener()
+    steps.run({A: [tp("in-0")]}, standby={B: [tp("in-1")]})
+    steps.turn(2)
+    steps.membership.round({A: [tp("in-0")], B: [tp("in-1")]} if here else {A: [tp("in-0")]})
+    steps.turn(2)
+    steps.updater._news.tell()
+    assert Listener.reasons == [SuspendReason.PROMOTED if here else SuspendReason.MIGRATED]

@@ -14,7 +14,7 @@ from streams_py.cli.connect.commands import app as connect_app
 from streams_py.cli.development.torturing import torture
 from streams_py.cli.forms import SERDE_NAMES, form_named
 from streams_py.cli.groups.commands import add_to as add_group_commands
-from streams_py.cli.options import BOOTSTRAP, CONFIG
+from streams_py.cli.options import BOOTSTRAP_OR_EMBEDDED, CONFIG
 from streams_py.cli.panels import ByPanel
 from streams_py.cli.running import run as run_command
 from streams_py.cli.spark.backtest import app as backtest_app
@@ -173,7 +173,7 @@ def fuzz(
 def topics(
     create: Annotated[str | None, typer.Option(metavar="NAME", help="Create this topic.")] = None,
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="With --create.")] = 4,
-    bootstrap: BOOTSTRAP = "embedded",
+    bootstrap: BOOTSTRAP_OR_EMBEDDED = None,
     config: CONFIG = None,
 ) -> None:
     """List the topics of a cluster, or create one.
@@ -203,7 +203,7 @@ def produce(
         typer.Option(metavar="SERDE", help="Lines are KEY:VALUE, with keys of this serde; window-string: KEY@START."),
     ] = None,
     separator: Annotated[str, typer.Option("--separator", "-s", help="Stands between key and value.")] = ":",
-    bootstrap: BOOTSTRAP = "embedded",
+    bootstrap: BOOTSTRAP_OR_EMBEDDED = None,
     config: CONFIG = None,
 ) -> None:
     """Write records to a topic: one per argument, or per line of standard input.
@@ -248,7 +248,7 @@ def consume(
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object for each record.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new records until Ctrl-C.")] = False,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="End after so many records.")] = None,
-    bootstrap: BOOTSTRAP = "embedded",
+    bootstrap: BOOTSTRAP_OR_EMBEDDED = None,
     config: CONFIG = None,
 ) -> None:
     """Print the records of a topic from the beginning: key, tab, value. It reads outside of any consumer group.

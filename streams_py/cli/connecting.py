@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from streams_py.cli.options import LOCAL, settings_of
 from streams_py.clients import KafkaClients
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
@@ -51,13 +52,11 @@ class Connection:
 
 
 @contextlib.contextmanager
-def connected(bootstrap: str, config: Path | None, name: str) -> Iterator[Connection]:
-    """A connection with the settings of a configuration file. ConfigError, also when the cluster does not let us
-    in; BrokerUnavailableError."""
-    settings = {} if config is None else dict(StreamsConfig.of(config, bootstrap_servers=bootstrap).original)
+def connected(bootstrap: str | None, config: Path | None, name: str, default: str = LOCAL) -> Iterator[Connection]:
+    """A connection with the settings of a configuration file, to the cluster that ``bootstrap`` names, else the file,
+    else ``default``. ConfigError, also when the cluster does not let us in; BrokerUnavailableError."""
     patience = {"admin.default.api.timeout.ms": _TIMEOUT_MS, "producer.max.block.ms": _TIMEOUT_MS}
-    named = {"application.id": name, "bootstrap.servers": bootstrap}
-    merged = StreamsConfig.of({**patience, **settings, **named})
+    merged = StreamsConfig.of({**patience, **settings_of(bootstrap, config, default), "application.id": name})
     with (
         contextlib.closing(KafkaClients(merged)) as clients,
         contextlib.closing(_checked(clients, name, embedded=merged.embedded)) as connection,

@@ -1,17 +1,34 @@
-"""Options that several commands have."""
+"""Options that several commands have, and the settings that they make."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-__all__ = ["BOOTSTRAP", "CONFIG"]
+from streams_py.config_files import read_config_file
 
-BOOTSTRAP = Annotated[
-    str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port of a broker, or embedded.")
-]
+__all__ = ["BOOTSTRAP", "BOOTSTRAP_OR_EMBEDDED", "CONFIG", "EMBEDDED", "LOCAL", "settings_of"]
+
+LOCAL = "localhost:9092"
+
+EMBEDDED = "embedded"
+
+
+def _bootstrap(help_text: str) -> Any:
+    return typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help=f"host:port of a broker; {help_text}.")
+
+
+BOOTSTRAP = Annotated[str | None, _bootstrap(f"else as --config says, or {LOCAL}")]
+BOOTSTRAP_OR_EMBEDDED = Annotated[str | None, _bootstrap(f"else as --config says, or {EMBEDDED}")]
 CONFIG = Annotated[
-    Path | None, typer.Option("--config", help="A .toml or .properties file, for security settings for example.")
+    Path | None, typer.Option("--config", help="A .toml or .properties file: the cluster, its security settings.")
 ]
+
+
+def settings_of(bootstrap: str | None, config: Path | None, default: str = LOCAL) -> dict[str, Any]:
+    """What the file says, on the cluster that ``bootstrap`` names, else the file, else ``default``; not checked yet.
+    ConfigError when the file cannot be read."""
+    given = {"bootstrap.servers": default} | ({} if config is None else read_config_file(config))
+    return given if bootstrap is None else given | {"bootstrap.servers": bootstrap}

@@ -15,6 +15,7 @@ from typing import Any, Final
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import connected
 from streams_py.cli.forms import Form, escaped, form_named
+from streams_py.cli.options import EMBEDDED
 from streams_py.cli.usage import FAILED, refuse, say
 from streams_py.clients import KafkaClients
 from streams_py.errors import StreamsError
@@ -88,15 +89,15 @@ def _how_topics_come(clients: KafkaClients) -> str:
 # -- topics --------------------------------------------------------------------------------------------------
 
 
-def list_topics(bootstrap: str, config: Path | None) -> int:
+def list_topics(bootstrap: str | None, config: Path | None) -> int:
     """Print every topic with its partitions and how many records it has; the exit status."""
 
     def command() -> None:
-        with connected(bootstrap, config, "streams-py") as cluster:
+        with connected(bootstrap, config, "streams-py", EMBEDDED) as cluster:
             clients, admin = cluster.clients, cluster.admin
             topics = existing_topics(admin)
             if not topics:
-                print(f"no topics at {bootstrap}. {_how_topics_come(clients)}", file=sys.stderr)
+                print(f"no topics at {cluster.bootstrap}. {_how_topics_come(clients)}", file=sys.stderr)
                 return
             partitions = [TopicPartition(name, info.partition) for name, infos in topics.items() for info in infos]
             counts = dict.fromkeys(topics, 0)
@@ -110,11 +111,11 @@ def list_topics(bootstrap: str, config: Path | None) -> int:
     return _ended(command)
 
 
-def create_topic(name: str, partitions: int, bootstrap: str, config: Path | None) -> int:
+def create_topic(name: str, partitions: int, bootstrap: str | None, config: Path | None) -> int:
     """Create a topic; the exit status."""
 
     def command() -> None:
-        with connected(bootstrap, config, "streams-py") as cluster:
+        with connected(bootstrap, config, "streams-py", EMBEDDED) as cluster:
             failed = cluster.admin.create_topics([TopicSpec(name, partitions)])[name]
             if failed is not None:
                 raise StreamsError(f"topic {name} could not be created: {failed.kind.value}: {failed.message}")
@@ -142,7 +143,7 @@ def _ranges(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartiti
 def produce_lines(
     topic: str,
     lines: Iterable[str],
-    bootstrap: str,
+    bootstrap: str | None,
     config: Path | None,
     *,
     key: str | None,
@@ -154,7 +155,7 @@ def produce_lines(
     def command() -> None:
         value_form = form_named(value, setting="--value", is_key=False)
         key_form = None if key is None else form_named(key, setting="--key", is_key=True)
-        with connected(bootstrap, config, "streams-py") as cluster:
+        with connected(bootstrap, config, "streams-py", EMBEDDED) as cluster:
             clients, admin = cluster.clients, cluster.admin
             _partitions_of(topic, admin, clients)
             producer = clients.producer("streams-py")
@@ -237,13 +238,19 @@ class Shown:
 
 
 def consume_topic(
-    topic: str, bootstrap: str, config: Path | None, *, shown: Callable[[], Shown], follow: bool, limit: int | None
+    topic: str,
+    bootstrap: str | None,
+    config: Path | None,
+    *,
+    shown: Callable[[], Shown],
+    follow: bool,
+    limit: int | None,
 ) -> int:
     """Print the topic's records, oldest first in each partition; the exit status. ``shown`` may raise ConfigError."""
 
     def command() -> None:
         how = shown()
-        with connected(bootstrap, config, "streams-py") as cluster:
+        with connected(bootstrap, config, "streams-py", EMBEDDED) as cluster:
             clients, admin = cluster.clients, cluster.admin
             partitions = _partitions_of(topic, admin, clients)
             ends = {at: end for at, (first, end) in _ranges(admin, partitions).items() if first < end}

@@ -22,7 +22,7 @@ def explain(
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="A running group, Java or Python: its application.id.")
     ] = None,
-    bootstrap: BOOTSTRAP = "localhost:9092",
+    bootstrap: BOOTSTRAP = None,
     config: CONFIG = None,
     settings: Annotated[
         list[str] | None,
@@ -94,7 +94,7 @@ def inspect_(
     group: Annotated[
         str | None, typer.Option("--group", "-g", help="The application.id; without it, all groups.")
     ] = None,
-    bootstrap: BOOTSTRAP = "localhost:9092",
+    bootstrap: BOOTSTRAP = None,
     config: CONFIG = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
     watch: Annotated[
@@ -125,7 +125,7 @@ def inspect_(
 
 def dashboard(
     group: Annotated[str, typer.Option("--group", "-g", help="The application.id.")],
-    bootstrap: BOOTSTRAP = "localhost:9092",
+    bootstrap: BOOTSTRAP = None,
     config: CONFIG = None,
     host: Annotated[
         str,
@@ -173,7 +173,7 @@ def dashboard(
 
 def reset(
     application_id: Annotated[str, typer.Option("--application-id", "-a", help="The application to reset.")],
-    bootstrap: BOOTSTRAP = "localhost:9092",
+    bootstrap: BOOTSTRAP = None,
     config: CONFIG = None,
     input_topic: Annotated[
         list[str] | None,

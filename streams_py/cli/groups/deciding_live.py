@@ -32,7 +32,13 @@ _REMEDY: Final = (
 
 
 def decide_live(
-    group: str, bootstrap: str, config: Path | None, *, assumed: Iterable[str] | None, orders: Orders, as_json: bool
+    group: str,
+    bootstrap: str | None,
+    config: Path | None,
+    *,
+    assumed: Iterable[str] | None,
+    orders: Orders,
+    as_json: bool,
 ) -> int:
     """Print what each candidate would do; the exit status. Nobody joins the group."""
     try:

@@ -24,7 +24,7 @@ __all__ = ["explain_live", "reasons_json"]
 def explain_live(
     task: str | None,
     group: str,
-    bootstrap: str,
+    bootstrap: str | None,
     config: Path | None,
     *,
     settings: Iterable[str] | None,

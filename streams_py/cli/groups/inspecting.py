@@ -36,7 +36,13 @@ _PROBLEMS_SHOWN_MAX: Final = 20
 
 
 def inspect_command(
-    group: str | None, bootstrap: str, config: Path | None, *, as_json: bool, watch_s: float | None, all_tasks: bool
+    group: str | None,
+    bootstrap: str | None,
+    config: Path | None,
+    *,
+    as_json: bool,
+    watch_s: float | None,
+    all_tasks: bool,
 ) -> int:
     """Print the group, again and again with ``watch_s``; without a name, the groups there are. The exit status."""
     console = Console()
@@ -69,7 +75,7 @@ def _print_groups(groups: GroupAdmin) -> int:
     return 0
 
 
-def _suggest(group: str, bootstrap: str, config: Path | None) -> None:
+def _suggest(group: str, bootstrap: str | None, config: Path | None) -> None:
     with contextlib.suppress(StreamsError), connected(bootstrap, config, "streams-py-inspect") as cluster:
         near = get_close_matches(group, [name for name in cluster.groups.list_groups() if name != group], n=1)
         if near:

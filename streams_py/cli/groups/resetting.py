@@ -61,7 +61,7 @@ class Plan:
 
 def reset_application(
     application_id: str,
-    bootstrap: str,
+    bootstrap: str | None,
     config: Path | None,
     *,
     inputs: Collection[str],

@@ -16,7 +16,7 @@ __all__ = ["serve_dashboard"]
 
 def serve_dashboard(
     group: str,
-    bootstrap: str,
+    bootstrap: str | None,
     config: Path | None,
     *,
     host: str,

@@ -92,8 +92,14 @@ def backtest(
     ] = False,
     group: Annotated[str | None, typer.Option("--group", "-g", help="With --live: its application.id.")] = None,
     bootstrap: Annotated[
-        str, typer.Option("--bootstrap", "-b", envvar="BOOTSTRAP", help="With --live: host:port of a broker.")
-    ] = "localhost:9092",
+        str | None,
+        typer.Option(
+            "--bootstrap",
+            "-b",
+            envvar="BOOTSTRAP",
+            help="With --live: host:port of a broker; else as --config says, or localhost:9092.",
+        ),
+    ] = None,
     config: Annotated[
         Path | None, typer.Option("--config", help="With --live: the application's .toml or .properties file.")
     ] = None,

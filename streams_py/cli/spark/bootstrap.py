@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from streams_py.cli.options import BOOTSTRAP
 from streams_py.cli.spark.history_options import (
     ApplicationId,
-    Bootstrap,
     Conf,
     Config,
     Effects,
@@ -54,7 +54,7 @@ _PLAN_FILE: Final = Path("bootstrap.plan.json")
 @bootstrap_app.command()
 def plan(
     what: What,
-    bootstrap: Bootstrap = None,
+    bootstrap: BOOTSTRAP = None,
     application_id: ApplicationId = None,
     config: Config = None,
     file: _Plan = _PLAN_FILE,
@@ -97,7 +97,7 @@ def plan(
 
 @bootstrap_app.command()
 def run(
-    bootstrap: Bootstrap = None,
+    bootstrap: BOOTSTRAP = None,
     config: Config = None,
     file: _Plan = _PLAN_FILE,
     sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics too, exactly once.")] = False,
@@ -148,7 +148,7 @@ def run(
 
 @bootstrap_app.command()
 def verify(
-    bootstrap: Bootstrap = None,
+    bootstrap: BOOTSTRAP = None,
     config: Config = None,
     file: _Plan = _PLAN_FILE,
     option: SourceOption = None,
@@ -164,7 +164,7 @@ def verify(
 
 
 @bootstrap_app.command()
-def commit(bootstrap: Bootstrap = None, config: Config = None, file: _Plan = _PLAN_FILE) -> None:
+def commit(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLAN_FILE) -> None:
     """Commit the positions: from now on the application starts there.
 
     Refused before verify, and when somebody is in the group.
@@ -176,7 +176,7 @@ def commit(bootstrap: Bootstrap = None, config: Config = None, file: _Plan = _PL
 
 
 @bootstrap_app.command()
-def abort(bootstrap: Bootstrap = None, config: Config = None, file: _Plan = _PLAN_FILE) -> None:
+def abort(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLAN_FILE) -> None:
     """Take back what was written: delete the changelogs. The application starts from the beginning then.
 
     The plan can be run again, with the same records; `plan` makes one with what has come since.

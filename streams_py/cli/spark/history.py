@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from streams_py.cli.options import BOOTSTRAP
 from streams_py.cli.spark.bootstrap import bootstrap_app
 from streams_py.cli.spark.history_options import (
     ApplicationId,
-    Bootstrap,
     Conf,
     Config,
     Effects,
@@ -62,7 +62,7 @@ def backfill(
     file: Annotated[
         Path, typer.Option("--plan", help="With --sinks: a file that says what is read; with it again, it goes on.")
     ] = _BACKFILL_FILE,
-    bootstrap: Bootstrap = None,
+    bootstrap: BOOTSTRAP = None,
     application_id: ApplicationId = None,
     config: Config = None,
     side_effects: Effects = False,
@@ -194,7 +194,7 @@ def diff(
     ] = None,
     sample: Annotated[int, typer.Option(min=0, help="So many differing records of each topic are shown.")] = 5,
     report: Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.")] = None,
-    bootstrap: Bootstrap = None,
+    bootstrap: BOOTSTRAP = None,
     config: Config = None,
     option: SourceOption = None,
     work: Work = None,

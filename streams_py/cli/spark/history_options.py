@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from streams_py.cli.options import settings_of
 from streams_py.cli.spark.outcome import console
 from streams_py.cli.usage import pairs_of
 from streams_py.config import StreamsConfig
-from streams_py.config_files import read_config_file
 from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApplicationId",
-    "Bootstrap",
     "Conf",
     "Config",
     "Effects",
@@ -44,12 +43,6 @@ __all__ = [
 ]
 
 What = Annotated[str, typer.Argument(help="module:name of the topology, or file.py[:name].", metavar="APP:TOPOLOGY")]
-Bootstrap = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap", "-b", envvar="BOOTSTRAP", help="host:port of a broker; else as --config says, or localhost:9092."
-    ),
-]
 ApplicationId = Annotated[
     str | None, typer.Option("--application-id", help="application.id, if --config does not say it.")
 ]
@@ -83,14 +76,12 @@ def built_topology(what: str, settings: Mapping[str, Any]) -> Any:
 
 
 def settings_from(bootstrap: str | None, application_id: str | None, config: Path | None) -> dict[str, Any]:
-    given = {} if config is None else read_config_file(config)
-    address = bootstrap or given.get("bootstrap.servers") or "localhost:9092"
-    given = {} if config is None else dict(StreamsConfig.of({**given, "bootstrap.servers": address}).original)
+    given = settings_of(bootstrap, config)
     if application_id is not None:
         given.setdefault("application.id", application_id)
     if "application.id" not in given:
         raise ConfigError("name the application with --application-id, or give its --config", key="application.id")
-    return {**given, "bootstrap.servers": address}
+    return dict(StreamsConfig.of(given).original)
 
 
 def kafka_options(settings: Mapping[str, Any], option: list[str] | None) -> dict[str, str]:

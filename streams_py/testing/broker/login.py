@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import secrets
-import shutil
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 import confluent_kafka.admin
@@ -16,6 +12,7 @@ from streams_py.testing.broker import scram
 from streams_py.testing.broker.interface import BrokerCapabilities, kafka_version
 from streams_py.testing.broker.jvm import JvmCluster, NodesOnJvm, free_ports
 from streams_py.testing.broker.jvm_node import HOST
+from streams_py.testing.broker.temporary_folder import TemporaryFolder
 
 __all__ = ["LoginBroker"]
 
@@ -31,13 +28,13 @@ class LoginBroker(NodesOnJvm):
     """What an application of ours says that ends because the user is not known."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="streams-py-kafka-login-"))
-        atexit.register(self.close)
+        self._folder = TemporaryFolder("streams-py-kafka-login-")
         try:
             ports = free_ports(2)
             self.door = f"{HOST}:{ports[2].broker}"
             """Where the user logs in."""
-            self._cluster = JvmCluster(self._folder, settings=_settings(self.door))
+            self._cluster = JvmCluster(self._folder.path, settings=_settings(self.door))
+            self._folder.end = lambda: self._cluster.end(hard=True)
             self._cluster.start({1: ports[1]})
             self.bootstrap = self._cluster.bootstrap
             self._password = secrets.token_urlsafe(16)
@@ -65,10 +62,7 @@ class LoginBroker(NodesOnJvm):
         scram.add_user(self._admin, _USER, self._password)
 
     def close(self) -> None:
-        atexit.unregister(self.close)
-        if hasattr(self, "_cluster"):
-            self._cluster.end(hard=True)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.close()
 
 
 def _settings(door: str) -> Mapping[str, object]:

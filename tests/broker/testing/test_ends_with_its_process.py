@@ -13,9 +13,13 @@ import pytest
 from tests.waiting import until
 
 PROGRAM = """
-import sys
-from streams_py.testing import broker
-made = getattr(broker, sys.argv[1])()
+import importlib, sys
+from streams_py.testing.broker import NoBrokerError
+module, name = sys.argv[1].split(".")
+try:
+    made = getattr(importlib.import_module(f"streams_py.testing.broker.{module}"), name)()
+except NoBrokerError as error:
+    sys.exit(print("none:", error))
 print(made._folder.path, flush=True)
 sys.stdin.readline()
 """
@@ -27,7 +31,13 @@ def _of_folder(folder: str) -> list[str]:
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("kind", ["JvmBroker", pytest.param("SecuredBroker", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "jvm.JvmBroker",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("secured.SecuredBroker", "login.LoginBroker")),
+    ],
+)
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)])
 def test_nothing_is_left_when_its_process_is_killed(kind: str, number: signal.Signals) -> None:
     with subprocess.Popen(
@@ -35,8 +45,8 @@ def test_nothing_is_left_when_its_process_is_killed(kind: str, number: signal.Si
     ) as process:
         assert process.stdout is not None
         folder = process.stdout.readline().strip()
-        if not folder:
-            pytest.skip("a broker on this machine's Java cannot be had")
+        if folder.startswith("none:"):
+            pytest.skip(f"a broker on this machine's Java cannot be had: {folder}")
         assert len(_of_folder(folder)) == 2, "the node and its guard"
         os.kill(process.pid, number)
     until(lambda: not _of_folder(folder), "the end of the node")

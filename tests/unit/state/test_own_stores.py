@@ -206,7 +206,7 @@ def test_supplier_of_something_else_is_refused(directory: StateDirectory, builde
 @pytest.mark.parametrize(
     ("declare", "message"),
     [
-        (lambda: key_value_store("s", supplier=SqliteStore()), "supplier is of type SqliteStore; give a class"),  # type: ignore[arg-type]
+        (lambda: key_value_store("s", supplier=SqliteStore()), "supplier is of type SqliteStore, and no function"),  # type: ignore[arg-type]
         (lambda: key_value_store("s", supplier=SqliteStore, persistent=True), "no persistent="),
         (lambda: key_value_store("s", supplier=SqliteStore, ttl=5), "no ttl="),
         (lambda: Materialized("s", supplier=SqliteStore, history=5).builder("s", None, None), "takes no supplier"),

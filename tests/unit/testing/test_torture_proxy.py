@@ -81,16 +81,21 @@ def send(to: socket.socket, frame: bytes) -> None:
 
 def receive(one: socket.socket) -> bytes | None:
     """A frame; None when the other side has ended."""
+    length = _exactly(one, 4)
+    return None if length is None else _exactly(one, int.from_bytes(length, "big"))
+
+
+def _exactly(one: socket.socket, count: int) -> bytes | None:
     data = b""
-    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+    while len(data) < count:
         try:
-            more = one.recv(65536)
+            more = one.recv(count - len(data))
         except ConnectionError:
             return None
         if not more:
             return None
         data += more
-    return data[4:]
+    return data
 
 
 def ask(port: int, kind: int, version: int = 0, rest: bytes = b"") -> bytes:

@@ -72,9 +72,9 @@ class CommitPositions:
         """Where one partition stands, for a transaction in which no record was taken: a broker looks at the generation
         of a member only when offsets are sent. Empty while the consumer does not know where it is."""
         for partition, queue in self._loop.queues.items():
-            offset = queue.buffer[0].offset() if queue.buffer else self._inputs.position(partition)
-            if offset is not None and offset >= 0:
-                return {partition: self._entry(offset, queue.partition_time_ms)}
+            position = self._inputs.position(partition)
+            if queue.buffer or queue.consumed_offset >= 0 or (position is not None and position >= 0):
+                return {partition: self._entry(self._next_offset(partition, running=True), queue.partition_time_ms)}
         return {}
 
     def _entry(self, offset: int, time_ms: int) -> OffsetAndMetadata:

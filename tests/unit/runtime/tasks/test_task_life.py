@@ -119,6 +119,23 @@ class TestCommit:
         kit.task.process(1)
         assert commit(kit) == {IN: 42}
 
+    def test_position_that_fences_never_goes_back(self) -> None:
+        """As a consumer does whose broker changes: a restart would count records twice, in spite of transactions."""
+        kit = counting_kit()
+        kit.add(record("x", offset=41))
+        kit.task.process(1)
+        assert commit(kit) == {IN: 42}
+        for position, fenced in ((7, 42), (50, 50)):
+            kit.positions.positions[IN] = position
+            assert {at: sent.offset for at, sent in kit.task.positions.fence().items()} == {IN: fenced}
+
+    def test_nothing_fences_before_the_position_is_known(self) -> None:
+        kit = counting_kit()
+        kit.positions.positions.clear()
+        assert kit.task.positions.fence() == {}
+        kit.positions.positions[IN] = -2
+        assert kit.task.positions.fence() == {}
+
     def test_commit_request_lasts_until_the_commit(self) -> None:
         kit = counting_kit()
         kit.add(record("commit"))

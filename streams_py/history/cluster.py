@@ -21,14 +21,15 @@ _TIMEOUT_MS: Final = 30_000
 _PAUSE_S: Final = 0.2
 
 
-def source_options(config: StreamsConfig) -> dict[str, str]:
-    """The cluster of an application as options of ``streams-kafka``: its address, and how one is let in there."""
+def source_options(config: StreamsConfig, bootstrap: str) -> dict[str, str]:
+    """An application's cluster at ``bootstrap`` as options of ``streams-kafka``: its address, and how one is let in
+    there."""
     security = {
         f"kafka.{key}": value
         for key, value in config.client_settings("consumer.", "main.consumer.").items()
         if is_security_key(key)
     }
-    return {"kafka.bootstrap.servers": str(config.original["bootstrap.servers"]), **security}
+    return {"kafka.bootstrap.servers": bootstrap, **security}
 
 
 class HistoryCluster:
@@ -44,7 +45,7 @@ class HistoryCluster:
 
     def options(self) -> dict[str, str]:
         """The same cluster as options of ``streams-kafka``."""
-        return {**source_options(self._config), "kafka.bootstrap.servers": self.bootstrap}
+        return source_options(self._config, self.bootstrap)
 
     def partition_counts(self) -> Mapping[str, int]:
         """Partitions of every topic of the cluster."""

@@ -88,7 +88,8 @@ def kafka_options(settings: Mapping[str, Any], option: list[str] | None) -> dict
     """The application's cluster for ``streams-kafka``, and what ``--option`` says besides."""
     from streams_py.history.cluster import source_options
 
-    return {**source_options(StreamsConfig.of(dict(settings))), **pairs_of(option, "--option")}
+    config = StreamsConfig.of(dict(settings))
+    return {**source_options(config, ",".join(config.bootstrap_servers)), **pairs_of(option, "--option")}
 
 
 @contextlib.contextmanager

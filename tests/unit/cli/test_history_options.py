@@ -42,5 +42,12 @@ def test_source_is_let_in_like_the_application(file: Path) -> None:
     }
 
 
+def test_source_reads_the_cluster_of_a_list_of_addresses(tmp_path: Path) -> None:
+    path = tmp_path / "shop.toml"
+    path.write_text('application.id = "shop"\nbootstrap.servers = ["one:1", "two:2"]\n')
+    options = kafka_options(settings_from(None, None, path), None)
+    assert options == {"kafka.bootstrap.servers": "one:1,two:2"}
+
+
 def test_no_secret_travels_with_the_settings_of_tasks(file: Path) -> None:
     assert "secret-word" not in str(settings_of(settings_from(None, None, file)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import shutil
 import tempfile
@@ -55,7 +54,8 @@ def torture(
 
       streams-py torture --bootstrap localhost:9092 --minutes 30 --rate 3000
     """
-    from streams_py.testing.broker import NoBrokerError
+    from streams_py.testing.broker import NoBrokerError, find_broker
+    from streams_py.testing.broker.login import LoginBroker
 
     console = Console(highlight=False)
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
@@ -63,7 +63,7 @@ def torture(
         broker: Broker | None = None
         if bootstrap is None:
             try:
-                broker = _own_broker()
+                broker = find_broker(on_jvm=LoginBroker)
             except NoBrokerError as error:
                 typer.echo(f"there is no broker of its own to be had ({error}); name yours with --bootstrap", err=True)
                 raise typer.Exit(NOT_DONE) from None
@@ -98,16 +98,6 @@ def torture(
         console.print(escape(death))
     console.print("[green]everything held[/green]" if result.ok else "[red]something did not hold[/red]")
     raise typer.Exit(0 if result.ok else FAILED)
-
-
-def _own_broker() -> Broker:
-    """Where a login can be lost, if that can be had. NoBrokerError."""
-    from streams_py.testing.broker import find_broker
-    from streams_py.testing.broker.jars import why_no_jvm
-    from streams_py.testing.broker.login import LoginBroker
-
-    chosen = os.environ.get("STREAMS_PY_BROKER") or ("" if "STREAMS_PY_BOOTSTRAP" not in os.environ else "address")
-    return LoginBroker() if chosen in ("", "jvm") and why_no_jvm() is None else find_broker()
 
 
 def _run(

@@ -33,12 +33,13 @@ def why_no_broker(*, nodes: int = 1) -> str | None:
     return None
 
 
-def find_broker(*, nodes: int = 1) -> Broker:
-    """Start (or connect to) the best real broker; NoBrokerError says why there is none. Close it when done."""
-    return _choose(nodes)()
+def find_broker(*, nodes: int = 1, on_jvm: Callable[[], Broker] | None = None) -> Broker:
+    """Start (or connect to) the best real broker; NoBrokerError says why there is none. Close it when done.
+    ``on_jvm`` makes another one than JvmBroker where that would be taken."""
+    return _choose(nodes, on_jvm)()
 
 
-def _choose(nodes: int) -> Callable[[], Broker]:
+def _choose(nodes: int, on_jvm: Callable[[], Broker] | None = None) -> Callable[[], Broker]:
     only = os.environ.get("STREAMS_PY_BROKER", "")
     if only and only not in _KINDS:
         raise NoBrokerError(f"STREAMS_PY_BROKER={only} is not one of {', '.join(_KINDS)}")
@@ -52,7 +53,7 @@ def _choose(nodes: int) -> Callable[[], Broker]:
     if only in ("", "jvm"):
         reason = why_no_jvm()
         if reason is None:
-            return lambda: JvmBroker(nodes=nodes)
+            return on_jvm or (lambda: JvmBroker(nodes=nodes))
         why_not.append(reason)
     if only in ("", "docker"):
         reason = why_no_docker()

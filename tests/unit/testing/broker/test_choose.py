@@ -50,5 +50,7 @@ def test_java_is_preferred_to_docker(monkeypatch):
     monkeypatch.setattr(choose, "JvmBroker", lambda nodes: ("jvm", nodes))
     monkeypatch.setattr(choose, "DockerBroker", lambda nodes: ("docker", nodes))
     assert choose.find_broker(nodes=3) == ("jvm", 3)
+    assert choose.find_broker(on_jvm=lambda: "another one") == "another one"
     monkeypatch.setattr(choose, "why_no_jvm", lambda: "no Java")
     assert choose.find_broker(nodes=3) == ("docker", 3)
+    assert choose.find_broker(on_jvm=lambda: "another one") == ("docker", 1)

@@ -14,12 +14,16 @@ another client. Three facts about librdkafka shape it (each has a probe test):
 
 A position that librdkafka calls invalid is looked at again before anybody resets it: a broker that has just started,
 or a look-up that failed, must not cost records.
+
+A client that delivers nothing, although the log goes on, is replaced by a new one at the same positions: after
+connections were lost and partitions came and went, one was seen to fall silent for good, without an error.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, cast
@@ -32,7 +36,7 @@ from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import IllegalStateError, OffsetOutOfRangeError, StreamsError
-from streams_py.ports import END, RawRecord
+from streams_py.ports import BEGINNING, END, RawRecord
 from streams_py.rights import TOPIC, missing_right
 
 __all__ = ["ConfluentConsumer"]
@@ -50,6 +54,11 @@ _LOOKS: Final = 5
 """So often a position must be found beyond the end of its log, or be called invalid although the log has it, before it
 is reported."""
 
+_SILENCE_S: Final = 30.0
+"""For so long nothing may arrive of logs that go on; each time that a new client has not helped, twice as long."""
+_SILENCE_MAX_S: Final = 600.0
+_PARTITIONS_LOOKED_AT: Final = 20
+
 _error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
 
 
@@ -59,14 +68,8 @@ class ConfluentConsumer:
     def __init__(self, settings: Settings, *, purpose: str = "consumer") -> None:
         bootstrap, client_id = str(settings["bootstrap.servers"]), str(settings["client.id"])
         self._broker_log = BrokerLog(client_id, bootstrap)
-        try:
-            self._consumer = Consumer({**settings, "error_cb": self._broker_log.on_error}, logger=self._broker_log)
-        except KafkaException as refused:
-            error = error_of(refused)
-            raise rejected_setting(error.str() if error else str(refused), settings, purpose) from None
-        self._consume = self._consumer.consume
-        # None when it timed out, whatever the binding's type says.
-        self._watermarks: Callable[..., tuple[int, int] | None] = self._consumer.get_watermark_offsets
+        self._settings, self._purpose = settings, purpose
+        self._open()
         self._reads_committed = settings.get("isolation.level") == "read_committed"
         self._client_id = client_id
         self._starts: dict[TopicPartition, int] = {}  # the assignment, and where each partition started
@@ -77,6 +80,20 @@ class ConfluentConsumer:
         self._looks: dict[TopicPartition, int] = {}  # how often an invalid one was looked at without a clear result
         self._next_look_s = 0.0
         self._known_topics: set[str] = set()
+        self._silence_s = _SILENCE_S
+        self._silent_from_s = time.monotonic() + _SILENCE_S
+        self._next_in_doubt = 0
+
+    def _open(self) -> None:
+        settings = {**self._settings, "error_cb": self._broker_log.on_error}
+        try:
+            self._consumer = Consumer(settings, logger=self._broker_log)
+        except KafkaException as refused:
+            error = error_of(refused)
+            raise rejected_setting(error.str() if error else str(refused), self._settings, self._purpose) from None
+        self._consume = self._consumer.consume
+        # None when it timed out, whatever the binding's type says.
+        self._watermarks: Callable[..., tuple[int, int] | None] = self._consumer.get_watermark_offsets
 
     # -- what is read ----------------------------------------
 
@@ -182,7 +199,11 @@ class ConfluentConsumer:
             raise StreamsError(f"{self._client_id}: reading failed: {failed}") from failed
         if not batch:
             self._broker_log.check()
+            if time.monotonic() >= self._silent_from_s:
+                self._look_at_silence()
             return []
+        self._silence_s = _SILENCE_S
+        self._silent_from_s = time.monotonic() + _SILENCE_S
         if any(map(_error_of_message, batch)):
             batch = self._without_events(batch)
         return cast("list[RawRecord]", batch)
@@ -249,6 +270,50 @@ class ConfluentConsumer:
             self._looks[partition] = looks
             _log.warning("%s: offset %d of %s was refused, but exists; again", self._client_id, position, partition)
         return False
+
+    def _look_at_silence(self) -> None:
+        """Nothing has arrived for long. Go on with a new client if there is something to read; a few partitions are
+        asked for each time, and none while no broker answers."""
+        self._silent_from_s = time.monotonic() + _SILENCE_S
+        waiting = sorted(self._starts.keys() - self._paused - self._invalid)
+        first = self._next_in_doubt if self._next_in_doubt < len(waiting) else 0
+        self._next_in_doubt = first + _PARTITIONS_LOOKED_AT
+        for partition in waiting[first : self._next_in_doubt]:
+            log = self._look_at_log(partition)
+            if log is None:
+                return
+            position = self.position(partition)
+            if position is None and self._starts[partition] == BEGINNING:
+                position = log[0]
+            if position is not None and position < log[1]:
+                _log.warning(
+                    "%s: nothing has arrived for %.0f s, but %s goes on from %d to %d; reading on with a new client",
+                    self._client_id,
+                    self._silence_s,
+                    partition,
+                    position,
+                    log[1],
+                )
+                self._silence_s = min(2 * self._silence_s, _SILENCE_MAX_S)
+                self._silent_from_s = time.monotonic() + self._silence_s
+                self._renew()
+                return
+
+    def _renew(self) -> None:
+        silent = self._consumer
+        positions = {
+            partition: start if (at := self.position(partition)) is None else at
+            for partition, start in self._starts.items()
+        }
+        self._open()
+        self._kept_out.clear()
+        self._ends.clear()
+        self._looks.clear()
+        self._known_topics.clear()
+        self._learn_topics({partition.topic for partition in positions})
+        self._add(positions)
+        # It may never end: nobody waits for it.
+        threading.Thread(target=silent.close, name=f"{self._client_id}-given-up", daemon=True).start()
 
     def _look_at_log(self, partition: TopicPartition) -> tuple[int, int] | None:
         """First offset and end of a partition; None when no broker says."""

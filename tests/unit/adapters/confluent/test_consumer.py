@@ -187,6 +187,25 @@ def test_reading_goes_on_when_the_broker_was_away(
     assert len(logged) < 15
 
 
+def test_reading_goes_on_with_a_new_client_when_one_falls_silent(
+    topic: str, producer: ConfluentProducer, consumer: ConfluentConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(producer, topic, 0, b"a", b"b")
+    write(producer, topic, 1, b"x")
+    consumer.assign(from_beginning(topic, 0, 1))
+    take(consumer, 3)
+    write(producer, topic, 0, b"c")
+    write(producer, topic, 1, b"y")
+    silent = consumer._consumer
+    monkeypatch.setattr(consumer, "_consume", lambda count, timeout: [])
+    monkeypatch.setattr(consumer, "_silent_from_s", 0.0)
+    assert consumer.poll(100, 0) == []
+    assert consumer._consumer is not silent
+    monkeypatch.undo()
+    monkeypatch.setattr(consumer, "_consume", consumer._consumer.consume)
+    assert sorted(value or b"" for value in values(take(consumer, 2))) == [b"c", b"y"]
+
+
 def test_close_is_quiet_when_repeated(clients: ConfluentClients) -> None:
     consumer = clients.restore_consumer("t")
     consumer.close()

@@ -151,3 +151,104 @@ def test_event_of_a_partition_that_was_taken_away_changes_nothing(consumer: Conf
     consumer.assign({PARTITION: 4})
     assert consumer.position(PARTITION) == 4
     assert consumer.poll(10, 0) == []
+
+
+# -- silence: a client that delivers nothing, without an error
+
+
+class Clock:
+    """A clock that stands still, for the module alone."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+@pytest.fixture
+def silent(clock: Clock, consumer: ConfluentConsumer) -> ConfluentConsumer:
+    """It has delivered what is before offset 4 of a log that ends at 10, and nothing since."""
+    consumer.assign({PARTITION: 0})
+    library_of(consumer).at = 4
+    return consumer
+
+
+@pytest.mark.parametrize(("log", "is_replaced"), [((0, 10), True), ((0, 4), False), (None, False), ((-1, -1), False)])
+def test_client_that_delivers_nothing_of_a_log_that_goes_on_is_replaced(
+    silent: ConfluentConsumer, clock: Clock, log: object, is_replaced: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = library_of(silent)
+    first.looks = [log]
+    clock.now_s = 29.9
+    assert silent.poll(10, 0) == []
+    assert library_of(silent) is first
+    clock.now_s = 30
+    assert silent.poll(10, 0) == []
+    assert (library_of(silent) is not first) is is_replaced
+    if is_replaced:
+        assert library_of(silent).assigned == [4]
+        assert "t-0 goes on from 4 to 10; reading on with a new client" in caplog.text
+
+
+def test_client_is_silent_since_its_last_record(silent: ConfluentConsumer, clock: Clock) -> None:
+    first = library_of(silent)
+    clock.now_s = 29
+    first.events = [event(KafkaError._PARTITION_EOF, 4)]
+    silent.poll(10, 0)
+    clock.now_s = 58
+    silent.poll(10, 0)
+    assert library_of(silent) is first
+    clock.now_s = 59
+    silent.poll(10, 0)
+    assert library_of(silent) is not first
+
+
+def test_client_whose_partitions_are_all_paused_may_be_silent(silent: ConfluentConsumer, clock: Clock) -> None:
+    first = library_of(silent)
+    first.pause = lambda _: None  # type: ignore[attr-defined]
+    silent.pause([PARTITION])
+    clock.now_s = 1000
+    silent.poll(10, 0)
+    assert library_of(silent) is first
+
+
+def test_what_is_paused_stays_so_with_a_new_client(silent: ConfluentConsumer, clock: Clock) -> None:
+    other = TopicPartition("t", 1)
+    silent.assign({PARTITION: None, other: 7})
+    library_of(silent).pause = lambda _: None  # type: ignore[attr-defined]
+    silent.pause([other])
+    clock.now_s = 30
+    silent.poll(10, 0)
+    assert library_of(silent).assigned == [4]
+    silent.resume([other])
+    assert library_of(silent).assigned == [4, 4]  # the library gives one position for all
+
+
+def test_new_clients_that_do_not_help_become_rare(silent: ConfluentConsumer, clock: Clock) -> None:
+    replaced_at: list[float] = []
+    before = library_of(silent)
+    for second in range(2_000):
+        clock.now_s = float(second)
+        silent.poll(10, 0)
+        if library_of(silent) is not before:
+            replaced_at.append(second)
+            before = library_of(silent)
+            before.at = 4
+    assert replaced_at == [30, 90, 210, 450, 930, 1530]
+
+
+def test_start_at_the_beginning_is_silent_too(clock: Clock, consumer: ConfluentConsumer) -> None:
+    consumer.assign({PARTITION: BEGINNING})
+    first = library_of(consumer)
+    clock.now_s = 30
+    consumer.poll(10, 0)
+    assert library_of(consumer) is not first
+    assert library_of(consumer).assigned == [BEGINNING]

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Final
 
 from kafka import errors as kafka_errors
 from kafka.coordinator.consumer import ConsumerCoordinator
 from kafka.future import Future
+from kafka.protocol.consumer import UNKNOWN_MEMBER_ID
 
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
+from streams_py.adapters.kafka_python.former_ids import FormerIds
 from streams_py.adapters.kafka_python.quiet_closing import QuietClosing
 from streams_py.adapters.kafka_python.session import Session
 
 __all__ = ["GroupRequests"]
 
 _log = logging.getLogger(__name__)
+
+_COORDINATOR_PREFIX: Final = "coordinator-"
 
 
 class GroupRequests(QuietClosing, ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
@@ -32,6 +36,7 @@ class GroupRequests(QuietClosing, ConsumerCoordinator):  # type: ignore[misc]  #
         self.failure: BaseException | None = None
         """What ended this membership for good; read by the polling thread."""
         self._waits_for_group = False  # JoinGroup or SyncGroup is under way
+        self._former_ids = FormerIds()
         super().__init__(client, subscription, **settings)
         self._session = Session(self.config["session_timeout_ms"])
 
@@ -44,6 +49,25 @@ class GroupRequests(QuietClosing, ConsumerCoordinator):  # type: ignore[misc]  #
     def _confirm(self, sent_at: float) -> None:
         """The broker has answered, as to a member, what was sent then."""
         self._session.confirm(sent_at)
+
+    def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
+        former = self._generation.member_id
+        super().reset_generation(member_id)
+        if self.group_instance_id is None and former not in (UNKNOWN_MEMBER_ID, member_id):
+            self._former_ids.add(former)
+
+    def other_connection(self) -> Any:
+        """The group's coordinator under its broker's own id, which is another connection than JoinGroup's; the
+        coordinator's connection while the metadata does not list that broker."""
+        coordinator_id = self.coordinator()
+        if coordinator_id is None:
+            raise kafka_errors.CoordinatorNotAvailableError
+        text = str(coordinator_id)
+        if text.startswith(_COORDINATOR_PREFIX):
+            broker = int(text.removeprefix(_COORDINATOR_PREFIX))
+            if self._cluster.broker_metadata(broker) is not None:
+                return broker
+        return coordinator_id
 
     # -- requests that take as long as the group takes -----------------------------------------------------------------
 
@@ -64,6 +88,7 @@ class GroupRequests(QuietClosing, ConsumerCoordinator):  # type: ignore[misc]  #
                 await self._manager.wait_for(_outcome(answer), self._session.tick_interval_ms)
             except kafka_errors.KafkaTimeoutError:
                 self._session.tick()
+                self._manager.call_soon(self._former_ids.leave, self, request.member_id)
         if answer.exception is not None:
             raise answer.exception
         return answer.value

@@ -35,7 +35,6 @@ __all__ = [
 
 _NOTHING_COMMITTED: Final = -1
 _OFFSET_FETCH_VERSION_MAX: Final = 8
-_COORDINATOR_PREFIX: Final = "coordinator-"
 
 
 async def commit_owned(
@@ -117,10 +116,7 @@ def check_all_committed(offsets: Collection[Any], response: Any) -> None:
 async def send_offset_fetch(coordinator: Any, partitions: Collection[KafkaPartition]) -> dict[KafkaPartition, Any]:
     """One OffsetFetch to the group's coordinator, over another connection than JoinGroup's. It waits for offsets of
     open transactions (KIP-447). Raises kafka-python's errors, after it noted what they say about the coordinator."""
-    coordinator_id = coordinator.coordinator()
-    if coordinator_id is None:
-        raise kafka_errors.CoordinatorNotAvailableError
-    node_id = _other_connection(coordinator, coordinator_id)
+    coordinator_id, node_id = coordinator.coordinator(), coordinator.other_connection()
     by_topic: dict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         by_topic[topic].append(partition)
@@ -148,13 +144,3 @@ async def send_offset_fetch(coordinator: Any, partitions: Collection[KafkaPartit
         raise
     found: dict[KafkaPartition, Any] = coordinator._handle_offset_fetch_response(response)
     return found
-
-
-def _other_connection(coordinator: Any, coordinator_id: Any) -> Any:
-    """The coordinator's broker under its own id; the coordinator's connection while the metadata does not list it."""
-    text = str(coordinator_id)
-    if text.startswith(_COORDINATOR_PREFIX):
-        broker = int(text.removeprefix(_COORDINATOR_PREFIX))
-        if coordinator._cluster.broker_metadata(broker) is not None:
-            return broker
-    return coordinator_id

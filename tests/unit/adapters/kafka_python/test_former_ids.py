@@ -1,0 +1,132 @@
+"""A group that waits for an id which this member had before: the member leaves under it (see former_ids.py)."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from kafka import errors as kafka_errors
+from kafka.future import Future
+from kafka.protocol.consumer import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse
+
+from tests.unit.adapters.kafka_python.scripted_member import T0, UNKNOWN_MEMBER_ID
+
+ANSWERED = LeaveGroupResponse.MemberResponse
+
+
+class Ghosts:
+    """A coordinator that answers JoinGroup when everybody has joined or left, also ids that nobody uses."""
+
+    def __init__(self, member, *ids):
+        self.waits_for = set(ids)
+        self.left = []
+        self.nodes = []
+        self.failures = 0
+        self._send, self._joining = member.client._manager.send, None
+        member.client._manager.send = self.send
+        member.client.cluster.broker_metadata = lambda node_id: object()
+        member.coordinator._session._timeout_s = 0.05
+
+    def send(self, request, node_id=None, request_timeout_ms=None):
+        if isinstance(request, JoinGroupRequest) and self.waits_for:
+            self._joining = (request, Future())
+            return self._joining[1]
+        if not isinstance(request, LeaveGroupRequest):
+            return self._send(request, node_id, request_timeout_ms)
+        self.nodes.append(node_id)
+        if self.failures:
+            self.failures -= 1
+            return Future().failure(kafka_errors.KafkaConnectionError("cut"))
+        answers = []
+        for member in request.members:
+            assert member.group_instance_id is None
+            known = member.member_id in self.waits_for
+            self.waits_for.discard(member.member_id)
+            self.left.append(member.member_id)
+            answers.append(ANSWERED(member_id=member.member_id, error_code=0 if known else UNKNOWN_MEMBER_ID))
+        if self._joining and not self.waits_for:
+            (request, answer), self._joining = self._joining, None
+            self._send(request).add_both(answer.success)
+        return Future().success(LeaveGroupResponse(version=5, throttle_time_ms=0, error_code=0, members=answers))
+
+
+def forgotten(member, old="m", new="m2"):
+    """The coordinator does not know ``old`` any more: the next join is under ``new``."""
+    member.joins.append((UNKNOWN_MEMBER_ID, -1, old))
+    member.will_join(2, T0, member_id=new)
+    return member
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+def test_member_whose_join_waits_for_its_former_id_leaves_under_it(make, caplog, failures):
+    member = forgotten(make().joined(T0))
+    ghosts = Ghosts(member)
+    member.coordinator.reset_generation()
+    member.joins.popleft()
+    ghosts.waits_for, ghosts.failures = {"m"}, failures
+    with caplog.at_level(logging.WARNING):
+        assert member.poll() is True
+    assert ghosts.left == ["m"]
+    assert member.coordinator.member_id == "m2"
+    assert set(ghosts.nodes) == {1}, "the coordinator's connection is taken up by JoinGroup"
+    assert [record.getMessage() for record in caplog.records if "former" in record.name] == [
+        "group g still waited for m, which this member was until its coordinator forgot it: it has left"
+    ]
+
+
+def test_id_is_a_former_one_when_the_answer_to_a_join_says_that_it_is_unknown(make):
+    member = forgotten(make().joined(T0))
+    ghosts = Ghosts(member)
+    answers = iter([set(), {"m"}])
+    send = ghosts.send
+
+    def wait_at_the_second_join(request, *arguments, **options):
+        if isinstance(request, JoinGroupRequest):
+            ghosts.waits_for = next(answers)
+        return send(request, *arguments, **options)
+
+    member.client._manager.send = wait_at_the_second_join
+    assert member.rejoin() is True
+    assert ghosts.left == ["m"]
+    assert member.coordinator.member_id == "m2"
+
+
+def test_nothing_is_said_of_former_ids_that_the_group_does_not_know(make, caplog):
+    member = forgotten(make().joined(T0))
+    ghosts = Ghosts(member)
+    member.coordinator.reset_generation()
+    member.joins.popleft()
+    ghosts.waits_for = {"somebody else"}
+    with caplog.at_level(logging.WARNING):
+        assert member.poll(200) is False
+    assert ghosts.left
+    assert set(ghosts.left) == {"m"}
+    assert not [record for record in caplog.records if "former" in record.name]
+
+
+def test_member_does_not_leave_under_the_id_that_it_is_joining_with(make):
+    """An answer to a commit may reset the generation while JoinGroup is under way."""
+    member = make().joined(T0)
+    member.will_join(2, T0)
+    ghosts = Ghosts(member, "somebody else")
+    member.coordinator.request_rejoin_because("because")
+    assert member.poll(20) is False
+    member.run(lambda: _as_coroutine(member.coordinator.reset_generation))
+    assert member.poll(100) is False
+    assert ghosts.left == []
+
+
+def test_static_member_never_leaves_under_a_former_id(make):
+    """Its id would be the instance's newer one."""
+    member = forgotten(make().joined(T0))
+    member.coordinator.config["group_instance_id"] = "i"
+    ghosts = Ghosts(member)
+    member.coordinator.reset_generation()
+    member.joins.popleft()
+    ghosts.waits_for = {"m"}
+    assert member.poll(100) is False
+    assert ghosts.left == []
+
+
+async def _as_coroutine(function):
+    return function()

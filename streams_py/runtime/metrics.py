@@ -86,8 +86,13 @@ def measure(figures: ThreadFigures) -> Iterator[Measured]:
         if thread.loop is None:
             continue
         yield from _each("stream-state-updater-metrics", tags, _of_updater(thread))
+        remaining = thread.loop.parts.updater.remaining_records()
         for task in thread.shown_tasks:
-            yield from _of_task(task, {**tags, "task-id": str(task.id)}, seconds, is_debug=figures.is_debug)
+            of_task = {**tags, "task-id": str(task.id)}
+            yield from _of_task(task, of_task, seconds, is_debug=figures.is_debug)
+            if task.is_active:
+                left = {"restore-remaining-records-total": remaining.get(task.id, 0)}
+                yield from _each("stream-task-metrics", of_task, left)
 
 
 def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float]:
@@ -102,6 +107,8 @@ def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float]:
         **control.punctuate_latency.figures("punctuate", seconds),
         "poll-records-avg": control.poll_records.average_ms,
         "poll-records-max": control.poll_records.max_ms,
+        "process-records-avg": control.process_records.average_ms,
+        "process-records-max": control.process_records.max_ms,
         "task-created-total": 0 if table is None else table.created_tasks,
         "task-closed-total": 0 if table is None else table.closed_tasks,
         "thread-start-time": thread.started_ms,
@@ -112,10 +119,15 @@ def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float]:
 def _of_updater(thread: StreamThread) -> Mapping[str, float]:
     assert thread.loop is not None
     tasks, updater = thread.shown_tasks, thread.loop.parts.updater
+    actives = sum(task.is_active and task.state is TaskPhase.RESTORING for task in tasks)
+    standbys = sum(not task.is_active and task.state is TaskPhase.RUNNING for task in tasks)
+    paused = thread.control.paused
     return {
-        "active-restoring-tasks": sum(task.is_active and task.state is TaskPhase.RESTORING for task in tasks),
-        "standby-updating-tasks": sum(not task.is_active and task.state is TaskPhase.RUNNING for task in tasks),
-        "restore-remaining-records-total": updater.remaining_records(),
+        "active-restoring-tasks": 0 if paused else actives,
+        "standby-updating-tasks": 0 if paused else standbys,
+        "active-paused-tasks": actives if paused else 0,
+        "standby-paused-tasks": standbys if paused else 0,
+        "restore-remaining-records-total": sum(updater.remaining_records().values()),
         "restore-records-total": updater.restored_total,
         "restore-records-rate": updater.progress().rate,
     }

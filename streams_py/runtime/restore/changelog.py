@@ -57,3 +57,8 @@ class ChangelogInWork:
     @property
     def is_done(self) -> bool:
         return self.end is not None and self.position is not None and self.position >= self.end
+
+    @property
+    def remaining_records(self) -> int:
+        """Records that an active still has to replay, as far as known."""
+        return 0 if self.end is None or not self.task.is_active else max(0, self.end - max(0, self.position or 0))

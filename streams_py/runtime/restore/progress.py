@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from streams_protocol.types import TaskId
 from streams_py.ports import RawRecord
 
 __all__ = ["RestoreMeter", "RestoreProgress"]
@@ -57,7 +58,7 @@ class RestoreProgress:
 class RestoreMeter:
     """Counts on the updater's thread, which makes all calls but :meth:`progress`."""
 
-    def __init__(self, name: str, remaining: Callable[[], int]) -> None:
+    def __init__(self, name: str, remaining: Callable[[], Mapping[TaskId, int]]) -> None:
         self._name = name
         self._remaining = remaining
         self._began_ms: int | None = None
@@ -107,4 +108,4 @@ class RestoreMeter:
         if len(marks) > 1:
             (from_ms, from_records), (to_ms, to_records) = marks[0], marks[-1]
             rate = (to_records - from_records) * 1000 / max(1, to_ms - from_ms)
-        return RestoreProgress(self._records, self._bytes, self._remaining(), rate)
+        return RestoreProgress(self._records, self._bytes, sum(self._remaining().values()), rate)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streams_protocol.types import TaskId, TopicPartition
@@ -174,14 +175,13 @@ class StateUpdater:
         with self._lock:
             return bool(self._restored) or any(task.is_active for task in self._tasks.values())
 
-    def remaining_records(self) -> int:
-        """Records that restoring actives still have to replay, as far as known."""
+    def remaining_records(self) -> Mapping[TaskId, int]:
+        """Records that tasks still have to replay, as far as known; 0 for standbys."""
         with self._lock:
-            return sum(
-                max(0, changelog.end - max(0, changelog.position or 0))
-                for changelog in self._changelogs.values()
-                if changelog.task.is_active and changelog.end is not None
-            )
+            remaining = Counter[TaskId]()
+            for changelog in self._changelogs.values():
+                remaining[changelog.task.id] += changelog.remaining_records
+            return remaining
 
     def progress(self) -> RestoreProgress:
         """How far the restoration of actives is. Thread-safe."""

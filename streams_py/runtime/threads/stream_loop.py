@@ -197,6 +197,8 @@ class StreamLoop:
                 parts.consumer.resume(resumed)
         parts.events.sample_if_due(tasks, parts.consumer.lag, self._clock.monotonic_ms() - self._last_commit_ms)
         control.processed_records += processed
+        if processed:
+            control.process_records.add(processed)
         return processed, punctuated
 
     def _process(self, task: ActiveTask, records_max: int) -> int:

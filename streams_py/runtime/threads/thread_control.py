@@ -37,6 +37,7 @@ class ThreadControl:
         self.process_latency = Latency()
         self.punctuate_latency = Latency()
         self.poll_records = Latency()  # not a time: records of the polls that brought some
+        self.process_records = Latency()  # not a time either: records of the turns that processed some
 
     @property
     def state(self) -> ThreadState:

@@ -32,6 +32,8 @@ from tests.unit.runtime.world import Steps, World, counting, task, tp  # noqa: E
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
+LEFT = ("stream-task-metrics", "restore-remaining-records-total")
+
 
 class Client:
     """As much of a KafkaStreams as exporters look at, around one stepped thread that has counted three records."""
@@ -70,8 +72,10 @@ def test_figures_say_what_was_done(client: Client) -> None:
     thread = figures[f"stream-thread-metrics{{thread-id={name}}}"]
     assert (thread["process-total"], thread["process-rate"]) == (3, 1.5)
     assert (thread["poll-records-avg"], thread["task-created-total"], thread["task-closed-total"]) == (3, 2, 0)
+    assert (thread["process-records-avg"], thread["process-records-max"]) == (1.5, 2)  # one, two
     task_figures = figures[f"stream-task-metrics{{thread-id={name},task-id=0_0}}"]
     assert (task_figures["process-total"], task_figures["dropped-records-total"]) == (3, 0)
+    assert task_figures["restore-remaining-records-total"] == 0
     updater = figures[f"stream-state-updater-metrics{{thread-id={name}}}"]
     assert (updater["active-restoring-tasks"], updater["standby-updating-tasks"]) == (0, 1)
     topics = [group for group in figures if group.startswith("stream-topic-metrics") and "topic-name=in}" in group]
@@ -79,6 +83,40 @@ def test_figures_say_what_was_done(client: Client) -> None:
     client.steps.run({})
     again = client_metrics(client.figures())[f"stream-thread-metrics{{thread-id={name}}}"]
     assert (again["task-created-total"], again["task-closed-total"]) == (2, 2)
+
+
+def test_tasks_of_a_paused_thread_are_counted_as_paused(client: Client) -> None:
+    def updater() -> dict[str, float | str]:
+        figures = client_metrics(client.figures())[
+            f"stream-state-updater-metrics{{thread-id={client.steps.thread.name}}}"
+        ]
+        return {name: value for name, value in figures.items() if name.endswith("-tasks")}
+
+    running = {
+        "active-restoring-tasks": 0,
+        "standby-updating-tasks": 1,
+        "active-paused-tasks": 0,
+        "standby-paused-tasks": 0,
+    }
+    assert updater() == running
+    client.steps.thread.pause(True)
+    assert updater() == {**running, "standby-updating-tasks": 0, "standby-paused-tasks": 1}
+    client.steps.thread.pause(False)
+    assert updater() == running
+
+
+def test_task_that_is_restored_says_how_much_is_left(tmp_path: Path) -> None:
+    def left(of: Client) -> list[float | str]:
+        return [m.value for m in of.measure() if (m.group, m.name) == LEFT]
+
+    client = Client(tmp_path)
+    client.world.write("app-counts-changelog", *[bytes(16)] * 7)
+    client.steps.membership.round({task("0_0"): [tp("in-0")]})
+    client.steps.loop.iterate()
+    client.steps.updater._learn_ends()
+    assert left(client) == [7]
+    client.steps.turn(4)
+    assert left(client) == [0]
 
 
 def test_records_of_nodes_are_counted_with_debug_only(client: Client, tmp_path: Path) -> None:

@@ -21,9 +21,11 @@ def test_remaining_records_shrink_to_nothing(log: FakeLog) -> None:
     updater.add(task)
     updater._learn_ends()
     updater._assign(updater.consumer)
-    assert updater.remaining_records() == 6
+    updater.add(standby(OTHER))
+    assert updater.remaining_records()[task.id] == 6
+    assert sum(updater.remaining_records().values()) == 6
     updater.turn()
-    assert updater.remaining_records() == 0
+    assert sum(updater.remaining_records().values()) == 0
 
 
 def test_progress_says_what_is_done_and_left_at_which_rate(log: FakeLog, caplog: pytest.LogCaptureFixture) -> None:

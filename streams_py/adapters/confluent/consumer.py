@@ -58,6 +58,9 @@ _SILENCE_S: Final = 30.0
 """For so long nothing may arrive of logs that go on; each time that a new client has not helped, twice as long."""
 _SILENCE_MAX_S: Final = 600.0
 _PARTITIONS_LOOKED_AT: Final = 20
+_SILENCE_LOOK_TIMEOUT_S: Final = 2.0
+_UNANSWERED_LOOKS: Final = 3
+"""So often in a row a silent client asks in vain, until its own connections are what is in doubt."""
 
 _error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
 
@@ -83,6 +86,7 @@ class ConfluentConsumer:
         self._silence_s = _SILENCE_S
         self._silent_from_s = time.monotonic() + _SILENCE_S
         self._next_in_doubt = 0
+        self._unanswered_looks = 0
 
     def _open(self) -> None:
         settings = {**self._settings, "error_cb": self._broker_log.on_error}
@@ -202,11 +206,16 @@ class ConfluentConsumer:
             if time.monotonic() >= self._silent_from_s:
                 self._look_at_silence()
             return []
-        self._silence_s = _SILENCE_S
-        self._silent_from_s = time.monotonic() + _SILENCE_S
         if any(map(_error_of_message, batch)):
             batch = self._without_events(batch)
+        if batch:
+            self._has_delivered()
         return cast("list[RawRecord]", batch)
+
+    def _has_delivered(self) -> None:
+        self._silence_s = _SILENCE_S
+        self._silent_from_s = time.monotonic() + _SILENCE_S
+        self._unanswered_looks = 0
 
     def _without_events(self, batch: list[Message]) -> list[Message]:
         records = []
@@ -227,6 +236,7 @@ class ConfluentConsumer:
             end = message.offset()
             if end is not None and end >= 0 and partition in self._starts:
                 self._ends[partition] = end
+                self._has_delivered()
         elif code in _INVALID_POSITION:
             if partition in self._starts:
                 self._invalid.add(partition)
@@ -272,34 +282,38 @@ class ConfluentConsumer:
         return False
 
     def _look_at_silence(self) -> None:
-        """Nothing has arrived for long. Go on with a new client if there is something to read; a few partitions are
-        asked for each time, and none while no broker answers."""
+        """Nothing has arrived for long. Go on with a new client if there is something to read, or if no broker answers
+        this one again and again: it cannot know whether they are away or its own connections are the cause. A few
+        partitions are asked for each time."""
         self._silent_from_s = time.monotonic() + _SILENCE_S
         waiting = sorted(self._starts.keys() - self._paused - self._invalid)
         first = self._next_in_doubt if self._next_in_doubt < len(waiting) else 0
         self._next_in_doubt = first + _PARTITIONS_LOOKED_AT
         for partition in waiting[first : self._next_in_doubt]:
-            log = self._look_at_log(partition)
+            log = self._look_at_log(partition, _SILENCE_LOOK_TIMEOUT_S)
             if log is None:
+                self._unanswered_looks += 1
+                if self._unanswered_looks >= _UNANSWERED_LOOKS:
+                    self._renew(f"no broker says where {partition} ends")
                 return
+            self._unanswered_looks = 0
             position = self.position(partition)
             if position is None and self._starts[partition] == BEGINNING:
                 position = log[0]
             if position is not None and position < log[1]:
-                _log.warning(
-                    "%s: nothing has arrived for %.0f s, but %s goes on from %d to %d; reading on with a new client",
-                    self._client_id,
-                    self._silence_s,
-                    partition,
-                    position,
-                    log[1],
-                )
-                self._silence_s = min(2 * self._silence_s, _SILENCE_MAX_S)
-                self._silent_from_s = time.monotonic() + self._silence_s
-                self._renew()
+                self._renew(f"{partition} goes on from {position} to {log[1]}")
                 return
 
-    def _renew(self) -> None:
+    def _renew(self, reason: str) -> None:
+        _log.warning(
+            "%s: nothing has arrived for %.0f s, but %s; reading on with a new client",
+            self._client_id,
+            self._silence_s,
+            reason,
+        )
+        self._silence_s = min(2 * self._silence_s, _SILENCE_MAX_S)
+        self._silent_from_s = time.monotonic() + self._silence_s
+        self._unanswered_looks = 0
         silent = self._consumer
         positions = {
             partition: start if (at := self.position(partition)) is None else at
@@ -315,11 +329,11 @@ class ConfluentConsumer:
         # It may never end: nobody waits for it.
         threading.Thread(target=silent.close, name=f"{self._client_id}-given-up", daemon=True).start()
 
-    def _look_at_log(self, partition: TopicPartition) -> tuple[int, int] | None:
+    def _look_at_log(self, partition: TopicPartition, timeout_s: float = _LOOK_TIMEOUT_S) -> tuple[int, int] | None:
         """First offset and end of a partition; None when no broker says."""
         try:
             native = confluent_kafka.TopicPartition(*partition)
-            low, high = self._watermarks(native, timeout=_LOOK_TIMEOUT_S) or (-1, -1)
+            low, high = self._watermarks(native, timeout=timeout_s) or (-1, -1)
         except KafkaException:
             return None
         return (low, high) if 0 <= low <= high else None

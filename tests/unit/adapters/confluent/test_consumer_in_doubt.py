@@ -211,6 +211,31 @@ def test_client_is_silent_since_its_last_record(silent: ConfluentConsumer, clock
     assert library_of(silent) is not first
 
 
+def test_client_that_gets_errors_instead_of_records_is_silent(silent: ConfluentConsumer, clock: Clock) -> None:
+    first = library_of(silent)
+    for clock.now_s in (29.0, 30.0):
+        first.events = [event(KafkaError._TRANSPORT)]
+        silent.poll(10, 0)
+    silent.poll(10, 0)
+    assert library_of(silent) is not first
+
+
+def test_client_that_no_broker_answers_again_and_again_is_replaced(
+    silent: ConfluentConsumer, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its own connections may be the cause: then it would ask in vain for ever."""
+    first = library_of(silent)
+    answers = [None, None, (0, 4), None, None]
+    for clock.now_s, first.looks[0] in zip(range(30, 180, 30), answers, strict=True):
+        silent.poll(10, 0)
+        assert library_of(silent) is first
+    clock.now_s = 180
+    silent.poll(10, 0)
+    assert library_of(silent) is not first
+    assert library_of(silent).assigned == [4]
+    assert "no broker says where t-0 ends; reading on with a new client" in caplog.text
+
+
 def test_client_whose_partitions_are_all_paused_may_be_silent(silent: ConfluentConsumer, clock: Clock) -> None:
     first = library_of(silent)
     first.pause = lambda _: None  # type: ignore[attr-defined]

@@ -15,8 +15,9 @@ another client. Three facts about librdkafka shape it (each has a probe test):
 A position that librdkafka calls invalid is looked at again before anybody resets it: a broker that has just started,
 or a look-up that failed, must not cost records.
 
-A client that delivers nothing, although the log goes on, is replaced by a new one at the same positions: after
-connections were lost and partitions came and went, one was seen to fall silent for good, without an error.
+A client that delivers nothing, although the log goes on, is replaced by a new one at the same positions; so is one that
+gets no answer to its own questions. A broker that has lost its controller may list no brokers at all; librdkafka 2.16
+forgets those that it has then, and may never connect again, without an error (its issue 5301).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _SILENCE_S: Final = 30.0
 _SILENCE_MAX_S: Final = 600.0
 _PARTITIONS_LOOKED_AT: Final = 20
 _SILENCE_LOOK_TIMEOUT_S: Final = 2.0
-_UNANSWERED_LOOKS: Final = 3
+_UNANSWERED_LOOKS: Final = 2
 """So often in a row a silent client asks in vain, until its own connections are what is in doubt."""
 
 _error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)

@@ -36,7 +36,8 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.errors import IllegalStateError, OffsetOutOfRangeError, StreamsError
+from streams_py.adapters.confluent.silence import Doubt, Silence
+from streams_py.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import BEGINNING, END, RawRecord
 from streams_py.rights import TOPIC, missing_right
 
@@ -55,13 +56,10 @@ _LOOKS: Final = 5
 """So often a position must be found beyond the end of its log, or be called invalid although the log has it, before it
 is reported."""
 
-_SILENCE_S: Final = 30.0
-"""For so long nothing may arrive of logs that go on; each time that a new client has not helped, twice as long."""
-_SILENCE_MAX_S: Final = 600.0
 _PARTITIONS_LOOKED_AT: Final = 20
-_SILENCE_LOOK_TIMEOUT_S: Final = 2.0
-_UNANSWERED_LOOKS: Final = 2
-"""So often in a row a silent client asks in vain, until its own connections are what is in doubt."""
+_SILENCE_LOOK_TIMEOUT_S: Final = 1.0
+_SILENCE_LOOKS_S: Final = 2.5
+"""How long a look at silence goes on asking. The thread does nothing else meanwhile, and may be in a transaction."""
 
 _error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
 
@@ -84,10 +82,8 @@ class ConfluentConsumer:
         self._looks: dict[TopicPartition, int] = {}  # how often an invalid one was looked at without a clear result
         self._next_look_s = 0.0
         self._known_topics: set[str] = set()
-        self._silence_s = _SILENCE_S
-        self._silent_from_s = time.monotonic() + _SILENCE_S
+        self._silence = Silence()
         self._next_in_doubt = 0
-        self._unanswered_looks = 0
 
     def _open(self) -> None:
         settings = {**self._settings, "error_cb": self._broker_log.on_error}
@@ -114,6 +110,8 @@ class ConfluentConsumer:
         self._paused &= positions.keys()
         self._learn_topics({partition.topic for partition in moved})
         self._add(moved)
+        if moved:
+            self._silence.begins()
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue at ``offset`` (or BEGINNING, END). A paused partition stays paused."""
@@ -121,6 +119,7 @@ class ConfluentConsumer:
             raise IllegalStateError(f"{partition} is not assigned")
         self._remove([partition])
         self._add({partition: offset})
+        self._silence.begins()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Deliver nothing of these until :meth:`resume`. Prefetched records are fetched again then."""
@@ -146,6 +145,8 @@ class ConfluentConsumer:
         self._add({partition: self._starts[partition] for partition in kept_out})
         if running := wanted - kept_out:
             self._consumer.resume(_native(running))
+        if wanted:
+            self._silence.begins()
 
     def _remove(self, partitions: Iterable[TopicPartition]) -> None:
         gone = set(partitions)
@@ -202,21 +203,15 @@ class ConfluentConsumer:
                     batch += self._consume(max_records - 1, 0)
         except KafkaException as failed:
             raise StreamsError(f"{self._client_id}: reading failed: {failed}") from failed
-        if not batch:
-            self._broker_log.check()
-            if time.monotonic() >= self._silent_from_s:
-                self._look_at_silence()
-            return []
         if any(map(_error_of_message, batch)):
             batch = self._without_events(batch)
         if batch:
-            self._has_delivered()
+            self._silence.over()
+        else:
+            self._broker_log.check()
+            if self._silence.is_due(timeout_ms / 1000):
+                self._look_at_silence()
         return cast("list[RawRecord]", batch)
-
-    def _has_delivered(self) -> None:
-        self._silence_s = _SILENCE_S
-        self._silent_from_s = time.monotonic() + _SILENCE_S
-        self._unanswered_looks = 0
 
     def _without_events(self, batch: list[Message]) -> list[Message]:
         records = []
@@ -237,7 +232,7 @@ class ConfluentConsumer:
             end = message.offset()
             if end is not None and end >= 0 and partition in self._starts:
                 self._ends[partition] = end
-                self._has_delivered()
+                self._silence.over()
         elif code in _INVALID_POSITION:
             if partition in self._starts:
                 self._invalid.add(partition)
@@ -286,41 +281,49 @@ class ConfluentConsumer:
         """Nothing has arrived for long. Go on with a new client if there is something to read, or if no broker answers
         this one again and again: it cannot know whether they are away or its own connections are the cause. A few
         partitions are asked for each time."""
-        self._silent_from_s = time.monotonic() + _SILENCE_S
         waiting = sorted(self._starts.keys() - self._paused - self._invalid)
-        first = self._next_in_doubt if self._next_in_doubt < len(waiting) else 0
-        self._next_in_doubt = first + _PARTITIONS_LOOKED_AT
-        for partition in waiting[first : self._next_in_doubt]:
+        self._next_in_doubt = first = self._next_in_doubt if self._next_in_doubt < len(waiting) else 0
+        until_s = time.monotonic() + _SILENCE_LOOKS_S
+        doubt, reason = None, ""
+        is_answered = not waiting
+        for partition in waiting[first : first + _PARTITIONS_LOOKED_AT]:
             log = self._look_at_log(partition, _SILENCE_LOOK_TIMEOUT_S)
-            if log is None:
-                self._unanswered_looks += 1
-                if self._unanswered_looks >= _UNANSWERED_LOOKS:
-                    self._renew(f"no broker says where {partition} ends")
-                return
-            self._unanswered_looks = 0
-            position = self.position(partition)
-            if position is None and self._starts[partition] == BEGINNING:
-                position = log[0]
-            if position is not None and position < log[1]:
-                self._renew(f"{partition} goes on from {position} to {log[1]}")
-                return
+            if log is not None:
+                is_answered = True
+                position = self.position(partition)
+                if position is None and self._starts[partition] == BEGINNING:
+                    position = log[0]
+                if position is not None and position < log[1]:
+                    doubt, reason = Doubt.GOES_ON, f"{partition} goes on from {position} to {log[1]}"
+                    break  # the next look begins with this one
+            self._next_in_doubt += 1
+            if time.monotonic() >= until_s:
+                break
+        if not is_answered:
+            doubt, reason = Doubt.UNANSWERED, f"no broker says where {waiting[first]} ends"
+        if self._silence.looked(doubt):
+            self._renew(reason)
 
     def _renew(self, reason: str) -> None:
-        _log.warning(
-            "%s: nothing has arrived for %.0f s, but %s; reading on with a new client",
-            self._client_id,
-            self._silence_s,
-            reason,
-        )
-        self._silence_s = min(2 * self._silence_s, _SILENCE_MAX_S)
-        self._silent_from_s = time.monotonic() + self._silence_s
-        self._unanswered_looks = 0
-        silent = self._consumer
+        silent, lasted_s = self._consumer, self._silence.lasts_s
         positions = {
             partition: start if (at := self.position(partition)) is None else at
             for partition, start in self._starts.items()
         }
-        self._open()
+        self._silence.tried()
+        try:
+            self._open()
+        except ConfigError as refused:  # these settings were taken before: there is no room for its threads or files
+            _log.warning(
+                "%s: nothing has arrived, but %s, and no new client can be made: %s", self._client_id, reason, refused
+            )
+            return
+        _log.warning(
+            "%s: nothing has arrived for %.0f s, but %s; reading on with a new client",
+            self._client_id,
+            lasted_s,
+            reason,
+        )
         self._kept_out.clear()
         self._ends.clear()
         self._looks.clear()
@@ -328,7 +331,7 @@ class ConfluentConsumer:
         self._learn_topics({partition.topic for partition in positions})
         self._add(positions)
         # It may never end: nobody waits for it.
-        threading.Thread(target=silent.close, name=f"{self._client_id}-given-up", daemon=True).start()
+        threading.Thread(target=_give_up, args=(silent,), name=f"{self._client_id}-given-up", daemon=True).start()
 
     def _look_at_log(self, partition: TopicPartition, timeout_s: float = _LOOK_TIMEOUT_S) -> tuple[int, int] | None:
         """First offset and end of a partition; None when no broker says."""
@@ -374,6 +377,11 @@ class ConfluentConsumer:
         """Stop reading. It takes no part in a group, so nobody need be told."""
         with contextlib.suppress(RuntimeError):  # closed already
             self._consumer.close()
+
+
+def _give_up(client: Consumer) -> None:
+    with contextlib.suppress(Exception):
+        client.close()
 
 
 def _native(partitions: Iterable[TopicPartition]) -> list[confluent_kafka.TopicPartition]:

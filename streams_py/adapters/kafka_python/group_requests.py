@@ -57,8 +57,9 @@ class GroupRequests(QuietClosing, ConsumerCoordinator):  # type: ignore[misc]  #
             self._former_ids.add(former)
 
     def other_connection(self) -> Any:
-        """The group's coordinator under its broker's own id, which is another connection than JoinGroup's; the
-        coordinator's connection while the metadata does not list that broker."""
+        """The group's coordinator under its broker's own id, which is another connection than JoinGroup's; while the
+        metadata does not list that broker, the coordinator's connection, unless JoinGroup or SyncGroup is under way
+        there: a request behind it would time out, and that ends the connection."""
         coordinator_id = self.coordinator()
         if coordinator_id is None:
             raise kafka_errors.CoordinatorNotAvailableError
@@ -67,6 +68,8 @@ class GroupRequests(QuietClosing, ConsumerCoordinator):  # type: ignore[misc]  #
             broker = int(text.removeprefix(_COORDINATOR_PREFIX))
             if self._cluster.broker_metadata(broker) is not None:
                 return broker
+        if self._waits_for_group:
+            raise kafka_errors.CoordinatorNotAvailableError
         return coordinator_id
 
     # -- requests that take as long as the group takes -----------------------------------------------------------------

@@ -198,7 +198,9 @@ def test_reading_goes_on_with_a_new_client_when_one_falls_silent(
     write(producer, topic, 1, b"y")
     silent = consumer._consumer
     monkeypatch.setattr(consumer, "_consume", lambda count, timeout: [])
-    monkeypatch.setattr(consumer, "_silent_from_s", 0.0)
+    monkeypatch.setattr(consumer._silence, "is_due", lambda waited_s: True)
+    assert consumer.poll(100, 0) == []
+    assert consumer._consumer is silent, "one look is not enough"
     assert consumer.poll(100, 0) == []
     assert consumer._consumer is not silent
     monkeypatch.undo()

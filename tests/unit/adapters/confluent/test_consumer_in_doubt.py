@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import consumer as module
+from streams_py.adapters.confluent import silence
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.errors import OffsetOutOfRangeError
 from streams_py.ports import BEGINNING
@@ -53,6 +54,10 @@ class Library:
 def event(code: int, offset: int | None = -1001) -> object:
     error = KafkaError(code)
     return SimpleNamespace(error=lambda: error, topic=lambda: "t", partition=lambda: 0, offset=lambda: offset)
+
+
+def record() -> object:
+    return SimpleNamespace(error=lambda: None)
 
 
 @pytest.fixture
@@ -170,6 +175,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(module, "time", made)
+    monkeypatch.setattr(silence, "time", made)
     return made
 
 
@@ -181,42 +187,92 @@ def silent(clock: Clock, consumer: ConfluentConsumer) -> ConfluentConsumer:
     return consumer
 
 
-@pytest.mark.parametrize(("log", "is_replaced"), [((0, 10), True), ((0, 4), False), (None, False), ((-1, -1), False)])
+def ask_until(consumer: ConfluentConsumer, clock: Clock, until_s: float) -> float | None:
+    """Poll every second; when the client was replaced, None if it was not."""
+    first = library_of(consumer)
+    while clock.now_s < until_s:
+        clock.now_s += 1
+        assert consumer.poll(10, 0) == []
+        if library_of(consumer) is not first:
+            return clock.now_s
+    return None
+
+
+@pytest.mark.parametrize(
+    ("log", "replaced_at"), [((0, 10), 35), ((0, 4), None), (None, 60), ((-1, -1), 60), ((5, 5), 35)]
+)
 def test_client_that_delivers_nothing_of_a_log_that_goes_on_is_replaced(
-    silent: ConfluentConsumer, clock: Clock, log: object, is_replaced: bool, caplog: pytest.LogCaptureFixture
+    silent: ConfluentConsumer, clock: Clock, log: object, replaced_at: float | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = library_of(silent)
-    first.looks = [log]
-    clock.now_s = 29.9
-    assert silent.poll(10, 0) == []
-    assert library_of(silent) is first
-    clock.now_s = 30
-    assert silent.poll(10, 0) == []
-    assert (library_of(silent) is not first) is is_replaced
-    if is_replaced:
+    library_of(silent).looks = [log]
+    assert ask_until(silent, clock, 100) == replaced_at
+    if replaced_at == 35:
         assert library_of(silent).assigned == [4]
-        assert "t-0 goes on from 4 to 10; reading on with a new client" in caplog.text
+        assert f"t-0 goes on from 4 to {log[1]}; reading on with a new client" in caplog.text  # type: ignore[index]
+
+
+def test_log_that_goes_on_at_the_second_look_only_is_no_reason(silent: ConfluentConsumer, clock: Clock) -> None:
+    """A record may be written between a poll and the look that follows it."""
+    library = library_of(silent)
+    library.looks = [(0, 5)]
+    assert ask_until(silent, clock, 34) is None
+    library.at = 5
+    library.events = [record()]
+    clock.now_s = 35
+    assert len(silent.poll(10, 0)) == 1
+    library.looks = [(0, 6)]
+    assert ask_until(silent, clock, 69) is None
+    assert ask_until(silent, clock, 100) == 70
 
 
 def test_client_is_silent_since_its_last_record(silent: ConfluentConsumer, clock: Clock) -> None:
-    first = library_of(silent)
-    clock.now_s = 29
-    first.events = [event(KafkaError._PARTITION_EOF, 4)]
-    silent.poll(10, 0)
-    clock.now_s = 58
-    silent.poll(10, 0)
-    assert library_of(silent) is first
-    clock.now_s = 59
-    silent.poll(10, 0)
-    assert library_of(silent) is not first
+    assert ask_until(silent, clock, 29) is None
+    library_of(silent).events = [event(KafkaError._PARTITION_EOF, 4)]
+    assert ask_until(silent, clock, 90) == 65
 
 
 def test_client_that_gets_errors_instead_of_records_is_silent(silent: ConfluentConsumer, clock: Clock) -> None:
+    library_of(silent).events = [event(KafkaError._TRANSPORT)] * 10_000
+    assert ask_until(silent, clock, 60) == 35
+
+
+def test_partitions_that_were_put_in_a_moment_ago_are_not_waited_for_in_vain(
+    clock: Clock, consumer: ConfluentConsumer
+) -> None:
+    """A thread without tasks, or whose tasks restore, has an empty consumer for long."""
+    assert ask_until(consumer, clock, 600) is None
+    consumer.assign({PARTITION: 4})
+    assert ask_until(consumer, clock, 634) is None
+    consumer.seek(PARTITION, 4)
+    assert ask_until(consumer, clock, 668) is None
+    assert ask_until(consumer, clock, 700) == 669
+
+
+def test_partitions_that_were_resumed_a_moment_ago_are_not_waited_for_in_vain(
+    silent: ConfluentConsumer, clock: Clock
+) -> None:
+    library = library_of(silent)
+    library.pause = library.resume = lambda _: None  # type: ignore[attr-defined]
+    silent.pause([PARTITION])
+    assert ask_until(silent, clock, 1000) is None
+    silent.resume([PARTITION])
+    assert ask_until(silent, clock, 1034) is None
+    assert ask_until(silent, clock, 1100) == 1035
+
+
+@pytest.mark.parametrize("polled_for_s", [1, 33])
+def test_time_in_which_nobody_asks_is_no_silence(silent: ConfluentConsumer, clock: Clock, polled_for_s: float) -> None:
+    """A slow processor, or a frozen process: records that came meanwhile need a moment."""
+    assert ask_until(silent, clock, polled_for_s) is None
+    clock.now_s = 1000
+    assert ask_until(silent, clock, 1035) is None
+    assert ask_until(silent, clock, 1100) == 1036
+
+
+def test_polls_may_take_long(silent: ConfluentConsumer, clock: Clock) -> None:
     first = library_of(silent)
-    for clock.now_s in (29.0, 30.0):
-        first.events = [event(KafkaError._TRANSPORT)]
-        silent.poll(10, 0)
-    silent.poll(10, 0)
+    for clock.now_s in (20, 40, 60):
+        silent.poll(10, 20_000)
     assert library_of(silent) is not first
 
 
@@ -224,24 +280,63 @@ def test_client_that_no_broker_answers_again_and_again_is_replaced(
     silent: ConfluentConsumer, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its own connections may be the cause: then it would ask in vain for ever."""
-    first = library_of(silent)
-    for clock.now_s, first.looks[0] in ((30, None), (60, (0, 4)), (90, None)):
-        silent.poll(10, 0)
-        assert library_of(silent) is first
-    clock.now_s = 120
-    silent.poll(10, 0)
-    assert library_of(silent) is not first
+    library_of(silent).looks = [None, (0, 4), None, None]
+    assert ask_until(silent, clock, 200) == 120
     assert library_of(silent).assigned == [4]
     assert "no broker says where t-0 ends; reading on with a new client" in caplog.text
 
 
-def test_client_whose_partitions_are_all_paused_may_be_silent(silent: ConfluentConsumer, clock: Clock) -> None:
+def test_broker_that_is_back_has_time_to_deliver(silent: ConfluentConsumer, clock: Clock) -> None:
+    library_of(silent).looks = [None, (0, 10), (0, 10)]
+    assert ask_until(silent, clock, 64) is None
+    assert ask_until(silent, clock, 100) == 65
+
+
+def test_one_partition_without_a_leader_is_no_reason(silent: ConfluentConsumer, clock: Clock) -> None:
+    silent.assign({TopicPartition("t", number): 4 for number in range(3)})
+    library_of(silent).looks = [None, (0, 4), (0, 4)] * 10
+    assert ask_until(silent, clock, 300) is None
+
+
+def test_a_look_that_is_answered_slowly_asks_for_few_partitions(
+    silent: ConfluentConsumer, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread does nothing else, and a transaction has a time-out."""
+    silent.assign({TopicPartition("t", number): 4 for number in range(20)})
+    asked: list[float] = []
+
+    def slowly(partition: TopicPartition, timeout_s: float) -> None:
+        clock.now_s += timeout_s
+        asked.append(partition.partition)
+
+    monkeypatch.setattr(silent, "_look_at_log", slowly)
+    for _ in range(30):
+        clock.now_s += 1
+        silent.poll(10, 0)
+    assert asked == [0, 1, 2]
+    assert clock.now_s == 33
+    assert ask_until(silent, clock, 70) is not None
+    assert asked == [0, 1, 2, 3, 4, 5]
+
+
+def test_client_is_kept_when_there_is_no_room_for_another(
+    silent: ConfluentConsumer, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> object:
+        raise KafkaException(KafkaError(KafkaError._CRIT_SYS_RESOURCE))
+
     first = library_of(silent)
-    first.pause = lambda _: None  # type: ignore[attr-defined]
+    monkeypatch.setattr(module, "Consumer", refuse)
+    assert ask_until(silent, clock, 90) is None
+    assert "no new client can be made" in caplog.text
+    first.events = [record()]
+    assert len(silent.poll(10, 0)) == 1
+
+
+def test_client_whose_partitions_are_all_paused_may_be_silent(silent: ConfluentConsumer, clock: Clock) -> None:
+    library_of(silent).pause = lambda _: None  # type: ignore[attr-defined]
     silent.pause([PARTITION])
-    clock.now_s = 1000
-    silent.poll(10, 0)
-    assert library_of(silent) is first
+    assert ask_until(silent, clock, 1000) is None
 
 
 def test_what_is_paused_stays_so_with_a_new_client(silent: ConfluentConsumer, clock: Clock) -> None:
@@ -249,8 +344,7 @@ def test_what_is_paused_stays_so_with_a_new_client(silent: ConfluentConsumer, cl
     silent.assign({PARTITION: None, other: 7})
     library_of(silent).pause = lambda _: None  # type: ignore[attr-defined]
     silent.pause([other])
-    clock.now_s = 30
-    silent.poll(10, 0)
+    assert ask_until(silent, clock, 35) == 35
     assert library_of(silent).assigned == [4]
     silent.resume([other])
     assert library_of(silent).assigned == [4, 4]  # the library gives one position for all
@@ -258,21 +352,13 @@ def test_what_is_paused_stays_so_with_a_new_client(silent: ConfluentConsumer, cl
 
 def test_new_clients_that_do_not_help_become_rare(silent: ConfluentConsumer, clock: Clock) -> None:
     replaced_at: list[float] = []
-    before = library_of(silent)
-    for second in range(2_000):
-        clock.now_s = float(second)
-        silent.poll(10, 0)
-        if library_of(silent) is not before:
-            replaced_at.append(second)
-            before = library_of(silent)
-            before.at = 4
-    assert replaced_at == [30, 90, 210, 450, 930, 1530]
+    while (at := ask_until(silent, clock, 2_000)) is not None:
+        replaced_at.append(at)
+        library_of(silent).at = 4
+    assert replaced_at == [35, 100, 225, 470, 955, 1560]
 
 
 def test_start_at_the_beginning_is_silent_too(clock: Clock, consumer: ConfluentConsumer) -> None:
     consumer.assign({PARTITION: BEGINNING})
-    first = library_of(consumer)
-    clock.now_s = 30
-    consumer.poll(10, 0)
-    assert library_of(consumer) is not first
+    assert ask_until(consumer, clock, 100) == 35
     assert library_of(consumer).assigned == [BEGINNING]

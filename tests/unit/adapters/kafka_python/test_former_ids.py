@@ -7,8 +7,9 @@ import logging
 import pytest
 from kafka import errors as kafka_errors
 from kafka.future import Future
-from kafka.protocol.consumer import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse
+from kafka.protocol.consumer import JoinGroupRequest, LeaveGroupRequest, LeaveGroupResponse, OffsetFetchRequest
 
+from streams_py.errors import BrokerUnavailableError
 from tests.unit.adapters.kafka_python.scripted_member import T0, UNKNOWN_MEMBER_ID
 
 ANSWERED = LeaveGroupResponse.MemberResponse
@@ -31,6 +32,9 @@ class Ghosts:
         if isinstance(request, JoinGroupRequest) and self.waits_for:
             self._joining = (request, Future())
             return self._joining[1]
+        if isinstance(request, OffsetFetchRequest):
+            self.nodes.append(node_id)
+            return Future()
         if not isinstance(request, LeaveGroupRequest):
             return self._send(request, node_id, request_timeout_ms)
         self.nodes.append(node_id)
@@ -114,6 +118,21 @@ def test_member_does_not_leave_under_the_id_that_it_is_joining_with(make):
     member.run(lambda: _as_coroutine(member.coordinator.reset_generation))
     assert member.poll(100) is False
     assert ghosts.left == []
+
+
+def test_nothing_is_asked_behind_the_join_on_its_own_connection(make):
+    """It would be answered after the join, and time out before: the library then closes it, join and all."""
+    member = forgotten(make().joined(T0))
+    ghosts = Ghosts(member)
+    member.client.cluster.broker_metadata = lambda node_id: None  # a broker without its controller lists nobody
+    member.coordinator.reset_generation()
+    member.joins.popleft()
+    ghosts.waits_for = {"m"}
+    assert member.poll(200) is False
+    assert ghosts.nodes == []
+    with pytest.raises(BrokerUnavailableError):
+        member.run(lambda: member.coordinator.committed_async([T0], 100))
+    assert ghosts.nodes == []
 
 
 def test_static_member_never_leaves_under_a_former_id(make):

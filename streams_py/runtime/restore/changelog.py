@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -10,6 +11,12 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import RawRecord
 
 __all__ = ["ChangelogInWork", "RestorableTask"]
+
+_log = logging.getLogger(__name__)
+
+_DOUBTS = 5
+_DOUBT_MS = 1_000
+"""An end below the position of a task's state is believed when it was given so often, for so long."""
 
 
 class RestorableTask(Protocol):
@@ -62,3 +69,21 @@ class ChangelogInWork:
     def remaining_records(self) -> int:
         """Records that an active still has to replay, as far as known."""
         return 0 if self.end is None or not self.task.is_active else max(0, self.end - max(0, self.position or 0))
+
+    def doubts_end(self, end: int, position: int, now_ms: int) -> bool:
+        """True while an end lies before the position of the task's state, and was not given often enough to be
+        believed."""
+        if end >= position:
+            self.doubts = 0
+            return False
+        if not self.doubts:
+            self.doubted_since_ms = now_ms
+            _log.warning(
+                "changelog %s is said to end at %d, but the state of task %s is at %d; asking again",
+                self.partition,
+                end,
+                self.task.id,
+                position,
+            )
+        self.doubts += 1
+        return self.doubts <= _DOUBTS or now_ms - self.doubted_since_ms < _DOUBT_MS

@@ -51,10 +51,6 @@ them, for 0.4 us of 2 us per record. And neither a removal nor a running task wa
 _POSITIONS_MS = 50
 """While records keep coming, the consumer is asked so often where it stands: ends can lie behind invisible records."""
 
-_DOUBTS = 5
-_DOUBT_MS = 1_000
-"""An end below what the task's checkpoint says is believed when it was given so often, for so long."""
-
 _POLL_MAX_MS = 20
 """Longest wait for records: a task that is added in the meantime waits as long."""
 
@@ -147,9 +143,11 @@ class StateUpdater:
             return None
 
     def restoring(self) -> set[TopicPartition]:
-        """Changelogs of actives that have not been read to their end yet."""
+        """Changelogs of actives that have not been read to their end yet; without source topics, which others write,
+        too."""
         with self._lock:
-            return {c.partition for c in self._changelogs.values() if c.task.is_active and not c.is_done}
+            reading = [c for c in self._changelogs.values() if c.task.is_active and not c.is_done]
+            return {c.partition for c in reading if c.partition not in c.task.source_changelogs}
 
     def drain_restored(self) -> list[RestorableTask]:
         """Actives that are up to date; they are not here any more afterwards."""
@@ -333,7 +331,7 @@ class StateUpdater:
             return
         at = changelog.position
         at = changelog.task.restore_position(changelog.partition) if at is None else at
-        if self._is_doubtful(changelog, limit, at, now):
+        if changelog.doubts_end(limit, at, now):
             return
         if end < at:
             self._corrupted([changelog.partition], f"ends at {end}, before")
@@ -354,24 +352,6 @@ class StateUpdater:
                 task_id=task.id,
             )
             self._fail(task, error)
-
-    def _is_doubtful(self, changelog: ChangelogInWork, end: int, position: int, now_ms: int) -> bool:
-        """True while an end lies before the position, and was not given often enough to be believed."""
-        if end >= position:
-            changelog.doubts = 0
-            return False
-        if not changelog.doubts:
-            changelog.doubted_since_ms = now_ms
-            _log.warning(
-                "%s: changelog %s is said to end at %d, but the state of task %s is at %d; asking again",
-                self._name,
-                changelog.partition,
-                end,
-                changelog.task.id,
-                position,
-            )
-        changelog.doubts += 1
-        return changelog.doubts <= _DOUBTS or now_ms - changelog.doubted_since_ms < _DOUBT_MS
 
     def _assign(self, consumer: RecordConsumer) -> list[RestorableTask]:
         """Let the consumer read what is needed now: restoring actives first, else standbys. The actives that turn out

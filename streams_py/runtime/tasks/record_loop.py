@@ -354,7 +354,7 @@ class RecordLoop:
                 queue.idle_deadline_ms = None
                 return False
             if now_ms is None:
-                now_ms = self._clock.now_ms()
+                now_ms = self._clock.monotonic_ms()  # the wall clock may be set back
             if queue.idle_deadline_ms is None:
                 queue.idle_deadline_ms = now_ms + self._idle_max_ms
             if now_ms < queue.idle_deadline_ms:

@@ -366,3 +366,15 @@ def test_short_changelog_ends_while_a_long_one_goes_on(log: FakeLog) -> None:
     updater.turn()
     assert updater.drain_restored() == [short]
     assert updater.has_restoring_actives()
+
+
+def test_topics_that_others_write_are_not_among_those_that_only_a_former_owner_may_hold_up(log: FakeLog) -> None:
+    """A transaction in a changelog that is restored is a dead member's, and is ended; in a source topic it may be that
+    of a member which writes there now."""
+    log.write(LOG, 3)
+    log.write(OTHER, 3)
+    updater = Stepped(log)
+    updater.add(active(LOG, OTHER, source_changelogs=[OTHER]))
+    assert updater.restoring() == {LOG}
+    updater.turn(2)
+    assert updater.restoring() == set()

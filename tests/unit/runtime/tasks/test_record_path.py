@@ -143,6 +143,14 @@ class TestIdling:
         kit.clock.advance(1)
         assert [kit.task.process(1), kit.task.process(1)] == [1, 1]
 
+    def test_process_does_not_wait_longer_when_the_wall_clock_is_set_back(self) -> None:
+        kit = self.two_inputs(100)
+        kit.positions.lags[B] = 0
+        kit.task.process(1)
+        kit.clock.now_ms = lambda: kit.clock.time_ms - 3_600_000  # type: ignore[method-assign]
+        kit.clock.advance(100)
+        assert kit.task.process(1) == 1
+
     def test_process_waits_again_after_the_partition_delivered(self) -> None:
         kit = self.two_inputs(100)
         kit.positions.lags[B] = 0

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from streams_protocol.types import TaskId
-from streams_py.errors import BrokerUnavailableError, IllegalStateError, TopologyError
+from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError, TopologyError
 from streams_py.runtime.tasks.fusing import Link, fused
 from streams_py.runtime.tasks.punctuation import Schedule
 from streams_py.runtime.tasks.task_settings import TaskSettings
@@ -233,6 +233,8 @@ class BoundTopology:
                     _log.warning("closing node %s: %s; going on", node.name, error)
                 except Exception as error:
                     first = first or error
+                except SystemExit as error:  # of a stream thread it would end neither the program nor anything else
+                    first = first or StreamsError(f"closing node {node.name}: sys.exit({error.code!r}) was called")
         return first
 
     def observed_times(self) -> dict[str, int]:

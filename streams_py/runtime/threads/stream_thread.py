@@ -180,7 +180,10 @@ class StreamThread:
 
     def _close(self, *, clean: bool) -> None:
         self.control.go(ThreadState.PENDING_SHUTDOWN)
-        if self.loop is not None:
-            self.loop.close(clean=clean)
+        try:
+            if self.loop is not None:
+                self.loop.close(clean=clean)
+        except BaseException:  # the client waits for the end of this thread
+            _log.exception("%s: something is left open", self.name)
         self.control.go(ThreadState.DEAD)
         self._on_end(self)

@@ -274,6 +274,53 @@ def test_directories_locked_for_a_report_are_released_when_the_thread_ends_in_a_
     second.instance.close()
 
 
+class Exiting(Processor[bytes, bytes, bytes, bytes]):
+    """Somebody calls sys.exit() where the processor ends."""
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        raise SystemExit(3)
+
+
+@pytest.mark.parametrize("how", ["closed", "lost", "revoked"])
+def test_exit_of_the_program_asked_for_by_a_processor_that_is_closed_leaves_nothing_open(
+    world: World, tmp_path: Path, how: str
+) -> None:
+    """On a stream thread that ends the thread alone: then the client would wait for it for ever, and its files stay
+    open."""
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.BYTES, value=serdes.BYTES)
+    stream.group_by_key().count(store="counts")
+    stream.process(Exiting)
+    steps = Steps(world, builder.build(), tmp_path, dsl_store_suppliers_class="rocksdb")
+    steps.run(BOTH)
+    world.write("in", b"a")
+    steps.turn()
+    if how == "lost":
+        steps.membership.lose()
+    elif how == "revoked":
+        steps.membership.round({B: [tp("in-1")]})
+    steps.close()
+    assert steps.ended
+    assert steps.instance.directory.owner_of(A) is None
+    assert {type(client).__name__ for client in world.open_clients} == {"WorldAdmin", "WorldConsumer"}
+    assert (offsets(world) == {}) is (how == "lost")
+
+
+def test_client_hears_of_a_thread_that_ends_whatever_its_end_meets(world: World, steps: Steps) -> None:
+    steps.run(BOTH)
+
+    def give_up(*, clean: bool) -> None:
+        raise SystemExit(3)
+
+    steps.loop.close = give_up  # type: ignore[method-assign]
+    steps.close()
+    assert steps.ended
+    assert steps.states[-1] is ThreadState.DEAD
+
+
 class Failing(Processor[bytes, bytes, bytes, bytes]):
     """Fails on ``bad``; notes that it was closed."""
 

@@ -315,8 +315,8 @@ class StateDirectory:
             raise StateError(f"cannot delete {self.global_path}: {error}; delete it by hand") from error
 
     def _prepare(self, path: str) -> str:
-        if os.path.isdir(path) and not _is_ours(path) and os.listdir(path):
-            self._set_foreign_aside(path)
+        if os.path.isdir(path) and not _is_ours(path) and set(os.listdir(path)) - {FORMAT_MARKER}:
+            self._set_foreign_aside(path)  # a marker alone, and empty, is what a full disk leaves
         self._make(path)
         if not _is_ours(path):
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import threading
 from pathlib import Path
@@ -106,6 +107,22 @@ def test_directory_of_a_newer_format_is_set_aside_beside_earlier_ones(directory:
         directory.prepare_task(T0)
         assert os.listdir(path) == [FORMAT_MARKER]
         assert (Path(directory.path, "of-another-library", name) / FORMAT_MARKER).read_bytes() == b"2\n"
+
+
+def test_directory_that_a_full_disk_left_without_content_is_used_again(
+    directory: StateDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))  # files can be made, but not written
+    try:
+        with pytest.raises(StateError, match="cannot write the state directory"):
+            directory.prepare_task(T0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert os.listdir(directory.task_path(T0)) == [FORMAT_MARKER]
+    assert directory.prepare_task(T0) == directory.task_path(T0)
+    assert "not written by this library" not in caplog.text
+    assert directory.stored_tasks() == []
 
 
 def test_directory_that_cannot_be_set_aside_is_named(

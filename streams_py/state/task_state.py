@@ -373,10 +373,14 @@ class TaskState:
             own.commit(None if changelog is None else self._offsets.get(changelog))
 
     def roll_back(self) -> None:
-        """Drop what was written since the last commit, in caches and on its way to disk."""
+        """Drop what was written since the last commit, in caches and on its way to disk, and what is known of it: a
+        commit that failed may have moved the offsets already."""
         self.clear_caches()
         if self._database is not None:
             self._database.roll_back()
+            ahead = set(self._persistent_changelogs()) - self._committed.keys()
+            self._offsets = {changelog: at for changelog, at in self._offsets.items() if changelog not in ahead}
+            self._offsets |= self._committed
             for store in self._stores.values():
                 if isinstance(store, WindowedEntries) and store.persistent:
                     store.roll_back()

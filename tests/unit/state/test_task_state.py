@@ -17,6 +17,7 @@ from streams_py.serdes import INT64, STRING
 from streams_py.state.caching.cache import RecordCache
 from streams_py.state.checkpoint import read_checkpoint
 from streams_py.state.directory import StateDirectory
+from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import StoreDefaults
 from streams_py.state.task_state import TaskState
 from streams_py.topology.nodes import RecordContext
@@ -234,6 +235,30 @@ def test_roll_back_drops_what_was_written_since_the_last_commit(directory: State
     assert again.changelog_offsets == {DISK: 7}
     assert list(again.store("disk").all()) == [("a", (1, 1))]
     again.close()
+
+
+def test_position_goes_back_with_what_is_rolled_back(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk kept the last commit from the database; the task is resumed, or becomes a copy, and goes on to
+    restore: a position ahead would be committed with the next record, and what lies between is lost for ever."""
+    state = opened(directory)
+    state.restore(DISK, [Record(4, "a", 1)])
+    store: Any = state.store("disk")
+    store.put_value("b", 2, 5)
+    state.flush_caches(["disk"])
+    state.update_offsets({DISK: 7, MEMORY: 3})
+    monkeypatch.setattr(TaskDatabase, "commit", _disk_full)
+    with pytest.raises(StateError):
+        state.commit()
+    state.roll_back()
+    assert state.changelog_offsets == {DISK: 4, MEMORY: 3}
+    assert state.restore_position(DISK) == 5
+    state.close()
+
+
+def _disk_full(*_: object) -> None:
+    raise StateError("no space left on device")
 
 
 def test_windows_that_expired_by_what_is_rolled_back_are_there_again(directory: StateDirectory) -> None:

@@ -126,10 +126,7 @@ class StateUpdater:
         with self._lock:
             task = self._tasks.get(task_id)
             if task is not None:
-                for partition in task.changelog_partitions:
-                    if partition in self._changelogs:
-                        self._news.removed(self._changelogs[partition], promoted=promoted)
-                self._forget(task)
+                self._forget(task, promoted=promoted)
                 self._wake.notify_all()
                 return task
             for held in self._restored:
@@ -441,17 +438,19 @@ class StateUpdater:
             except Exception as error:
                 self._fail(task, error)
                 continue
-            self._forget(task)
+            self._forget(task)  # their listener has heard of the end
             self._restored.append(task)
 
     def _fail(self, task: RestorableTask, error: Exception) -> None:
         self._forget(task)
         self._failed.append((task, error))
 
-    def _forget(self, task: RestorableTask) -> None:
+    def _forget(self, task: RestorableTask, *, promoted: bool = False) -> None:
         self._tasks.pop(task.id, None)
         for partition in task.changelog_partitions:
-            self._changelogs.pop(partition, None)
+            changelog = self._changelogs.pop(partition, None)
+            if changelog is not None:
+                self._news.removed(changelog, promoted=promoted)
         if not any(held.is_active for held in self._tasks.values()):
             self._meter.ended(self._clock.monotonic_ms())
 

@@ -152,6 +152,20 @@ def test_standby_listener_hears_where_a_copy_begins_how_it_grows_and_why_it_ends
     assert updater.listener.events == []
 
 
+def test_standby_listener_hears_of_a_copy_that_turns_out_to_be_corrupted(log: FakeLog) -> None:
+    """Its task starts over, and the copy with it."""
+    log.write(LOG, 10)
+    updater, task = Stepped(log), standby(LOG, checkpoint={LOG: 3})
+    updater.add(task)
+    updater.turn(2)
+    updater._corrupted([LOG])
+    updater._news.tell()
+    assert updater.standby_listener.events[-1] == ("suspended", LOG, 10, 10, SuspendReason.MIGRATED)
+    assert updater.remove(task.id) is task
+    updater._news.tell()
+    assert [event[0] for event in updater.standby_listener.events].count("suspended") == 1
+
+
 def test_restoration_is_no_news_of_a_copy(log: FakeLog) -> None:
     log.write(LOG, 2)
     updater, task = Stepped(log), active(LOG)

@@ -1,14 +1,16 @@
 """How many records a task may process between two looks at the rest of the world.
 
-A stream thread alternates between processing, punctuating, committing and polling. ``n``, the number of records each
-task may process per turn, grows while there is nothing else to do and shrinks when time is short, exactly as Kafka's
-``StreamThread.runOnce`` adapts it. It lives as long as the thread.
+A stream thread alternates between processing, punctuating, committing and polling. Looking whether there is anything
+else to do costs as much as a dozen records, so ``n``, the number of records each task may process per turn, follows the
+time that turns take. (Kafka's ``StreamThread.runOnce`` adds one with each turn and halves it with each commit: when
+commits come every 100 ms, it never gets beyond some dozens.) It lives as long as the thread.
 """
 
 from __future__ import annotations
 
 __all__ = ["BatchSize", "Slice"]
 
+_TURN_MS = 10
 _SLICE_MS = 5
 
 
@@ -19,21 +21,16 @@ class BatchSize:
         self.n = 1
         self._poll_limit_ms = max_poll_interval_ms // 2
 
-    def goes_on(self, *, processed: int, punctuated: int, committed: int, since_poll_ms: int) -> bool:
+    def goes_on(self, *, more: bool, took_ms: int, since_poll_ms: int) -> bool:
         """Adapt ``n`` to a turn that has just ended; False when it is time to poll.
 
-        ``committed`` is -1 while a rebalance forbids commits.
+        ``more``: a task has taken as many records as it might, so it may have others. ``took_ms``: all tasks together.
         """
-        if processed == 0:
-            return False
-        if since_poll_ms > self._poll_limit_ms:
-            self.n = max(1, self.n // 2)
-            return False
-        if punctuated > 0 or committed > 0:
-            self.n = max(1, self.n // 2)
-        else:
-            self.n += 1
-        return True
+        if took_ms > _TURN_MS:
+            self.n = max(1, self.n * _TURN_MS // took_ms)
+        elif more and 2 * took_ms <= _TURN_MS:
+            self.n *= 2
+        return more and since_poll_ms <= self._poll_limit_ms
 
 
 class Slice:

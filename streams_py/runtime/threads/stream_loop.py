@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import OffsetOutOfRangeError, TaskCorruptedError, TaskMigratedError
@@ -42,6 +43,18 @@ _LAST_CALLS_MS = 2_000
 _UPDATER_CLOSE_MS = 5_000
 _COMMIT_BACKOFF_MS = 100
 """Pause after a commit that was not taken: each try flushes the caches and the producer."""
+
+
+class _Turn(NamedTuple):
+    """What tasks did: how many records and punctuations, how long the records took, and whether there may be more."""
+
+    processed: int
+    punctuated: int
+    took_ms: int
+    more: bool
+
+
+_NOTHING_DONE = _Turn(0, 0, 0, False)
 
 
 class StreamLoop:
@@ -112,16 +125,14 @@ class StreamLoop:
         polled_ms = self._clock.monotonic_ms()
         while True:
             self.moves.advance()
-            processed, punctuated = (0, 0) if control.paused or self._is_full() else self._work()
-            self._idle = processed == 0
+            turn = _NOTHING_DONE if control.paused or self._is_full() else self._work()
+            self._idle = turn.processed == 0
             committed = self._commit_if_due()
             now_ms = self._clock.monotonic_ms()
             since_poll_ms = now_ms - polled_ms
-            self._summary.add(processed=processed, punctuated=punctuated, committed=committed)
+            self._summary.add(processed=turn.processed, punctuated=turn.punctuated, committed=committed)
             self._summary.log_if_due(now_ms)
-            if not self._pace.goes_on(
-                processed=processed, punctuated=punctuated, committed=committed, since_poll_ms=since_poll_ms
-            ):
+            if not self._pace.goes_on(more=turn.more, took_ms=turn.took_ms, since_poll_ms=since_poll_ms):
                 break
             if self._inbox.serve(self.moves) or control.is_shutting_down:
                 break
@@ -174,19 +185,24 @@ class StreamLoop:
         if full:
             self.parts.consumer.pause(full)
 
-    def _work(self) -> tuple[int, int]:
-        """Process up to n records of each task, punctuate; how many records and punctuations. Nothing while others may
-        own the tasks: what this thread made of them could overwrite what the new owners make."""
-        processed = punctuated = 0
+    def _work(self) -> _Turn:
+        """Process up to n records of each task, punctuate. Nothing while others may own the tasks: what this thread
+        made of them could overwrite what the new owners make."""
+        processed = punctuated = took_ms = 0
+        more = False
+        n = self._pace.n
         parts = self.parts
         tasks = parts.table.running()
         clock, control = self._clock, self._control
         began_ms = clock.monotonic_ms()
         try:
             for task in tasks:
-                processed += self._process(task, self._pace.n)
+                taken = self._process(task, n)
+                processed += taken
+                more = more or taken >= n or (taken > 0 and task.has_calls)
             processed_ms = clock.monotonic_ms()
-            control.process_latency.add(processed_ms - began_ms, processed)
+            took_ms = processed_ms - began_ms
+            control.process_latency.add(took_ms, processed)
             for task in tasks:
                 if parts.membership.is_member():
                     punctuated += task.punctuate()
@@ -199,7 +215,7 @@ class StreamLoop:
         control.processed_records += processed
         if processed:
             control.process_records.add(processed)
-        return processed, punctuated
+        return _Turn(processed, punctuated, took_ms, more)
 
     def _process(self, task: ActiveTask, records_max: int) -> int:
         membership, events, clock, slice_ = self.parts.membership, self.parts.events, self._clock, self._slice

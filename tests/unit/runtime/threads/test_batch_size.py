@@ -10,15 +10,11 @@ from streams_py.runtime.threads.batch_size import BatchSize
 
 
 def turns(batch: BatchSize, script: str) -> list[tuple[bool, int]]:
-    """Each letter is a turn: (p)rocessed, punc(t)uated, (c)ommitted, (l)ate, (n)othing, (r)efused commit."""
+    """Each letter is a turn: (q)uick, (f)air, (s)low, (l)ate; (n)othing more to do."""
     seen = []
     for letter in script:
-        goes_on = batch.goes_on(
-            processed=int(letter != "n"),
-            punctuated=int(letter == "t"),
-            committed={"c": 1, "r": -1}.get(letter, 0),
-            since_poll_ms=51 if letter == "l" else 50,
-        )
+        took_ms = {"f": 8, "s": 40}.get(letter, 1)
+        goes_on = batch.goes_on(more=letter != "n", took_ms=took_ms, since_poll_ms=51 if letter == "l" else 50)
         seen.append((goes_on, batch.n))
     return seen
 
@@ -26,20 +22,19 @@ def turns(batch: BatchSize, script: str) -> list[tuple[bool, int]]:
 @pytest.mark.parametrize(
     ("script", "expected"),
     [
-        ("ppp", [(True, 2), (True, 3), (True, 4)]),
-        ("pppt", [(True, 2), (True, 3), (True, 4), (True, 2)]),
-        ("pppc", [(True, 2), (True, 3), (True, 4), (True, 2)]),
-        ("pppl", [(True, 2), (True, 3), (True, 4), (False, 2)]),
-        ("pr", [(True, 2), (True, 3)]),
-        ("pn", [(True, 2), (False, 2)]),
-        ("ttl", [(True, 1), (True, 1), (False, 1)]),
+        ("qqq", [(True, 2), (True, 4), (True, 8)]),
+        ("qqf", [(True, 2), (True, 4), (True, 4)]),
+        ("qqqs", [(True, 2), (True, 4), (True, 8), (True, 2)]),
+        ("qqn", [(True, 2), (True, 4), (False, 4)]),
+        ("qql", [(True, 2), (True, 4), (False, 8)]),
+        ("ss", [(True, 1), (True, 1)]),
     ],
 )
-def test_number_of_records_follows_the_script(script: str, expected: list[tuple[bool, int]]) -> None:
+def test_number_of_records_follows_the_time_that_turns_take(script: str, expected: list[tuple[bool, int]]) -> None:
     assert turns(BatchSize(max_poll_interval_ms=100), script) == expected
 
 
-@given(st.text("ptclnr", max_size=200))
+@given(st.text("qfsln", max_size=200))
 def test_number_of_records_is_never_below_one_and_polling_comes_in_time(script: str) -> None:
     for letter, (goes_on, n) in zip(script, turns(BatchSize(max_poll_interval_ms=100), script), strict=True):
         assert n >= 1

@@ -4,14 +4,16 @@ What tasks write waits in the layers of its stores (:mod:`.layer`) until the tas
 one batch, together with the changelog positions that it brings the stores to (the idea of KIP-1035). The batch is in
 the write-ahead log when the call returns, so a killed process leaves a committed state and the position that belongs to
 it; the log is not forced to the disk, and a machine that loses its power goes back to an earlier such state, whose rest
-the changelog topics have. Rocksdict's raw mode keeps keys and values as the bytes they are.
+the changelog topics have. Small commits of one store go in as one entry each (:mod:`.bundles`). Rocksdict's raw mode
+keeps keys and values as the bytes they are.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import takewhile
 from threading import Lock
 from typing import Any, Final
 
@@ -20,6 +22,7 @@ import rocksdict
 from streams_protocol.types import TopicPartition
 from streams_py.errors import StateError
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
+from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
 from streams_py.state.disk.options import RocksMemory, database_options, remedy_for, shared_rocks_memory
 from streams_py.state.disk.store import RocksBytes
 
@@ -28,8 +31,10 @@ __all__ = ["RocksMemory", "TaskDatabase"]
 _POSITIONS: Final = "*positions"
 """No store is called like this: names have no asterisk."""
 _OFFSET = struct.Struct(">q")
+_TOPICS: Final = b"\1"
+"""Keys of positions begin here: what else the family has begins with a zero, as no topic does."""
 _LAYOUT: Final = b"\0layout "
-"""Before the name of a store; no topic begins like this."""
+"""Before the name of a store."""
 
 
 class TaskDatabase:
@@ -41,7 +46,8 @@ class TaskDatabase:
 
     def __init__(self, task_directory: str, stores: Iterable[str], *, memory: RocksMemory | None = None) -> None:
         self.path = os.path.join(task_directory, DATABASE_DIRECTORY)
-        self._options = database_options(memory or shared_rocks_memory())
+        self.memory = memory or shared_rocks_memory()
+        self._options = database_options(self.memory)
         self._stores: dict[str, RocksBytes] = {}
         self._is_closed = False
         self._closing = Lock()  # a checkpoint keeps the database open
@@ -52,6 +58,7 @@ class TaskDatabase:
             families = found | {"default", _POSITIONS, *stores}
             self._database = rocksdict.Rdict(self.path, self._options, dict.fromkeys(sorted(families), self._options))
             self._positions: Any = self._database.get_column_family(_POSITIONS)
+            self._unbundle()
         except Exception as error:
             remedy = remedy_for(error) or (
                 f"If another process uses this state.dir, give this one its own; if files are damaged, delete "
@@ -83,17 +90,18 @@ class TaskDatabase:
     def positions(self) -> dict[TopicPartition, int]:
         """The offsets that were committed with what they stand for; those of which nothing is known are missing."""
         found: dict[TopicPartition, int] = {}
-        for key, data in self._attempt(lambda: list(self._positions.items())):
-            if key.startswith(_LAYOUT):
-                continue
+        for key, data in self._attempt(lambda: list(self._positions.items(from_key=_TOPICS))):
             topic, partition = key.decode().split(" ")
             (found[TopicPartition(topic, int(partition))],) = _OFFSET.unpack(data)
         return found
 
     def layouts(self) -> dict[str, str]:
         """How the files of each store are laid out (:mod:`.layouts`); those that nobody has noted are missing."""
-        entries = self._attempt(lambda: list(self._positions.items()))
-        return {key[len(_LAYOUT) :].decode(): data.decode() for key, data in entries if key.startswith(_LAYOUT)}
+        entries = self._attempt(lambda: list(self._beginning_with(_LAYOUT)))
+        return {key[len(_LAYOUT) :].decode(): data.decode() for key, data in entries}
+
+    def _beginning_with(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return takewhile(lambda entry: entry[0].startswith(prefix), self._positions.items(from_key=prefix))
 
     def note_layouts(self, layouts: Mapping[str, str]) -> None:
         """The files of these stores are laid out like this."""
@@ -108,24 +116,72 @@ class TaskDatabase:
         stores = [store for store in self._stores.values() if not store.layer.is_empty]
         if not stores and not positions:
             return
-        batch = self._batch(stores, positions)
+        bundles = {store: bundle for store in stores if (bundle := store.bundle()) is not None}
+        batch = self._batch(stores, positions, bundles)
         self._attempt(lambda: self._database.write(batch))
         for store in stores:
-            store.note_committed()
+            store.note_committed(bundles[store][1] if store in bundles else None)
 
-    def _batch(self, stores: Iterable[RocksBytes], positions: Mapping[TopicPartition, int]) -> Any:
+    def _batch(
+        self,
+        stores: Iterable[RocksBytes],
+        positions: Mapping[TopicPartition, int],
+        bundles: Mapping[RocksBytes, tuple[bytes, bytes]],
+    ) -> Any:
         """Apart from the write: an error that somebody keeps, keeps the variables of where it came from. A handle of a
         column family among them would keep the files open, and nobody could open the database again."""
         batch = rocksdict.WriteBatch(raw_mode=True)
+        beside = self._database.get_column_family_handle(_POSITIONS)
         for store in stores:
-            family = self._database.get_column_family_handle(store.name)
-            batch.set_default_column_family(family)  # for each entry, passing it costs as much as the entry
-            store.layer_into(batch, family)
-        batch.set_default_column_family(None)
-        handle = self._database.get_column_family_handle(_POSITIONS)
+            if store in bundles:
+                batch.put(*bundles[store], beside)
+            else:
+                self._write_out(batch, store, beside)
         for changelog, offset in positions.items():
-            batch.put(_position_key(changelog), _OFFSET.pack(offset), handle)
+            batch.put(_position_key(changelog), _OFFSET.pack(offset), beside)
         return batch
+
+    def _write_out(self, batch: Any, store: RocksBytes, beside: Any, *, layer: bool = True) -> None:
+        family = self._database.get_column_family_handle(store.name)
+        batch.set_default_column_family(family)  # for each entry, passing it costs as much as the entry
+        store.entries_into(batch, family, layer=layer)
+        batch.set_default_column_family(None)
+        for key in store.bundle_keys:
+            batch.delete(key, beside)
+
+    def write_out(self, store: RocksBytes) -> None:
+        """Have in its column family what is bundled of a store."""
+        batch = self._bundled(store)
+        self._attempt(lambda: self._database.write(batch))
+        store.note_written_out()
+
+    def _bundled(self, store: RocksBytes) -> Any:
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        self._write_out(batch, store, self._database.get_column_family_handle(_POSITIONS), layer=False)
+        return batch
+
+    def drop_bundles(self, store: RocksBytes) -> None:
+        """Forget what is bundled of a store."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for key in store.bundle_keys:
+            batch.delete(key, self._database.get_column_family_handle(_POSITIONS))
+        if not batch.is_empty():
+            self._attempt(lambda: self._database.write(batch))
+            store.note_written_out()
+
+    def _unbundle(self) -> None:
+        """Write out the bundles that an earlier owner of the files has left."""
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for key, bundle in self._beginning_with(BUNDLE):  # in the order of their numbers
+            family = self._database.get_column_family_handle(name_of(key))
+            for entry, data in unpacked(bundle).items():
+                if data is None:
+                    batch.delete(entry, family)
+                else:
+                    batch.put(entry, data, family)
+            batch.delete(key, self._database.get_column_family_handle(_POSITIONS))
+        if not batch.is_empty():
+            self._database.write(batch)
 
     def roll_back(self) -> None:
         """Drop what waits in all stores: they are as of the last commit."""

@@ -1,4 +1,4 @@
-"""One store on disk as a bytes store: its uncommitted layer over its column family."""
+"""One store on disk as a bytes store: its uncommitted layer, over what was committed lately, over its column family."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import rocksdict
 
 from streams_py.errors import StateError, StateStoreMigratedError
 from streams_py.state.bytes_store import overlaid
+from streams_py.state.disk.bundles import bundle_key, is_worth_it, packed
 from streams_py.state.disk.layer import SMALL_BYTES, Layer
 from streams_py.state.disk.options import remedy_for
 from streams_py.state.store_figures import PROPERTIES
@@ -22,13 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["RocksBytes"]
 
 _MISSING: Final = object()
-_KEPT_ENTRIES_MAX: Final = 16_384
-"""Of a commit: kept for reading, because what was written last is often read next."""
+_BUNDLED_BYTES_MAX: Final = 1 << 20
+"""In the bundles of one store: what opening it costs more."""
+_BUNDLES_MAX: Final = 1_000
 _ENDED: Final[Iterator[tuple[bytes, bytes]]] = iter(())
 
 
 class _Closed(dict[bytes, "bytes | None"]):
-    """The layer of a closed store: refuses, so that nothing gets lost silently."""
+    """What a closed store has in memory: refuses, so that nothing gets lost silently."""
 
     def get(self, *_: object) -> NoReturn:
         raise StateStoreMigratedError("the store is closed")
@@ -40,18 +42,23 @@ class _Closed(dict[bytes, "bytes | None"]):
 
 
 class _Held:
-    """What is read before the database is: ``waiting`` is the layer's dict, ``written`` that of the commit before.
+    """What is read before the column family is: ``waiting`` is the layer's dict, ``written`` has the latest of what was
+    committed, among it all that is in ``bundles`` of the database (so many) and not in the family.
 
     Only the thread that owns the store writes. Other threads look into ``waiting``, then ``written``, then the
-    database; that is safe because what is committed is in the database before it leaves ``waiting``.
+    family; that is safe because what is committed is in ``written`` or in the family before it leaves ``waiting``, and
+    what was bundled is in the family before it leaves ``written``.
     """
 
-    __slots__ = ("layer", "waiting", "written")
+    __slots__ = ("bundled_bytes", "bundles", "layer", "waiting", "was_scanned", "written")
 
     def __init__(self) -> None:
         self.layer = Layer()
         self.waiting = self.layer.data
         self.written: dict[bytes, bytes | None] = {}
+        self.bundles = self.bundled_bytes = 0
+        self.was_scanned = False
+        """Since the last commit. A scan has to sort what is bundled, so a store that is scanned has no bundles."""
 
     def use(self, layer: Layer) -> None:
         self.layer = layer
@@ -68,7 +75,9 @@ class RocksBytes:
         self._is_closed = False
         self._scanning = Lock()  # scans are opened by any thread
         self._held = _Held()
+        self._memory = database.memory
         self._bind(self._attempt(lambda: database.family(name)))
+        self._memory.note_opened()
 
     def _bind(self, family: Any) -> None:
         self._family = family
@@ -101,7 +110,7 @@ class RocksBytes:
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         layer = self._held.layer  # before the snapshot: what is committed in between is in both, and not in neither
-        above = layer.between(first, end, reverse=reverse)
+        above = self._above(layer, first, end, reverse=reverse)
         floor = layer.floor
         if floor is not None and (first is None or first < floor):
             first = floor
@@ -112,7 +121,7 @@ class RocksBytes:
 
     def collect(self, first: bytes, end: bytes) -> list[tuple[bytes, bytes]]:
         layer = self._held.layer
-        above = layer.between(first, end, reverse=False)
+        above = self._above(layer, first, end, reverse=False)
         floor = layer.floor
         start = first if floor is None or floor < first else floor
         options = rocksdict.ReadOptions()
@@ -124,7 +133,21 @@ class RocksBytes:
             return list(self.scan(first, end))  # once more, to say what failed
         return list(overlaid(above, iter(below), reverse=False)) if above else below
 
+    def _above(
+        self, layer: Layer, first: bytes | None, end: bytes | None, *, reverse: bool
+    ) -> list[tuple[bytes, bytes | None]]:
+        """What is not in the column family, or newer there: the layer, and what is bundled."""
+        held = self._held
+        held.was_scanned = True
+        above = layer.between(first, end, reverse=reverse)
+        if not held.bundles:
+            return above
+        below = Layer(held.written).between(first, end, reverse=reverse)
+        return sorted((dict(below) | dict(above)).items(), reverse=reverse)
+
     def remove_below(self, end: bytes) -> None:
+        if self._held.bundles:
+            self._database.write_out(self)
         self._held.written = {}
         self._held.use(self._held.layer.above(end))
 
@@ -133,6 +156,7 @@ class RocksBytes:
         return waiting + (self._attempt(lambda: self._family.property_int_value("rocksdb.estimate-num-keys")) or 0)
 
     def clear(self) -> None:
+        self._database.drop_bundles(self)
         self._held.written = {}
         self.drop_layer()
         if next(self.scan(None, None), None) is None:
@@ -143,8 +167,9 @@ class RocksBytes:
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._held.written = {}
+            self._memory.note_closed()
             self._held.use(Layer(_Closed()))
+            self._held.written = _Closed()  # what is bundled is nowhere else: a reader must not miss it and go on
             self._let_go()
 
     def _let_go(self) -> None:
@@ -172,25 +197,61 @@ class RocksBytes:
         """What waits for the next commit."""
         return self._held.layer
 
-    def layer_into(self, batch: Any, family: Any) -> None:
-        """Add what waits to a batch, whose default this family is."""
-        layer = self._held.layer
-        if layer.floor is not None:
-            batch.delete_range(b"", layer.floor, family)
+    def bundle(self) -> tuple[bytes, bytes] | None:
+        """What waits as one entry, its key and its data; None when it is to be written out."""
+        held = self._held
+        data, written = held.waiting, held.written
+        layer = held.layer
+        if layer.floor is not None or layer.in_bulk or layer.large_bytes or held.was_scanned:
+            return None
+        if len(data) + len(written) > self._memory.kept_entries or not is_worth_it(data, written):
+            return None
+        bundle = packed(data)
+        if held.bundles == _BUNDLES_MAX or held.bundled_bytes + len(bundle) > _BUNDLED_BYTES_MAX:
+            return None
+        return bundle_key(self.name, held.bundles), bundle
+
+    @property
+    def bundle_keys(self) -> list[bytes]:
+        """The keys of its bundles in the database."""
+        return [bundle_key(self.name, number) for number in range(self._held.bundles)]
+
+    def entries_into(self, batch: Any, family: Any, *, layer: bool = True) -> None:
+        """Add what is bundled to a batch, whose default this family is, and what waits if ``layer`` is wanted, too."""
+        held = self._held
         put, delete = batch.put, batch.delete
-        for key, data in layer.data.items():
+        if layer and held.layer.floor is not None:
+            batch.delete_range(b"", held.layer.floor, family)
+        entries = held.written if held.bundles else {}
+        if layer:
+            entries = entries | held.waiting if entries else held.waiting
+        for key, data in entries.items():
             if data is None:
                 delete(key)
             else:
                 put(key, data)
 
-    def note_committed(self) -> None:
-        """What waited is in the database."""
+    def note_committed(self, bundle: bytes | None) -> None:
+        """What waited is in the database, as this bundle or else written out."""
         held = self._held
         layer = held.layer
-        is_kept = len(layer.data) <= _KEPT_ENTRIES_MAX and not layer.large_bytes and not layer.in_bulk
-        held.written = layer.data if is_kept else {}
+        if bundle is None:
+            self.note_written_out()
+        else:
+            held.bundles += 1
+            held.bundled_bytes += len(bundle)
+        if layer.in_bulk or layer.large_bytes:
+            held.written = {}
+        else:
+            held.written.update(layer.data)
+            if not held.bundles and len(held.written) > self._memory.kept_entries:
+                held.written = layer.data if len(layer.data) <= self._memory.kept_entries else {}
         held.use(Layer())
+        held.was_scanned = False
+
+    def note_written_out(self) -> None:
+        """Nothing is bundled any more."""
+        self._held.bundles = self._held.bundled_bytes = 0
 
     def drop_layer(self) -> None:
         """Forget what waits."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import random
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +21,8 @@ from hypothesis import strategies as st
 
 from streams_protocol.types import TopicPartition
 from streams_py.errors import InvalidStateStoreError, StateError
+from streams_py.state.disk import bundles
+from streams_py.state.disk.bundles import packed, unpacked
 from streams_py.state.disk.database import RocksBytes, RocksMemory, TaskDatabase
 
 T = TypeVar("T")
@@ -112,6 +116,8 @@ def test_error_names_the_path_when_the_database_is_open_already(tmp_path: Path) 
 
 _FEW_FILES = """
 import resource, sys
+from streams_py.state.disk import bundles
+from streams_py.state.disk.bundles import packed, unpacked
 from streams_py.state.disk.database import RocksMemory, TaskDatabase
 memory = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
 TaskDatabase(sys.argv[1] + "/first", ["s"], memory=memory).close()  # whatever is loaded late is loaded
@@ -300,14 +306,117 @@ def test_readers_always_find_a_key_while_it_is_committed(store: RocksBytes) -> N
         assert reading.result() == (0, 0)
 
 
+# -- small commits that overwrite each other, as one entry each --------------------------------------------------------
+
+COUNTERS = [b"%03d" % number for number in range(100)]
+
+
+def count(database: TaskDatabase, rounds: int, *, first: int = 0) -> None:
+    for number in range(first, first + rounds):
+        for key in COUNTERS:
+            database.store("s").write(key, b"%d" % number)
+        database.commit({TopicPartition("log", 0): number})
+
+
+def entries_in_memtable(store: RocksBytes) -> int:
+    found: int = store._family.property_int_value("rocksdb.num-entries-active-mem-table")
+    return found
+
+
+def test_counters_that_are_committed_often_are_written_key_by_key_now_and_then(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"])
+    store = database.store("s")
+    count(database, 50)
+    assert entries_in_memtable(store) < 10 * len(COUNTERS)
+    count(database, 1_050, first=50)
+    assert len(COUNTERS) < entries_in_memtable(store) < 10 * len(COUNTERS)
+    assert all(store.read(key) == b"1099" for key in COUNTERS)
+    database.close()
+
+
+def test_what_a_killed_process_has_committed_is_there_in_whatever_form(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path / "lives"), ["s"])
+    count(database, 7)
+    database.store("s").write(COUNTERS[0], b"not committed")
+    shutil.copytree(tmp_path / "lives", tmp_path / "left")  # while it is open, as a kill leaves it
+    database.close()
+    found = TaskDatabase(str(tmp_path / "left"), ["s"])
+    assert found.positions() == {TopicPartition("log", 0): 6}
+    assert list(found.store("s").scan(None, None)) == [(key, b"6") for key in COUNTERS]
+    count(found, 2, first=7)  # and goes on with bundles of its own
+    found.close()
+    again = TaskDatabase(str(tmp_path / "left"), ["s"])
+    assert list(again.store("s").scan(None, None)) == [(key, b"8") for key in COUNTERS]
+    again.close()
+
+
+def test_scan_of_another_thread_sees_what_is_bundled_in_its_place(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"])
+    store = database.store("s")
+    count(database, 3)
+    store.write(b"0005", b"new")
+    store.remove(COUNTERS[1])
+    scanned = on_another_thread(lambda: list(store.scan(b"000", b"003", reverse=True)))
+    assert scanned == [(b"002", b"2"), (b"0005", b"new"), (b"000", b"2")]
+    assert list(store.collect(b"000", b"003")) == scanned[::-1]
+    database.close()
+
+
+def test_store_that_is_scanned_is_written_out(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"])
+    count(database, 5)
+    before = entries_in_memtable(database.store("s"))
+    for number in range(3):
+        list(database.store("s").scan(None, None))
+        count(database, 1, first=5 + number)
+    assert entries_in_memtable(database.store("s")) == before + 3 * len(COUNTERS)
+    database.close()
+
+
+def test_store_that_was_emptied_stays_so(tmp_path: Path) -> None:
+    database = TaskDatabase(str(tmp_path), ["s"])
+    count(database, 3)
+    database.store("s").clear()
+    database.close()
+    database = TaskDatabase(str(tmp_path), ["s"])
+    assert list(database.store("s").scan(None, None)) == []
+    database.close()
+
+
+def test_stores_of_a_process_share_what_they_may_keep_in_memory(tmp_path: Path) -> None:
+    memory = RocksMemory(block_cache_bytes=1 << 20, write_buffer_bytes=1 << 20)
+    for _ in range(100):
+        memory.note_opened()
+    assert memory.kept_entries == 2_621
+    for _ in range(100):
+        memory.note_closed()
+    assert memory.kept_entries == 16_384
+    database = TaskDatabase(str(tmp_path), ["s"], memory=memory)
+    for _ in range(1_000):
+        memory.note_opened()
+    store = database.store("s")
+    for number in range(40):
+        for key in range(100):
+            store.write(b"%d" % (100 * number + key), b"v")
+        database.commit({})
+        assert len(store._held.written) <= 1_024
+    database.close()
+
+
+@given(st.dictionaries(st.binary(max_size=300), st.none() | st.binary(max_size=300)))
+def test_bundle_has_all_entries_in_their_order(entries: dict[bytes, bytes | None]) -> None:
+    assert list(unpacked(packed(entries)).items()) == list(entries.items())
+
+
 # -- against a model ---------------------------------------------------------------------------------------------------
 
-KEYS = st.binary(max_size=2).map(lambda key: b"k" + key)
+KEYS = st.sampled_from([b"k", b"ka", b"kb", b"m"]) | st.binary(max_size=2).map(lambda key: b"k" + key)
 STEPS = st.one_of(
     st.tuples(st.just("put"), KEYS, st.binary(max_size=300)),
     st.tuples(st.just("put"), KEYS, st.binary(max_size=3)),
     st.tuples(st.just("remove"), KEYS),
     st.tuples(st.just("scan"), st.none() | KEYS, st.none() | KEYS, st.booleans()),
+    st.tuples(st.just("commit")),
     st.tuples(st.sampled_from(["commit", "roll back", "reopen", "clear"])),
     st.tuples(st.just("remove below"), KEYS),
     st.tuples(st.just("restore"), st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=3)), max_size=5)),
@@ -317,6 +426,28 @@ STEPS = st.one_of(
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=st.lists(STEPS, max_size=40))
 def test_store_is_a_dict_of_what_is_committed_under_one_of_what_is_not(steps: list[Any]) -> None:
+    go(steps)
+
+
+@pytest.mark.parametrize("seed", range(7))
+def test_store_is_the_same_dict_when_commits_are_bundled(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many commits of few keys, which the test above hardly ever draws."""
+    monkeypatch.setattr(bundles, "_ENTRIES_MIN", 1)
+    draw = random.Random(seed)
+
+    def step() -> Any:
+        key = draw.choice([b"a", b"b", b"c"])
+        rare = [("roll back",), ("reopen",), ("clear",), ("remove below", b"b"), ("scan", None, key, True)]
+        steps = [("put", key, b"%d" % draw.randrange(99)), ("remove", key), ("commit",), draw.choice(rare)]
+        [step] = draw.choices(steps, (6, 2, 4, 1))
+        return step
+
+    assert go(step() for _ in range(200)) > 9
+
+
+def go(steps: Iterable[Any]) -> int:
+    """Take these steps, on a store and on dicts; how many commits were bundled."""
+    bundled = 0
     with tempfile.TemporaryDirectory() as folder:
         database = TaskDatabase(folder, ["s"], memory=MEMORY)
         store = database.store("s")
@@ -336,7 +467,9 @@ def test_store_is_a_dict_of_what_is_committed_under_one_of_what_is_not(steps: li
                     )
                     assert list(store.scan(first, end, reverse=reverse)) == (expected[::-1] if reverse else expected)
                 case ("commit",):
+                    before = len(store.bundle_keys)
                     database.commit({})
+                    bundled += len(store.bundle_keys) > before
                     committed = dict(now)
                 case ("roll back",):
                     database.roll_back()
@@ -358,6 +491,8 @@ def test_store_is_a_dict_of_what_is_committed_under_one_of_what_is_not(steps: li
                         now[key] = data
                         if data is None:
                             del now[key]
+            # Not a scan: a store that is scanned has no bundles.
             assert all(store.read(key) == now.get(key) for key in {*now, *committed})
         assert dict(store.scan(None, None)) == now
         database.close()
+    return bundled

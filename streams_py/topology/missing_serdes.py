@@ -25,8 +25,9 @@ def check_serdes(topology: Topology, defaults: SerdeDefaults) -> None:
     for name, store in topology.stores.items():
         if store.kind is StoreKind.CUSTOM:
             continue  # it makes its own bytes
-        line = next((topology.where(user) for user in topology.processors_of(name)), None)
-        _check(store, defaults, f"store {name}, which is kept here", line)
+        user = next(iter(topology.processors_of(name)), None)
+        what = f"store {name}" if user is None else f"store {name} of {user}"
+        _check(store, defaults, f"{what}, which is kept here", None if user is None else topology.where(user))
 
 
 def _check(entry: SourceNode | SinkNode | StoreBuilder, defaults: SerdeDefaults, what: str, line: str | None) -> None:

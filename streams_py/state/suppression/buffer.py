@@ -95,14 +95,10 @@ class SuppressionBuffer(Generic[K, V]):
             heapq.heappop(queue)  # a restored deletion left it behind
         return None
 
-    def take_first(self) -> Eviction:
-        """Remove and return what is next in order; LookupError when nothing waits."""
-        if self.first_time_ms() is None:
-            raise LookupError(f"buffer {self.name} is empty")
-        _, key = heapq.heappop(self._queue)
-        _, entry = self._entries.pop(key)
-        self.size_bytes -= entry.size(key)
-        self._dirty[key] = None
+    def first(self) -> Eviction:
+        """What is next in order; it stays. LookupError when nothing waits."""
+        key = self._first_key()
+        _, entry = self._entries[key]
         return Eviction(
             self._decoded(key, is_key=True),
             None if entry.new is None else self._decoded(entry.new, is_key=False),
@@ -113,6 +109,19 @@ class SuppressionBuffer(Generic[K, V]):
             entry.partition,
             entry.headers,
         )
+
+    def remove_first(self) -> None:
+        """Remove what :meth:`first` gives."""
+        key = self._first_key()
+        heapq.heappop(self._queue)
+        _, entry = self._entries.pop(key)
+        self.size_bytes -= entry.size(key)
+        self._dirty[key] = None
+
+    def _first_key(self) -> bytes:
+        if self.first_time_ms() is None:
+            raise LookupError(f"buffer {self.name} is empty")
+        return self._queue[0][1]
 
     def prior_value(self, key: K) -> tuple[bool, V | None]:
         """Whether the key is buffered, and what was last sent for it."""

@@ -194,9 +194,8 @@ def _attach(
     assert builder is not None
     merge = CogroupMerge(store_name, operators)
     merge_name = suffixed_or_generate(name, "-cogroup-merge", index, Prefix.COGROUP_MERGE)
-    if len(inputs) > 1:
-        # The sides as they are *before* repartitioning: a quirk of Kafka Streams that decides over partition counts.
-        graph.copartition(frozenset().union(*(grouped.place.sources for grouped, _ in inputs)), merge_name)
+    # The sides as they are *before* repartitioning: a quirk of Kafka Streams that decides over partition counts.
+    graph.copartition(frozenset().union(*(grouped.place.sources for grouped, _ in inputs)), merge_name)
     merge_step = ProcessorStep(merge_name, merge)
     graph.attach(merge_step, *steps)
     # Its only source is the merge itself, which reads nothing: a quirk of Kafka Streams.

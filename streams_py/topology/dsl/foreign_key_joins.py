@@ -126,7 +126,8 @@ def join_on_foreign_key(
     builder = kept.builder(result_store, here.key_serde, None)
     step = TableStep(result_name, operator, builder)
     graph.attach(step, resolver)
-    place = replace(here, node=step, key_serde=builder.key_serde, value_serde=builder.value_serde, sources=sources)
+    # Keys are written below as they are on the left, also when the store of the result has a serde of its own.
+    place = replace(here, node=step, value_serde=builder.value_serde, sources=sources)
     return place, operator
 
 

@@ -107,7 +107,9 @@ class KGroupedTable(Generic[K, V]):
             step = TableRepartitionStep(sink, source, base, place.key_serde, place.value_serde)
             if self._name is not None:
                 self._shared_repartition = step
-        below = dataclasses.replace(place.then(step, key_changed=False), sources=frozenset({step.name}))
+        # Of a shared repartition, too, the source that this call would have made: as in Kafka Streams, where the
+        # second result brings no topic into the joins below it. Partition counts of internal topics depend on that.
+        below = dataclasses.replace(place.then(step, key_changed=False), sources=frozenset({source}))
         builder = options.builder(store_name, place.key_serde, value_serde)
         operator = make(store_name)
         result = below.then(ProcessorStep(node_name, operator, own_stores=[builder]))

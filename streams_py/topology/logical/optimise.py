@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from streams_py.errors import ConfigError, TopologyError
 from streams_py.serdes import Serde
+from streams_py.topology.caller import locate
 from streams_py.topology.logical.graph import GraphNode, LogicalGraph, RepartitionStep, SourceStep, TableSourceStep
 from streams_py.topology.logical.join_steps import StreamJoinStep
 from streams_py.topology.names import RepartitionNames
@@ -91,17 +92,24 @@ def _merge_equal_sources(graph: LogicalGraph) -> None:
             for topic in node.source.topics:
                 first = first_of_topic.setdefault(topic, node)
                 if set(first.source.topics) != set(node.source.topics):
-                    raise TopologyError(
+                    error = TopologyError(
                         f"topic {topic!r} is read by two streams that read different sets of topics: "
-                        f"{_listed(first)} and {_listed(node)}; read equal sets, or merge streams of single topics"
+                        f"{_listed(first)}, at {first.where}, and {_listed(node)}; read equal sets, or merge streams "
+                        "of single topics"
                     )
+                    locate(error, node.where)
+                    raise error
         if first is not node:
             _merge_source(graph, first, node)
 
 
 def _merge_source(graph: LogicalGraph, first: SourceStep, other: SourceStep) -> None:
     if first.source.reset_policy is not other.source.reset_policy:
-        raise TopologyError(f"{_listed(first)} is read twice with different reset policies; give both the same")
+        error = TopologyError(
+            f"{_listed(first)} is read twice with different reset policies, first at {first.where}; give both the same"
+        )
+        locate(error, other.where)
+        raise error
     for child in list(other.children):
         other.remove_child(child)
         first.add_child(child)

@@ -61,16 +61,16 @@ class Suppress(TableOperator):
         rule = self._rule
         wait, by_window = rule.wait_ms, rule.by_window
         limited = rule.max_records is not None or rule.max_bytes is not None
-        put, first_time, take_first = buffer.put, buffer.first_time_ms, buffer.take_first
+        put, first_time, first, remove_first = buffer.put, buffer.first_time_ms, buffer.first, buffer.remove_first
         observed_ms = UNKNOWN_TIME
 
         def emit() -> None:
-            key, new, old, timestamp, offset, topic, partition, headers = take_first()
-            if new is None and by_window:
-                return
-            context.timestamp, context.offset, context.topic = timestamp, offset, topic
-            context.partition, context.headers = partition, headers
-            forward(key, make_change((new, old)), timestamp)
+            key, new, old, timestamp, offset, topic, partition, headers = first()
+            if new is not None or not by_window:
+                context.timestamp, context.offset, context.topic = timestamp, offset, topic
+                context.partition, context.headers = partition, headers
+                forward(key, make_change((new, old)), timestamp)
+            remove_first()  # only now: what reads this table while the change goes down sees the row before it
 
         def is_over() -> bool:
             return (rule.max_records is not None and len(buffer) > rule.max_records) or (

@@ -149,7 +149,8 @@ class TopologyAssembly:
         """Add a store and connect it. Adding the same declaration object again does no harm."""
         if self._stores.get(builder.name, builder) is not builder:
             raise TopologyError(
-                f"store {builder.name!r} is declared twice; share one declaration object, or use another name"
+                f"store {builder.name!r} is declared twice{self._first_use_of(builder.name)}; share one declaration "
+                "object, or use another name"
             )
         check_name(builder.name)
         self._stores[builder.name] = builder
@@ -166,7 +167,10 @@ class TopologyAssembly:
         if builder.kind in (StoreKind.SESSION, StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW) and is_table:
             raise TopologyError(f"global table {builder.name!r} cannot be kept in a {builder.kind.value} store")
         if builder.name in self._stores:
-            raise TopologyError(f"store {builder.name!r} is declared twice; use another name for the global one")
+            raise TopologyError(
+                f"store {builder.name!r} is declared twice{self._first_use_of(builder.name)}; use another name for the "
+                "global one"
+            )
         self._check_new_node(processor.name)
         self.add_source(source)
         self.add_processor(processor)
@@ -240,6 +244,10 @@ class TopologyAssembly:
         for source, pattern in self._patterns.items():
             if not is_internal and pattern.fullmatch(topic):
                 raise TopologyError(f"topic {topic!r} is read already by {source!r}: {pattern.pattern!r} matches it")
+
+    def _first_use_of(self, store: str) -> str:
+        user = next(iter(self._processors_of_store[store]), None)
+        return "" if user is None else f", first for {user!r} at {self._lines[user]}"
 
     def _check_store(self, store: str, processor: str) -> None:
         if store not in self._stores:

@@ -126,17 +126,19 @@ def _topics_by_source(
 def _copartition_groups(
     assembly: TopologyAssembly, topics_of: Mapping[str, tuple[str, ...]]
 ) -> tuple[frozenset[str], ...]:
-    """Declared sets that share a source become one, then sources become topics.
+    """Sources become topics, then declared sets that share a topic become one.
 
-    Names without a source node (merged away, or quirks of Kafka Streams) contribute nothing.
+    Names without a source node (merged away, or quirks of Kafka Streams) contribute nothing, so they connect nothing.
     """
     merged: list[frozenset[str]] = []
-    for group in assembly.copartitions:
+    for sources in assembly.copartitions:
+        group = frozenset(topic for source in sources for topic in topics_of.get(source, ()))
+        if not group:
+            continue
         touching = [other for other in merged if other & group]
         merged = [other for other in merged if not other & group]
         merged.append(group.union(*touching))
-    named = (frozenset(topic for source in group for topic in topics_of.get(source, ())) for group in merged)
-    return tuple(sorted((topics for topics in named if topics), key=sorted))
+    return tuple(sorted(merged, key=sorted))
 
 
 def _joins_of(

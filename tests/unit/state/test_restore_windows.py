@@ -65,10 +65,16 @@ def test_restored_stores_equal_those_that_were_logged(directory: StateDirectory,
         logged: Any = driver.store("final-store")
         assert len(waiting) == len(logged)
         assert waiting.first_time_ms() == 10
-        changes = [waiting.take_first() for _ in range(len(waiting))]
-        assert changes == [logged.take_first() for _ in range(len(logged))]
+        changes = [taken_first(waiting) for _ in range(len(waiting))]
+        assert changes == [taken_first(logged) for _ in range(len(logged))]
         assert [(change.key.key, change.new, change.topic) for change in changes[:2]] == [
             ("a", 1, "in"),
             ("b", 2, "in"),
         ]
     state.close()
+
+
+def taken_first(buffer: Any) -> Any:
+    first = buffer.first()
+    buffer.remove_first()
+    return first

@@ -40,8 +40,13 @@ class Kit:
     def taken(self) -> list[tuple[Any, ...]]:
         taken = []
         while self.buffer.first_time_ms() is not None:
-            taken.append(self.buffer.take_first())
+            taken.append(self.take_first())
         return taken
+
+    def take_first(self) -> Any:
+        first = self.buffer.first()
+        self.buffer.remove_first()
+        return first
 
 
 def i64(number: int) -> bytes:
@@ -121,7 +126,7 @@ def test_restored_key_waits_since_it_was_buffered_again() -> None:
     kit, other = Kit(), Kit()
     kit.put("a", 1, None, 10)
     kit.buffer.flush_cache()
-    assert kit.buffer.take_first()[1] == 1
+    assert kit.take_first()[1] == 1
     kit.put("a", 2, 1, 50)  # within the same commit, so the changelog has no deletion between
     kit.buffer.flush_cache()
     for key, value, _, _ in kit.logged:

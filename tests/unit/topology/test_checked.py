@@ -229,7 +229,9 @@ def test_missing_serde_of_a_store_names_the_store_and_a_line() -> None:
     builder = StreamsBuilder()
     words = builder.stream("in", key=serdes.STRING, value=serdes.STRING)
     words.group_by_key().aggregate(lambda: 0, lambda key, value, total: total, store="totals")
-    with pytest.raises(ConfigError, match=r"store totals, which is kept here, has no value serde \(.*test_checked.py:"):
+    with pytest.raises(
+        ConfigError, match=r"store totals of \S+, which is kept here, has no value serde \(.*test_checked.py:"
+    ):
         check_serdes(builder.build(), SerdeDefaults())
 
 

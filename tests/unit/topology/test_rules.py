@@ -148,13 +148,26 @@ def test_streams_of_equal_patterns_share_a_source() -> None:
 
 
 def test_streams_of_overlapping_topics_are_refused() -> None:
-    with pytest.raises(TopologyError, match="different sets"):
+    with pytest.raises(TopologyError, match="different sets") as refused:
         built(lambda b: b.stream(["x", "y"]), lambda b: b.stream("x"))
+    assert len(re.findall(r"test_rules\.py:\d+", str(refused.value))) == 2
 
 
 def test_streams_of_equal_topics_are_refused_when_reset_policies_differ() -> None:
-    with pytest.raises(TopologyError, match="reset policies"):
+    with pytest.raises(TopologyError, match="reset policies") as refused:
         built(lambda b: b.stream("x"), lambda b: b.stream("x", reset_policy=ResetPolicy.LATEST))
+    assert len(re.findall(r"test_rules\.py:\d+", str(refused.value))) == 2
+
+
+def test_store_that_is_declared_twice_names_who_has_it_with_both_lines() -> None:
+    with pytest.raises(
+        TopologyError, match=r"first for 'one' at .*test_rules\.py:\d+; .*test_rules\.py:\d+"
+    ) as refused:
+        built(
+            lambda b: b.stream("x").group_by_key().count(store="st", name="one"),
+            lambda b: b.stream("y").group_by_key().count(store="st", name="two"),
+        )
+    assert "'st'" in str(refused.value)
 
 
 def test_table_of_a_topic_that_is_read_is_refused() -> None:

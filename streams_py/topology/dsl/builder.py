@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, overload
@@ -210,6 +211,7 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         source_name = suffixed_or_generate(name, "-source", index, Prefix.SOURCE)
         node_name = name_or_generate(name, index, Prefix.TABLE_SOURCE)
         key, value = key or stored.key, value or stored.value
+        stored = dataclasses.replace(stored, key=key, value=value)  # the topic's also where the store names others
         source = SourceNode(source_name, (topic,), None, key, value, timestamp_extractor, reset_policy)
         operator = TableSource(store_name, is_stored=stored.store is not None)
         step = TableSourceStep(node_name, source, operator, stored.builder(store_name, key, value))
@@ -285,6 +287,7 @@ class StreamsBuilder(Generic[DefaultKey, DefaultValue]):
         source_name = suffixed_or_generate(name, "-source", index, Prefix.SOURCE)
         node_name = name_or_generate(name, index, Prefix.TABLE_SOURCE)
         key, value = key or stored.key, value or stored.value
+        stored = dataclasses.replace(stored, key=key, value=value)  # the topic's also where the store names others
         source = SourceNode(source_name, (topic,), None, key, value, timestamp_extractor)
         builder = stored.builder(store_name, key, value)
         if builder.history_ms is not None:

@@ -67,6 +67,7 @@ class StreamJoins(Generic[K, V]):
         store: str | None = None,
         persistent: bool | None = None,
         logging: bool = True,
+        logging_config: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]: ...
     @overload
@@ -108,7 +109,8 @@ class StreamJoins(Generic[K, V]):
         or ``with_context=f`` for ``f(key, value, other value, record)``: the record that led to the result.
 
         With a stream: each pair of records that ``windows`` lets belong together, with the larger timestamp. Both sides
-        are kept in stores (named after ``store``) for as long as the windows say. With a table: the row as it is now
+        are kept in stores (named after ``store``) for as long as the windows say, and in changelog topics
+        (``logging_config``: their settings). With a table: the row as it is now
         (of a table with a ``history``: as it was at the time of the record); with a global table the row of
         ``on(key, value)``. With ``grace``, records wait until stream time has passed them by so much, so that late rows
         of a table with a history are seen. What finds no partner is dropped. ``key``, ``value`` and
@@ -132,6 +134,7 @@ class StreamJoins(Generic[K, V]):
         store: str | None = None,
         persistent: bool | None = None,
         logging: bool = True,
+        logging_config: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]: ...
     @overload
@@ -188,6 +191,7 @@ class StreamJoins(Generic[K, V]):
         store: str | None = None,
         persistent: bool | None = None,
         logging: bool = True,
+        logging_config: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> KStream[K, VR]:
         """As :meth:`join` with a stream; a record of either stream that finds no partner is joined with None when the
@@ -200,6 +204,7 @@ class StreamJoins(Generic[K, V]):
             "store": store,
             "persistent": persistent,
             "logging": logging,
+            "logging_config": logging_config,
             "name": name,
         }
         return self._join(other, function, windows, None, options, keeps_left=True, keeps_right=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,9 @@ expires costs a removal."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamJoinOptions:
-    """What can be said about a join of two streams. ``name`` names its nodes, ``store`` its stores."""
+    """What can be said about a join of two streams. ``name`` names its nodes, ``store`` its stores.
+
+    ``logging``: keep changelog topics, created with ``logging_config`` on top of the defaults."""
 
     key: Serde[Any] | None = None
     value: Serde[Any] | None = None
@@ -35,6 +37,7 @@ class StreamJoinOptions:
     store: str | None = None
     persistent: bool | None = None
     logging: bool = True
+    logging_config: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +98,13 @@ def join_streams(
     segment_ms = max(_SEGMENT_MS_MIN, windows.size_ms, windows.retention_ms // _SEGMENTS_MAX)
     retention = WindowRetention(windows.retention_ms, windows.size_ms, segment_ms, keeps_duplicates=True)
 
+    logging_config = dict(options.logging_config or {})
+
     def window_store(name: str, value: Serde[Any] | None) -> StoreBuilder:
         kind, persistent, logging = StoreKind.WINDOW, options.persistent, options.logging
-        return StoreBuilder(name, kind, key, value, persistent, logging, windows=retention)
+        return StoreBuilder(
+            name, kind, key, value, persistent, logging, logging_config=logging_config, windows=retention
+        )
 
     has_pending = keeps_left or keeps_right
     pending = StoreBuilder(
@@ -107,6 +114,7 @@ def join_streams(
         list_of(JoinSideValueSerde(left_value, right_value)),
         options.persistent,
         options.logging,
+        logging_config=logging_config,
     )
     left_keeper = ProcessorStep(names.left_keeper, JoinWindowKeeper(names.left_store))
     graph.attach(left_keeper, left.node)

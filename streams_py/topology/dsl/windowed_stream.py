@@ -56,7 +56,7 @@ class _WindowedKStream(Generic[K, V]):
 
     def _counted(self, materialized: Materialized[K, int] | None, store: str | None) -> Materialized[K, int]:
         options = materialized_or_none(materialized, store)
-        if options is not None and options.store is None:
+        if options is not None and options.store is None and not isinstance(self._windows, SlidingWindows):
             self._grouped.place.index.store_name(Prefix.AGGREGATE)  # taken and thrown away, as in Kafka Streams
         options = options or Materialized()
         return options if options.value is not None else dataclasses.replace(options, value=INT64)

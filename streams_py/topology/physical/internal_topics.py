@@ -1,7 +1,8 @@
 """What the group leader is told about internal topics: names, kinds, complete configurations; and co-partition groups.
 
-A setting is taken from the most specific place: the store's ``logging_config``, else the application's ``topic.`` key,
-else the library (Kafka Streams' ``InternalTopicConfig`` and its subclasses).
+A setting is taken from the most specific place: the store's ``logging_config``, else what follows from what the store
+keeps (how long changelogs of windows must be), else the application's ``topic.`` key, else the library (Kafka Streams'
+``InternalTopicConfig`` and its subclasses).
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ _REPARTITION_CONFIG: Final = {
     "retention.ms": "-1",  # data is deleted after it was committed, never by age
     "segment.bytes": "52428800",  # 50 MiB: small segments, because only whole ones can be deleted
 }
-_CHANGELOG_CONFIG: Final = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 _ADDITIONAL_RETENTION: Final = "windowstore.changelog.additional.retention.ms"
 _DAY_MS: Final = 86_400_000
 _MAX_MS: Final = 2**63 - 1
@@ -47,7 +47,8 @@ def topology_metadata(
 
     def changelog(store: StoreBuilder) -> InternalTopic:
         name = full_topic_name(application_id, changelog_topic(store.name))
-        merged = {**_changelog_config(store, additional_ms), **overrides, **store.logging_config}
+        library, needed = _changelog_config(store, additional_ms)
+        merged = {**library, **overrides, **needed, **store.logging_config}
         return InternalTopic(name, InternalTopicKind.CHANGELOG, None, merged)
 
     def repartition(topic: str) -> InternalTopic:
@@ -76,20 +77,27 @@ def topology_metadata(
     return TopologyMetadata(with_tasks, groups, {group: _joins_of(assembly, topics_of, group) for group in groups})
 
 
-def _changelog_config(store: StoreBuilder, additional_ms: int) -> dict[str, str]:
-    """What the library asks for: what expires is deleted when it has been expired for some time."""
+def _changelog_config(store: StoreBuilder, additional_ms: int) -> tuple[dict[str, str], dict[str, str]]:
+    """What the library asks for, and the part of it that no ``topic.`` key replaces, because nothing could be restored
+    then: what expires is deleted when it has been expired for some time, and not before."""
     windows = store.windows
     if store.history_ms is not None:  # versions must not be compacted away while they may be asked for
-        return {**_CHANGELOG_CONFIG, "min.compaction.lag.ms": str(min(store.history_ms + _DAY_MS, _MAX_MS))}
+        return _changelog("compact"), {"min.compaction.lag.ms": str(min(store.history_ms + _DAY_MS, _MAX_MS))}
     if store.ttl_ms is not None:
-        retention_ms = min(store.ttl_ms + additional_ms, _MAX_MS)
-        return {**_CHANGELOG_CONFIG, "cleanup.policy": "compact,delete", "retention.ms": str(retention_ms)}
+        return _changelog("compact,delete"), _retention(store.ttl_ms + additional_ms)
     if windows is None:
-        return _CHANGELOG_CONFIG
+        return _changelog("compact"), {}
     # Of what a join keeps nothing is ever replaced, so there is nothing to compact.
     policy = "delete" if windows.keeps_duplicates else "compact,delete"
-    retention_ms = min(windows.retention_ms + additional_ms, _MAX_MS)
-    return {**_CHANGELOG_CONFIG, "cleanup.policy": policy, "retention.ms": str(retention_ms)}
+    return _changelog(policy), _retention(windows.retention_ms + additional_ms)
+
+
+def _changelog(policy: str) -> dict[str, str]:
+    return {"cleanup.policy": policy, "message.timestamp.type": "CreateTime"}
+
+
+def _retention(retention_ms: int) -> dict[str, str]:
+    return {"retention.ms": str(min(retention_ms, _MAX_MS))}
 
 
 def matched_topics(

@@ -199,9 +199,14 @@ def _options(step: Step) -> dict[str, Any]:
     options: dict[str, Any] = {"name": step["name"]} if step.get("name") else {}
     if step.get("mat") is not None:
         kept = dict(step["mat"])
+        kept |= {"logging_config": kept.pop("logcfg")} if "logcfg" in kept else {}
         serdes = {part: _SERDES[kept.pop(part)] for part in ("key", "value") if kept.get(part)}
         options["materialized"] = Materialized(kept.pop("store", None), **serdes, **kept)
     return options
+
+
+def _logging(step: Step) -> dict[str, Any]:
+    return {"logging_config": step["logcfg"]} if "logcfg" in step else {}
 
 
 def _windows(window: Step) -> Any:
@@ -267,6 +272,7 @@ def _aggregate_table(builder: StreamsBuilder, step: Step, grouped: Any) -> list[
 def _join(builder: StreamsBuilder, step: Step, left: Any, right: Any) -> list[Any]:
     options: dict[str, Any] = {"with_key": _JOINERS[step["fn"]], **_serdes(step, other_value="other"), **_options(step)}
     options |= {field: step[field] for field in ("store", "logging", "grace") if field in step}
+    options |= _logging(step)
     if "win" in step:
         window = dict(step["win"])
         options["windows"] = JoinWindows.of(window.pop("size"), **window)
@@ -286,7 +292,7 @@ def _suppress(builder: StreamsBuilder, step: Step, table: Any) -> list[Any]:
     else:
         limits = {"max_records": step.get("max"), "max_bytes": step.get("bytes")}
         suppressed = Suppressed.until_time_limit(step["ms"], **limits)
-    return [table.suppress(suppressed, logging=not step["nolog"], **_options(step))]
+    return [table.suppress(suppressed, logging=not step["nolog"], **_logging(step), **_options(step))]
 
 
 def _process(builder: StreamsBuilder, step: Step, stream: Any) -> list[Any]:

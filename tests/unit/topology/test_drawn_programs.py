@@ -31,7 +31,7 @@ PROGRAMS: dict[str, dict[str, Any]] = {
 def test_program_does_what_kafka_streams_does(program: dict[str, Any]) -> None:
     topology = build(program)
     assert in_one_order(topology.describe()) == in_one_order(program["describe"])
-    assert metadata_of(topology) == program["meta"]
+    assert metadata_of(topology, config_of(program)) == program["meta"]
     for run in program["runs"]:
         rows, stores = feed(build(program), run)
         ours, theirs = by_topic(rows), by_topic(run["rows"])
@@ -42,8 +42,15 @@ def test_program_does_what_kafka_streams_does(program: dict[str, Any]) -> None:
             assert sorted(stores[name]) == sorted(content), name
 
 
-def metadata_of(topology: Topology) -> dict[str, Any]:
-    metadata = topology.metadata("app", available_topics=())
+def config_of(program: dict[str, Any]) -> dict[str, Any]:
+    config = {f"topic.{key}": value for key, value in program.get("topic_config", {}).items()}
+    if "additional" in program:
+        config["windowstore.changelog.additional.retention.ms"] = program["additional"]
+    return config
+
+
+def metadata_of(topology: Topology, config: dict[str, Any]) -> dict[str, Any]:
+    metadata = topology.metadata("app", config)
     subs = metadata.subtopologies
     return {
         "subs": [

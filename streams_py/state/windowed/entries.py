@@ -245,7 +245,9 @@ class WindowedEntries(ABC, Generic[K, V, S]):
                         f"changelog {self.codec.topic} of store {self.name!r} has a key of {len(key)} bytes, too short "
                         "for a key with its window: it was written by another kind of store"
                     )
-                if value is not None or not self.retention.keeps_duplicates:  # there null deletes nothing
+                if key is not None and value is None and self.retention.keeps_duplicates:
+                    self._aging.observe(time_of(key))  # there null deletes nothing, but time has come so far
+                else:
                     at = None if key is None else segment_prefix(time_of(key) // segment_ms) + key
                     yield at, value, timestamp_ms
 

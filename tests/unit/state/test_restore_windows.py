@@ -17,7 +17,7 @@ from streams_py.testing.driver import TopologyTestDriver
 from streams_py.topology.dsl.builder import StreamsBuilder
 from streams_py.topology.dsl.suppressed import Suppressed
 from streams_py.topology.topology import Topology
-from streams_py.topology.windows import SessionWindows, SlidingWindows, TimeWindows
+from streams_py.topology.windows import JoinWindows, SessionWindows, SlidingWindows, TimeWindows
 
 
 @pytest.fixture
@@ -71,6 +71,32 @@ def test_restored_stores_equal_those_that_were_logged(directory: StateDirectory,
             ("a", 1, "in"),
             ("b", 2, "in"),
         ]
+    state.close()
+
+
+def test_null_in_a_join_moves_time_in_a_restored_store_too(directory: StateDirectory) -> None:
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    joined = builder.stream("in").join(builder.stream("other"), str.__add__, JoinWindows.of(5), store="j")
+    joined.to("out")
+    described = builder.build()
+    with TopologyTestDriver(described) as driver:
+        source = driver.input_topic("in", key=STRING, value=STRING)
+        source.send("a", "v", timestamp_ms=10)
+        source.send("a", None, timestamp_ms=100)
+        state = TaskState(
+            TaskId(0, 0),
+            described.stores.values(),
+            application_id="test",
+            directory=directory,
+            owner="thread-1",
+            defaults=StoreDefaults(STRING, STRING, persistent=False),
+        )
+        state.open()
+        for changelog in state.changelog_partitions:
+            state.restore(changelog, driver._tasks.producer.records.get(changelog, []))
+        kept: Any = driver.store("j-this-join-store")
+        restored: Any = state.store("j-this-join-store")
+        assert list(restored.all()) == list(kept.all()) == []
     state.close()
 
 

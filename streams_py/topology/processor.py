@@ -226,7 +226,8 @@ class Processor(ABC, Generic[KIn, VIn, KOut, VOut]):
         """Handle one record; ``self.context.forward`` sends results on."""
 
     def close(self) -> None:
-        """Called once when the task ends here. Stores close by themselves."""
+        """Called once when the task ends here, after its last commit. Stores close by themselves. Let go of what is
+        yours, and write nothing: it may be lost, or arrive after the next owner has read the task's state."""
 
 
 class ValueTransformerContext(ProcessingContext, Protocol):
@@ -248,7 +249,7 @@ class ValueTransformer(ABC, Generic[KIn, VIn, VOut]):
         """The new value of a row; None deletes it. Called with None when the row is deleted."""
 
     def close(self) -> None:
-        """Called once at the end."""
+        """As :meth:`Processor.close`."""
 
 
 class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
@@ -265,7 +266,8 @@ class FixedKeyProcessor(ABC, Generic[KIn, VIn, VOut]):
         """Handle one record; ``self.context.forward`` sends results on."""
 
     def close(self) -> None:
-        """Called once when the task ends here. Stores close by themselves."""
+        """Called once when the task ends here, after its last commit. Stores close by themselves. Let go of what is
+        yours, and write nothing: it may be lost, or arrive after the next owner has read the task's state."""
 
 
 @runtime_checkable

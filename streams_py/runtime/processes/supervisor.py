@@ -34,6 +34,8 @@ _DEATHS: Final = 5
 _FIRST_WORD_S: Final = 10.0
 _RESTARTING: Final = "RESTARTING"
 _LINE_BYTES: Final = 4096
+_WORDS: Final = 3
+"""Of a line: the state, whether it is live, whether it is ready."""
 
 
 @dataclass(slots=True)
@@ -109,24 +111,35 @@ class Supervisor:
         now = time.monotonic()
         if slot.process is None:
             if not slot.has_ended and now >= slot.due_s:
-                self._start(slot)
+                try:
+                    self._start(slot)
+                except OSError as error:  # no room for another process, or its pipes, now: the others go on
+                    self._start_later(slot, now, f"cannot be started ({error})")
         elif (status := slot.process.poll()) is not None:
             self._gone(slot)
             if status == 0:
                 slot.has_ended = True
                 return
-            slot.deaths = 1 if now - slot.started_s >= _STEADY_S else slot.deaths + 1
-            delay_s = min(_FIRST_DELAY_S * 2 ** (slot.deaths - 1), _LONGEST_DELAY_S)
-            slot.due_s, slot.state, slot.restarts = now + delay_s, _RESTARTING, slot.restarts + 1
-            slot.live, slot.ready = slot.deaths < _DEATHS, False
-            _log.error("process %d %s; starting it again in %.0f s", slot.number, _ended(status), delay_s)
+            self._start_later(slot, now, _ended(status))
+
+    def _start_later(self, slot: _Slot, now: float, why: str) -> None:
+        slot.deaths = 1 if now - slot.started_s >= _STEADY_S else slot.deaths + 1
+        delay_s = min(_FIRST_DELAY_S * 2 ** (slot.deaths - 1), _LONGEST_DELAY_S)
+        slot.due_s, slot.state, slot.restarts = now + delay_s, _RESTARTING, slot.restarts + 1
+        slot.live, slot.ready = slot.deaths < _DEATHS, False
+        slot.started_s = now
+        _log.error("process %d %s; starting it again in %.0f s", slot.number, why, delay_s)
 
     def _start(self, slot: _Slot) -> None:
-        their_lives, slot.lives = os.pipe()
-        slot.states, their_states = os.pipe()
-        os.set_blocking(slot.states, False)
-        child = ChildProcess(slot.number, their_lives, their_states)
-        try:
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            their_lives, slot.lives = os.pipe()
+            theirs.callback(os.close, their_lives)
+            ours.callback(os.close, slot.lives)
+            slot.states, their_states = os.pipe()
+            theirs.callback(os.close, their_states)
+            ours.callback(os.close, slot.states)
+            os.set_blocking(slot.states, False)
+            child = ChildProcess(slot.number, their_lives, their_states)
             slot.process = subprocess.Popen(
                 self._command,
                 env={**os.environ, PROCESS_VARIABLE: child.to_variable()},
@@ -134,9 +147,7 @@ class Supervisor:
                 pass_fds=(their_lives, their_states),
                 process_group=0,
             )
-        finally:
-            os.close(their_lives)
-            os.close(their_states)
+            ours.pop_all()
         slot.state, slot.ready, slot.started_s = State.CREATED.value, False, time.monotonic()
         self._selector.register(slot.states, selectors.EVENT_READ, slot)
         _log.info("process %d of %d is %d", slot.number, len(self._slots), slot.process.pid)
@@ -153,12 +164,14 @@ class Supervisor:
         ready = self._selector.select(_STEP_S)
         for key, _ in ready:
             with contextlib.suppress(OSError):
-                lines = os.read(key.fd, _LINE_BYTES).decode("ascii").splitlines()
-                if lines:
-                    key.data.state, is_live, is_ready = lines[-1].split()
-                    key.data.live, key.data.ready = is_live == "1", is_ready == "1"
-                else:  # it ends
+                told = os.read(key.fd, _LINE_BYTES)
+                if not told:  # it ends
                     time.sleep(_STEP_S)
+                    continue
+                words = told.rpartition(b"\n")[0].rpartition(b"\n")[2].decode("ascii").split()
+                if len(words) == _WORDS:  # else it is a part of what was told while nobody listened
+                    key.data.state = words[0]
+                    key.data.live, key.data.ready = words[1] == "1", words[2] == "1"
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import selectors
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streams_py.errors import IllegalStateError, StreamsError
+from streams_py.runtime.processes import supervisor as module
 from streams_py.runtime.processes.supervisor import Supervisor, same_program
 from tests.waiting import until
 
@@ -123,6 +128,45 @@ def test_one_that_fails_while_closing_is_named(run: Callable[[str], Run]) -> Non
     running.end()
     assert isinstance(running.error, StreamsError)
     assert "process 1 ended with status 5, process 2 ended with status 5" in str(running.error)
+
+
+def test_processes_go_on_while_there_is_no_room_to_start_another_one_again(
+    run: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_FIRST_DELAY_S", 0.01)
+    running = run("works")
+    until(lambda: running.supervisor.health().ready, "both say that they run")
+    (first,), (second,) = running.starts(1), running.starts(2)
+    popen, refused = subprocess.Popen, list[OSError]()
+
+    def crowded(*arguments: Any, **options: Any) -> Any:
+        if len(refused) < 2:
+            refused.append(BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"))
+            raise refused[-1]
+        return popen(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", crowded)
+    open_files = len(os.listdir("/proc/self/fd"))
+    os.kill(second, signal.SIGKILL)
+    until(lambda: len(running.starts(2)) == 2 and running.supervisor.health().ready, "it is there again")
+    assert running.starts(1) == [first]
+    assert len(refused) == 2
+    assert len(os.listdir("/proc/self/fd")) == open_files
+
+
+def test_what_was_told_while_the_supervisor_stood_still_may_be_cut() -> None:
+    slot, listening = module._Slot(1), Supervisor(0, [])
+    slot.states, theirs = os.pipe()
+    listening._selector.register(slot.states, selectors.EVENT_READ, slot)
+    states = []
+    for told in (b"REBALANCING 1 0\nRUNN", b"ING 1 1\nPENDING_SHUTDOWN 1 0\n", b"RUNN"):
+        os.write(theirs, told)
+        listening._listen()
+        states.append((slot.state, slot.live, slot.ready))
+    assert states == [("REBALANCING", True, False), *[("PENDING_SHUTDOWN", True, False)] * 2]
+    listening._selector.close()
+    os.close(slot.states)
+    os.close(theirs)
 
 
 def test_an_interactive_interpreter_has_no_program_to_run_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,75 @@
+"""Logs of which nothing more can be delivered are no reason to doubt a client, however often they are looked at."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from streams_protocol.types import TopicPartition
+from streams_py.adapters.confluent import ConfluentClients, silence
+from streams_py.ports import BEGINNING
+from streams_py.testing.broker import Broker
+
+pytestmark = pytest.mark.broker
+
+
+def transactional(broker: Broker, name: str) -> Producer:
+    made = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"silence-{os.getpid()}-{name}"})
+    made.init_transactions(30)
+    return made
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_reader_that_waits_behind_what_nobody_sees_is_not_in_doubt(
+    kafka_broker: Broker,
+    topic: str,
+    clients: Callable[..., ConfluentClients],
+    isolation: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    committed, aborted, left_open, deleted = (TopicPartition(topic, number) for number in range(4))
+    writer, other = transactional(kafka_broker, f"{isolation}-1"), transactional(kafka_broker, f"{isolation}-2")
+    for partitions, end in (((committed, left_open, deleted), "commit"), ((aborted, committed, deleted), "abort")):
+        writer.begin_transaction()
+        for partition in partitions:
+            for _ in range(3):
+                writer.produce(*partition[:1], b"value", b"key", partition.partition)
+        writer.flush()
+        if end == "commit":
+            writer.commit_transaction()
+        else:
+            writer.abort_transaction()
+    other.begin_transaction()
+    other.produce(topic, b"open", b"key", left_open.partition)
+    other.flush()
+    admin = clients().admin()
+    ends = admin.list_offsets([deleted])
+    admin.delete_records({deleted: ends[deleted]})  # type: ignore[dict-item]  # an offset
+    until_s = time.monotonic() + 30
+    while admin.list_offsets([deleted], earliest=True) != ends:
+        assert time.monotonic() < until_s
+    monkeypatch.setattr(silence, "_SILENCE_S", 0.3)
+    monkeypatch.setattr(silence, "_CONFIRM_S", 0.3)
+    reader = clients({"consumer.isolation.level": isolation}).main_consumer("thread-1")
+    first, looks = reader._consumer, 0
+    look = reader._look_at_silence
+
+    def counted() -> None:
+        nonlocal looks
+        looks += 1
+        look()
+
+    monkeypatch.setattr(reader, "_look_at_silence", counted)
+    reader.assign(dict.fromkeys((committed, aborted, left_open, deleted), BEGINNING))
+    found = 0
+    while looks < 4:
+        found += len(reader.poll(100, 50))
+    assert found == (6 if isolation == "read_committed" else 13)
+    assert reader._consumer is first
+    reader.close()
+    admin.close()
+    other.abort_transaction()

@@ -28,17 +28,12 @@ class Tasks:
 class HostView:
     """Which end point has which input partitions, as active and as standby, for interactive queries.
 
-    It shows where tasks are *going*: while a task moves, its new host appears a little too early. ``partitions`` are
-    all partitions of the active map, the only ones a key can be looked up in.
+    It shows where tasks are *going*: while a task moves, its new host appears a little too early. A key can be looked
+    up in the partitions of the active map only.
     """
 
     active: Mapping[HostInfo, AbstractSet[TopicPartition]] = field(default_factory=dict)
     standby: Mapping[HostInfo, AbstractSet[TopicPartition]] = field(default_factory=dict)
-
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """Every partition that some host has as active."""
-        return frozenset().union(*self.active.values())
 
 
 def tasks_of(partitions: Collection[TopicPartition], info: AssignmentInfo) -> Tasks:

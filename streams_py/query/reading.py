@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
 from streams_py.errors import InvalidStateStoreError
@@ -111,6 +110,7 @@ def _read(streams: KafkaStreams, query: Query, view: Any, partition: int | None,
     reverse = query.flag("reverse")
     first, last = query.number("from", 0), query.number("to", _TIME_MAX_MS)
     key = None if query.key is None else key_of(streams, query, query.key)
+    entries: Iterable[dict[str, Any] | None]
     match query.what:
         case QueryableStoreType.KEY_VALUE if key is not None:
             return _one(query, partition, key, view.get(key))
@@ -124,7 +124,8 @@ def _read(streams: KafkaStreams, query: Query, view: Any, partition: int | None,
         case QueryableStoreType.SESSION if key is not None:
             entries = (_windowed(w, v) for w, v in view.find_sessions(key, first, last, reverse=reverse))
         case QueryableStoreType.SESSION:
-            entries = (_windowed(w, v) for w, v in view.all(reverse=reverse) if w.end >= first and w.start <= last)
+            found = view.all(reverse=reverse)
+            entries = (_windowed(w, v) if w.end >= first and w.start <= last else None for w, v in found)
         case _ if key is None:
             raise BadQueryError(f"store {query.store!r} keeps versions: ask for a key")
         case _ if "from" in query.options or "to" in query.options:
@@ -160,11 +161,20 @@ def _one(query: Query, partition: int | None, key: Any, value: Any) -> dict[str,
     return {"key": key, "value": value, "partition": partition}
 
 
-def _many(query: Query, partition: int | None, entries: Iterable[dict[str, Any]], deadline_s: float) -> dict[str, Any]:
+def _many(
+    query: Query, partition: int | None, entries: Iterable[dict[str, Any] | None], deadline_s: float
+) -> dict[str, Any]:
+    """The first of the entries; None stands for one that is not wanted, and took time all the same."""
     found: list[dict[str, Any]] = []
     limit = query.limit
-    for number, entry in enumerate(islice(entries, limit + 1)):
+    for number, entry in enumerate(entries):
         if number % 256 == 0 and time.monotonic() > deadline_s:
-            raise OwnerTimeoutError(f"reading store {query.store!r} took too long; ask for less with limit=")
+            raise OwnerTimeoutError(
+                f"reading store {query.store!r} took too long; ask for less with limit=, or for a key"
+            )
+        if entry is None:
+            continue
+        if len(found) == limit:
+            return {"entries": found, "complete": False}
         found.append(entry if partition is None else {**entry, "partition": partition})
-    return {"entries": found[:limit], "complete": len(found) <= limit}
+    return {"entries": found, "complete": True}

@@ -120,7 +120,7 @@ class Router:
                 asyncio.timeout(max(0.0, left_s)),
                 self._client.stream(
                     "GET",
-                    f"http://{name}:{host.port}{quote(path)}",
+                    f"http://{name}:{host.port}{_quoted(path)}",
                     params={**query.options, "partition": str(partition)},
                     headers={HOP_HEADER: "1"},
                 ) as answer,
@@ -139,6 +139,11 @@ class Router:
         if answer.status_code == 503:
             raise NotHereNowError(str(body.get("message", wanted)))
         return answer.status_code, body
+
+
+def _quoted(path: str) -> str:
+    """As it came: whoever builds an address takes ``.`` and ``..`` between slashes out, and they may be a key's."""
+    return "/".join("%2E" * len(part) if part in (".", "..") else quote(part) for part in path.split("/"))
 
 
 async def _bounded(answer: httpx.Response) -> bytes:

@@ -45,7 +45,9 @@ class EventLoop:
         while True:
             try:
                 loop.run_forever()
-                break
+                if self._closing:
+                    break
+                _log.warning("%s: a coroutine stopped the event loop, which all others need; going on", self._name)
             except BaseException as error:  # SystemExit and the like leave run_forever; their call has ended with them
                 _log.warning("%s: a coroutine raised %s; going on", self._name, type(error).__name__)
         try:

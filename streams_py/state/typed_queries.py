@@ -237,7 +237,7 @@ def _question(
 ) -> Callable[[], Any] | None:
     """What to call for the answer, None when nothing is known. InvalidStateStoreError when the kinds do not fit."""
     if isinstance(store, CustomStateStore):
-        return lambda: store.query(query)
+        return _own_question(query, store, find)
     match query:
         case KeyQuery(key):
             plain: ReadOnlyKeyValueStore[Any, Any] = ReadOnlyKeyValueStore(name, QueryableStoreType.KEY_VALUE, find)
@@ -262,6 +262,16 @@ def _question(
             return lambda: history.history(key, since, until, reverse=reverse)
         case _:
             return None
+
+
+def _own_question(query: Query[Any], store: CustomStateStore, find: Callable[[], object]) -> Callable[[], Any]:
+    def ask() -> Any:
+        try:
+            return store.query(query)
+        finally:
+            find()  # whatever it says, or raises, may come of being closed meanwhile
+
+    return ask
 
 
 def _timestamped(name: str, find: Callable[[], Sequence[Any]]) -> ReadOnlyKeyValueStore[Any, Any]:

@@ -23,6 +23,7 @@ from streams_py.topology.topology import Topology
 from tests.waiting import until
 
 KEYS = ["apple", *(f"key-{number:02}" for number in range(20))]
+LIKE_PATHS = ["a/./b", "a/../b", ".."]
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "queries.md").read_text(encoding="utf-8")
 
 
@@ -68,7 +69,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Instance, I
         clients = opened.enter_context(contextlib.closing(KafkaClients(StreamsConfig.of(common))))
         producer = opened.enter_context(contextlib.closing(clients.producer("feeder")))
         for timestamp_ms in (500, 700, 1_500):
-            for key in KEYS:
+            for key in (*KEYS, *LIKE_PATHS):
                 producer.produce("in", b"v", key.encode(), -1, None, timestamp_ms, None)
         producer.flush(60_000)
         made = []
@@ -112,7 +113,14 @@ def test_each_instance_answers_for_both(pair: tuple[Instance, Instance]) -> None
         assert (len(few["entries"]), few["complete"]) == (7, False)
         _, windows = one.get(f"/stores/views/windows/{theirs}?from=0&to=5000")
         assert [(entry["start"], entry["value"]) for entry in windows["entries"]] == [(0, 2), (1000, 1)]
-        assert len(one.get("/stores/views/windows?from=0&to=0")[1]["entries"]) == len(KEYS)
+        assert len(one.get("/stores/views/windows?from=0&to=0")[1]["entries"]) == len(KEYS) + len(LIKE_PATHS)
+
+
+@pytest.mark.parametrize("key", LIKE_PATHS)
+def test_key_that_looks_like_a_path_reaches_its_owner_as_it_is(pair: tuple[Instance, Instance], key: str) -> None:
+    for one in pair:
+        status, body = one.get(f"/stores/counts/keys/{key.replace('.', '%2E')}")
+        assert (status, body.get("key"), body.get("value")) == (200, key, 3), body
 
 
 def test_absent_key_is_told_from_unknown_stores_and_wrong_questions(pair: tuple[Instance, Instance]) -> None:

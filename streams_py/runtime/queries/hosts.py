@@ -56,8 +56,18 @@ NOT_AVAILABLE: Final = KeyQueryMetadata(NO_HOST, frozenset(), -1)
 """There was no assignment yet."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where one store is: partitions of each topic that its tasks read, and the hosts of each of its partitions."""
+
+    counts: Mapping[str, int]
+    active: Mapping[int, HostInfo]
+    standby: Mapping[int, frozenset[HostInfo]]
+
+
 class StoreHosts:
     """The instances of one application as of the last assignment. Thread-safe: what it holds is replaced as a whole.
+    Where a store is, is worked out once for each assignment: services ask with every query.
 
     ``own`` is this client's ``application.server``.
     """
@@ -69,7 +79,7 @@ class StoreHosts:
         self._application_id = application_id
         self._own = own
         self._serde_defaults = serde_defaults
-        self._view: HostView | None = None
+        self._shown: tuple[HostView, dict[str, _Places]] = (HostView(), {})
 
     @property
     def own(self) -> HostInfo | None:
@@ -103,11 +113,11 @@ class StoreHosts:
 
     def show(self, view: HostView) -> None:
         """A new assignment said this."""
-        self._view = view
+        self._shown = (view, {})
 
     def everybody(self) -> list[StreamsMetadata]:
         """Every instance with an ``application.server``, sorted by it."""
-        view = self._view or HostView()
+        view, _ = self._shown
         stores = self._stores_by_topic(view)
         everywhere = frozenset(self._topology.global_stores)
         return [
@@ -151,22 +161,38 @@ class StoreHosts:
 
     def of_partition(self, store: str, partition: int) -> KeyQueryMetadata:
         """Where a partition of the store is."""
-        view = self._view or HostView()
-        wanted = {TopicPartition(topic, partition) for topic in self._topics_of(store, view)}
-        actives = sorted(host for host, partitions in view.active.items() if not wanted.isdisjoint(partitions))
-        standbys = frozenset(host for host, partitions in view.standby.items() if not wanted.isdisjoint(partitions))
-        return KeyQueryMetadata(actives[0] if actives else NO_HOST, standbys, partition)
+        places = self._places(store)
+        return KeyQueryMetadata(
+            places.active.get(partition, NO_HOST), places.standby.get(partition, frozenset()), partition
+        )
 
     def partition_counts(self, store: str) -> Mapping[str, int]:
         """Partitions of each topic that the store's tasks read, as far as some instance was named for them; empty
         before the first assignment."""
-        view = self._view or HostView()
-        topics = self._topics_of(store, view)
+        return self._places(store).counts
+
+    def _places(self, store: str) -> _Places:
+        view, known = self._shown
+        places = known.get(store)
+        if places is None:
+            places = known[store] = self._found(store, view)
+        return places
+
+    def _found(self, store: str, view: HostView) -> _Places:
+        topics = {topic for topic, stores in self._stores_by_topic(view).items() if store in stores}
         counts: dict[str, int] = {}
-        for topic, partition in view.partitions:
-            if topic in topics:  # not how many there are: instances without application.server leave gaps
-                counts[topic] = max(counts.get(topic, 0), partition + 1)
-        return counts
+        active: dict[int, HostInfo] = {}
+        standby: dict[int, frozenset[HostInfo]] = {}
+        for host, partitions in sorted(view.active.items()):
+            for topic, partition in partitions:
+                if topic in topics:  # not how many there are: instances without application.server leave gaps
+                    counts[topic] = max(counts.get(topic, 0), partition + 1)
+                    active.setdefault(partition, host)
+        for host, partitions in view.standby.items():
+            for topic, partition in partitions:
+                if topic in topics:
+                    standby[partition] = standby.get(partition, frozenset()) | {host}
+        return _Places(counts, active, standby)
 
     def _check_known(self, store: str) -> None:
         known = sorted(self._topology.stores)
@@ -176,9 +202,6 @@ class StoreHosts:
     def _key_bytes(self, store: str, key: Any, key_serde: Serde[Any] | None) -> bytes:
         serde = key_serde or self.key_serde(store)
         return serde.serializer(self.changelog(store), is_key=True)(key)
-
-    def _topics_of(self, store: str, view: HostView) -> frozenset[str]:
-        return frozenset(topic for topic, stores in self._stores_by_topic(view).items() if store in stores)
 
     def _stores_by_topic(self, view: HostView) -> Mapping[str, frozenset[str]]:
         """The stores of the sub-topology that reads a topic."""

@@ -11,7 +11,6 @@ A commit has three steps, because one flush of the producer and one request serv
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -22,7 +21,7 @@ from streams_py.ports import Clock, OffsetAndMetadata, RawRecord
 from streams_py.runtime.event_loop import Background
 from streams_py.runtime.tasks.asynchronous.async_calls import AsyncNode
 from streams_py.runtime.tasks.asynchronous.batch_calls import BatchNode
-from streams_py.runtime.tasks.asynchronous.in_flight import InFlight
+from streams_py.runtime.tasks.asynchronous.in_flight import InFlight, Intake
 from streams_py.runtime.tasks.binding import BoundTopology, bind_nodes
 from streams_py.runtime.tasks.collector import RecordCollector
 from streams_py.runtime.tasks.commit_positions import CommitPositions
@@ -47,8 +46,6 @@ from streams_py.topology.nodes import (
 )
 
 __all__ = ["ActiveTask"]
-
-_log = logging.getLogger(__name__)
 
 
 class ActiveTask(Task):
@@ -83,9 +80,7 @@ class ActiveTask(Task):
         self._background = background
         self._calls: InFlight | None = None
         """Records under way outside of this thread; None without nodes that let them."""
-        self._draining = False
-        self._answered = False
-        """Whether answers may have been sent on since the last commit, which holds their records back until then."""
+        self._intake = Intake()
         self._failures = Failures(id, self.record, collector, self._current_raw)
         self._loop = RecordLoop(
             self.record,
@@ -120,7 +115,7 @@ class ActiveTask(Task):
         with new processors; under exactly-once it is a TaskCorruptedError that names this task, too."""
         self._check(TaskPhase.RESTORING)
         self.stores.attach(self.record, self._collector.changelog_writer)
-        self._calls, self._draining = None, False
+        self._calls = None
         self.bound = bound = bind_nodes(self.nodes.nodes, self)
         self._set_readers(bound)
         self.record.stream_time_ms = self.positions.read(committed)
@@ -186,8 +181,8 @@ class ActiveTask(Task):
 
     def _forget_consumed(self) -> None:
         self._loop.queues.clear()
-        self._calls, self._draining = None, False
-        self._loop.progressed = self._touched = self._answered = self._commit_requested = False
+        self._calls = None
+        self._loop.progressed = self._touched = self._commit_requested = False
         self.positions.clear()
 
     # -- records ----------------------------------------------------------------------------------------
@@ -235,9 +230,8 @@ class ActiveTask(Task):
         return taken
 
     def _process_async(self, calls: InFlight, max_records: int) -> int:
-        count = self._send_on(calls)
-        room = 0 if self._draining else min(calls.room(), max_records)
-        if room:
+        count = self._sent_on(calls.send_on)
+        if room := min(calls.room(), max_records):
             started = calls.started
             taken = self._loop.run(room)
             calls.note_taken(taken, started)
@@ -245,10 +239,9 @@ class ActiveTask(Task):
         calls.hand_over()
         return count
 
-    def _send_on(self, calls: InFlight) -> int:
-        self._answered = self._answered or bool(calls.live)
+    def _sent_on(self, send_on: Callable[[], int]) -> int:
         try:
-            return calls.send_on()
+            return send_on()
         except StreamsError:
             raise
         except Exception as error:
@@ -262,17 +255,12 @@ class ActiveTask(Task):
         calls = self._calls
         if calls is None or self._phase is not TaskPhase.RUNNING:
             return 0
-        self._answered = self._answered or bool(calls.live)
-        if within_ms is None:
-            return calls.await_answers(None)
-        deadline_ms = self._clock.monotonic_ms() + within_ms
-        count = calls.await_answers(deadline_ms)
-        while not calls.live:
-            self.flush_caches()
-            if not calls.live:
-                break
-            count += calls.await_answers(deadline_ms)
-        return count
+        try:
+            return self._sent_on(lambda: calls.await_all(within_ms, self.flush_caches))
+        except BrokerUnavailableError as error:
+            if self.settings.exactly_once:
+                self._silence.note(error)  # raises: a part of it is in the transaction
+            raise
 
     def cancel_calls(self) -> None:
         """Cancel asynchronous calls. Their records stay under way: no commit of this task passes them."""
@@ -287,7 +275,16 @@ class ActiveTask(Task):
     @property
     def is_drained(self) -> bool:
         """True when the task took no more records, so that a commit becomes possible, and now it is."""
-        return self._draining and not self.has_calls
+        return self._calls is not None and self._calls.draining and not self._calls.live
+
+    def begin_draining(self) -> bool:
+        """Take no more records until the next commit; False when nothing changes."""
+        return self._calls is not None and self._calls.begin_draining()
+
+    def take_fewer(self) -> int:
+        """What is under way takes too long for a transaction: have less of it when the task starts over. For how many
+        ms that has been going on."""
+        return 0 if self._calls is None else self._calls.take_fewer()
 
     def _current_raw(self) -> RawRecord | None:
         return (self._calls and self._calls.current_raw()) or self._loop.current_raw()
@@ -339,8 +336,9 @@ class ActiveTask(Task):
 
     def punctuate(self) -> int:
         """Call the punctuators that are due, stream time first; how many were called. One that a broker without answer
-        stopped is called again."""
-        if not self.has_punctuators or self._phase is not TaskPhase.RUNNING or self._silence.is_pause():
+        stopped is called again. They wait while the task drains: what they make could keep it from ever ending that."""
+        waits = self._silence.is_pause() or (self._calls is not None and self._calls.draining)
+        if waits or not self.has_punctuators or self._phase is not TaskPhase.RUNNING:
             return 0
         try:
             fired = self.punctuate_stream_time()
@@ -387,7 +385,7 @@ class ActiveTask(Task):
     @property
     def commit_needed(self) -> bool:
         """True when something happened since the last commit; also when transaction markers were passed over."""
-        touched = self._loop.progressed or self._touched or self._answered or self.has_calls
+        touched = self._loop.progressed or self._touched or (self._calls is not None and self._calls.needs_commit)
         return touched or self.positions.passed_over()
 
     def flush_caches(self) -> None:
@@ -416,8 +414,9 @@ class ActiveTask(Task):
         """Offsets are committed. ``acked``: highest acknowledged offset per changelog partition (of all tasks)."""
         self.positions.note_committed(self._calls, running=self._phase is TaskPhase.RUNNING)
         self._silence.committed(took_records=self._loop.progressed, touched=self._touched)
-        self._loop.progressed = self._touched = self._answered = self._commit_requested = False
-        self._draining = self._calls is not None and self._calls.holds_everything
+        self._loop.progressed = self._touched = self._commit_requested = False
+        if self._calls is not None:
+            self._calls.note_committed()
         if self._phase is TaskPhase.CREATED or self._phase is TaskPhase.CLOSED:
             return
         own = self.stores.changelog_partitions
@@ -483,7 +482,7 @@ class ActiveTask(Task):
         if self._calls is None:
             if self._background is None:
                 raise IllegalStateError(f"task {self.id} has nowhere to run asynchronous calls", task_id=self.id)
-            self._calls = InFlight(self.record, self._background, self._clock, self._loop.current_raw)
+            self._calls = InFlight(self.record, self._background, self._clock, self._loop.current_raw, self._intake)
         return self._calls
 
     def request_commit(self) -> None:

@@ -3,6 +3,9 @@
 At-least-once means that an input offset is committed only after everything made from it has been acknowledged. One
 flush of the thread's producer and one commit request serve all tasks. Under exactly-once the offsets go into the
 transaction of the thread's producer, and its commit is that of all tasks.
+
+A transaction holds all effects of a record, or none. So none may be under way in an asynchronous call when it is
+committed: tasks with such calls drain first, and the thread goes on with the others meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from streams_py.errors import (
 )
 from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer, TransactionalProducer
 
-__all__ = ["IN_DOUBT", "Committable", "Committer"]
+__all__ = ["IN_DOUBT", "WAITS", "Committable", "Committer"]
 
 _log = logging.getLogger(__name__)
 
@@ -33,10 +36,12 @@ IN_DOUBT = (
 )
 """Why a member that may be none any more writes nothing."""
 
+WAITS = -2
+"""Instead of a number of committed tasks: asynchronous calls are still under way. Try again when some have ended."""
+
 _FLUSH_STEP_MS = 1_000
 _SETTLE_MS = 10_000
 _WORRY_AFTER_MS = 5_000
-_CALLS_MS = 5_000
 _COMMIT_TIMEOUT_MS = 10_000
 """How long one attempt to commit may take before it is tried again later."""
 
@@ -59,10 +64,16 @@ class Committable(Protocol):
     @property
     def has_calls(self) -> bool: ...
     def await_answers(self, within_ms: int | None = None) -> int: ...
+    def begin_draining(self) -> bool: ...
+    def take_fewer(self) -> int: ...
     def cancel_calls(self) -> None: ...
     def flush_caches(self) -> None: ...
     def committable_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None: ...
+
+
+class _UnderWayError(BrokerUnavailableError):
+    """Asynchronous calls have not ended, so that a transaction cannot be committed."""
 
 
 class Committer:
@@ -70,7 +81,8 @@ class Committer:
 
     ``gives_up`` says that a shutdown's time is over; ``check_sends`` raises what became of refused records, after
     asking the production exception handler; True when that had records written instead. No rebalance begins within
-    ``before_rebalance``, which raises BrokerUnavailableError when one has begun.
+    ``before_rebalance``, which raises BrokerUnavailableError when one has begun. A transaction waits for asynchronous
+    calls for ``calls_max_ms``.
     """
 
     def __init__(
@@ -84,6 +96,7 @@ class Committer:
         check_sends: Callable[[], bool],
         before_rebalance: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
         transactions: TransactionalProducer | None = None,
+        calls_max_ms: int = 0,
     ) -> None:
         self._producer = producer
         self._transactions = transactions
@@ -94,10 +107,12 @@ class Committer:
         self._check_sends = check_sends
         self._before_rebalance = before_rebalance
         self._failing_since_ms: int | None = None
+        self._calls_max_ms = calls_max_ms
+        self._waiting_since_ms = 0  # for asynchronous calls, if at all
 
-    def prepare(self, tasks: Collection[Committable]) -> dict[TopicPartition, OffsetAndMetadata]:
+    def prepare(self, tasks: Collection[Committable], *, calls_ms: int = 0) -> dict[TopicPartition, OffsetAndMetadata]:
         """Flush what the tasks hold back and wait for all acknowledgements; the offsets to commit. ``tasks``: those
-        that need it, and, for a transaction, all that are running.
+        that need it, and, for a transaction, all that are running; that one waits for asynchronous calls, ``calls_ms``.
 
         Raises the first send error (ProductionError), or BrokerUnavailableError when nothing may be written because
         other members may own the tasks by now, or when the producer's queue stays full or could not be flushed in time.
@@ -106,7 +121,7 @@ class Committer:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         if needing:
             if self._transactions is not None:
-                self._await_all_calls(needing)
+                self._end_all_calls(needing, within_ms=calls_ms)
             for task in needing:
                 self._check_member()
                 task.flush_caches()
@@ -127,15 +142,17 @@ class Committer:
             raise BrokerUnavailableError("it is not known yet from where partitions are read, so nothing can be fenced")
         raise TaskCorruptedError("something was written, but not by a running task; it is not committed", {})
 
-    def _await_all_calls(self, tasks: Collection[Committable]) -> None:
-        """A transaction holds all effects of a record, or none: so no record may be under way when it is committed."""
+    def _end_all_calls(self, tasks: Collection[Committable], *, within_ms: int) -> None:
+        """Also those that begin only when caches are flushed."""
+        self._await_calls(tasks, within_ms=within_ms)
+        if waiting := [task.id for task in tasks if task.has_calls]:
+            raise _UnderWayError(f"asynchronous calls of task {waiting[0]} are still under way")
+
+    def _await_calls(self, tasks: Collection[Committable], *, within_ms: int) -> None:
+        deadline_ms = self._clock.monotonic_ms() + within_ms
         for task in tasks:
-            if task.has_calls:
-                self._check_member()
-                task.await_answers(_CALLS_MS)
-        waiting = [task.id for task in tasks if task.has_calls]
-        if waiting:
-            raise BrokerUnavailableError(f"asynchronous calls of task {waiting[0]} are still under way")
+            self._check_member()
+            task.await_answers(max(0, deadline_ms - self._clock.monotonic_ms()))
 
     def commit_prepared(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
         """Commit what :meth:`prepare` gave: offsets alone, or the transaction with them. Raises TaskMigratedError when
@@ -159,11 +176,7 @@ class Committer:
     def end_calls(self, tasks: Collection[Committable], *, within_ms: int) -> None:
         """Before tasks are taken away: let their asynchronous calls end, for so long at most, and cancel the others.
         What was cancelled is processed again by the next owner: no commit passes it. Raises as :meth:`prepare`."""
-        deadline_ms = self._clock.monotonic_ms() + within_ms
-        for task in tasks:
-            if task.has_calls:
-                self._check_member()
-                task.await_answers(max(0, deadline_ms - self._clock.monotonic_ms()))
+        self._await_calls(tasks, within_ms=within_ms)
         for task in tasks:
             task.cancel_calls()
 
@@ -201,19 +214,46 @@ class Committer:
         """Commit those of ``tasks`` (for a transaction: all that are running) that need it; how many they were.
 
         A broker that does not answer, or takes no more records, is not an error until that has lasted for
-        ``task.timeout.ms``: -1 then, and the next call tries again. Raises TaskMigratedError when this is no member.
+        ``task.timeout.ms``: -1 then, and the next call tries again; as it does with :data:`WAITS`. Raises
+        TaskMigratedError when this is no member.
         """
         needing = [task for task in tasks if task.commit_needed]
         try:
             offsets = self.prepare(tasks)
             with self._before_rebalance():
                 self.commit_prepared(offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
+        except _UnderWayError as error:
+            self._drain(tasks, error)
+            return WAITS
         except BrokerUnavailableError as error:
             self._note_failure(error)
             return -1
         self._failing_since_ms = None
         self.finish(needing, enforce_checkpoint=False)
         return len(needing)
+
+    def _drain(self, tasks: Collection[Committable], error: _UnderWayError) -> None:
+        """Have the tasks take no more records. When that has lasted so long that the broker may abort the transaction,
+        they start over, and take fewer at a time: many records of one key wait for one another."""
+        now_ms = self._clock.monotonic_ms()
+        for task in tasks:
+            if task.begin_draining():
+                self._waiting_since_ms = now_ms
+        waited_ms = now_ms - self._waiting_since_ms
+        if waited_ms < self._calls_max_ms or self._transactions is None or not self._transactions.in_transaction:
+            return
+        waiting = [task for task in tasks if task.has_calls]
+        text = f"{error} after {waited_ms} ms, and a transaction may last for transaction.timeout.ms"
+        since_ms = max(task.take_fewer() for task in waiting)
+        if since_ms > self._task_timeout_ms:
+            raise TimeoutExceededError(
+                f"{text}; so it has been for {since_ms} ms (task.timeout.ms is {self._task_timeout_ms}). Let the calls "
+                "end sooner (timeout=), or raise producer.transaction.timeout.ms",
+                task_id=waiting[0].id,
+            ) from error
+        raise TaskCorruptedError(
+            f"{text}; processing again from the last commit, fewer records at a time", {task.id: () for task in waiting}
+        ) from error
 
     def finish(self, tasks: Collection[Committable], *, enforce_checkpoint: bool) -> None:
         """Their offsets are committed: write checkpoints, forget that they needed it."""

@@ -26,6 +26,8 @@ _TRANSACTION_MS = 10_000
 _CALLS_MS = 500
 """How long a revocation waits for asynchronous calls to end before it cancels them. The rebalance waits meanwhile, and
 so do the thread's other tasks."""
+_TRANSACTION_CALLS_MS = 5_000
+"""The same in a transaction, where all tasks of the thread go back to the last commit otherwise."""
 
 
 class Revocation:
@@ -77,7 +79,7 @@ class Revocation:
             return []
         running = self._table.running()
         needing = [task for task in running if task.commit_needed]
-        offsets = self._committer.prepare(running)
+        offsets = self._committer.prepare(running, calls_ms=_TRANSACTION_CALLS_MS)
         self._committer.commit_prepared(offsets, timeout_ms=_TRANSACTION_MS)
         return [task for task in needing if task not in revoked]
 

@@ -21,7 +21,7 @@ from streams_py.ports import BEGINNING, RawRecord
 from streams_py.runtime.states import ThreadState
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.threads.batch_size import BatchSize, Slice
-from streams_py.runtime.threads.committing import Committer
+from streams_py.runtime.threads.committing import WAITS, Committer
 from streams_py.runtime.threads.inbox import Inbox
 from streams_py.runtime.threads.rebalance import TaskSide
 from streams_py.runtime.threads.summary import Summary
@@ -78,6 +78,7 @@ class StreamLoop:
             check_sends=self._check_sends,
             before_rebalance=parts.rebalance.held_up,
             transactions=parts.transactions,
+            calls_max_ms=settings.calls_max_ms,
         )
         self.moves = TaskMoves(name, parts, self._committer, control, task_timeout_ms=settings.task_timeout_ms)
         self._pace = BatchSize(settings.max_poll_interval_ms)
@@ -250,7 +251,7 @@ class StreamLoop:
             if not self._committer.is_transactional:
                 running = drained
         committed = self._committer.commit(running)
-        if committed < 0:
+        if committed < 0 and committed != WAITS:
             self._next_commit_try_ms = self._clock.monotonic_ms() + _COMMIT_BACKOFF_MS
         if committed > 0:
             self._control.commit_latency.add(self._clock.monotonic_ms() - now)

@@ -36,6 +36,9 @@ class LoopSettings:
     task_timeout_ms: int
     uncommitted_max_bytes: int
     """Of this thread: what its stores hold for the next commit; beyond it the commit comes early."""
+    calls_max_ms: int
+    """How long a transaction may wait for asynchronous calls: what is left of ``transaction.timeout.ms`` when a commit
+    is due, with time enough to make it."""
 
     @classmethod
     def from_config(cls, config: StreamsConfig) -> Self:
@@ -49,6 +52,7 @@ class LoopSettings:
             repartition_purge_interval_ms=config.repartition_purge_interval_ms,
             task_timeout_ms=config.task_timeout_ms,
             uncommitted_max_bytes=config.statestore_uncommitted_max_bytes // max(1, config.num_stream_threads),
+            calls_max_ms=max(0, config.transaction_timeout_ms * 3 // 4 - config.commit_interval_ms),
         )
 
 

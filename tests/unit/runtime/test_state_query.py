@@ -3,9 +3,9 @@ answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -18,6 +18,7 @@ from streams_py import (
     Query,
     RangeQuery,
     SessionWindows,
+    StateStoreMigratedError,
     StreamsBuilder,
     StreamsNotStartedError,
     TimestampedKeyQuery,
@@ -300,6 +301,19 @@ def test_custom_store_answers_queries_of_its_own(driver: TopologyTestDriver) -> 
     assert answer(driver, "top", Leaders()).failure is FailureReason.UNKNOWN_QUERY_TYPE
     top.query = lambda query: top.leaders(query.count) if isinstance(query, Leaders) else NotImplemented
     assert answer(driver, "top", Leaders()).value == [("ann", 3)]
+
+
+@pytest.mark.parametrize("ask", [lambda query: 7, lambda query: 1 // 0])
+def test_custom_store_that_is_closed_while_it_answers_is_not_present(
+    driver: TopologyTestDriver, ask: Callable[[Query[int]], int]
+) -> None:
+    top: Any = driver.store("top")
+    top.query = ask
+
+    def gone() -> NoReturn:
+        raise StateStoreMigratedError("has moved")
+
+    assert answer_of(Leaders(), "top", top, gone).failure is FailureReason.NOT_PRESENT
 
 
 def test_global_store_answers_once() -> None:

@@ -153,7 +153,7 @@ class _Lanes:
 
     def __init__(self, calls: AsyncCalls, node: NodeContext, background: Background) -> None:
         self.ended: deque[Call] = deque()
-        """Calls that have ended, for the task's thread to take."""
+        """Calls that have ended, for the task's thread to take; of an ordered node it looks at the records instead."""
         self._calls = calls
         self._node = node
         self._post, self._wake_up_soon = background.loop.post, background.wake_up_soon
@@ -176,19 +176,26 @@ class _Lanes:
             self._post(self._start)
 
     def _sort(self, calls: list[Call]) -> None:
-        lanes, ready = self._lanes, self._ready
         for call in calls:
             if call.key is None:  # nothing to keep in order
-                ready.append(call)
+                self._ready.append(call)
                 continue
-            call.lane = at = lane_of(call.key)
-            if at not in lanes:
-                lanes[at] = None
-                ready.append(call)
-            elif (waiting := lanes[at]) is None:
-                lanes[at] = deque((call,))
-            else:
-                waiting.append(call)
+            try:
+                self._line_up(call)
+            except Exception as error:  # of the key's own methods; nobody would hear it here, and wait for ever
+                self._tell(call, None, error)
+
+    def _line_up(self, call: Call) -> None:
+        lanes = self._lanes
+        at = lane_of(call.key)
+        if at not in lanes:
+            lanes[at] = None
+            self._ready.append(call)
+        elif (waiting := lanes[at]) is None:
+            lanes[at] = deque((call,))
+        else:
+            waiting.append(call)
+        call.lane = at
 
     def _start(self) -> None:
         given, ready, running, most = self._given, self._ready, self._running, self._calls.concurrency
@@ -259,14 +266,18 @@ class _Lanes:
         task.cancel()
 
     def _end(self, call: Call, answer: Any, error: Exception | None) -> None:
-        call.answer, call.error = answer, error
         if call.key is not None:
             waiting = self._lanes[call.lane]
             if waiting:
                 self._ready.append(waiting.popleft())
             else:
                 del self._lanes[call.lane]
-        self.ended.append(call)
+        self._tell(call, answer, error)
+
+    def _tell(self, call: Call, answer: Any, error: Exception | None) -> None:
+        call.answer, call.error = answer, error
+        if not self._calls.ordered:
+            self.ended.append(call)
         call.ended = True
         self._wake_up_soon()
 

@@ -7,6 +7,9 @@ answer was sent on, and until then no commit passes it.
 again makes it again. A record that came out of a record cache, a suppress buffer or a punctuator was made from many,
 whose offsets nobody knows: it holds all positions of its task. So does everything that is made of its answer.
 
+*Whose turn is it?* Some commits are possible only while nothing is under way: in a transaction all of them. Until then
+the task *drains*: it takes no more records, and its punctuators wait.
+
 *Order.* Answers are sent on by the task's thread, from the last node to the first: an answer may only enter nodes that
 have room, so the number of records under way is bounded whatever the shape of the topology.
 """
@@ -21,7 +24,7 @@ from streams_py.ports import Clock, Headers, RawRecord
 from streams_py.runtime.event_loop import Background
 from streams_py.topology.nodes import Process, RecordContext
 
-__all__ = ["Call", "Calls", "InFlight"]
+__all__ = ["Call", "Calls", "InFlight", "Intake"]
 
 _STEP_MS = 20
 
@@ -94,19 +97,57 @@ class Calls(Protocol):
         """Start nothing more, and cancel what has started."""
 
 
+class Intake:
+    """How many records a task lets be under way, when their calls have once taken longer than a transaction may: half
+    as many as ended in that time, and one more with each commit. It outlives the books, which are new when the task
+    starts over."""
+
+    def __init__(self) -> None:
+        self._most: int | None = None
+        self._since_ms: int | None = None
+
+    def was_too_much(self, ended: int, now_ms: int) -> int:
+        """Only so many ended in time; for how many ms it has been like that, without a commit."""
+        self._most = max(1, ended // 2)
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        return now_ms - self._since_ms
+
+    def went_well(self) -> None:
+        """A commit came through."""
+        self._since_ms = None
+        if self._most is not None:
+            self._most += 1
+
+    def room(self, room: int, under_way: int) -> int:
+        """``room``, or what is left of it."""
+        return room if self._most is None else min(room, self._most - under_way)
+
+
 class InFlight:
     """The records under way of one task. ``current_raw``: the input record in process, if there is one."""
 
     def __init__(
-        self, record: RecordContext, background: Background, clock: Clock, current_raw: Callable[[], RawRecord | None]
+        self,
+        record: RecordContext,
+        background: Background,
+        clock: Clock,
+        current_raw: Callable[[], RawRecord | None],
+        intake: Intake,
     ) -> None:
         self.live: set[Call] = set()
+        self.draining = False
+        """True while the task takes no more records, so that a commit becomes possible."""
+        self._to_drain = 0
+        self.answered = False
+        """Whether answers may have been sent on since the last commit, which holds their records back until then."""
         self.nodes: list[Calls] = []
         """Children before their parents."""
         self.background = background
         self.clock = clock
         self._record = record
         self._current_raw = current_raw
+        self._intake = intake
         self._sending: Call | None = None
         self._started = 0
         self._per_record = 1  # calls that one record has led to at most, so far
@@ -139,8 +180,10 @@ class InFlight:
     # -- how much may be taken ------------------------------------------------------------------------------------
 
     def room(self) -> int:
-        """How many input records may be taken now: 0 when a node is full."""
-        room = min(node.room for node in self.nodes)
+        """How many input records may be taken now: 0 when a node is full, and while the task drains."""
+        if self.draining:
+            return 0
+        room = self._intake.room(min(node.room for node in self.nodes), len(self.live))
         return max(1, room // self._per_record) if room > 0 else 0
 
     def note_taken(self, records: int, started_before: int) -> None:
@@ -157,6 +200,7 @@ class InFlight:
 
     def send_on(self) -> int:
         """Send on what has ended; how many records that were. One whose sending raised is sent on again."""
+        self.answered = self.answered or bool(self.live)
         count = 0
         for number, node in enumerate(self.nodes):
             below = self.nodes[:number]
@@ -199,6 +243,19 @@ class InFlight:
                 break
         return count
 
+    def await_all(self, within_ms: int | None, flush_caches: Callable[[], None]) -> int:
+        """The same, and for what comes out of the task's caches then, within the same time if it is bounded."""
+        if within_ms is None:
+            return self.await_answers(None)
+        deadline_ms = self.clock.monotonic_ms() + within_ms
+        count = self.await_answers(deadline_ms)
+        while not self.live:
+            flush_caches()
+            if not self.live:
+                break
+            count += self.await_answers(deadline_ms)
+        return count
+
     def _wait(self, deadline_ms: int | None) -> bool:
         while any(node.is_running for node in self.nodes):
             if deadline_ms is not None and self.clock.monotonic_ms() >= deadline_ms:
@@ -213,6 +270,29 @@ class InFlight:
             node.cancel()
 
     # -- what may be committed ------------------------------------------------------------------------------------
+
+    def begin_draining(self) -> bool:
+        """Take no more records until the next commit; False when that was said before."""
+        before, self.draining = self.draining, True
+        if not before:
+            self._to_drain = len(self.live)
+        return not before
+
+    def take_fewer(self) -> int:
+        """Draining takes too long: when the task starts over, it is to take fewer records at a time. For how many ms
+        it has been starting over like that."""
+        return self._intake.was_too_much(self._to_drain - len(self.live), self.clock.monotonic_ms())
+
+    def note_committed(self) -> None:
+        """A commit came through. One that could not take anything along is followed by another as soon as that can."""
+        self.answered = False
+        self.draining = self.holds_everything
+        self._intake.went_well()
+
+    @property
+    def needs_commit(self) -> bool:
+        """True when something is under way, or was since the last commit."""
+        return self.answered or bool(self.live)
 
     @property
     def holds_everything(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import traceback
 from contextvars import ContextVar
@@ -11,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from streams_py import StreamsBuilder
+from streams_py import StreamsBuilder, serdes
 from streams_py.errors import CallTimeoutError
 from streams_py.runtime.event_loop import Background, EventLoop
+from streams_py.runtime.tasks.asynchronous.in_flight import Call
 from streams_py.runtime.tasks.error_handling.handlers import Answer
 from tests.unit.runtime.tasks.async_kit import TEXT, Service, add, asking, failing, offset, until_sent, values
 from tests.unit.runtime.tasks.task_kit import Kit
@@ -145,6 +147,56 @@ def test_an_error_does_not_keep_its_record_in_memory() -> None:
     assert [frame.name for frame in traceback.extract_tb(error.__traceback__)][-1] == "refuse"
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     assert not any("call" in frame.f_locals for frame in frames if frame.f_code.co_name == "_answer")
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_records_that_were_answered_are_forgotten(ordered: bool) -> None:
+    service = Service()
+    service.answer("v")
+    kit = asking(service, ordered=ordered)
+    add(kit, *((f"forgotten-{ordered}-{number}", "v") for number in range(20)))
+    until_sent(kit, *["V"] * 20)
+    kept = [one for one in gc.get_objects() if type(one) is Call and str(one.key).startswith(f"forgotten-{ordered}")]
+    assert kept == []
+
+
+def test_a_coroutine_that_stops_the_loop_does_not_stop_the_others() -> None:
+    async def ask(value: str) -> str:
+        if value == "stop":
+            asyncio.get_running_loop().stop()
+        await asyncio.sleep(0.001)
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", **TEXT).map_values_async(ask, ordered=True).to("out", **TEXT)
+    kit = Kit(builder.build())
+    add(kit, ("a", "stop"), ("b", "1"))
+    until_sent(kit, "stop", "1")
+    add(kit, ("c", "2"), first=2)
+    until_sent(kit, "stop", "1", "2")
+
+
+class Unhashable(str):
+    """A key with a mistake in it."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:
+        raise ValueError("no hash")
+
+
+def test_a_key_that_cannot_be_told_from_others_is_an_error_of_its_record() -> None:
+    service, caught = Service(), list[Any]()
+    keys = serdes.serde(serialize=lambda key: key.encode(), deserialize=lambda data: Unhashable(data.decode()))
+    builder = StreamsBuilder()
+    builder.stream("in", key=keys, value=serdes.STRING).map_values_async(service.ask).to("out", **TEXT)
+    kit = Kit(builder.build(), **failing(Answer.CONTINUE, caught))
+    add(kit, ("a", "1"), (None, "2"))
+    service.answer("2")
+    until_sent(kit, "2")
+    kit.task.await_answers()
+    assert [(failed.value, str(error)) for _, failed, error in caught] == [("1", "no hash")]
+    assert offset(kit) == 2
 
 
 @pytest.mark.parametrize("ordered", [False, True])

@@ -1,0 +1,46 @@
+"""Reads of the query service end in time, whatever a store has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from streams_py import State, Windowed
+from streams_py.query.errors import OwnerTimeoutError
+from streams_py.query.reading import Query, answer_here
+from streams_py.state.queries import QueryableStoreType
+
+
+class Sessions:
+    """Has no end, and nothing from the time that is asked for before that."""
+
+    def __init__(self, unwanted: int | None = None) -> None:
+        self._unwanted = unwanted
+
+    def all(self, *, reverse: bool) -> Iterator[tuple[Windowed[str], int]]:
+        number = 0
+        while True:
+            wanted = self._unwanted is not None and number >= self._unwanted
+            number += 1
+            yield Windowed("k", 50, 60) if wanted else Windowed("k", 1, 2), number
+
+
+def read(view: Sessions, within_s: float, **options: str) -> dict[str, Any]:
+    streams: Any = SimpleNamespace(store=lambda *_, **__: view, state=State.RUNNING)
+    query = Query("visits", QueryableStoreType.SESSION, None, {"from": "40", **options})
+    return answer_here(streams, query, 0, time.monotonic() + within_s)
+
+
+def test_sessions_of_another_time_take_time_too() -> None:
+    with pytest.raises(OwnerTimeoutError, match="'visits' took too long"):
+        read(Sessions(), 0.01)
+
+
+def test_as_many_as_are_asked_for_are_read() -> None:
+    found = read(Sessions(unwanted=500), 60, limit="2")
+    assert [entry["value"] for entry in found["entries"]] == [501, 502]
+    assert not found["complete"]

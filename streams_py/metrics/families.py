@@ -1,17 +1,18 @@
 """Figures as the two exporters know them: every name that there is, what it counts, and its labels.
 
-The list is closed, because OpenTelemetry wants to hear of each figure before it is measured; what it lacks is exported
-by nobody, and a test says so.
+The list has all that the library measures, and a test says so: OpenTelemetry wants to hear of a figure before it is
+measured. What processors measure of their own comes to it when it is first seen.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from streams_py.state.store_figures import OPERATIONS, PROPERTIES
 
-__all__ = ["FAMILIES", "Family", "family_name", "label"]
+__all__ = ["FAMILIES", "Family", "family_name", "family_of", "label"]
 
 
 class Family(NamedTuple):
@@ -98,11 +99,20 @@ FAMILIES: Final[Mapping[tuple[str, str], Family]] = {(family.group, family.name)
 """By group and name."""
 
 
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]")
+
+
+def family_of(group: str, name: str) -> Family:
+    """That of a figure; one of a processor's own (``context.metrics``) has no sentence yet."""
+    return FAMILIES.get((group, name)) or Family(group, name, "Of the application's own.")
+
+
 def family_name(group: str, name: str) -> str:
     """``kafka_streams_stream_thread_metrics_process_rate``."""
-    return f"kafka_streams_{group}_{name}".replace("-", "_")
+    return _NOT_IN_NAMES.sub("_", f"kafka_streams_{group}_{name}")
 
 
 def label(tag: str) -> str:
-    """``thread_id``."""
-    return tag.replace("-", "_")
+    """``thread_id``. Names of labels begin with a letter; those with two underlines are Prometheus' own."""
+    text = _NOT_IN_NAMES.sub("_", tag)
+    return text if text[:1].isalpha() else f"tag_{text.lstrip('_')}"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import StatusCode
 
-from streams_py.metrics.families import FAMILIES, Family, family_name
+from streams_py.metrics.families import FAMILIES, Family, family_name, family_of
 from streams_py.runtime.kafka_streams import KafkaStreams
 from streams_py.runtime.metrics import Measured
 from streams_py.runtime.threads.rebalance_timeline import RebalanceTimeline
@@ -23,12 +24,18 @@ _FRESH_S: Final = 0.5
 
 
 def observe_metrics(streams: KafkaStreams, meter_provider: Any = None) -> None:
-    """Let a meter provider (the global one unless given) observe all figures of a client, as long as that lives."""
+    """Let a meter provider (the global one unless given) observe all figures of a client, as long as that lives. Those
+    of processors' own follow with the collection after the one that first finds them."""
     meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
-    measured = _Measured(streams)
-    for family in FAMILIES.values():
-        create = meter.create_observable_counter if family.is_total else meter.create_observable_gauge
-        create(family_name(family.group, family.name), callbacks=[_callback(family, measured)], description=family.help)
+
+    def observe(families: Iterable[Family]) -> None:
+        for family in families:
+            create = meter.create_observable_counter if family.is_total else meter.create_observable_gauge
+            name = family_name(family.group, family.name)
+            create(name, callbacks=[_callback(family, measured)], description=family.help)
+
+    measured = _Measured(streams, observe)
+    observe(FAMILIES.values())
 
 
 def trace_rebalances(streams: KafkaStreams, tracer_provider: Any = None) -> None:
@@ -57,8 +64,12 @@ def trace_rebalances(streams: KafkaStreams, tracer_provider: Any = None) -> None
 
 
 class _Measured:
-    def __init__(self, streams: KafkaStreams) -> None:
+    """``observe`` makes instruments for figures that were not known before."""
+
+    def __init__(self, streams: KafkaStreams, observe: Callable[[Iterable[Family]], None]) -> None:
         self._streams = streams
+        self._observe = observe
+        self._known = set(FAMILIES)
         self._figures: Sequence[Measured] = ()
         self._until_s = 0.0
         self.application = streams.config.application_id
@@ -68,6 +79,12 @@ class _Measured:
         if now_s >= self._until_s:
             self._figures = self._streams.measure()
             self._until_s = now_s + _FRESH_S
+            new = {(group, name) for group, _, name, _ in self._figures} - self._known
+            if new:
+                self._known |= new
+                families = [family_of(*one) for one in sorted(new)]
+                # On another thread: the SDK asks for figures under the lock that a new instrument needs.
+                threading.Thread(target=self._observe, args=(families,), daemon=True).start()
         return self._figures
 
 

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from streams_py.errors import ConfigError
-from streams_py.metrics.families import FAMILIES, family_name, label
+from streams_py.metrics.families import family_name, family_of, label
 from streams_py.runtime.kafka_streams import KafkaStreams
 
 __all__ = ["MetricsServer", "StreamsCollector"]
@@ -29,23 +29,26 @@ class StreamsCollector:
 
     def collect(self) -> Iterator[Any]:
         """The figures of now."""
-        found: dict[tuple[str, str], Any] = {}
+        found: dict[str, Any] = {}
+        samples: set[tuple[str, frozenset[tuple[str, str]]]] = set()
         for client in self._streams:
             application = client.config.application_id
             for group, tags, name, value in client.measure():
-                known = FAMILIES.get((group, name))
-                if known is None:
-                    continue
+                known = family_of(group, name)
                 labels = {"application_id": application, **{label(tag): of for tag, of in tags}}
                 if isinstance(value, str):
                     labels[label(name)] = value
-                family = found.get((group, name))
+                called = family_name(group, name)
+                family = found.get(called)
                 if family is None:
                     kind = CounterMetricFamily if known.is_total else GaugeMetricFamily
-                    family = found[group, name] = kind(family_name(group, name), known.help, labels=())
+                    family = found[called] = kind(called, known.help, labels=())
                 # Not add_metric: that knows one set of labels, and a store's label says which kind of store it is.
                 sample = family.name + "_total" * known.is_total
-                family.add_sample(sample, labels, 1.0 if isinstance(value, str) else value)
+                once = (sample, frozenset(labels.items()))
+                if once not in samples:  # names of the application's own may become equal; twice, and nothing is read
+                    samples.add(once)
+                    family.add_sample(sample, labels, 1.0 if isinstance(value, str) else value)
         yield from found.values()
 
 

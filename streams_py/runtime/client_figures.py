@@ -54,6 +54,7 @@ class ClientFigures(ClientQueries):
     def _figures(self) -> ThreadFigures:
         return ThreadFigures(
             self._config.application_id,
+            self._instance.client_id,
             self._state.now,
             self._current_threads(),
             self._failed_threads,

@@ -9,14 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
+
+from streams_py.runtime.closing import place_of
 
 __all__ = ["Background", "EventLoop"]
 
 _log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
+_LOOKS_EVERY_S = 1.0
+_BLOCKED_S = 5.0
+"""A loop that has not turned for so long is blocked."""
 
 
 class EventLoop:
@@ -28,6 +34,8 @@ class EventLoop:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._closing = False
+        self._asked_s: float | None = None
+        self._next_look_s = self._next_word_s = 0.0
 
     def post(self, call: Callable[..., object], *args: Any) -> None:
         """Call back on the loop's thread, soon. Nothing happens any more after :meth:`close`."""
@@ -39,6 +47,35 @@ class EventLoop:
                 self._thread = threading.Thread(target=self._run, args=(self._loop,), name=self._name, daemon=True)
                 self._thread.start()
             self._loop.call_soon_threadsafe(call, *args)
+
+    def look(self) -> None:
+        """Whether the loop still turns, for a thread that waits for it: a coroutine that blocks it stops everything in
+        silence, time-outs included. Says where that is, ever less often."""
+        now_s = time.monotonic()
+        with self._lock:
+            if self._loop is None or self._closing:
+                return
+            if self._asked_s is None:
+                if now_s >= self._next_look_s:
+                    self._asked_s, self._next_word_s = now_s, now_s + _BLOCKED_S
+                    self._loop.call_soon_threadsafe(self._turned)
+                return
+            if now_s < self._next_word_s:
+                return
+            blocked_s = now_s - self._asked_s
+            self._next_word_s = now_s + blocked_s
+        _log.warning(
+            "%s: a coroutine has blocked the event loop for %.0f s: it is %s. Nothing else goes on there, and no "
+            "commit passes what waits: `await` it, or let it run on a thread (asyncio.to_thread)",
+            self._name,
+            blocked_s,
+            place_of(None if self._thread is None else self._thread.ident),
+        )
+
+    def _turned(self) -> None:
+        with self._lock:
+            self._asked_s = None
+            self._next_look_s = time.monotonic() + _LOOKS_EVERY_S
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
@@ -102,6 +139,8 @@ class Background:
         """Until some call has ended since the last wait, or the time is over."""
         if self.wakeup.wait(timeout_ms / 1000):
             self.wakeup.clear()
+        else:
+            self.loop.look()
 
 
 async def _cancel_all() -> None:

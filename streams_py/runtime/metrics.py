@@ -36,6 +36,7 @@ class ThreadFigures(NamedTuple):
     """What is asked for: the client's identity and state, its threads, and the recording level."""
 
     application_id: str
+    client_id: str
     state: State
     threads: Sequence[StreamThread]
     failed_threads: int
@@ -70,7 +71,7 @@ def measure(figures: ThreadFigures) -> Iterator[Measured]:
     alive = [thread for thread in figures.threads if thread.state is not ThreadState.DEAD]
     yield from _each(
         "stream-metrics",
-        {},
+        {"client-id": figures.client_id},
         {
             "version": _version(),
             "application-id": figures.application_id,
@@ -150,7 +151,8 @@ def _of_task(task: Task, tags: Mapping[str, str], seconds: float, *, is_debug: b
     for (node, topic), count in task.consumed_by_topic.items():
         of_topic = {**tags, "processor-node-id": node, "topic-name": topic}
         yield from _each("stream-topic-metrics", of_topic, {"records-consumed-total": count})
-    for group, own_tags, own in () if task.bound is None else task.bound.metrics.figures(seconds):
+    bound = task.bound  # once: its thread may take it away meanwhile
+    for group, own_tags, own in () if bound is None else bound.metrics.figures(seconds):
         yield from _each(group, {**tags, **own_tags}, own)
     for node, counted in task.records_by_node.items():
         of_node = {"process-total": counted[0], "process-rate": counted[0] / seconds}

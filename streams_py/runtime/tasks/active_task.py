@@ -305,7 +305,8 @@ class ActiveTask(Task):
     @property
     def records_by_node(self) -> Mapping[str, list[int]]:
         """Records that each node got, when they are counted; a list of one."""
-        return {} if self.bound is None else self.bound.counts
+        bound = self.bound  # once: any thread may ask
+        return {} if bound is None else bound.counts
 
     @property
     def consumed_by_topic(self) -> Mapping[tuple[str, str], int]:

@@ -20,6 +20,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader  # noqa: E402
 from opentelemetry.sdk.trace import TracerProvider  # noqa: E402
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor  # noqa: E402
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter  # noqa: E402
+from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 
 from streams_py.errors import ConfigError  # noqa: E402
 from streams_py.metrics import MetricsServer, StreamsCollector, dashboard, observe_metrics, trace_rebalances  # noqa: E402
@@ -29,6 +30,7 @@ from streams_py.runtime.states import State  # noqa: E402
 from streams_py.runtime.threads.rebalance_timeline import RebalanceTimeline  # noqa: E402
 from streams_py.topology.stores import ValueAndTimestamp  # noqa: E402
 from tests.unit.runtime.world import Steps, World, counting, task, tp  # noqa: E402
+from tests.waiting import until  # noqa: E402
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
 
@@ -52,7 +54,7 @@ class Client:
 
     def figures(self) -> ThreadFigures:
         now_ms = self.world.clock.now_ms() + 2000
-        return ThreadFigures("app", State.RUNNING, [self.steps.thread], 1, now_ms, is_debug=self.level == "DEBUG")
+        return ThreadFigures("app", "me", State.RUNNING, [self.steps.thread], 1, now_ms, is_debug=self.level == "DEBUG")
 
     def measure(self) -> list[Measured]:
         return list(measure(self.figures()))
@@ -68,7 +70,7 @@ def client(tmp_path: Path) -> Any:
 def test_figures_say_what_was_done(client: Client) -> None:
     figures = client_metrics(client.figures())
     name = client.steps.thread.name
-    assert figures["stream-metrics"]["state"] == "RUNNING"
+    assert figures["stream-metrics{client-id=me}"]["state"] == "RUNNING"
     thread = figures[f"stream-thread-metrics{{thread-id={name}}}"]
     assert (thread["process-total"], thread["process-rate"]) == (3, 1.5)
     assert (thread["poll-records-avg"], thread["task-created-total"], thread["task-closed-total"]) == (3, 2, 0)
@@ -194,9 +196,35 @@ def test_prometheus_reads_them(client: Client) -> None:
     get = registry.get_sample_value
     assert get("kafka_streams_stream_thread_metrics_process_total", thread) == 3
     assert get("kafka_streams_stream_thread_metrics_process_rate", thread) == 1.5
-    assert get("kafka_streams_stream_metrics_state", {"application_id": "app", "state": "RUNNING"}) == 1
+    state = {"application_id": "app", "client_id": "me", "state": "RUNNING"}
+    assert get("kafka_streams_stream_metrics_state", state) == 1
     topic = {"task_id": "0_0", "processor_node_id": "KSTREAM-SOURCE-0000000000", "topic_name": "in"}
     assert get("kafka_streams_stream_topic_metrics_records_consumed_total", {**thread, **topic}) == 3
+
+
+class Own:
+    """A client whose processors measure something of their own."""
+
+    config = SimpleNamespace(application_id="app")
+
+    def __init__(self, *figures: tuple[str, str, float]) -> None:
+        self.figures = figures
+
+    def measure(self) -> list[Measured]:
+        tags = (("thread-id", "t"), ("orders-id", "shop"), ("1 größe", "x"))
+        return [Measured(group, tags, name, value) for group, name, value in self.figures]
+
+
+def test_prometheus_reads_what_processors_measure_whatever_they_call_it() -> None:
+    group = "stream-orders-metrics"
+    own: Any = Own((group, "paid-total", 3), (group, "zu spät-latency-avg", 1.5), (group, "zu.spät-latency-avg", 7))
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(StreamsCollector(own))
+    tags = {"application_id": "app", "thread_id": "t", "orders_id": "shop", "tag_1_gr__e": "x"}
+    assert registry.get_sample_value("kafka_streams_stream_orders_metrics_paid_total", tags) == 3
+    assert registry.get_sample_value("kafka_streams_stream_orders_metrics_zu_sp_t_latency_avg", tags) == 1.5
+    read = list(text_string_to_metric_families(prometheus_client.generate_latest(registry).decode()))
+    assert sum(len(family.samples) for family in read) == 2
 
 
 def test_server_listens_on_loopback_and_says_when_its_port_is_taken(client: Client) -> None:
@@ -224,6 +252,24 @@ def test_open_telemetry_reads_them(client: Client) -> None:
     found = points["kafka_streams_stream_thread_metrics_process_total"]
     assert (found.value, found.attributes["thread-id"]) == (3, client.steps.thread.name)
     assert points["kafka_streams_stream_metrics_state"].attributes["state"] == "RUNNING"
+
+
+def test_open_telemetry_reads_what_processors_measure_once_it_was_seen() -> None:
+    own: Any = Own(("stream-orders-metrics", "paid-total", 3))
+    reader = InMemoryMetricReader()
+    observe_metrics(own, MeterProvider([reader]))
+
+    def paid() -> list[float]:
+        data = reader.get_metrics_data()
+        scopes = [] if data is None else [scope for of in data.resource_metrics for scope in of.scope_metrics]
+        return [
+            metric.data.data_points[0].value
+            for scope in scopes
+            for metric in scope.metrics
+            if metric.name == "kafka_streams_stream_orders_metrics_paid_total"
+        ]
+
+    until(lambda: paid() == [3], "the figure to be known")
 
 
 def test_rebalance_is_a_span_with_its_phases(tmp_path: Path) -> None:

@@ -28,7 +28,10 @@ def test_client_ends_in_error_when_nobody_handles_the_error_of_a_thread(client: 
     with pytest.raises(StreamsError, match="user code"):
         client.streams.wait()
     assert client.streams.close() is True
-    assert client.streams.metrics()["stream-metrics"]["failed-stream-threads"] == 1
+    [of_client] = [
+        of for group, of in client.streams.metrics().items() if group.startswith("stream-metrics{client-id=")
+    ]
+    assert of_client["failed-stream-threads"] == 1
 
 
 def test_replaced_thread_has_the_same_number_and_the_client_rebalances(client: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 import traceback
 from contextvars import ContextVar
 from random import Random
@@ -174,6 +175,33 @@ def test_a_coroutine_that_stops_the_loop_does_not_stop_the_others() -> None:
     until_sent(kit, "stop", "1")
     add(kit, ("c", "2"), first=2)
     until_sent(kit, "stop", "1", "2")
+
+
+def test_a_coroutine_that_blocks_the_loop_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("streams_py.runtime.event_loop._BLOCKED_S", 0.02)
+    goes_on = threading.Event()
+
+    async def ask(value: str) -> str:
+        goes_on.wait(60)
+        return value
+
+    builder = StreamsBuilder()
+    builder.stream("in", **TEXT).map_values_async(ask).to("out", **TEXT)
+    kit = Kit(builder.build())
+    add(kit, ("a", "1"))
+    kit.task.process(1)
+
+    def told() -> bool:
+        assert kit.task.await_answers(1) == 0
+        return "blocked the event loop" in caplog.text
+
+    kit.clock.monotonic_ms = lambda: time.monotonic_ns() // 1_000_000  # type: ignore[method-assign]
+    until(told, "a warning")
+    assert "test_async_places.py" in caplog.text
+    goes_on.set()
+    until_sent(kit, "1")
 
 
 class Unhashable(str):

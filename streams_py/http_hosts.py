@@ -1,4 +1,4 @@
-"""By which names an HTTP service may be called that has no authentication and listens on loopback.
+"""Where an HTTP service listens, and by which names it may be called without authentication on loopback.
 
 The machine's own users are trusted there, but a browser runs pages of strangers: such a page may point a name of its
 own at this machine (DNS rebinding) and read along. The request's ``Host`` tells.
@@ -7,10 +7,22 @@ own at this machine (DNS rebinding) and read along. The request's ``Host`` tells
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
-__all__ = ["is_loopback", "refused_name"]
+__all__ = ["is_loopback", "listen", "refused_name"]
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 is any free one. OSError when that is not possible.
+
+    What is written goes out at once: head and body of an answer are two writes, and the second would wait for the
+    caller's acknowledgement, some 40 ms. asyncio sees to that only for sockets that say which protocol they are of.
+    """
+    listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted ones are as the one that listens
+    return listening
 
 
 def is_loopback(host: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from types import TracebackType
 from typing import Final, Self
@@ -12,7 +11,7 @@ import uvicorn
 from streams_py.dashboard.app import Explains, dashboard_app
 from streams_py.dashboard.board import Board
 from streams_py.errors import ConfigError
-from streams_py.http_hosts import is_loopback
+from streams_py.http_hosts import is_loopback, listen
 
 __all__ = ["DashboardServer"]
 
@@ -25,8 +24,7 @@ class DashboardServer:
 
     def __init__(self, board: Board, explains: Explains, *, host: str = "127.0.0.1", port: int = 0) -> None:
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._socket = socket.create_server((host, port), family=family)
+            self._socket = listen(host, port)
         except OSError as error:
             raise ConfigError(
                 f"the page cannot be served at {host}:{port} ({error.strerror or error}); choose another --port, or "

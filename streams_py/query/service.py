@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from types import TracebackType
 from typing import Self
@@ -10,7 +9,7 @@ from typing import Self
 import uvicorn
 
 from streams_py.errors import ConfigError
-from streams_py.http_hosts import is_loopback
+from streams_py.http_hosts import is_loopback, listen
 from streams_py.query.app import query_app
 from streams_py.query.routing import Router
 from streams_py.runtime.kafka_streams import KafkaStreams
@@ -43,8 +42,7 @@ class QueryService:
             )
         wanted = own.port if port is None else port
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._socket = socket.create_server((host, wanted), family=family)
+            self._socket = listen(host, wanted)
         except OSError as error:
             raise ConfigError(
                 f"the query service cannot listen at {host}:{wanted} ({error.strerror or error}); give another port, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from typing import Final
 
@@ -10,6 +9,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from streams_py.errors import ConfigError
+from streams_py.http_hosts import listen
 
 __all__ = ["LOOPBACK", "RestServer"]
 
@@ -26,8 +26,7 @@ class RestServer:
 
     def __init__(self, host: str = LOOPBACK, port: int = 0) -> None:
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._socket = socket.create_server((host, port), family=family)
+            self._socket = listen(host, port)
         except OSError as error:
             raise ConfigError(
                 f"listeners: {host}:{port} cannot be served ({error.strerror}); choose another port, or end its user",

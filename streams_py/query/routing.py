@@ -18,7 +18,7 @@ import httpx
 from anyio import to_thread
 
 from streams_protocol.types import HostInfo
-from streams_py.query.errors import BadQueryError, NotHereNowError, OwnerAnswerError, OwnerTimeoutError
+from streams_py.query.errors import BadQueryError, NotHereNowError, OwnerAnswerError, OwnerTimeoutError, QueryError
 from streams_py.query.reading import Query, answer_here, key_of
 from streams_py.runtime.kafka_streams import KafkaStreams
 
@@ -92,20 +92,23 @@ class Router:
         owners = [place.active_host] if place.is_available else []
         if query.flag("stale"):
             owners += sorted(place.standby_hosts)
-        problem = NotHereNowError(f"no instance is known to have partition {partition} of store {query.store!r} now")
+        problem: QueryError = NotHereNowError(
+            f"no instance is known to have partition {partition} of store {query.store!r} now"
+        )
         try:
             return 200, await self._here(query, partition, deadline_s)
         except NotHereNowError as error:
             if passed_on:
                 raise
             problem = error if hosts.own in owners else problem
-        for host in owners:
-            if host == hosts.own:
-                continue
+        others = [host for host in owners if host != hosts.own]
+        for asked, host in enumerate(others):
+            now_s = time.monotonic()
+            until_s = now_s + (deadline_s - now_s) / (len(others) - asked)  # one that hangs leaves time for the others
             try:
-                return await self._at(host, query, partition, path, deadline_s)
+                return await self._at(host, query, partition, path, until_s)
             except (NotHereNowError, OwnerTimeoutError) as error:
-                problem = NotHereNowError(str(error))
+                problem = error
         raise problem
 
     async def _here(self, query: Query, partition: int | None, deadline_s: float) -> dict[str, Any]:
@@ -127,7 +130,7 @@ class Router:
             ):
                 content = await _bounded(answer)
         except (TimeoutError, httpx.TimeoutException):
-            raise OwnerTimeoutError(f"{wanted}: no answer within {self._timeout_s} s") from None
+            raise OwnerTimeoutError(f"{wanted}: no answer within {max(0.0, left_s):.1f} s") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise NotHereNowError(f"{wanted}: {str(error) or type(error).__name__}") from None
         try:

@@ -141,16 +141,17 @@ class GlobalThread:
     def _run(self) -> None:
         try:
             self._work()
-        except Exception as error:
+        except BaseException as error:  # also sys.exit() in a processor: the client waits for this thread
             if self._stopping.is_set():
                 _log.debug("%s ended with %r after it was told to", self.name, error)
                 return
-            self._error = error
+            cause = error if isinstance(error, Exception) else StreamsError(f"{type(error).__name__}: {error}")
+            self._error = cause
             was_ready = self._ready.is_set()
             self._ready.set()
             if was_ready:
                 _log.exception("%s failed; the client cannot go on without its global stores", self.name)
-                self._on_error(error)
+                self._on_error(cause)
         finally:
             self._ready.set()
 

@@ -179,6 +179,32 @@ def test_start_says_that_the_topic_of_a_global_store_is_missing(tmp_path: Path) 
     assert streams.state is State.ERROR
 
 
+class Exiting(Upper):
+    """Ends the program, or so it thinks."""
+
+    def process(self, record: Record[str, str]) -> None:
+        if record.value == "exit":
+            raise SystemExit(3)
+        super().process(record)
+
+
+@pytest.mark.parametrize("is_filling", [True, False])
+def test_processor_that_ends_the_program_ends_the_client_in_error(
+    world: World, tmp_path: Path, is_filling: bool
+) -> None:
+    streams = client(world, custom(Exiting), tmp_path)
+    if is_filling:
+        world.write("g", b"exit", key=b"c")
+        with pytest.raises(StreamsError, match="SystemExit"):
+            streams.start()
+    else:
+        streams.start()
+        world.write("g", b"exit", key=b"c")
+        assert streams.wait_until(State.ERROR, PATIENCE_S)
+        assert "SystemExit" in str(streams.error)
+    assert streams.close()
+
+
 def test_client_ends_in_error_when_the_global_thread_fails(world: World, tmp_path: Path) -> None:
     builder = StreamsBuilder(key=STRING, value=STRING)
     builder.add_global_store(key_value_store("names", logging=False), "g", Upper)

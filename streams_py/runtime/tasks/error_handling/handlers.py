@@ -183,6 +183,10 @@ class DeadLetterQueue:
         return Response(Answer.CONTINUE, (letter,))
 
 
+_HEADER_CHARS_MAX = 16_384
+"""Of each: a validation error may say megabytes about a small record, and a broker would refuse such a letter."""
+
+
 def _error_headers(context: ErrorContext, error: Exception) -> list[tuple[str, bytes | None]]:
     facts = {
         "exception": f"{type(error).__module__}.{type(error).__qualname__}",
@@ -192,7 +196,14 @@ def _error_headers(context: ErrorContext, error: Exception) -> list[tuple[str, b
         "partition": str(context.partition),
         "offset": str(context.offset),
     }
-    return [(f"__streams.errors.{name}", text.encode("utf-8", "backslashreplace")) for name, text in facts.items()]
+    return [
+        (f"__streams.errors.{name}", _cut(text).encode("utf-8", "backslashreplace")) for name, text in facts.items()
+    ]
+
+
+def _cut(text: str) -> str:
+    half = _HEADER_CHARS_MAX // 2
+    return text if len(text) <= _HEADER_CHARS_MAX else f"{text[:half]} ... {text[-half:]}"
 
 
 # -- configuration -------------------------------------------------------------------------------------------

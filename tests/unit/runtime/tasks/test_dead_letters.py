@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,9 +10,18 @@ import pytest
 from streams_py import serdes
 from streams_py.errors import ProductionError, TaskCorruptedError
 from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetter, DeadLetterQueue, Response
+from streams_py.topology.processor import Processor, Record
 from streams_py.topology.topology import Topology
 from tests.unit.runtime.tasks.failing import Asked, Unreachable
 from tests.unit.runtime.tasks.task_kit import Kit, record
+
+
+class _Calling(Processor[str, object, str, object]):
+    def __init__(self, function: Callable[[str, object], object]) -> None:
+        self._function = function
+
+    def process(self, record: Record[str, object]) -> None:
+        self._function(record.key, record.value)
 
 
 class TestDeadLetters:
@@ -46,6 +56,25 @@ class TestDeadLetters:
         assert sorted(value or b"" for _, value, _ in kit.sent("out")) == [b"1"] * len(topics) + [b"2"] * len(topics)
         assert [value for _, value, _ in kit.sent("dead")] == [b"{"] * len(topics)
         assert all(entry.offset == 3 for entry in kit.task.committable_offsets().values())
+
+    def test_letter_is_not_larger_than_a_broker_takes_however_much_the_error_says(self) -> None:
+        def explain(key: str, value: object) -> object:
+            raise ValueError(f"first {'x' * 3_000_000} last")
+
+        topology = (
+            Topology()
+            .add_source("source", "in", key=serdes.STRING, value=serdes.JSON)
+            .add_processor("explains", lambda: _Calling(explain), "source")
+        )
+        kit = Kit(topology, processing_handler=DeadLetterQueue("dead").handle)
+        kit.add(record("1"))
+        kit.task.process(1)
+        [letter] = kit.producer.sent
+        headers = {name: (text or b"").decode() for name, text in letter.headers() or ()}
+        assert sum(map(len, headers.values())) < 40_000
+        assert headers["__streams.errors.message"].startswith("first xx")
+        assert headers["__streams.errors.message"].endswith("xx last")
+        assert "in explain" in headers["__streams.errors.stacktrace"]
 
     def letters(self, answer: Answer, topic: str = "dead") -> Any:
         return lambda context, record, error: Response(answer, (DeadLetter(topic, b"k", str(error).encode(), 5),))

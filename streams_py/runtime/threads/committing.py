@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -72,10 +72,6 @@ class Committable(Protocol):
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None: ...
 
 
-class _UnderWayError(BrokerUnavailableError):
-    """Asynchronous calls have not ended, so that a transaction cannot be committed."""
-
-
 class Committer:
     """Commits the tasks of one stream thread.
 
@@ -121,7 +117,9 @@ class Committer:
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         if needing:
             if self._transactions is not None:
-                self._end_all_calls(needing, within_ms=calls_ms)
+                self._await_calls(needing, within_ms=calls_ms)
+                if waiting := [task for task in needing if task.has_calls]:
+                    raise BrokerUnavailableError(_under_way(waiting))
             for task in needing:
                 self._check_member()
                 task.flush_caches()
@@ -142,13 +140,8 @@ class Committer:
             raise BrokerUnavailableError("it is not known yet from where partitions are read, so nothing can be fenced")
         raise TaskCorruptedError("something was written, but not by a running task; it is not committed", {})
 
-    def _end_all_calls(self, tasks: Collection[Committable], *, within_ms: int) -> None:
-        """Also those that begin only when caches are flushed."""
-        self._await_calls(tasks, within_ms=within_ms)
-        if waiting := [task.id for task in tasks if task.has_calls]:
-            raise _UnderWayError(f"asynchronous calls of task {waiting[0]} are still under way")
-
     def _await_calls(self, tasks: Collection[Committable], *, within_ms: int) -> None:
+        """Also those that begin only when caches are flushed."""
         deadline_ms = self._clock.monotonic_ms() + within_ms
         for task in tasks:
             self._check_member()
@@ -219,12 +212,11 @@ class Committer:
         """
         needing = [task for task in tasks if task.commit_needed]
         try:
+            if self._transactions is not None and self._drains(tasks, needing):
+                return WAITS
             offsets = self.prepare(tasks)
             with self._before_rebalance():
                 self.commit_prepared(offsets, timeout_ms=_COMMIT_TIMEOUT_MS)
-        except _UnderWayError as error:
-            self._drain(tasks, error)
-            return WAITS
         except BrokerUnavailableError as error:
             self._note_failure(error)
             return -1
@@ -232,28 +224,32 @@ class Committer:
         self.finish(needing, enforce_checkpoint=False)
         return len(needing)
 
-    def _drain(self, tasks: Collection[Committable], error: _UnderWayError) -> None:
-        """Have the tasks take no more records. When that has lasted so long that the broker may abort the transaction,
-        they start over, and take fewer at a time: many records of one key wait for one another."""
+    def _drains(self, tasks: Collection[Committable], needing: Collection[Committable]) -> bool:
+        """Whether asynchronous calls are under way; the tasks take no more records then. When that has lasted so long
+        that the broker may abort the transaction, they start over, and take fewer at a time: many records of one key
+        wait for one another."""
+        self._await_calls(needing, within_ms=0)
+        waiting = [task for task in needing if task.has_calls]
+        if not waiting:
+            return False
         now_ms = self._clock.monotonic_ms()
         for task in tasks:
             if task.begin_draining():
                 self._waiting_since_ms = now_ms
         waited_ms = now_ms - self._waiting_since_ms
         if waited_ms < self._calls_max_ms or self._transactions is None or not self._transactions.in_transaction:
-            return
-        waiting = [task for task in tasks if task.has_calls]
-        text = f"{error} after {waited_ms} ms, and a transaction may last for transaction.timeout.ms"
+            return True
+        text = f"{_under_way(waiting)} after {waited_ms} ms, and a transaction may last for transaction.timeout.ms"
         since_ms = max(task.take_fewer() for task in waiting)
         if since_ms > self._task_timeout_ms:
             raise TimeoutExceededError(
                 f"{text}; so it has been for {since_ms} ms (task.timeout.ms is {self._task_timeout_ms}). Let the calls "
                 "end sooner (timeout=), or raise producer.transaction.timeout.ms",
                 task_id=waiting[0].id,
-            ) from error
+            )
         raise TaskCorruptedError(
             f"{text}; processing again from the last commit, fewer records at a time", {task.id: () for task in waiting}
-        ) from error
+        )
 
     def finish(self, tasks: Collection[Committable], *, enforce_checkpoint: bool) -> None:
         """Their offsets are committed: write checkpoints, forget that they needed it."""
@@ -274,3 +270,7 @@ class Committer:
         # Short silences are everyday life: a rebalance that has just begun refuses commits.
         level = logging.WARNING if silent_ms >= _WORRY_AFTER_MS else logging.DEBUG
         _log.log(level, "offsets not committed for %d ms: %s; trying again", silent_ms, error)
+
+
+def _under_way(tasks: Sequence[Committable]) -> str:
+    return f"asynchronous calls of task {tasks[0].id} are still under way"

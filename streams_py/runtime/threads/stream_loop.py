@@ -328,8 +328,9 @@ class StreamLoop:
             offsets = self._committer.prepare(running)
             self._committer.commit_prepared(offsets, timeout_ms=self._time_left_ms())
             self._committer.finish(running, enforce_checkpoint=True)
-        except Exception as error:
-            _log.warning("%s: last commit failed (%s); its records will be processed again", self._name, error)
+        except (Exception, SystemExit) as error:  # caches are flushed into the application's code
+            reason = error if isinstance(error, Exception) else f"sys.exit({error.code!r}) was called"
+            _log.warning("%s: last commit failed (%s); its records will be processed again", self._name, reason)
             return False
         return True
 

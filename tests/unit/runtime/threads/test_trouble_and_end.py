@@ -309,6 +309,31 @@ def test_exit_of_the_program_asked_for_by_a_processor_that_is_closed_leaves_noth
     assert (offsets(world) == {}) is (how == "lost")
 
 
+class ExitingAtOnce(Processor[bytes, int, bytes, bytes]):
+    """Somebody calls sys.exit() for a record."""
+
+    def process(self, record: Record[bytes, int]) -> None:
+        raise SystemExit(3)
+
+
+def test_exit_of_the_program_asked_for_while_caches_are_flushed_at_the_end_leaves_nothing_open(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key=serdes.BYTES, value=serdes.BYTES)
+    stream.group_by_key().count(store="counts").to_stream().process(ExitingAtOnce)
+    options = {"dsl_store_suppliers_class": "rocksdb", "statestore_cache_max_bytes": 1 << 20}
+    steps = Steps(world, builder.build(), tmp_path, **options)
+    steps.run(BOTH)
+    world.write("in", b"a")
+    steps.turn()
+    steps.close()
+    assert "last commit failed (sys.exit(3) was called); its records will be processed again" in caplog.text
+    assert steps.ended
+    assert steps.instance.directory.owner_of(A) is None
+    assert offsets(world) == {}
+
+
 def test_client_hears_of_a_thread_that_ends_whatever_its_end_meets(world: World, steps: Steps) -> None:
     steps.run(BOTH)
 

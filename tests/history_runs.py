@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.history.plan import HistoryPlan, external_topics, plan_history
+from streams_py.history.readable import readable_in
 from streams_py.history.task import StageOrders
 from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
@@ -111,6 +112,7 @@ def run_locally(
     counts = dict.fromkeys(inputs, partitions) if isinstance(partitions, int) else dict(partitions)
     run = LocalRun(plan_history(described, name, settings, counts))
     for stage in run.plan.stages:
+        orders = StageOrders(source, settings, stage)
         rows = []
         for place, topic in enumerate(sorted(stage.inputs)):
             latest: dict[int, int] = {}
@@ -121,13 +123,16 @@ def run_locally(
                     if row["channel"] == RECORD and row["topic"] == topic
                 ]
                 continue
+            is_readable = readable_in(orders, topic)
             for given in (given for given in records if given.topic == topic):
-                pmax = latest[given.partition] = max(latest.get(given.partition, -1), given.timestamp_ms)
+                counts = is_readable is None or is_readable(given.key, given.value)
+                place_ms = given.timestamp_ms if counts else -1
+                pmax = latest[given.partition] = max(latest.get(given.partition, -1), place_ms)
                 headers = [{"key": key, "value": value} for key, value in given.headers or ()] or None
                 row = {"timestamp_ms": given.timestamp_ms, "key": given.key, "value": given.value, "headers": headers}
                 rows.append((given.partition, pmax, place, -1, given.offset, topic, row))
         rows.sort(key=lambda row: row[:5])
-        kernel = stage_kernel(StageOrders(source, settings, stage))
+        kernel = stage_kernel(orders)
         for batch in kernel(_batches(rows, batch_rows)):
             run.rows += batch.to_pylist()
             run.largest_batch_bytes = max(run.largest_batch_bytes, batch.nbytes)

@@ -7,7 +7,6 @@ the same records again, makes the same outputs, and writes those that are missin
 from __future__ import annotations
 
 import json
-import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from streams_py.errors import ConfigError
+from streams_py.history.plan_files import save_plan
 
 __all__ = ["BackfillPlan"]
 
@@ -43,10 +43,8 @@ class BackfillPlan:
         return cls(application_id, topology, fingerprint, dict(inputs), until, uuid.uuid4().hex[:12])
 
     def save(self, path: Path) -> None:
-        """Write the file; it is the old one or the new one, whatever happens."""
-        beside = path.with_name(f"{path.name}.new")
-        beside.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        os.replace(beside, path)
+        """Write the file. ConfigError when that cannot be."""
+        save_plan(path, asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> BackfillPlan | None:

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -27,6 +27,7 @@ from typing import Any, Final, Protocol
 from streams_protocol.types import TopicPartition
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.history.plan import HistoryPlan, circles, external_topics, plan_history
+from streams_py.history.plan_files import save_plan
 from streams_py.history.refuse import Finding, RefusedTopologyError, findings
 from streams_py.history.task import TaskSummary
 from streams_py.ports import DescribedMember, OffsetAndMetadata, TopicSpec
@@ -38,7 +39,9 @@ __all__ = [
     "BootstrapPlan",
     "Step",
     "abort",
+    "check_file_is_free",
     "check_not_started",
+    "check_topics",
     "check_written",
     "commit",
     "fingerprint_of",
@@ -90,7 +93,8 @@ class BootstrapPlan:
     """One warm start. ``ranges``: (topic, partition, first offset, end). ``topics``: internal topics as they are made.
     ``written``: changelog partition -> records and hash, once they are written; ``untimed``: changelogs whose records
     have the time of writing. ``positions``: what is committed. ``id``: part of the names under which outputs are
-    written. ``ends``: where the changelogs ended when they were written."""
+    written. ``ends``: where the changelogs ended when they were written. ``side_effects``: see :class:`Allowances`.
+    ``given_up``: the committed offsets that are given up."""
 
     application_id: str
     topology: str
@@ -105,6 +109,8 @@ class BootstrapPlan:
     untimed: list[str] = field(default_factory=list)
     positions: list[tuple[str, int, int, str]] = field(default_factory=list)
     ends: list[tuple[str, int, int]] = field(default_factory=list)
+    side_effects: bool = False
+    given_up: list[tuple[str, int, int]] = field(default_factory=list)
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 
@@ -114,10 +120,8 @@ class BootstrapPlan:
         return replace(self, step=Step.ABORTED, written={}, untimed=[], positions=[], ends=[])
 
     def save(self, path: Path) -> None:
-        """Write the file; it is the old one or the new one, whatever happens."""
-        beside = path.with_name(f"{path.name}.new")
-        beside.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-        os.replace(beside, path)
+        """Write the file. ConfigError when that cannot be."""
+        save_plan(path, asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> BootstrapPlan:
@@ -159,6 +163,21 @@ class BootstrapPlan:
             )
 
 
+def check_file_is_free(path: Path) -> None:
+    """ConfigError when a new plan would take the place of one that is not done with, or of something else."""
+    if not path.exists():
+        return
+    try:
+        plan = BootstrapPlan.load(path)
+    except ConfigError as error:
+        raise ConfigError(f"{path} is there, and no plan to be replaced ({error}); name another file") from None
+    if plan.step in (Step.RUNNING, Step.WRITTEN, Step.VERIFIED):
+        raise ConfigError(
+            f"{path} is the plan of a warm start of {plan.application_id} that is {plan.step.value}: `bootstrap abort` "
+            "it first, or name another file with --plan"
+        )
+
+
 def fingerprint_of(topology: Topology) -> str:
     """The same for topologies with the same nodes, stores and serdes."""
     stores = sorted(
@@ -187,7 +206,8 @@ def make_plan(
     partitions = [TopicPartition(topic, p) for topic in inputs if topic in counts for p in range(counts[topic])]
     starts, ends = cluster.starts(partitions), cluster.ends(partitions)
     found += _of_ranges(starts, allowed)
-    found += _of_group(application_id, cluster, partitions, allowed)
+    committed = cluster.committed(application_id, partitions)
+    found += _of_group(application_id, cluster.members(application_id), committed, allowed)
     if missing or topology.has_patterns or circles(topology.metadata(application_id, config)):
         raise RefusedTopologyError(found)  # more cannot be known
     plan = plan_history(topology, application_id, config, counts)
@@ -196,7 +216,7 @@ def make_plan(
         topic: count for stage in plan.stages for topic, count in stage.inputs.items() if topic in stage.upstream
     }
     wanted = {**plan.changelogs, **between}
-    found += _of_topics(wanted, counts, cluster, plan, allowed)
+    found += _of_topics(wanted, plan.changelogs, counts, cluster, replace=allowed.replace)
     if found:
         raise RefusedTopologyError(found)
     configs = {
@@ -213,6 +233,8 @@ def make_plan(
         plan.changelogs,
         between,
         allowed.replace,
+        side_effects=allowed.side_effects,
+        given_up=[(*at, offset) for at, offset in sorted(committed.items())],
     )
     return made, plan
 
@@ -234,14 +256,12 @@ def _of_ranges(starts: Mapping[TopicPartition, int], allowed: Allowances) -> lis
 
 
 def _of_group(
-    group: str, cluster: BootstrapCluster, partitions: Sequence[TopicPartition], allowed: Allowances
+    group: str, members: Sequence[DescribedMember], committed: Mapping[TopicPartition, int], allowed: Allowances
 ) -> list[Finding]:
     found = []
-    members = cluster.members(group)
     if members:
         clients = ", ".join(sorted({member.client_id for member in members})[:3])
         found.append(Finding(f"group {group}", f"{len(members)} members run ({clients})", "stop the application"))
-    committed = cluster.committed(group, partitions)
     if committed and not allowed.replace:
         at = min(committed)
         found.append(
@@ -256,25 +276,42 @@ def _of_group(
 
 def _of_topics(
     wanted: Mapping[str, int],
+    changelogs: Collection[str],
     counts: Mapping[str, int],
     cluster: BootstrapCluster,
-    plan: HistoryPlan,
-    allowed: Allowances,
+    *,
+    replace: bool,
 ) -> list[Finding]:
     found = []
     for topic, count in sorted(wanted.items()):
         if topic in counts and counts[topic] != count:
             rule = f"it has {counts[topic]} partitions, and {count} are needed"
             found.append(Finding(f"topic {topic}", rule, "reset the application (delete its internal topics)"))
-    if allowed.replace:
+    if replace:
         return found
-    present = [TopicPartition(topic, p) for topic in plan.changelogs if topic in counts for p in range(counts[topic])]
-    ends = cluster.ends(present)
-    full = sorted({at.topic for at, end in ends.items() if end > 0})
+    present = [TopicPartition(topic, p) for topic in changelogs if topic in counts for p in range(counts[topic])]
+    starts, ends = cluster.starts(present), cluster.ends(present)
+    full = sorted({at.topic for at, end in ends.items() if end > starts[at]})
     return found + [
         Finding(f"topic {topic}", "it is not empty", "give it up with --replace, or reset the application")
         for topic in full
     ]
+
+
+def check_topics(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
+    """RefusedTopologyError when the topics are not any more what they were when the plan was made: better now than when
+    everything is written, and read back."""
+    counts = cluster.partition_counts()
+    planned = Counter(topic for topic, *_ in plan.ranges)
+    found = [
+        Finding(f"topic {topic}", f"it has {counts.get(topic, 0)} partitions, and {count} are planned", "plan again")
+        for topic, count in sorted(planned.items())
+        if counts.get(topic) != count
+    ]
+    wanted = {topic: count for topic, count, _ in plan.topics}
+    found += _of_topics(wanted, plan.changelogs, counts, cluster, replace=plan.replace)
+    if found:
+        raise RefusedTopologyError(found)
 
 
 def prepare(plan: BootstrapPlan, cluster: BootstrapCluster, replication_factor: int = -1) -> None:
@@ -317,7 +354,8 @@ def check_written(plan: BootstrapPlan, read: Mapping[str, tuple[int, int]]) -> N
         if ours != theirs:
             raise StreamsError(
                 f"changelog partition {partition} has {theirs[0]} records where {ours[0]} were written, or other ones; "
-                "was the application started? Nothing is committed: stop it, and `bootstrap abort`"
+                "was the application started, or has the topic deleted them (its retention.ms, when the whole history "
+                "is old)? Nothing is committed: stop the application, and `bootstrap abort`"
             )
 
 
@@ -332,10 +370,10 @@ def check_not_started(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
         raise StreamsError(
             f"somebody has written to {moved} since the changelogs were written, so {group} ran: {and_now}"
         )
-    if plan.step is Step.PLANNED and plan.replace:
-        return
     earlier = cluster.committed(group, [TopicPartition(topic, p) for topic, p, *_ in plan.ranges])
-    if earlier and not _is_committed(plan, cluster):
+    known = plan.given_up if plan.step is Step.PLANNED else []  # later they are gone
+    is_as_planned = earlier == {TopicPartition(topic, p): offset for topic, p, offset in known}
+    if earlier and not is_as_planned and not _is_committed(plan, cluster):
         at = min(earlier)
         raise StreamsError(f"{group} has committed {at} at {earlier[at]} since the plan was made, so it ran: {and_now}")
 
@@ -363,10 +401,13 @@ def commit(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
 
 def abort(plan: BootstrapPlan, cluster: BootstrapCluster) -> list[str]:
     """Take back what was written: the changelogs are deleted, which the application makes again; their names. What an
-    application has committed that was started on top of them goes first, so that it begins at the beginning.
+    application has committed that was started on top of them goes first, so that it begins at the beginning. Nothing
+    where nothing was begun, or is taken back already: what is there then belongs to the application.
 
     StreamsError while the application runs, or when everything was committed, although the plan does not say so.
     """
+    if plan.step in (Step.PLANNED, Step.ABORTED):
+        return []
     members = cluster.members(plan.application_id)
     if members:
         raise StreamsError(

@@ -52,10 +52,12 @@ class StageOrders:
             raise TopologyNotFoundError(
                 f"on a Spark worker: {error}; install it there, or ship it with --py-files and name it as module:name"
             ) from None
+        return StageTopology(self, topology.subtopology(self.stage.id), self.settings())
+
+    def settings(self) -> TaskSettings:
+        """Those of tasks over a history: they wait for nobody, and look for final results after every record."""
         config = StreamsConfig.of({**self.config, "bootstrap.servers": "embedded"})
-        # A task over history waits for nobody, and looks for final results after every record.
-        settings = replace(TaskSettings.from_config(config), emit_interval_ms=0, task_timeout_ms=0)
-        return StageTopology(self, topology.subtopology(self.stage.id), settings)
+        return replace(TaskSettings.from_config(config), emit_interval_ms=0, task_timeout_ms=0)
 
 
 @dataclass(frozen=True, slots=True)

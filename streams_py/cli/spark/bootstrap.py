@@ -72,27 +72,29 @@ def plan(
 
     Example: streams-py bootstrap plan app.py:build_topology --application-id word-count -b localhost:9092
     """
-    from streams_py.history.bootstrap import Allowances, make_plan
+    from streams_py.history.bootstrap import Allowances, check_file_is_free, make_plan
 
-    with explained(), connected(bootstrap, application_id, config) as (cluster, settings):
-        allowed = Allowances(replace_, partial, side_effects)
-        topology = built_topology(what, settings)
-        made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed)
-        made.save(file)
-        records = sum(end - start for _, _, start, end in made.ranges)
-        out = console()
-        out.print(f"{len(made.ranges)} partitions with up to {records:,} records:")
-        for topic in sorted({topic for topic, *_ in made.ranges}):
-            out.print(f"  {topic}: {sum(end - start for name, _, start, end in made.ranges if name == topic):,}")
-        out.print("stages: " + ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages))
-        for name, count, _ in made.topics:
-            out.print(f"internal topic {name}, {count} partitions")
-        out.print(
-            f"plan: {file}\nAfter `run` has begun and until `commit`, do not start the application: "
-            "it would count on top of what is written. `abort` takes it back.\n"
-            f"Instances that ran before must not keep their state: streams-py reset "
-            f"{made.application_id} --state-dir DIR, on each machine"
-        )
+    with explained():
+        check_file_is_free(file)
+        with connected(bootstrap, application_id, config) as (cluster, settings):
+            allowed = Allowances(replace_, partial, side_effects)
+            topology = built_topology(what, settings)
+            made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed)
+            made.save(file)
+            records = sum(end - start for _, _, start, end in made.ranges)
+            out = console()
+            out.print(f"{len(made.ranges)} partitions with up to {records:,} records:")
+            for topic in sorted({topic for topic, *_ in made.ranges}):
+                out.print(f"  {topic}: {sum(end - start for name, _, start, end in made.ranges if name == topic):,}")
+            out.print("stages: " + ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages))
+            for name, count, _ in made.topics:
+                out.print(f"internal topic {name}, {count} partitions")
+            out.print(
+                f"plan: {file}\nAfter `run` has begun and until `commit`, do not start the application: "
+                "it would count on top of what is written. `abort` takes it back.\n"
+                f"Instances that ran before must not keep their state: streams-py reset "
+                f"{made.application_id} --state-dir DIR, on each machine"
+            )
 
 
 @bootstrap_app.command()
@@ -102,7 +104,6 @@ def run(
     file: _Plan = _PLAN_FILE,
     sinks: Annotated[bool, typer.Option("--sinks", help="Write outputs to their topics too, exactly once.")] = False,
     and_commit: Annotated[bool, typer.Option("--commit", help="Verify and commit as well.")] = False,
-    side_effects: Effects = False,
     accept_retention: Retention = False,
     option: SourceOption = None,
     work: Work = None,
@@ -135,7 +136,6 @@ def run(
                 options,
                 sinks=sinks,
                 work=work,
-                side_effects=side_effects,
                 replication_factor=int(settings.get("replication.factor", -1)),
                 tick=tick,
             )
@@ -190,7 +190,7 @@ def abort(bootstrap: BOOTSTRAP = None, config: Config = None, file: _Plan = _PLA
             raise ConfigError(
                 f"the warm start of {planned.application_id} is committed; to begin again, reset the application"
             )
-        gone = steps.abort(planned, cluster) if planned.step is not steps.Step.PLANNED else []
+        gone = steps.abort(planned, cluster)
         planned.aborted().save(file)
         console().print(f"deleted: {', '.join(gone) or 'nothing'}")
 

@@ -102,6 +102,10 @@ def backfill(
 
             if out is not None:
                 _check_new(spark, out, what, settings)
+            if planned is not None and not file.exists():
+                if not accept_retention:
+                    _check_archives(spark, what, settings, planned)
+                planned.save(file)
             with run_history(
                 what,
                 sources,
@@ -145,7 +149,7 @@ def _backfill_plan(
     side_effects: bool,
     accept_retention: bool,
 ) -> BackfillPlan:
-    """The plan that has begun, or a new one, with ends fixed now."""
+    """The plan that has begun, or a new one, with ends fixed now, which is not in its file yet."""
     from streams_py.history.backfill import BackfillPlan
     from streams_py.history.bootstrap import fingerprint_of
     from streams_py.history.cluster import HistoryCluster
@@ -176,9 +180,24 @@ def _backfill_plan(
                 ranges += ranges_of(topic, options)
         if not accept_retention:
             check_retention(cluster, counts, ranges, now_ms())
-    planned = BackfillPlan.new(application_id, what, fingerprint, fixed, until)
-    planned.save(file)
-    return planned
+    return BackfillPlan.new(application_id, what, fingerprint, fixed, until)
+
+
+def _check_archives(spark: SparkSession, what: str, settings: Mapping[str, Any], planned: BackfillPlan) -> None:
+    """ConfigError when topics would delete what is made from archives. Only Spark can read those wherever they are."""
+    from streams_py.history.cluster import HistoryCluster
+    from streams_py.history.plan import sinks_of
+    from streams_py.history.retention import check_retention_of
+    from streams_py.spark.history.inputs import oldest_in
+
+    oldest_ms = {
+        topic: oldest
+        for topic, given in planned.inputs.items()
+        if isinstance(given, str) and (oldest := oldest_in(spark, topic, given)) is not None
+    }
+    with contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings)))) as cluster:
+        retentions_ms = cluster.retention_ms(sinks_of(built_topology(what, settings), planned.application_id))
+    check_retention_of(retentions_ms, oldest_ms, now_ms())
 
 
 def _planned(given: Any, kafka: Mapping[str, str]) -> str | dict[str, str]:

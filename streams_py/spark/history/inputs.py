@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from streams_py.errors import ConfigError
 from streams_py.history.plan import Stage
+from streams_py.history.readable import IsReadable, readable_in
+from streams_py.history.task import StageOrders
 from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["GivenInputs", "Inputs", "fixed_inputs", "newest_of", "stage_input"]
+__all__ = ["GivenInputs", "Inputs", "fixed_inputs", "newest_of", "oldest_in", "pmax_kernel", "stage_input"]
 
 GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Mapping[str, str]"
 """Topic -> a DataFrame, the path of a Parquet folder, or options of ``streams-kafka``; or such options for all topics
@@ -152,6 +154,15 @@ def newest_of(spark: SparkSession, given: Mapping[str, Any], fixed: Mapping[str,
     return max(newest, default=None)
 
 
+def oldest_in(spark: SparkSession, topic: str, path: str) -> int | None:
+    """The smallest timestamp of a topic's archive, None when no record has one."""
+    from pyspark.sql import functions as f
+
+    timestamps = _source(spark, topic, path).rows.where("timestamp_ms >= 0")
+    row = timestamps.agg(f.min("timestamp_ms")).first()
+    return None if row is None or row[0] is None else int(row[0])
+
+
 def _since(source: _Source, since_ms: int) -> _Source:
     from pyspark.sql import functions as f
 
@@ -191,7 +202,7 @@ def _normalised(rows: DataFrame, topic: str) -> DataFrame:
     )
 
 
-def stage_input(stage: Stage, inputs: Inputs, written: DataFrame | None) -> DataFrame:
+def stage_input(orders: StageOrders, inputs: Inputs, written: DataFrame | None) -> DataFrame:
     """The rows of one stage: each task in one Spark partition, in the order in which its records are taken.
 
     ``written``: what earlier stages wrote. Of several topics the record with the smallest timestamp at the head comes
@@ -200,6 +211,7 @@ def stage_input(stage: Stage, inputs: Inputs, written: DataFrame | None) -> Data
     """
     from pyspark.sql import functions as f
 
+    stage = orders.stage
     if len(stage.inputs) == 1:
         (topic,) = stage.inputs
         if topic not in stage.upstream:
@@ -218,7 +230,8 @@ def stage_input(stage: Stage, inputs: Inputs, written: DataFrame | None) -> Data
             rows = source.rows
             if not source.in_order:
                 rows = rows.repartitionById(stage.inputs[topic], "task").sortWithinPartitions("task", "offset")
-            rows = rows.mapInArrow(_with_pmax, f"{_schema(rows)}, pmax bigint").withColumn(
+            with_pmax = pmax_kernel(orders, topic)
+            rows = rows.mapInArrow(with_pmax, f"{_schema(rows)}, pmax bigint").withColumn(
                 "source", f.lit(-1).cast("bigint")
             )
         parts.append(rows.select(*_COLUMNS, "pmax", "source").withColumn("place", f.lit(rank)))
@@ -245,14 +258,26 @@ def _schema(rows: DataFrame) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in rows.dtypes)
 
 
-def _with_pmax(batches: Iterator[Any]) -> Iterator[Any]:
-    """Add the largest timestamp so far. Batches of one Spark partition come by task, then offset."""
+def pmax_kernel(orders: StageOrders, topic: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function for ``mapInArrow`` that adds the largest timestamp so far to the rows of a topic."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from _with_pmax(batches, readable_in(orders, topic))
+
+    return run
+
+
+def _with_pmax(batches: Iterator[Any], is_readable: IsReadable | None) -> Iterator[Any]:
+    """Batches of one Spark partition come by task, then offset."""
     import numpy as np
     import pyarrow as pa
 
     latest: dict[int, int] = {}
     for batch in batches:
         tasks, timestamps = batch.column("task").to_numpy(), batch.column("timestamp_ms").to_numpy()
+        if is_readable is not None:
+            keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
+            timestamps = np.where([*map(is_readable, keys, values)], timestamps, -1)
         found = np.empty(batch.num_rows, np.int64)
         bounds = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist(), batch.num_rows]
         for first, end in pairwise(bounds):

@@ -31,7 +31,7 @@ from streams_py.spark.history.serdes_on_the_way import serdes_that_stay
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Results", "run", "settings_of", "topics_of"]
+__all__ = ["Results", "check_work", "run", "settings_of", "topics_of"]
 
 _DEFAULTS: Final = {"application.id": "history"}
 _WRITTEN: Final = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
@@ -194,11 +194,18 @@ def settings_of(config: Mapping[str, Any] | None) -> dict[str, Any]:
     return {**_DEFAULTS, **{key: value for key, value in checked.original.items() if key not in dropped}}
 
 
+def check_work(spark: SparkSession, given: str | None) -> None:
+    """ConfigError when a folder for what stages write has to be named, and is not."""
+    if given is None and not str(spark.sparkContext.master).startswith("local"):
+        raise ConfigError(
+            "name a folder that all workers share with work= (--work): the session runs on a cluster", key="work"
+        )
+
+
 def _work_folder(spark: SparkSession, given: str | None) -> tuple[str, bool]:
+    check_work(spark, given)
     if given is not None:
         return given.rstrip("/"), False
-    if not str(spark.sparkContext.master).startswith("local"):
-        raise ConfigError("name a folder that all workers share with work=: the session runs on a cluster")
     return tempfile.mkdtemp(prefix="streams-py-history-"), True
 
 
@@ -211,7 +218,7 @@ def _run_stage(results: Results, stage: Stage, inputs: Inputs, orders: StageOrde
         for other in earlier:
             rows = results._stage(other)
             written = rows if written is None else written.unionByName(rows)
-        made = stage_input(stage, inputs, written).mapInArrow(stage_kernel(orders), OUTPUT)
+        made = stage_input(orders, inputs, written).mapInArrow(stage_kernel(orders), OUTPUT)
         made.write.mode("overwrite").parquet(results.path(stage))  # an attempt that broke off may have left some
     except StreamsError:
         raise

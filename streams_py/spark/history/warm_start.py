@@ -16,13 +16,15 @@ from streams_py.history.bootstrap import (
     BootstrapPlan,
     Step,
     check_not_started,
+    check_topics,
     check_written,
     prepare,
     written,
 )
 from streams_py.history.plan import sink_counts
+from streams_py.history.refuse import check_allowed
 from streams_py.history.travel import TopologySource
-from streams_py.spark.history.run import Results, run
+from streams_py.spark.history.run import Results, check_work, run
 from streams_py.spark.history.sinks import write_sinks
 from streams_py.spark.kafka.source import register
 
@@ -43,17 +45,23 @@ def write_changelogs(
     *,
     sinks: bool = False,
     work: str | None = None,
-    side_effects: bool = False,
     replication_factor: int = -1,
     tick: Callable[[int, int], None] | None = None,
 ) -> BootstrapPlan:
     """Run the plan in the file ``path`` and write what is left of the changelogs; with ``sinks`` outputs too, after
-    them, exactly once each. ``options``: of ``streams-kafka``, with the cluster's address."""
+    them, exactly once each. ``options``: of ``streams-kafka``, with the cluster's address. What is refused is refused
+    before anything is changed."""
     plan = BootstrapPlan.load(path)
     settings = {**config, "application.id": plan.application_id}
     topology = TopologySource(plan.topology, settings).build()
     plan.check(topology, Step.PLANNED, Step.ABORTED)
+    outputs = sink_counts(topology, plan.application_id, cluster.partition_counts()) if sinks else {}
+    check_allowed(
+        topology, plan.application_id, settings, outputs=outputs, allow_side_effects=plan.side_effects, to_topics=sinks
+    )
+    check_work(spark, work)
     check_not_started(plan, cluster)
+    check_topics(plan, cluster)
     plan = replace(plan, step=Step.RUNNING)
     plan.save(path)
     prepare(plan, cluster, replication_factor)
@@ -64,9 +72,9 @@ def write_changelogs(
         plan.topology,
         inputs,
         config=settings,
-        partitions=sink_counts(topology, plan.application_id, cluster.partition_counts()) if sinks else None,
+        partitions=outputs,
         work=work,
-        allow_side_effects=side_effects,
+        allow_side_effects=plan.side_effects,
         spark=spark,
         tick=tick,
     )

@@ -18,7 +18,9 @@ from streams_py.history.bootstrap import (
     BootstrapPlan,
     Step,
     abort,
+    check_file_is_free,
     check_not_started,
+    check_topics,
     check_written,
     commit,
     make_plan,
@@ -26,7 +28,7 @@ from streams_py.history.bootstrap import (
     written,
 )
 from streams_py.history.refuse import RefusedTopologyError
-from streams_py.history.retention import check_retention
+from streams_py.history.retention import check_retention, check_retention_of
 from streams_py.history.task import TaskSummary
 from streams_py.ports import DescribedMember, OffsetAndMetadata, TopicSpec
 
@@ -159,7 +161,7 @@ def test_group_with_members_is_refused_whatever_is_allowed() -> None:
         cluster, replace=True, partial_history=True
     )
     cluster.running = []
-    plan = planned(cluster)
+    plan = replace(planned(cluster), step=Step.RUNNING)
     cluster.running = [member()]
     for step in (check_not_started, commit, abort):
         with pytest.raises(StreamsError, match=r"shop runs \(worker-7"):
@@ -218,6 +220,74 @@ def test_application_that_was_started_before_the_run_keeps_its_state() -> None:
     cluster.start_application()
     with pytest.raises(StreamsError, match="it ran"):
         check_not_started(plan, cluster)
+
+
+def test_only_the_offsets_that_were_there_at_planning_are_given_up() -> None:
+    cluster = Cluster()
+    cluster.offsets[TopicPartition("lines", 0)] = 3
+    plan = planned(cluster, replace=True)
+    check_not_started(plan, cluster)
+    cluster.offsets[TopicPartition("lines", 0)] = 4
+    with pytest.raises(StreamsError, match="has committed lines-0 at 4 since the plan was made"):
+        check_not_started(plan, cluster)
+
+
+def test_nothing_is_taken_back_twice() -> None:
+    cluster = Cluster()
+    plan = at_step(cluster, Step.RUNNING)
+    abort(plan, cluster)
+    cluster.topics[CHANGELOG] = 2
+    cluster.start_application()  # it works for weeks, and is stopped for a moment
+    before = dict(cluster.offsets), list(cluster.done)
+    assert abort(plan.aborted(), cluster) == []
+    assert (cluster.offsets, cluster.done) == before
+
+
+def test_changelogs_that_were_emptied_are_empty() -> None:
+    cluster = Cluster()
+    cluster.topics[CHANGELOG] = 2
+    cluster.logs[TopicPartition(CHANGELOG, 0)] = (9, 9)
+    check_topics(planned(cluster), cluster)
+
+
+def test_topics_that_have_changed_since_the_plan_was_made_are_named_before_anything_is_done() -> None:
+    cluster = Cluster()
+    plan = planned(cluster)
+    check_topics(plan, cluster)
+    cluster.topics |= {"lines": 3, CHANGELOG: 2, BETWEEN: 5}
+    cluster.logs[TopicPartition(CHANGELOG, 1)] = (0, 3)
+    with pytest.raises(RefusedTopologyError) as refused:
+        check_topics(plan, cluster)
+    for part in (
+        "topic lines: it has 3 partitions, and 2 are planned; plan again",
+        f"topic {BETWEEN}: it has 5 partitions, and 2 are needed",
+        f"topic {CHANGELOG}: it is not empty",
+    ):
+        assert part in str(refused.value)
+    del cluster.topics["lines"]
+    with pytest.raises(RefusedTopologyError, match="topic lines: it has 0 partitions"):
+        check_topics(plan, cluster)
+
+
+@pytest.mark.parametrize("step", list(Step))
+def test_new_plan_takes_the_place_of_one_that_is_done_with_only(tmp_path: Path, step: Step) -> None:
+    file = tmp_path / "plan.json"
+    check_file_is_free(file)
+    replace(planned(Cluster()), step=step).save(file)
+    if step in (Step.PLANNED, Step.COMMITTED, Step.ABORTED):
+        check_file_is_free(file)
+    else:
+        with pytest.raises(ConfigError, match=f"warm start of shop that is {step.value}: `bootstrap abort` it first"):
+            check_file_is_free(file)
+
+
+def test_plan_takes_the_place_of_no_other_file_and_says_when_it_cannot_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    with pytest.raises(ConfigError, match=r"notes.txt is there, and no plan.*name another file"):
+        check_file_is_free(file)
+    with pytest.raises(ConfigError, match=r"cannot be written \(No such file or directory\); name another"):
+        planned(Cluster()).save(tmp_path / "nowhere" / "plan.json")
 
 
 def test_commit_that_was_killed_behind_the_request_is_completed_and_not_aborted() -> None:
@@ -281,3 +351,6 @@ def test_topics_that_would_delete_the_outputs_are_named() -> None:
     check_retention(cluster, ["others"], ranges, now_ms=1_000_000)
     with pytest.raises(ConfigError, match="older"):
         check_retention(cluster, ["totals"], ranges, now_ms=1_000_000)
+    check_retention_of(cluster.kept_ms, {"lines": 2_000}, now_ms=5_000)
+    with pytest.raises(ConfigError, match=r"totals keeps .*and the archive of lines has older.*--accept-retention"):
+        check_retention_of(cluster.kept_ms, {"others": 9_000, "lines": 1_999}, now_ms=5_000)

@@ -10,7 +10,10 @@ from streams_py import StreamsBuilder, Topology, serdes
 
 pytest.importorskip("pyarrow")
 
-from tests.history_runs import Given, driven, folded, numbered, run_locally
+from streams_py.history.task import StageOrders
+from streams_py.history.travel import TopologySource
+from streams_py.spark.history.inputs import pmax_kernel
+from tests.history_runs import Given, buffered, driven, folded, numbered, run_locally
 
 
 def word_count() -> Topology:
@@ -54,6 +57,35 @@ def test_order_of_records_without_a_repartition_is_that_of_a_live_run() -> None:
         ours = [record for record in run.records("totals") if record[1] == partition]
         assert ours == [record for record in live["totals"] if record[1] == partition]
     assert run.state["test-sums-changelog"] == folded(live["test-sums-changelog"])
+
+
+def merged() -> Topology:
+    """Takes the records of two topics as they come."""
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    both = builder.stream("a", value=serdes.INT32).map_values(str).merge(builder.stream("b"))
+    both.group_by_key().reduce(lambda old, new: old + new, store="both").to_stream().to("out")
+    return builder.build()
+
+
+PASSED_OVER = [
+    Given("a", 0, at, at_ms, b"k", value)
+    for at, (at_ms, value) in enumerate([(10, b"\0\0\0\1"), (900, b"what"[:3]), (30, b"\0\0\0\2"), (20, b"\0\0\0\3")])
+] + [Given("b", 0, at, at_ms, b"k", b"x") for at, at_ms in enumerate([15, 25, 40])]
+"""The second one cannot be read; its timestamp is the largest of all."""
+
+
+def test_record_that_cannot_be_read_does_not_put_off_those_behind_it() -> None:
+    import pyarrow as pa
+
+    config = {"deserialization.exception.handler": "log_and_continue"}
+    run, live = run_locally(merged, PASSED_OVER, 1, config), buffered(merged, PASSED_OVER, 1, config)
+    assert [record[4] for record in live["out"]][-1] == b"1xx23x"
+    assert run.records("out") == live["out"]
+    orders = StageOrders(TopologySource(merged, {}), {"application.id": "test", **config}, run.plan.stages[0])
+    columns = {"task": [0] * 4, "timestamp_ms": [given.timestamp_ms for given in PASSED_OVER[:4]]}
+    columns |= {"key": [b"k"] * 4, "value": [given.value for given in PASSED_OVER[:4]]}
+    (found,) = pmax_kernel(orders, "a")(iter([pa.RecordBatch.from_pydict(columns)]))
+    assert found.column("pmax").to_pylist() == [10, 10, 30, 30]
 
 
 def test_batches_of_large_records_stay_small() -> None:

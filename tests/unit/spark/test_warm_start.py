@@ -1,0 +1,71 @@
+"""What is refused of a warm start is refused before anything is changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from streams_protocol.types import TopicPartition
+from streams_py.errors import StreamsError
+from streams_py.history.bootstrap import Allowances, BootstrapPlan, make_plan
+from streams_py.history.loading import load_topology
+from streams_py.spark.history.warm_start import write_changelogs
+from tests.unit.history.test_bootstrap import APP, CHANGELOG, CONFIG, Cluster
+
+_PROGRAM = """
+from streams_py import StreamsBuilder, serdes
+
+
+def topology():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    lines = builder.stream("lines")
+    lines.group_by_key().count(store="counts")
+    lines.peek(print).to("out")
+    return builder.build()
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A plan that allows side effects, of a topology that has some."""
+    program = tmp_path / "program.py"
+    program.write_text(_PROGRAM)
+    name = f"{program}:topology"
+    allowed = Allowances(side_effects=True)
+    plan, _ = make_plan(name, load_topology(name, optimize=False), APP, CONFIG, Cluster(), allowed)
+    plan.save(tmp_path / "plan.json")
+    return tmp_path / "plan.json"
+
+
+def refused(file: Path, cluster: Cluster, *, master: str = "local[1]", sinks: bool = False) -> str:
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+    before = file.read_text()
+    with pytest.raises(StreamsError) as error:
+        write_changelogs(spark, file, CONFIG, cluster, {}, sinks=sinks)
+    assert (file.read_text(), cluster.done) == (before, [])
+    return str(error.value)
+
+
+def test_topology_that_may_not_run_is_refused_before_anything_is_changed(file: Path) -> None:
+    plan = BootstrapPlan.load(file)
+    assert plan.side_effects, "what is allowed is in the plan"
+    replace(plan, side_effects=False).save(file)
+    assert "is called again when Spark repeats a task" in refused(file, Cluster())
+
+
+def test_folder_or_topic_that_is_missing_is_named_before_anything_is_changed(file: Path) -> None:
+    assert "there is no topic out to write outputs to" in refused(file, Cluster(), sinks=True)
+    assert "name a folder that all workers share" in refused(file, Cluster(), master="spark://host:7077")
+
+
+def test_changelog_that_was_filled_since_is_named_before_anything_is_changed(file: Path) -> None:
+    cluster = Cluster()
+    cluster.topics[CHANGELOG] = 2
+    cluster.logs[TopicPartition(CHANGELOG, 0)] = (0, 1)
+    assert f"topic {CHANGELOG}: it is not empty" in refused(file, cluster)

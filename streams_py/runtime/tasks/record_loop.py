@@ -318,7 +318,7 @@ class RecordLoop:
                 except Exception as error:
                     raise self._failures.extractor_failed(reader, raw, error) from error
                 if timestamp < 0:
-                    self._failures.dropped(reader.node, "the timestamp extractor gave no timestamp")
+                    self._failures.passed_over(reader, raw, "the timestamp extractor gave no timestamp")
                     self._skip(queue)
                     continue
             elif timestamp < 0:

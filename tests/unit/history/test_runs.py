@@ -74,13 +74,16 @@ PASSED_OVER = [
 """The second one cannot be read; its timestamp is the largest of all."""
 
 
-def test_record_that_cannot_be_read_does_not_put_off_those_behind_it() -> None:
+def test_record_that_cannot_be_read_does_not_put_off_those_behind_it(caplog: pytest.LogCaptureFixture) -> None:
     import pyarrow as pa
 
     config = {"deserialization.exception.handler": "log_and_continue"}
     run, live = run_locally(merged, PASSED_OVER, 1, config), buffered(merged, PASSED_OVER, 1, config)
     assert [record[4] for record in live["out"]][-1] == b"1xx23x"
     assert run.records("out") == live["out"]
+    said = [record.getMessage() for record in caplog.records if "dropped record number 1" in record.getMessage()]
+    assert len(said) == 2
+    assert all("input record a-0 at offset 1" in message for message in said)
     orders = StageOrders(TopologySource(merged, {}), {"application.id": "test", **config}, run.plan.stages[0])
     columns = {"task": [0] * 4, "timestamp_ms": [given.timestamp_ms for given in PASSED_OVER[:4]]}
     columns |= {"key": [b"k"] * 4, "value": [given.value for given in PASSED_OVER[:4]]}

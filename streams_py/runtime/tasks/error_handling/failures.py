@@ -101,12 +101,18 @@ class Failures:
         )
 
     def dropped(self, node: str, reason: str) -> None:
-        """Count a dropped record. The first ones are logged, then ever fewer: a flood would hide everything else."""
+        """Count a dropped record, the one in process. The first ones are logged, then ever fewer: a flood would hide
+        everything else."""
+        self._count_dropped(reason, lambda: self.context_of(node))
+
+    def passed_over(self, reader: SourceReader, raw: RawRecord, reason: str) -> None:
+        """The same for one that is dropped before anything is done with it."""
+        self._count_dropped(reason, lambda: self._context_of_raw(reader, raw))
+
+    def _count_dropped(self, reason: str, where: Callable[[], ErrorContext]) -> None:
         self.dropped_records = count = self.dropped_records + 1
         if count & (count - 1) == 0:
-            _log.warning(
-                "dropped record number %d of task %s: %s (%s)", count, self._task_id, reason, self.context_of(node)
-            )
+            _log.warning("dropped record number %d of task %s: %s (%s)", count, self._task_id, reason, where())
 
     def node_failed(self, node: str, error: Exception, key: Any, value: Any, timestamp_ms: int) -> None:
         """A node raised: returns when its record is to be dropped. Errors that no handler is asked about are raised."""
@@ -154,7 +160,7 @@ class Failures:
         response = ask(self._settings.deserialization_handler, context, raw, error)
         self._collector.write(response.dead_letters, context)
         if response.answer is Answer.CONTINUE:
-            self.dropped(reader.node, f"{type(error).__name__}: {error}")
+            self.passed_over(reader, raw, f"{type(error).__name__}: {error}")
             return
         serde, data = (reader.key_serde, key) if is_key else (reader.value_serde, raw.value())
         what = cannot_decode(error, serde, data, topic=raw.topic(), is_key=is_key)

@@ -31,7 +31,6 @@ _VERSION: Final = 11
 _SUBS_MAX: Final = 4
 _REPLICAS: Final = 2
 _HASTE: Final = 0.1
-_BYTES_PER_RECORD: Final = 120.0
 _ASSIGNOR: Final = Assignor(assignor_name(HighAvailabilityAssignor), None, custom=False)
 
 
@@ -153,7 +152,6 @@ def _subs(history: History, source: random.Random) -> list[SubtopologySlice]:
                 sources=topics[:1],
                 changelogs=topics[1:],
                 end=ends if is_stateful else None,
-                bytes_per_offset=_BYTES_PER_RECORD if is_stateful else None,
                 racks=_racks(history, topics, partitions, source),
             )
         )

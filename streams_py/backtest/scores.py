@@ -20,8 +20,6 @@ moved_cold               tasks            of these, with state that is behind by
                                           or is not there at all
 moved_standby            copies           that their client did not have before, warm-ups included
 restore_records          records          to be restored in all; null when ends or lags are not known
-restore_bytes            bytes            the same in bytes; null unless the size of every record is known
-bytes_known_share        ratio            of ``restore_records``, those whose size is known
 unavailable_records      records          to be restored for active tasks: what users wait for
 spread_violations        tasks x tags     whose copies share a tag value (or rack) although they need not
 cross_rack_partitions    partitions       read by a client in a rack without a replica: inputs of active tasks and
@@ -62,8 +60,6 @@ class Scores:
     moved_cold: int
     moved_standby: int
     restore_records: int | None
-    restore_bytes: int | None
-    bytes_known_share: float | None
     unavailable_records: int | None
     spread_violations: int
     cross_rack_partitions: int | None
@@ -86,7 +82,6 @@ def score(
     balance_cv, max_over_mean = _balance(situation, placed)
     movement = _Movement(situation)
     movement.count(placed, withheld, owners_of(situation) if owners is None else owners)
-    restore, known, size = movement.restored, movement.known_records, movement.known_bytes
     return Scores(
         unassigned=len(situation.plan.table.tasks) - len({task for of in placed.values() for task in of.active}),
         missing_copies=_missing(situation, placed),
@@ -97,9 +92,7 @@ def score(
         moved_active=movement.active,
         moved_cold=movement.cold,
         moved_standby=movement.standby,
-        restore_records=None if movement.is_unknown else restore,
-        restore_bytes=None if movement.is_unknown or known < restore or not movement.knows_sizes else round(size),
-        bytes_known_share=None if movement.is_unknown or not restore else known / restore,
+        restore_records=None if movement.is_unknown else movement.restored,
         unavailable_records=None if movement.is_unknown_active else movement.unavailable,
         spread_violations=_spread_violations(situation, placed),
         cross_rack_partitions=_cross_rack(situation, placed),
@@ -114,10 +107,8 @@ class _Movement:
         # The recorded setting, whatever a candidate sets instead: one yardstick for all of them.
         self._acceptable = configs_of(situation.replay.configs, {}).acceptable_recovery_lag
         self.active = self.cold = self.standby = 0
-        self.restored = self.unavailable = self.known_records = 0
-        self.known_bytes = 0.0
+        self.restored = self.unavailable = 0
         self.is_unknown = self.is_unknown_active = False
-        self.knows_sizes = any(size is not None for size in situation.plan.per_record.values())
 
     def count(self, placed: Mapping[str, Placed], withheld: frozenset[TaskId], owners: Mapping[TaskId, str]) -> None:
         situation = self._situation
@@ -153,10 +144,6 @@ class _Movement:
         self.restored += records
         if is_active:
             self.unavailable += records
-        per_record = self._situation.plan.per_record.get(task.subtopology)
-        if per_record is not None:
-            self.known_records += records
-            self.known_bytes += records * per_record
 
 
 def _missing(situation: Situation, placed: Mapping[str, Placed]) -> int:

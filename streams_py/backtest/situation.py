@@ -47,7 +47,6 @@ class Plan:
     def __init__(self, subs: Sequence[SubtopologySlice]) -> None:
         self.topics = _topics(subs)
         self.table: TaskTable = task_table(_topology(subs), self.topics, hash_sizing=_SIZING)
-        self.per_record = {int(piece.sub): piece.bytes_per_offset for piece in subs}
         self.weights: dict[TaskId, float] = {
             TaskId(int(piece.sub), piece.first + n): weight
             for piece in subs

@@ -21,7 +21,6 @@ TITLES: Final[dict[str, str]] = {
     "missing_copies": "copies missing",
     "unavailable_records": "to restore before tasks run (records)",
     "restore_records": "to restore in all (records)",
-    "restore_bytes": "to restore in all (bytes)",
     "moved_active": "tasks moved",
     "moved_cold": "tasks moved without their state",
     "moved_standby": "standbys moved",
@@ -60,8 +59,6 @@ def figure_text(metric: str, value: float) -> str:
     """A figure with its unit, short enough for a column."""
     if metric == "ns_cpu":
         return f"{value / 1e6:,.2f} ms"
-    if metric == "restore_bytes":
-        return f"{_short(value)}B"
     if metric in _RATIOS or (value != int(value) and value < _SMALL):
         return f"{value:.2f}"
     return _short(value).rstrip()

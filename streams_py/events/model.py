@@ -163,8 +163,8 @@ class SubtopologySlice:
     """Partitions ``first`` .. ``first + count - 1`` of one sub-topology, named as in a task id: ``[name__]n``.
 
     ``end`` (end-offset sums, -3 = not known) and ``weight`` run along the slice; null when there is nothing or nothing
-    is known. ``weight``, a task's share in all work, and ``bytes_per_offset``, how large a changelog record is, are for
-    replayed inputs: telemetry adds the first from samples, generated histories have the second; no leader knows them.
+    is known. ``weight``, a task's share in all work, is for replayed inputs: telemetry adds it from samples, no leader
+    knows it.
     """
 
     sub: str = form(TEXT)
@@ -176,7 +176,6 @@ class SubtopologySlice:
     sources: Sequence[str] = form(list_of(TEXT))
     changelogs: Sequence[str] = form(list_of(TEXT))
     end: Sequence[int] | None = form(optional(list_of(INT)))
-    bytes_per_offset: float | None = form(optional(FLOAT), default=None)
     weight: Sequence[float] | None = form(optional(list_of(FLOAT)), default=None)
     racks: Racks | None = form(optional(record(Racks)), default=None)
 
@@ -257,8 +256,7 @@ class TaskEvent:
 
     * ``assigned created running suspended revoked closed lost corrupted promoted demoted``, with ``took_us``;
     * ``restore_started`` (once for a task with several stores; ``records_total``, ``stores`` of the changelog that is
-      first), ``restore_progress`` (``records_done``, ``records_total``,
-      ``bytes_done``), ``restored`` (``records``, ``bytes``, ``took_us``);
+      first), ``restore_progress`` (``records_done``, ``records_total``), ``restored`` (``records``, ``took_us``);
     * ``last_record`` (``last_mono_us``: when the last record was processed);
     * ``first_record`` (``since_assigned_us``; or, when a rebalance has left the task where it was, ``last_mono_us`` of
       the record before; ``waited_ms``: how old the record was by its timestamp, so for how long there was input);
@@ -277,9 +275,7 @@ class TaskEvent:
     took_us: int | None = form(optional(INT), default=None, absent_when_none=True)
     records_total: int | None = form(optional(INT), default=None, absent_when_none=True)
     records_done: int | None = form(optional(INT), default=None, absent_when_none=True)
-    bytes_done: int | None = form(optional(INT), default=None, absent_when_none=True)
     records: int | None = form(optional(INT), default=None, absent_when_none=True)
-    bytes: int | None = form(optional(INT), default=None, absent_when_none=True)
     stores: Sequence[str] | None = form(optional(list_of(TEXT)), default=None, absent_when_none=True)
     since_assigned_us: int | None = form(optional(INT), default=None, absent_when_none=True)
     since_created_us: int | None = form(optional(INT), default=None, absent_when_none=True)

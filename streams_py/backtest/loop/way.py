@@ -20,14 +20,7 @@ from streams_py.backtest.situation import Situation
 __all__ = ["HORIZON_MS", "Way"]
 
 HORIZON_MS: Final = 3_600_000
-_ADDED: Final = (
-    "moved_active",
-    "moved_cold",
-    "moved_standby",
-    "restore_records",
-    "restore_bytes",
-    "unavailable_records",
-)
+_ADDED: Final = ("moved_active", "moved_cold", "moved_standby", "restore_records", "unavailable_records")
 _AVERAGED: Final = (
     "missing_copies",
     "balance_cv",
@@ -73,20 +66,10 @@ class Way:
             weights[-1] += max(HORIZON_MS - sum(weights), 0)
         row: dict[str, Any] = {name: _sum(self._figures(name)) for name in _ADDED}
         row |= {name: _mean(self._figures(name), weights) for name in _AVERAGED}
-        row["bytes_known_share"] = self._known_share()
         return row | {"unassigned": self.unassigned, "ns_wall": self._ns_wall, "ns_cpu": self._ns_cpu}
 
     def _figures(self, name: str) -> list[float | None]:
         return [getattr(of, name) for of in self._scores]
-
-    def _known_share(self) -> float | None:
-        records = [of.restore_records for of in self._scores]
-        total = _sum(records)
-        if not total:
-            return None
-        known = (share * (count or 0) for of, count in zip(self._scores, records, strict=True)
-                 if (share := of.bytes_known_share) is not None)  # fmt: skip
-        return sum(known) / total
 
 
 def _sum(figures: Sequence[float | None]) -> float | None:

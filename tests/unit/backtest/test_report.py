@@ -34,7 +34,7 @@ def shown(summary: Summary, width: int = 160) -> str:
 
 
 def everything() -> list[Row]:
-    figures: dict[str, Any] = {"max_over_mean": 1.25, "moved_cold": 3, "ns_cpu": 1_500_000, "restore_bytes": 12_000_000}
+    figures: dict[str, Any] = {"max_over_mean": 1.25, "moved_cold": 3, "ns_cpu": 1_500_000}
     rows = many("recorded", [100.0] * 20, **figures) + many("better", [0.0] * 20, **figures, stable=True)
     rows += many("worse", [9_999_999.0] * 20, **figures, stable=True)
     return [*rows, row("broken", 0, valid="raised", error=f"ValueError: {EVIL}")]
@@ -48,7 +48,6 @@ def test_report_shows_verdict_findings_and_scores_when_there_are_all() -> None:
         "broken is out",
         "10 M",
         "1.50 ms",
-        "12 MB",
         "better 20, alike 0, worse 0",
         "num good",
         "num bad",

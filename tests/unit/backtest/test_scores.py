@@ -66,18 +66,10 @@ def test_demoted_active_costs_nothing_when_its_client_keeps_a_copy() -> None:
 def test_figures_are_unknown_when_an_end_or_lag_is() -> None:
     unknown_end = replay(client(A, "0:0-3"), client(B), subs=[sub(ends=(-3,) * 4)])
     found = scored(unknown_end, A="0:0-1", B="0:2-3")
-    assert (found.restore_records, found.unavailable_records, found.restore_bytes) == (None, None, None)
+    assert (found.restore_records, found.unavailable_records) == (None, None)
     assert found.moved_cold == 2
     only_standby = replay(client(A, "0:0-3"), client(B, sums={"0:0": -3}))
     assert scored(only_standby, A="0:0-3", B=("", "0:0")).unavailable_records == 0
-
-
-def test_bytes_are_known_when_every_record_size_is() -> None:
-    small, unknown = sub(0, bytes_per_offset=10.0), sub(1)
-    assert scored(replay(client(A), subs=[small]), A="0:0-3").restore_bytes == 40_000
-    both = scored(replay(client(A), subs=[small, unknown]), A="0:0-3;1:0-3")
-    assert both.restore_bytes is None
-    assert both.bytes_known_share == 0.5
 
 
 def test_spread_is_violated_when_copies_share_a_tag_although_they_need_not() -> None:

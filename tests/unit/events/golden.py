@@ -109,7 +109,6 @@ _BODIES: Final[dict[str, Body]] = {
                 sources=("in",),
                 changelogs=("orders-counts-changelog",),
                 end=(100, -3),
-                bytes_per_offset=87.5,
                 weight=(0.75, 0.25),
                 racks=Racks(("a", "b"), {"in": ((0, 1), ()), "orders-counts-changelog": ((1,), (0,))}),
             ),

@@ -9,7 +9,7 @@ processed a task while it moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.events.draft import BodyDraft, Emit
@@ -202,11 +202,13 @@ def _sum_known(lags: Iterable[int | None]) -> int | None:
 
 @dataclass(slots=True)
 class _Restoring:
-    """A task between the start and the end of its restoration, over all of its changelogs."""
+    """A task between the start and the end of its restoration, over all of its changelogs: ``begun``, and of these
+    ``open``."""
 
     began_us: int
     progress_us: int
-    open: set[TopicPartition]
+    begun: set[TopicPartition] = field(default_factory=set)
+    open: set[TopicPartition] = field(default_factory=set)
     records_total: int = 0
     records: int = 0
 
@@ -224,15 +226,17 @@ class RestoreEvents(RestoreObserver):
         self._restoring: dict[TaskId, _Restoring] = {}
 
     def started(self, changelog: TopicPartition, store: str, start: int, end: int) -> None:
-        """One changelog of a task begins. Only the task's first one is written: it is restored once."""
+        """One changelog of a task begins. Only the task's first one is written: it is restored once. One that begins
+        again says that the task was taken away meanwhile; before the first record nobody else does."""
         task = self._task(changelog)
         if task is None:
             return
         now_us = self._monotonic_us()
         restoring = self._restoring.get(task)
-        if restoring is None:
-            restoring = self._restoring[task] = _Restoring(now_us, now_us, set())
+        if restoring is None or changelog in restoring.begun:
+            restoring = self._restoring[task] = _Restoring(now_us, now_us)
             self._write("restore_started", task, records_total=max(0, end - start), stores=(store,))
+        restoring.begun.add(changelog)
         restoring.open.add(changelog)
         restoring.records_total += max(0, end - start)
 

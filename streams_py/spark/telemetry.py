@@ -56,7 +56,7 @@ PARQUET: Final = "parquet"
 DELTA: Final = "delta"
 
 _MARKER: Final = "telemetry.json"
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 _STAGING: Final = "_staging"
 _SEARCHED_MAX: Final = 1_000
 """So many rebalances without a header are looked for by name; with more everything is built again."""

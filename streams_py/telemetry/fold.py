@@ -270,6 +270,9 @@ class GroupFold:
 
     def _end_of_day(self) -> Iterator[Output]:
         assert self._day is not None
+        self._clocks.forget((self._day + 1) * _DAY_MS)
+        for row in self._restores.forget(self._clocks.knows):
+            yield Output("restore", self._day, row)
         yield from self.open_rows()
         self._forget()
         yield Output(STATE_TABLE, self._day, {"state": self._state()})
@@ -280,7 +283,6 @@ class GroupFold:
         assert self._day is not None
         wanted = {f"{row['task']} {row['client']}" for row in self._current}
         self._states = {key: state for key, state in self._states.items() if key in wanted}
-        self._clocks.forget((self._day + 1) * _DAY_MS)
         self._recent = {key: of for key, of in self._recent.items() if self._clocks.knows(key.partition(" ")[0])}
 
     def _state(self, day: int | None = None) -> str:

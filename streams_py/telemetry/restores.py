@@ -1,12 +1,13 @@
 """Restorations of tasks: when they began, what they cost, how they ended.
 
 ``done`` when the stores were complete, ``interrupted`` when the task was taken away, ``running`` for those under way at
-the end of a day. A task with several stores is restored once.
+the end of a day. A task with several stores is restored once. A process that is killed says nothing: its restorations
+are interrupted when it starts anew, or when nothing was heard of it for a day.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from streams_py.events.model import Envelope, TaskEvent
@@ -32,8 +33,11 @@ class Restores:
         """Take an event in; the row of the restoration that it ends."""
         key = f"{envelope.process} {event.task}"
         match event.event:
-            case "restore_started":
-                self._running.setdefault(key, {"started_ms": envelope.at_ms, "mono_us": envelope.mono_us, "done": None})
+            case "restore_started" if not self.has_begun(envelope, event):
+                killed = self._running.get(key)
+                at = {"started_ms": envelope.at_ms, "mono_us": envelope.mono_us}
+                self._running[key] = {"run": envelope.run, **at, "done": None}
+                return None if killed is None else _row(key, killed, "interrupted", killed["done"], None)
             case "restore_progress" if key in self._running:
                 self._running[key]["done"] = event.records_done
             case "restored" if key in self._running:
@@ -47,7 +51,14 @@ class Restores:
 
     def has_begun(self, envelope: Envelope, event: TaskEvent) -> bool:
         """Whether the task is being restored there: more stores of it are no more restorations."""
-        return f"{envelope.process} {event.task}" in self._running
+        entry = self._running.get(f"{envelope.process} {event.task}")
+        return entry is not None and entry["run"] == envelope.run
+
+    def forget(self, is_known: Callable[[str], bool]) -> Iterator[Row]:
+        """Drop those of processes that nothing is known of any more: their rows."""
+        for key in [key for key in sorted(self._running) if not is_known(key.partition(" ")[0])]:
+            entry = self._running.pop(key)
+            yield _row(key, entry, "interrupted", entry["done"], None)
 
     def under_way(self) -> Iterator[Row]:
         """Rows of those that have not ended."""

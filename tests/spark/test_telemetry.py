@@ -160,7 +160,7 @@ def test_folder_of_another_group_is_refused(spark: SparkSession, tmp_path: Path)
     for _ in range(2):
         TableFolder(spark, mine, GROUP).claim()
     assert json.loads((tmp_path / "mine" / "telemetry.json").read_text()) == {
-        "format": 3,
+        "format": 4,
         "group": GROUP,
         "tables": "parquet",
     }

@@ -201,6 +201,22 @@ def test_progress_is_written_every_ten_seconds_at_most(thread: Thread) -> None:
     assert [(body.records_done, body.records_total) for body in found] == [(100, 1_000), (200, 1_000), (300, 1_000)]
 
 
+def test_task_that_was_taken_away_before_its_first_record_begins_anew(thread: Thread) -> None:
+    logs = [TopicPartition(LOG, 1), TopicPartition("app-b", 1)]
+    for log in logs:
+        thread.restores.started(log, "store", 0, 50)
+    thread.now_us += 600_000_000  # taken away, which nobody tells of: nothing was restored
+    for log in logs:
+        thread.restores.started(log, "store", 0, 50)
+    thread.now_us += 2_000
+    for log in logs:
+        thread.restores.advanced(log, 50)
+        thread.restores.ended(log)
+    assert [event for event, _ in thread.events] == ["restore_started", "restore_started", "restored"]
+    restored = thread.one("restored")
+    assert (restored.records, restored.took_us) == (100, 2_000)
+
+
 def test_restoration_that_was_taken_away_does_not_end(thread: Thread) -> None:
     log = TopicPartition(LOG, 1)
     thread.restores.started(log, "store", 0, 1_000)

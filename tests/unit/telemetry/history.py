@@ -42,6 +42,8 @@ class History:
     clock_off_ms: dict[str, int] = field(default_factory=dict)
     records: list[Stored] = field(default_factory=list)
     seqs: dict[str, int] = field(default_factory=dict)
+    starts: dict[int, int] = field(default_factory=dict)
+    """Processes that were started again, how often."""
 
     def later(self, ms: int) -> None:
         self.now_ms += ms
@@ -53,7 +55,7 @@ class History:
         return Envelope(
             group="app",
             process=name,
-            run=f"run-{process}",
+            run=f"run-{process}{'-again' * self.starts.get(process, 0)}",
             seq=seq,
             at_ms=sent_ms + self.clock_off_ms.get(name, 0),
             mono_us=(sent_ms - START_MS + 10_000_000) * 1_000,

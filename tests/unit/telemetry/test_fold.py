@@ -323,6 +323,26 @@ def test_restoration_is_done_interrupted_or_running() -> None:
     assert found[0]["records_per_s"] == 10
 
 
+def test_restoration_of_a_process_that_was_killed_is_interrupted() -> None:
+    history = grown()
+    history.task(2, "0_2", "restore_started", records_total=10, stores=("counts",))
+    history.task(1, "0_0", "restore_started", records_total=10, stores=("counts",))
+    history.task(1, "0_0", "restore_progress", records_done=4, records_total=10)
+    history.later(60_000)
+    history.starts[2] = 1  # with the same state directory, so the same process id
+    history.task(2, "0_2", "restore_started", records_total=9, stores=("counts",))
+    history.later(1_000)
+    history.task(2, "0_2", "restored", records=9, took_us=1_000_000)
+    for _ in range(3):
+        history.later(24 * 3_600_000)
+        history.sample(2, busy_us=[1])
+    days: dict[tuple[str, str], list[str]] = {}
+    for output in fold(history.records):
+        if output.table == "restore":
+            days.setdefault((output.row["task"], output.row["process"]), []).append(output.row["outcome"])
+    assert days == {("0_2", P2): ["interrupted", "done"], ("0_0", P1): ["running", "interrupted"]}
+
+
 @pytest.mark.parametrize("off_ms", [0, 300_000, -300_000])
 def test_gap_is_right_when_a_clock_is_wrong(off_ms: int) -> None:
     history = grown()

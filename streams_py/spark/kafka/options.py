@@ -17,6 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from streams_protocol.types import TopicPartition
 from streams_py.config_keys import is_secret
 from streams_py.errors import ConfigError
 from streams_py.ports import BEGINNING
@@ -66,10 +67,10 @@ class Position(NamedTuple):
     timestamp_ms: int = 0
     by_partition: str = ""
 
-    def given_for(self, topic: str, partition: int) -> int | None:
-        """The offset (-2 the beginning, -1 the end) or timestamp of a partition; None when there is none."""
-        given = json.loads(self.by_partition).get(topic, {}).get(str(partition))
-        return None if given is None else int(given)
+    def given(self) -> dict[TopicPartition, int]:
+        """The offset (-2 the beginning, -1 the end) or timestamp of each partition that is named."""
+        named = json.loads(self.by_partition)
+        return {TopicPartition(topic, int(p)): number for topic, of in named.items() for p, number in of.items()}
 
 
 def parse_position(text: str, option: str) -> Position:

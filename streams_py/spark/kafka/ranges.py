@@ -103,11 +103,9 @@ def _first_at(
     if not position.by_partition:
         return log.first_at(partitions, position.timestamp_ms)
     at: dict[int, list[TopicPartition]] = {}
+    given = _named(position, partitions, option, "timestamp", "")
     for tp in partitions:
-        timestamp_ms = position.given_for(*tp)
-        if timestamp_ms is None:
-            raise ConfigError(f"{option} has no timestamp for partition {tp}; name every one", key=option)
-        at.setdefault(timestamp_ms, []).append(tp)
+        at.setdefault(given[tp], []).append(tp)
     return {tp: offset for ms, of in at.items() for tp, offset in log.first_at(of, ms).items()}
 
 
@@ -119,18 +117,31 @@ def _given(
     option: str,
 ) -> dict[TopicPartition, int]:
     starts: Mapping[TopicPartition, int] = {}
+    given = _named(position, partitions, option, "offset", " (-2 = from the beginning)")
     found = {}
     for tp in partitions:
-        offset = position.given_for(*tp)
-        if offset is None:
-            raise ConfigError(
-                f"{option} has no offset for partition {tp}; name every one (-2 = from the beginning)", key=option
-            )
+        offset = given[tp]
         if offset == BEGINNING:
             starts = starts or log.log_starts(partitions)
             offset = starts[tp]
         found[tp] = ends[tp] if offset == END else offset
     return found
+
+
+def _named(
+    position: Position, partitions: Sequence[TopicPartition], option: str, what: str, hint: str
+) -> dict[TopicPartition, int]:
+    """What is given for each partition. ConfigError for one that is missing, and for one that is not read."""
+    given = position.given()
+    missing = [tp for tp in partitions if tp not in given]
+    if missing:
+        raise ConfigError(f"{option} has no {what} for partition {missing[0]}; name every one{hint}", key=option)
+    unread = sorted(given.keys() - set(partitions))
+    if unread:
+        raise ConfigError(
+            f"{option} names partition {unread[0]}, which is not read (or is not there); leave it out", key=option
+        )
+    return given
 
 
 def plan_ranges(options: ReaderOptions, log: LogOffsets, bounds: Bounds = EVERYTHING) -> list[OffsetRange]:

@@ -118,6 +118,14 @@ def test_offset_of_every_partition_must_be_given() -> None:
         spans(FakeLog(), starting='{"t":{"0":1}}')
 
 
+@pytest.mark.parametrize("unread", ['"t":{"0":1,"1":5,"2":0,"7":3}', '"t":{"0":1,"1":5,"2":0},"u":{"0":3}'])
+def test_partition_that_is_named_and_not_read_is_a_mistake(unread: str) -> None:
+    with pytest.raises(ConfigError, match=r"starting names partition (t-7|u-0), which is not read"):
+        spans(FakeLog(), starting=f"{{{unread}}}")
+    with pytest.raises(ConfigError, match="ending names partition"):
+        spans(FakeLog(), ending=f"timestamp:{{{unread}}}")
+
+
 def test_range_is_cut_when_asked() -> None:
     assert spans(FakeLog(), split_records="6") == [(0, 0, 6), (0, 6, 10), (1, 5, 11), (1, 11, 17), (1, 17, 20)]
 

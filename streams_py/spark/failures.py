@@ -16,6 +16,8 @@ __all__ = ["sentence_of"]
 
 _OURS: Final = re.compile(rf"^(?:streams_(?:py|protocol)\.[\w.]*\w|{'|'.join(errors.__all__)}): (.+)$", re.MULTILINE)
 """Any error of a module of ours, or one of the public ones without its module."""
+_RAISED: Final = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+"""What ``raise_error`` of a plan of ours says."""
 _WORKER_LOST: Final = re.compile(r"Python worker exited unexpectedly|No module named '?([\w.]+)'?")
 _OF_THE_EXTRA: Final = {"streams_py", "streams_protocol", "confluent_kafka", "pyspark", "pyarrow", "numpy", "pandas"}
 
@@ -25,7 +27,7 @@ def sentence_of(error: BaseException) -> str:
     if isinstance(error, StreamsError):
         return str(error)
     text = str(error)
-    ours = _OURS.findall(text)
+    ours = _OURS.findall(text) or _RAISED.findall(text)
     if ours:
         return str(ours[-1])
     lost = _WORKER_LOST.search(text)

@@ -14,7 +14,7 @@ from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark.history.compare import compare_runs
 from streams_py.spark.history.run import Results, run
 from tests.history_runs import Given, buffered, driven, folded, numbered
-from tests.unit.history.test_runs import some_lines, word_count
+from tests.unit.history.test_runs import PASSED_OVER, merged, some_lines, word_count
 from tests.unit.spark.test_failures import Locked
 
 if TYPE_CHECKING:
@@ -96,6 +96,14 @@ def test_join_of_two_topics_takes_records_as_a_task_with_full_buffers_does(spark
             assert state_of(results, changelog) == folded(live.get(changelog, []))
 
 
+def test_record_that_cannot_be_read_takes_no_part_in_the_order_of_several_topics(spark: SparkSession) -> None:
+    config = {"application.id": "history", "deserialization.exception.handler": "log_and_continue"}
+    given = {topic: frame(spark, [one for one in PASSED_OVER if one.topic == topic]) for topic in ("a", "b")}
+    with run(merged, given, config=config, spark=spark) as results:
+        written = [bytes(row.value) for row in results.sinks["out"].orderBy("source", "seq").collect()]
+    assert written == [record[4] for record in buffered(merged, PASSED_OVER, 1, config)["out"]]
+
+
 def test_state_as_it_was_at_an_instant_is_that_of_the_records_before(spark: SparkSession) -> None:
     records = some_lines(200, 2)
     config = {"application.id": "history"}
@@ -143,6 +151,8 @@ def test_newest_outputs_are_compared_with_the_state_that_they_depend_on(spark: S
 
 
 def test_inputs_that_cannot_be_used_are_said_in_one_sentence(spark: SparkSession) -> None:
+    from pyspark.sql import functions as f
+
     rows = frame(spark, some_lines(3, 1))
     with pytest.raises(ConfigError, match="no input for topic lines"):
         run(word_count, {}, spark=spark)
@@ -150,6 +160,10 @@ def test_inputs_that_cannot_be_used_are_said_in_one_sentence(spark: SparkSession
         run(word_count, {"lines": rows, "orders": rows}, spark=spark)
     with pytest.raises(ConfigError, match="no column offset"):
         run(word_count, {"lines": rows.drop("offset")}, spark=spark)
+    for column, value in (("partition", None), ("partition", -1), ("offset", None), ("timestamp_ms", None)):
+        wrong = rows.withColumn(column, f.lit(value).cast(dict(rows.dtypes)[column]))
+        with pytest.raises(StreamsError, match=r"the input for topic lines has a row .* every row needs .*Kafka's$"):
+            run(word_count, {"lines": wrong}, spark=spark)
 
 
 def test_a_topology_that_cannot_travel_is_said_so(spark: SparkSession) -> None:

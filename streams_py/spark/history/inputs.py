@@ -17,7 +17,7 @@ from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["GivenInputs", "Inputs", "fixed_inputs", "newest_of", "oldest_in", "pmax_kernel", "stage_input"]
+__all__ = ["GivenInputs", "Inputs", "fixed_inputs", "newest_of", "oldest_in", "stage_input"]
 
 GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Mapping[str, str]"
 """Topic -> a DataFrame, the path of a Parquet folder, or options of ``streams-kafka``; or such options for all topics
@@ -26,6 +26,7 @@ GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Ma
 _KAFKA: Final = "kafka."
 _COLUMNS: Final = ("task", "topic", "offset", "timestamp_ms", "key", "value", "headers")
 _HEADERS: Final = "array<struct<key: string, value: binary>>"
+_PLACE: Final = "every row needs partition, offset and timestamp_ms (-1 where the record has none), as they are Kafka's"
 _NEEDED: Final = "partition and offset, key and value (binary), timestamp_ms (or timestamp); headers may be there"
 
 
@@ -191,8 +192,11 @@ def _normalised(rows: DataFrame, topic: str) -> DataFrame:
     else:
         timestamp = f.col("timestamp").cast("bigint")
     headers = f.col("headers") if "headers" in kinds else f.lit(None)
+    partition = f.col("partition").cast("int")
+    missing_there = partition.isNull() | (partition < 0) | f.col("offset").isNull() | timestamp.isNull()
+    no_place = f.raise_error(f.lit(f"the input for topic {topic} has a row without a place: {_PLACE}")).cast("int")
     return rows.select(
-        f.col("partition").cast("int").alias("task"),
+        f.when(missing_there, no_place).otherwise(partition).alias("task"),
         f.lit(topic).alias("topic"),
         f.col("offset").cast("bigint").alias("offset"),
         timestamp.alias("timestamp_ms"),
@@ -230,7 +234,7 @@ def stage_input(orders: StageOrders, inputs: Inputs, written: DataFrame | None) 
             rows = source.rows
             if not source.in_order:
                 rows = rows.repartitionById(stage.inputs[topic], "task").sortWithinPartitions("task", "offset")
-            with_pmax = pmax_kernel(orders, topic)
+            with_pmax = _pmax_kernel(orders, topic)
             rows = rows.mapInArrow(with_pmax, f"{_schema(rows)}, pmax bigint").withColumn(
                 "source", f.lit(-1).cast("bigint")
             )
@@ -258,7 +262,7 @@ def _schema(rows: DataFrame) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in rows.dtypes)
 
 
-def pmax_kernel(orders: StageOrders, topic: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _pmax_kernel(orders: StageOrders, topic: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function for ``mapInArrow`` that adds the largest timestamp so far to the rows of a topic."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:

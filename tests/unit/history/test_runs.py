@@ -10,9 +10,6 @@ from streams_py import StreamsBuilder, Topology, serdes
 
 pytest.importorskip("pyarrow")
 
-from streams_py.history.task import StageOrders
-from streams_py.history.travel import TopologySource
-from streams_py.spark.history.inputs import pmax_kernel
 from tests.history_runs import Given, buffered, driven, folded, numbered, run_locally
 
 
@@ -75,8 +72,6 @@ PASSED_OVER = [
 
 
 def test_record_that_cannot_be_read_does_not_put_off_those_behind_it(caplog: pytest.LogCaptureFixture) -> None:
-    import pyarrow as pa
-
     config = {"deserialization.exception.handler": "log_and_continue"}
     run, live = run_locally(merged, PASSED_OVER, 1, config), buffered(merged, PASSED_OVER, 1, config)
     assert [record[4] for record in live["out"]][-1] == b"1xx23x"
@@ -84,11 +79,6 @@ def test_record_that_cannot_be_read_does_not_put_off_those_behind_it(caplog: pyt
     said = [record.getMessage() for record in caplog.records if "dropped record number 1" in record.getMessage()]
     assert len(said) == 2
     assert all("input record a-0 at offset 1" in message for message in said)
-    orders = StageOrders(TopologySource(merged, {}), {"application.id": "test", **config}, run.plan.stages[0])
-    columns = {"task": [0] * 4, "timestamp_ms": [given.timestamp_ms for given in PASSED_OVER[:4]]}
-    columns |= {"key": [b"k"] * 4, "value": [given.value for given in PASSED_OVER[:4]]}
-    (found,) = pmax_kernel(orders, "a")(iter([pa.RecordBatch.from_pydict(columns)]))
-    assert found.column("pmax").to_pylist() == [10, 10, 30, 30]
 
 
 def test_batches_of_large_records_stay_small() -> None:

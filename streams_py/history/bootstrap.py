@@ -81,11 +81,13 @@ class Step(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Allowances:
     """What the user takes upon themselves. ``replace``: committed offsets and changelogs that are there are given up.
-    ``partial_history``: the beginning of a topic is deleted already. ``side_effects``: see ``findings``."""
+    ``partial_history``: the beginning of a topic is deleted already. ``side_effects`` and ``outputs``: see
+    ``findings``."""
 
     replace: bool = False
     partial_history: bool = False
     side_effects: bool = False
+    outputs: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -93,8 +95,8 @@ class BootstrapPlan:
     """One warm start. ``ranges``: (topic, partition, first offset, end). ``topics``: internal topics as they are made.
     ``written``: changelog partition -> records and hash, once they are written; ``untimed``: changelogs whose records
     have the time of writing. ``positions``: what is committed. ``id``: part of the names under which outputs are
-    written. ``ends``: where the changelogs ended when they were written. ``side_effects``: see :class:`Allowances`.
-    ``given_up``: the committed offsets that are given up."""
+    written. ``ends``: where the changelogs ended when they were written. ``side_effects`` and
+    ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up."""
 
     application_id: str
     topology: str
@@ -110,6 +112,7 @@ class BootstrapPlan:
     positions: list[tuple[str, int, int, str]] = field(default_factory=list)
     ends: list[tuple[str, int, int]] = field(default_factory=list)
     side_effects: bool = False
+    outputs: list[str] = field(default_factory=list)
     given_up: list[tuple[str, int, int]] = field(default_factory=list)
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
@@ -198,7 +201,14 @@ def make_plan(
 ) -> tuple[BootstrapPlan, HistoryPlan]:
     """The plan, with ends fixed now. RefusedTopologyError says everything that stands against it, of the topology and
     of the cluster. ``name``: ``module:name`` of the topology."""
-    found = findings(topology, application_id, config, allow_side_effects=allowed.side_effects, warm_start=True)
+    found = findings(
+        topology,
+        application_id,
+        config,
+        outputs=allowed.outputs,
+        allow_side_effects=allowed.side_effects,
+        warm_start=True,
+    )
     counts = cluster.partition_counts()
     inputs = _inputs_of(topology, application_id, config)
     missing = [topic for topic in inputs if topic not in counts]
@@ -234,6 +244,7 @@ def make_plan(
         between,
         allowed.replace,
         side_effects=allowed.side_effects,
+        outputs=sorted(allowed.outputs),
         given_up=[(*at, offset) for at, offset in sorted(committed.items())],
     )
     return made, plan

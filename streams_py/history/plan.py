@@ -6,7 +6,7 @@ and another one reads (a repartition topic above all) goes from stage to stage a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from streams_py.errors import ConfigError, TopologyError
@@ -78,9 +78,11 @@ def sinks_of(topology: Topology, application_id: str) -> set[str]:
     return {topic for sub in metadata.subtopologies.values() for topic in sub.sink_topics} - _internal(metadata)
 
 
-def sink_counts(topology: Topology, application_id: str, counts: Mapping[str, int]) -> dict[str, int]:
-    """Partitions of the topics that are written by name. ConfigError for one that does not exist."""
-    sinks = sinks_of(topology, application_id)
+def sink_counts(
+    topology: Topology, application_id: str, counts: Mapping[str, int], more: Collection[str] = ()
+) -> dict[str, int]:
+    """Partitions of the topics that are written: by name, and ``more``. ConfigError for one that does not exist."""
+    sinks = sinks_of(topology, application_id) | set(more)
     missing = sorted(sinks - counts.keys())
     if missing:
         raise ConfigError(f"there is no topic {', '.join(missing)} to write outputs to; create it")

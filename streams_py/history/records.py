@@ -140,8 +140,8 @@ class HistoryProducer:
         count = self._counts.get(topic)
         if count is None:
             raise StreamsError(
-                f"a record is to be written to topic {topic}, of which nothing was known before; name it and its "
-                "number of partitions among the outputs"
+                f"a record is to be written to topic {topic}, of which nothing was known before; name it among the "
+                "outputs (--output, or partitions= with its number of partitions)"
             )
         return count
 

@@ -98,7 +98,7 @@ def findings(
     if not topology.has_patterns:
         metadata = topology.metadata(application_id, config)
         if warm_start or to_topics:
-            for topic in sorted(looped_topics(metadata)):
+            for topic in sorted(looped_topics(metadata) | (set(outputs) & metadata.source_topics)):
                 rule = "this topology writes and reads it, and a live one would read all of it again"
                 found.append(Finding(f"topic {topic}", rule, "use repartition() in between"))
         for topics in circles(metadata):
@@ -140,7 +140,9 @@ def _of_order(sub: Subtopology, default: Any) -> Iterator[Finding]:
 def _of_sink(node: SinkNode, outputs: Collection[str]) -> Iterator[Finding]:
     if node.chooser is not None and not outputs:
         yield Finding(
-            node.name, "a function chooses the topic of each record", "name all topics that it may choose as outputs"
+            node.name,
+            "a function chooses the topic of each record",
+            "name all topics that it may choose as outputs (--output)",
         )
 
 
@@ -160,7 +162,7 @@ def _of_processor(node: ProcessorNode, *, allow_side_effects: bool) -> Iterator[
             yield Finding(
                 node.name,
                 "its function is called again when Spark repeats a task",
-                "take it out, or allow side effects if that does no harm",
+                "take it out, or allow side effects (--allow-side-effects) if that does no harm",
             )
         case GlobalTableJoin():
             pass  # its global table is a finding already

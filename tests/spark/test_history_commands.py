@@ -35,6 +35,12 @@ def lengths(limit={limit}):
     return builder.build()
 
 
+def chosen():
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream({lines!r}).to(lambda key, line, _: {out!r} if len(line) > 4 else {short!r})
+    return builder.build()
+
+
 def seen():
     builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
     builder.stream({lines!r}).peek(print).to({out!r})
@@ -47,10 +53,10 @@ class Files:
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder
-        self.lines, self.out = cluster.topic(2), cluster.topic(3)
+        self.lines, self.out, self.short = cluster.topic(2), cluster.topic(3), cluster.topic(1)
         self.id = f"commands-{os.getpid()}-{next(_numbers)}"
         for name, limit in (("old", 4), ("new", 2)):
-            text = _PROGRAM.format(limit=limit, lines=self.lines, out=self.out)
+            text = _PROGRAM.format(limit=limit, lines=self.lines, out=self.out, short=self.short)
             (folder / f"{name}.py").write_text(text)
 
     def topology(self, version: str = "old", name: str = "lengths") -> str:
@@ -114,6 +120,39 @@ def test_backfill_writes_parquet_from_kafka_and_from_an_archive(files: Files, sp
     assert files.do("backfill", files.topology(), *arguments).exit_code == 0
     again = spark.read.parquet(str(files.folder / "again" / files.out)).collect()
     assert Counter(bytes(row.value) for row in again) == BY_OLD
+
+
+def test_topics_that_a_function_chooses_are_named(files: Files) -> None:
+    files.produce(*TEXTS)
+    arguments = [files.topology(name="chosen"), "--sinks", "--application-id", files.id]
+    refused = files.do("backfill", *arguments, sinks=True)
+    assert refused.exit_code == 2
+    assert "name all topics that it may choose as outputs (--output)" in refused.output
+    some = files.do("backfill", *arguments, "--output", files.out, sinks=True)
+    assert some.exit_code == 1
+    assert f"a record is to be written to topic {files.short}" in some.output
+    outputs = ("--output", files.out, "--output", files.short)
+    done = files.do("backfill", *arguments, *outputs, sinks=True)
+    assert done.exit_code == 0, done.output
+    files.await_written(Counter([b"ccccc", b"dddddd"]))
+    same = files.do("diff", files.topology(name="chosen"), files.topology(name="chosen"), *outputs)
+    assert same.exit_code == 0, same.output
+    assert f"{files.short}: 3 records the same" in same.output
+
+
+@pytest.mark.slow
+def test_archive_that_topics_would_not_keep_is_refused_and_leaves_no_plan(files: Files, spark: SparkSession) -> None:
+    files.produce(*TEXTS)
+    archive = str(files.folder / "archive")
+    options = {"kafka.bootstrap.servers": files.cluster.bootstrap, "topics": files.lines}
+    spark.read.format("streams-kafka").options(**options).load().write.parquet(archive)
+    files.cluster.set_config(files.out, retention_ms="86400000")
+    given = ("--input", f"{files.lines}={archive}")
+    refused = files.backfill(*given)
+    assert refused.exit_code == 2, refused.output
+    assert f"the archive of {files.lines} has older ones" in refused.output
+    assert not (files.folder / "plan.json").exists()
+    assert files.backfill(*given, "--accept-retention").exit_code == 0
 
 
 def test_backfill_to_topics_writes_every_record_once_also_when_it_is_repeated(files: Files) -> None:

@@ -17,6 +17,7 @@ from streams_py.cli.spark.history_options import (
     Config,
     Effects,
     Master,
+    Outputs,
     PyFiles,
     Retention,
     SourceOption,
@@ -65,6 +66,7 @@ def plan(
         bool, typer.Option("--accept-partial-history", help="The beginning of topics may be deleted already.")
     ] = False,
     side_effects: Effects = False,
+    outputs: Outputs = None,
 ) -> None:
     """Say what will be done, or everything that stands against it. Needs no Spark, and changes nothing.
 
@@ -77,7 +79,7 @@ def plan(
     with explained():
         check_file_is_free(file)
         with connected(bootstrap, application_id, config) as (cluster, settings):
-            allowed = Allowances(replace_, partial, side_effects)
+            allowed = Allowances(replace_, partial, side_effects, outputs or ())
             topology = built_topology(what, settings)
             made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed)
             made.save(file)
@@ -124,7 +126,7 @@ def run(
 
         if sinks and not accept_retention:
             topology = built_topology(planned.topology, settings)
-            counts = sink_counts(topology, planned.application_id, cluster.partition_counts())
+            counts = sink_counts(topology, planned.application_id, cluster.partition_counts(), planned.outputs)
             check_retention(cluster, counts, planned.ranges, now_ms())
         options = {**cluster.options(), **pairs_of(option, "--option")}
         with progress("stages") as tick:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +20,7 @@ from streams_py.cli.spark.history_options import (
     Config,
     Effects,
     Master,
+    Outputs,
     PyFiles,
     Retention,
     SourceOption,
@@ -65,6 +66,7 @@ def backfill(
     bootstrap: BOOTSTRAP = None,
     application_id: ApplicationId = None,
     config: Config = None,
+    outputs: Outputs = None,
     side_effects: Effects = False,
     accept_retention: Retention = False,
     option: SourceOption = None,
@@ -92,7 +94,14 @@ def backfill(
         planned = None
         if sinks:
             planned = _backfill_plan(
-                file, what, settings, sources, until, side_effects=side_effects, accept_retention=accept_retention
+                file,
+                what,
+                settings,
+                sources,
+                until,
+                outputs=outputs or (),
+                side_effects=side_effects,
+                accept_retention=accept_retention,
             )
         if planned is not None:
             sources = {topic: _planned(planned.inputs[topic], kafka) for topic in sources}
@@ -101,16 +110,16 @@ def backfill(
             from streams_py.spark.history.sinks import write_sinks
 
             if out is not None:
-                _check_new(spark, out, what, settings)
+                _check_new(spark, out, what, settings, outputs or ())
             if planned is not None and not file.exists():
                 if not accept_retention:
-                    _check_archives(spark, what, settings, planned)
+                    _check_archives(spark, what, settings, planned, outputs or ())
                 planned.save(file)
             with run_history(
                 what,
                 sources,
                 config=settings,
-                partitions=_sink_counts(what, settings) if sinks else None,
+                partitions=_sink_counts(what, settings, outputs or ()) if sinks else dict.fromkeys(outputs or (), 1),
                 until=until,
                 work=work,
                 allow_side_effects=side_effects,
@@ -128,13 +137,14 @@ def backfill(
                     console().print(f"{topic}: {rows.count():,} records")
 
 
-def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, Any]) -> None:
+def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, Any], more: Sequence[str]) -> None:
     """ConfigError when there are outputs already: better now than when everything is done."""
     from streams_py.history.plan import sinks_of
     from streams_py.spark.files import Folder
 
     folder = Folder(spark, out)
-    for topic in sorted(sinks_of(built_topology(what, settings), str(settings["application.id"]))):
+    sinks = sinks_of(built_topology(what, settings), str(settings["application.id"]))
+    for topic in sorted({*sinks, *more}):
         if folder.exists(topic):
             raise ConfigError(f"--out: {folder.path(topic)} exists; name another folder, or delete it", key="--out")
 
@@ -146,6 +156,7 @@ def _backfill_plan(
     sources: Mapping[str, Any],
     until: int | None,
     *,
+    outputs: Sequence[str],
     side_effects: bool,
     accept_retention: bool,
 ) -> BackfillPlan:
@@ -166,9 +177,9 @@ def _backfill_plan(
         return planned
     with contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings)))) as cluster:
         # What is refused is refused before anything is begun.
-        counts = sink_counts(topology, application_id, cluster.partition_counts())
+        counts = sink_counts(topology, application_id, cluster.partition_counts(), outputs)
         check_allowed(
-            topology, application_id, settings, outputs=counts, allow_side_effects=side_effects, to_topics=True
+            topology, application_id, settings, outputs=outputs, allow_side_effects=side_effects, to_topics=True
         )
         fixed: dict[str, Any] = {}
         ranges = []
@@ -183,7 +194,9 @@ def _backfill_plan(
     return BackfillPlan.new(application_id, what, fingerprint, fixed, until)
 
 
-def _check_archives(spark: SparkSession, what: str, settings: Mapping[str, Any], planned: BackfillPlan) -> None:
+def _check_archives(
+    spark: SparkSession, what: str, settings: Mapping[str, Any], planned: BackfillPlan, more: Sequence[str]
+) -> None:
     """ConfigError when topics would delete what is made from archives. Only Spark can read those wherever they are."""
     from streams_py.history.cluster import HistoryCluster
     from streams_py.history.plan import sinks_of
@@ -196,7 +209,8 @@ def _check_archives(spark: SparkSession, what: str, settings: Mapping[str, Any],
         if isinstance(given, str) and (oldest := oldest_in(spark, topic, given)) is not None
     }
     with contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings)))) as cluster:
-        retentions_ms = cluster.retention_ms(sinks_of(built_topology(what, settings), planned.application_id))
+        sinks = sinks_of(built_topology(what, settings), planned.application_id)
+        retentions_ms = cluster.retention_ms({*sinks, *more})
     check_retention_of(retentions_ms, oldest_ms, now_ms())
 
 
@@ -215,6 +229,8 @@ def diff(
     report: Annotated[Path | None, typer.Option(help="Write the result as JSON to this file.")] = None,
     bootstrap: BOOTSTRAP = None,
     config: Config = None,
+    outputs: Outputs = None,
+    side_effects: Effects = False,
     option: SourceOption = None,
     work: Work = None,
     py_files: PyFiles = None,
@@ -242,6 +258,8 @@ def diff(
                 new,
                 lambda what: _sources(what, settings, inputs, kafka),
                 config=settings,
+                outputs=outputs or (),
+                allow_side_effects=side_effects,
                 last_ms=None if last is None else _duration_ms(last),
                 sample=sample,
                 work=work,
@@ -299,10 +317,11 @@ def _sources(
     return {topic: paths.get(topic, kafka) for topic in sorted(topics)}
 
 
-def _sink_counts(what: str, settings: Mapping[str, Any]) -> dict[str, int]:
+def _sink_counts(what: str, settings: Mapping[str, Any], more: Sequence[str]) -> dict[str, int]:
     """Partitions of the topics that are written. ConfigError for one that does not exist."""
     from streams_py.history.cluster import HistoryCluster
     from streams_py.history.plan import sink_counts
 
     with contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings)))) as cluster:
-        return sink_counts(built_topology(what, settings), str(settings["application.id"]), cluster.partition_counts())
+        counts = cluster.partition_counts()
+        return sink_counts(built_topology(what, settings), str(settings["application.id"]), counts, more)

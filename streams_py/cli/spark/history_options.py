@@ -28,6 +28,7 @@ __all__ = [
     "Config",
     "Effects",
     "Master",
+    "Outputs",
     "PyFiles",
     "Retention",
     "SourceOption",
@@ -57,6 +58,12 @@ PyFiles = Annotated[
     list[Path] | None, typer.Option("--py-files", help="Python files or zips for Spark's workers; repeatable.")
 ]
 Work = Annotated[str | None, typer.Option(help="Folder that all workers share, for what stages write.")]
+Outputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--output", help="Topic that functions choose or handlers write to, besides those that sinks name; repeatable."
+    ),
+]
 Effects = Annotated[
     bool, typer.Option("--allow-side-effects", help="peek and foreach may be called again for the same record.")
 ]

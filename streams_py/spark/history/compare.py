@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ def compare_runs(
     inputs: Callable[[Any], GivenInputs],
     *,
     config: Mapping[str, Any] | None = None,
+    outputs: Collection[str] = (),
+    allow_side_effects: bool = False,
     last_ms: int | None = None,
     sample: int = 5,
     work: str | None = None,
@@ -48,13 +50,18 @@ def compare_runs(
     """Run both over ``inputs(topology)``; topic -> difference. A record is key, value, timestamp and headers; equal
     ones are counted as often as they are written. What comes into a topic meanwhile is read by neither. ``last_ms``:
     only outputs that are not older than this before the newest input; of the inputs what these depend on is read, which
-    is all where stores keep what is old (:func:`streams_py.history.needs.history_needed`)."""
+    is all where stores keep what is old (:func:`streams_py.history.needs.history_needed`). ``outputs``: topics that
+    functions choose or handlers write to, besides those that sinks name."""
     from pyspark.sql import functions as f
 
     found = {}
     runs: list[Results] = []
     asked = [inputs(topology) for topology in (old, new)]
-    given = [fixed_inputs(one, topics_of(topology, config)) for one, topology in zip(asked, (old, new), strict=True)]
+    allowed: dict[str, Any] = {"partitions": dict.fromkeys(outputs, 1), "allow_side_effects": allow_side_effects}
+    given = [
+        fixed_inputs(one, topics_of(topology, config, **allowed))
+        for one, topology in zip(asked, (old, new), strict=True)
+    ]
     for topic, one in given[0].items():
         if isinstance(one, Mapping) and isinstance(given[1].get(topic), Mapping):
             given[1][topic] = one
@@ -68,7 +75,7 @@ def compare_runs(
             since = None
             if outputs_since is not None:
                 since = history_needed(TopologySource(topology, settings_of(config)).build()).since(outputs_since)
-            runs.append(run(topology, one, config=config, since=since, work=folder, spark=spark, tick=tick))
+            runs.append(run(topology, one, config=config, since=since, work=folder, spark=spark, tick=tick, **allowed))
         before, after = runs
         for topic in sorted({*before.sinks, *after.sinks}):
             counts: DataFrame | None = None

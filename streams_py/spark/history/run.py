@@ -178,12 +178,19 @@ def run(
     return results
 
 
-def topics_of(topology: GivenTopology, config: Mapping[str, Any] | None = None) -> frozenset[str]:
-    """The topics that a topology reads from outside. RefusedTopologyError when it cannot run over a history."""
+def topics_of(
+    topology: GivenTopology,
+    config: Mapping[str, Any] | None = None,
+    *,
+    partitions: Mapping[str, int] | None = None,
+    allow_side_effects: bool = False,
+) -> frozenset[str]:
+    """The topics that a topology reads from outside. RefusedTopologyError when it cannot run over a history; see
+    :func:`run`."""
     settings = settings_of(config)
     described = TopologySource(topology, settings).build()
     application_id = str(settings["application.id"])
-    check_allowed(described, application_id, settings)
+    check_allowed(described, application_id, settings, outputs=partitions or (), allow_side_effects=allow_side_effects)
     return external_topics(described.metadata(application_id, settings))
 
 

@@ -55,9 +55,16 @@ def write_changelogs(
     settings = {**config, "application.id": plan.application_id}
     topology = TopologySource(plan.topology, settings).build()
     plan.check(topology, Step.PLANNED, Step.ABORTED)
-    outputs = sink_counts(topology, plan.application_id, cluster.partition_counts()) if sinks else {}
+    outputs = dict.fromkeys(plan.outputs, 1)  # written nowhere, so one partition does
+    if sinks:
+        outputs = sink_counts(topology, plan.application_id, cluster.partition_counts(), plan.outputs)
     check_allowed(
-        topology, plan.application_id, settings, outputs=outputs, allow_side_effects=plan.side_effects, to_topics=sinks
+        topology,
+        plan.application_id,
+        settings,
+        outputs=plan.outputs,
+        allow_side_effects=plan.side_effects,
+        to_topics=sinks,
     )
     check_work(spark, work)
     check_not_started(plan, cluster)

@@ -106,6 +106,12 @@ class Cluster:
             self.logs[at] = (0, self.logs.get(at, (0, 0))[1] + 3)
 
 
+def chosen() -> Topology:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("lines").to(lambda key, value, record: "errors")
+    return builder.build()
+
+
 def planned(cluster: Cluster, **allowed: bool) -> BootstrapPlan:
     return make_plan("app:topology", word_count(), APP, CONFIG, cluster, Allowances(**allowed))[0]
 
@@ -152,6 +158,13 @@ def test_everything_that_stands_against_it_is_said_at_once() -> None:
     del cluster.topics["lines"]
     assert "topic lines: it does not exist" in refusal(cluster)
     assert cluster.done == []
+
+
+def test_topics_that_a_function_chooses_are_named_for_the_whole_warm_start() -> None:
+    with pytest.raises(RefusedTopologyError, match=r"chooses the topic.*\(--output\)"):
+        make_plan("app:topology", chosen(), APP, CONFIG, Cluster(), Allowances())
+    plan, _ = make_plan("app:topology", chosen(), APP, CONFIG, Cluster(), Allowances(outputs=["errors"]))
+    assert plan.outputs == ["errors"]
 
 
 def test_group_with_members_is_refused_whatever_is_allowed() -> None:

@@ -85,6 +85,8 @@ def test_findings_end_with_what_is_promised_or_allowed() -> None:
     assert refused(lambda stream, _: stream.process(safe).to("out")) == []
     assert refused(lambda stream, _: stream.peek(print).to("out"), allow_side_effects=True) == []
     assert refused(lambda stream, _: stream.to(lambda *_: "out"), outputs=["out"]) == []
+    (rule,) = refused(lambda stream, _: stream.to(lambda *_: "in"), outputs=["in", "out"], warm_start=True)
+    assert "writes and reads it" in rule
 
 
 def test_state_without_a_changelog_cannot_be_handed_over() -> None:

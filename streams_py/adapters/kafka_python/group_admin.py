@@ -31,6 +31,11 @@ T = TypeVar("T")
 
 _PAUSE_S: Final = 0.2
 _NOT_FOUND: Final = frozenset({"", "Dead"})
+_IS_USED: Final = (
+    kafka_errors.UnknownMemberIdError,
+    kafka_errors.IllegalGenerationError,
+    kafka_errors.RebalanceInProgressError,
+)
 
 
 class KafkaPythonGroupAdmin:
@@ -103,6 +108,8 @@ class KafkaPythonGroupAdmin:
         answers = self._patiently(doing, lambda: self._admin.alter_group_offsets(group, wanted), group, "READ")
         for partition in wanted:
             error = answers.get(partition)
+            if error in _IS_USED:
+                raise StreamsError(f"{doing}: it has members by now, so nothing was set; stop them, and begin again")
             if error is not kafka_errors.NoError:
                 why = "the answer leaves it out" if error is None else error.__name__
                 if error is kafka_errors.TopicAuthorizationFailedError:

@@ -27,7 +27,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["PYSPARK_MAX", "PYSPARK_MIN", "QUIET", "check_classic", "check_platform", "spark_session"]
+__all__ = [
+    "PYSPARK_MAX",
+    "PYSPARK_MIN",
+    "QUIET",
+    "check_classic",
+    "check_platform",
+    "check_writes_once",
+    "spark_session",
+]
 
 PYSPARK_MIN: Final = (4, 2)
 PYSPARK_MAX: Final = (4, 4)
@@ -71,6 +79,15 @@ def check_classic(session: object) -> None:
     """ConfigError for a session of Spark Connect: jobs use the driver's JVM (files, the context), which it has not."""
     if type(session).__module__.startswith("pyspark.sql.connect"):
         raise ConfigError(f"this is a session of Spark Connect: {_NO_CONNECT}")
+
+
+def check_writes_once(session: SparkSession) -> None:
+    """ConfigError when Spark may run a second attempt of a task beside the first: both would write to Kafka at once."""
+    key = "spark.speculation"
+    if str(session.sparkContext.getConf().get(key, "false")).lower() == "true":
+        raise ConfigError(
+            f"{key} is true, and two attempts of one task would write at once; set it to false for this job", key=key
+        )
 
 
 def check_platform() -> None:

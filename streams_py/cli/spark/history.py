@@ -108,9 +108,12 @@ def backfill(
         with spark_of(master, conf, py_files) as spark, progress("stages") as tick:
             from streams_py.spark.history.run import run as run_history
             from streams_py.spark.history.sinks import write_sinks
+            from streams_py.spark.session import check_writes_once
 
             if out is not None:
                 _check_new(spark, out, what, settings, outputs or ())
+            if planned is not None:
+                check_writes_once(spark)
             if planned is not None and not file.exists():
                 if not accept_retention:
                     _check_archives(spark, what, settings, planned, outputs or ())

@@ -27,6 +27,7 @@ from streams_py.history.travel import TopologySource
 from streams_py.spark.history.run import Results, check_work, run
 from streams_py.spark.history.sinks import write_sinks
 from streams_py.spark.kafka.source import register
+from streams_py.spark.session import check_writes_once
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,6 +68,7 @@ def write_changelogs(
         to_topics=sinks,
     )
     check_work(spark, work)
+    check_writes_once(spark)
     check_not_started(plan, cluster)
     check_topics(plan, cluster)
     plan = replace(plan, step=Step.RUNNING)

@@ -43,8 +43,9 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "plan.json"
 
 
-def refused(file: Path, cluster: Cluster, *, master: str = "local[1]", sinks: bool = False) -> str:
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+def refused(file: Path, cluster: Cluster, *, master: str = "local[1]", sinks: bool = False, **conf: str) -> str:
+    settings = {key.replace("_", "."): value for key, value in conf.items()}
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(master=master, getConf=lambda: settings))
     before = file.read_text()
     with pytest.raises(StreamsError) as error:
         write_changelogs(spark, file, CONFIG, cluster, {}, sinks=sinks)
@@ -62,6 +63,10 @@ def test_topology_that_may_not_run_is_refused_before_anything_is_changed(file: P
 def test_folder_or_topic_that_is_missing_is_named_before_anything_is_changed(file: Path) -> None:
     assert "there is no topic out to write outputs to" in refused(file, Cluster(), sinks=True)
     assert "name a folder that all workers share" in refused(file, Cluster(), master="spark://host:7077")
+
+
+def test_two_attempts_at_once_are_refused_before_anything_is_changed(file: Path) -> None:
+    assert "spark.speculation is true" in refused(file, Cluster(), spark_speculation="true")
 
 
 def test_changelog_that_was_filled_since_is_named_before_anything_is_changed(file: Path) -> None:

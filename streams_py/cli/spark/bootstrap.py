@@ -27,6 +27,7 @@ from streams_py.cli.spark.history_options import (
     connected,
     now_ms,
     progress,
+    settings_from,
     spark_of,
 )
 from streams_py.cli.spark.outcome import console, explained
@@ -78,9 +79,10 @@ def plan(
 
     with explained():
         check_file_is_free(file)
-        with connected(bootstrap, application_id, config) as (cluster, settings):
+        settings = settings_from(bootstrap, application_id, config)
+        topology = built_topology(what, settings)
+        with connected(settings) as cluster:
             allowed = Allowances(replace_, partial, side_effects, outputs or ())
-            topology = built_topology(what, settings)
             made, stages = make_plan(what, topology, settings["application.id"], settings, cluster, allowed)
             made.save(file)
             records = sum(end - start for _, _, start, end in made.ranges)
@@ -223,5 +225,6 @@ def _on_plan(
         from streams_py.history.bootstrap import BootstrapPlan
 
         planned = BootstrapPlan.load(file)
-        with connected(bootstrap, planned.application_id, config) as (cluster, settings):
+        settings = settings_from(bootstrap, planned.application_id, config)
+        with connected(settings) as cluster:
             yield planned, cluster, settings

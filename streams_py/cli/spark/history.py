@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from streams_py.cli.spark.history_options import (
     What,
     Work,
     built_topology,
+    connected,
     kafka_options,
     now_ms,
     progress,
@@ -35,7 +35,6 @@ from streams_py.cli.spark.history_options import (
 )
 from streams_py.cli.spark.outcome import console, explained
 from streams_py.cli.usage import FAILED, pairs_of
-from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,6 +90,7 @@ def backfill(
         settings = settings_from(bootstrap, application_id or "backfill", config)
         kafka = kafka_options(settings, option)
         sources = _sources(what, settings, inputs, kafka)
+        _check_allowed(what, settings, outputs, side_effects=side_effects)
         planned = None
         if sinks:
             planned = _backfill_plan(
@@ -140,6 +140,17 @@ def backfill(
                     console().print(f"{topic}: {rows.count():,} records")
 
 
+def _check_allowed(
+    what: str, settings: Mapping[str, Any], outputs: Sequence[str] | None, *, side_effects: bool
+) -> None:
+    """RefusedTopologyError before anything is started."""
+    from streams_py.history.refuse import check_allowed
+
+    application_id = str(settings["application.id"])
+    topology = built_topology(what, settings)
+    check_allowed(topology, application_id, settings, outputs=outputs or (), allow_side_effects=side_effects)
+
+
 def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, Any], more: Sequence[str]) -> None:
     """ConfigError when there are outputs already: better now than when everything is done."""
     from streams_py.history.plan import sinks_of
@@ -166,7 +177,6 @@ def _backfill_plan(
     """The plan that has begun, or a new one, with ends fixed now, which is not in its file yet."""
     from streams_py.history.backfill import BackfillPlan
     from streams_py.history.bootstrap import fingerprint_of
-    from streams_py.history.cluster import HistoryCluster
     from streams_py.history.plan import sink_counts
     from streams_py.history.refuse import check_allowed
     from streams_py.history.retention import check_retention
@@ -178,7 +188,7 @@ def _backfill_plan(
     if planned is not None:
         planned.check(file, fingerprint, application_id, until)
         return planned
-    with contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings)))) as cluster:
+    with connected(settings) as cluster:
         # What is refused is refused before anything is begun.
         counts = sink_counts(topology, application_id, cluster.partition_counts(), outputs)
         check_allowed(
@@ -201,7 +211,6 @@ def _check_archives(
     spark: SparkSession, what: str, settings: Mapping[str, Any], planned: BackfillPlan, more: Sequence[str]
 ) -> None:
     """ConfigError when topics would delete what is made from archives. Only Spark can read those wherever they are."""
-    from streams_py.history.cluster import HistoryCluster
     from streams_py.history.plan import sinks_of
     from streams_py.history.retention import check_retention_of
     from streams_py.spark.history.inputs import oldest_in
@@ -211,7 +220,7 @@ def _check_archives(
         for topic, given in planned.inputs.items()
         if isinstance(given, str) and (oldest := oldest_in(spark, topic, given)) is not None
     }
-    with contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings)))) as cluster:
+    with connected(settings) as cluster:
         sinks = sinks_of(built_topology(what, settings), planned.application_id)
         retentions_ms = cluster.retention_ms({*sinks, *more})
     check_retention_of(retentions_ms, oldest_ms, now_ms())
@@ -250,6 +259,9 @@ def diff(
         from streams_py.spark.history.compare import compare_runs
 
         settings = settings_from(bootstrap, "diff", config)
+        last_ms = None if last is None else _duration_ms(last)
+        for what in (old, new):
+            _check_allowed(what, settings, outputs, side_effects=side_effects)
         kafka = kafka_options(settings, option)
         out = console()
         for what in (old, new) if last is not None else ():
@@ -263,7 +275,7 @@ def diff(
                 config=settings,
                 outputs=outputs or (),
                 allow_side_effects=side_effects,
-                last_ms=None if last is None else _duration_ms(last),
+                last_ms=last_ms,
                 sample=sample,
                 work=work,
                 tick=tick,
@@ -322,9 +334,8 @@ def _sources(
 
 def _sink_counts(what: str, settings: Mapping[str, Any], more: Sequence[str]) -> dict[str, int]:
     """Partitions of the topics that are written. ConfigError for one that does not exist."""
-    from streams_py.history.cluster import HistoryCluster
     from streams_py.history.plan import sink_counts
 
-    with contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings)))) as cluster:
+    with connected(settings) as cluster:
         counts = cluster.partition_counts()
         return sink_counts(built_topology(what, settings), str(settings["application.id"]), counts, more)

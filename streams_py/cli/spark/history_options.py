@@ -99,15 +99,10 @@ def kafka_options(settings: Mapping[str, Any], option: list[str] | None) -> dict
     return {**source_options(config, ",".join(config.bootstrap_servers)), **pairs_of(option, "--option")}
 
 
-@contextlib.contextmanager
-def connected(
-    bootstrap: str | None, application_id: str | None, config: Path | None
-) -> Iterator[tuple[HistoryCluster, dict[str, Any]]]:
+def connected(settings: Mapping[str, Any]) -> contextlib.closing[HistoryCluster]:
     from streams_py.history.cluster import HistoryCluster
 
-    settings = settings_from(bootstrap, application_id, config)
-    with contextlib.closing(HistoryCluster(StreamsConfig.of(settings))) as cluster:
-        yield cluster, settings
+    return contextlib.closing(HistoryCluster(StreamsConfig.of(dict(settings))))
 
 
 @contextlib.contextmanager

@@ -39,11 +39,11 @@ class Finding(NamedTuple):
 
 
 class RefusedTopologyError(TopologyError):
-    """A topology cannot run over a history; ``findings`` says why, all of it."""
+    """A topology cannot run over a history; ``findings`` says why, all of it. ``name``: which one."""
 
-    def __init__(self, found: Collection[Finding]) -> None:
+    def __init__(self, found: Collection[Finding], name: str = "this topology") -> None:
         listed = "".join(f"\n  {finding}" for finding in found)
-        super().__init__(f"this topology cannot run over a history:{listed}")
+        super().__init__(f"{name} cannot run over a history:{listed}")
         self.findings = tuple(found)
 
 

@@ -144,11 +144,13 @@ def _check_allowed(
     what: str, settings: Mapping[str, Any], outputs: Sequence[str] | None, *, side_effects: bool
 ) -> None:
     """RefusedTopologyError before anything is started."""
-    from streams_py.history.refuse import check_allowed
+    from streams_py.history.refuse import RefusedTopologyError, findings
 
     application_id = str(settings["application.id"])
     topology = built_topology(what, settings)
-    check_allowed(topology, application_id, settings, outputs=outputs or (), allow_side_effects=side_effects)
+    found = findings(topology, application_id, settings, outputs=outputs or (), allow_side_effects=side_effects)
+    if found:
+        raise RefusedTopologyError(found, what)
 
 
 def _check_new(spark: SparkSession, out: str, what: str, settings: Mapping[str, Any], more: Sequence[str]) -> None:

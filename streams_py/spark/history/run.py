@@ -164,7 +164,7 @@ def run(
     check_allowed(described, application_id, settings, outputs=given, allow_side_effects=allow_side_effects)
     session = spark or spark_session("streams-py history")
     found = Inputs(session, inputs, external_topics(described.metadata(application_id, settings)), until, since)
-    plan = plan_history(described, application_id, settings, found.counts(given), given)
+    plan = plan_history(described, application_id, settings, _counts(found, given), given)
     folder, temporary = _work_folder(session, work)
     results = Results(session, plan, folder, temporary=temporary)
     try:
@@ -176,6 +176,15 @@ def run(
         results.close()
         raise
     return results
+
+
+def _counts(inputs: Inputs, given: Mapping[str, int]) -> dict[str, int]:
+    try:
+        return inputs.counts(given)
+    except StreamsError:
+        raise
+    except Exception as error:  # Spark has looked at the rows
+        raise StreamsError(f"the inputs cannot be read: {sentence_of(error)}") from error
 
 
 def topics_of(

@@ -55,12 +55,12 @@ class KafkaClients(ConfluentClients):
             self.close()
             raise
 
-    def check_connection(self) -> None:
-        """As the port says."""
+    def check_connection(self, *, must_answer: bool = False) -> None:
+        """As the port says; with ``must_answer`` BrokerUnavailableError when the cluster is away now."""
         if self.embedded is not None:
             return
         of_admin, of_member = self._security("admin."), self._security("consumer.")
-        check_admitted(self.bootstrap, of_admin)
+        check_admitted(self.bootstrap, of_admin, must_answer=must_answer)
         if of_member != of_admin:
             check_admitted(self.bootstrap, of_member)
 

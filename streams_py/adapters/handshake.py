@@ -6,7 +6,8 @@ and each in words of its own. Java's clients end with an authentication error. S
 client does - TLS, ApiVersions, SASL - and says in one sentence what was refused, and what to change.
 
 Only what is certain counts. Whatever may be an outage (nobody listens, no answer in time, a connection that breaks) is
-no refusal: the libraries wait for it, as they should.
+no refusal: the libraries wait for it, as they should. Who would rather hear of it at once than wait asks with
+``must_answer``.
 """
 
 from __future__ import annotations
@@ -16,22 +17,31 @@ import socket
 import ssl
 import struct
 from collections.abc import Iterator
-from importlib import import_module
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
+from streams_py.adapters import kafka_answers  # noqa: F401  # isort: skip  # loads the library, before there are threads
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+from streams_py.adapters.exact_reads import read_exactly
 from streams_py.adapters.security import Mechanism, SecurityProtocol, SecuritySettings
 from streams_py.adapters.tls import tls_context
-from streams_py.errors import ConfigError
+from streams_py.errors import BrokerUnavailableError, ConfigError
 
 __all__ = ["check_admitted", "refusal"]
 
-_API_VERSIONS, _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 18, 17, 36
 _UNSUPPORTED_MECHANISM, _ILLEGAL_SASL_STATE, _AUTHENTICATION_FAILED = 33, 34, 58
 _TLS_ALERT: Final = b"\x15\x03"
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _TIMEOUT_S: Final = 3.0
 _ADDRESSES_MAX: Final = 3
-_CLIENT: Final = b"streams-py"
+_CLIENT: Final = "streams-py"
 
 _EXPIRED, _NOT_YET_VALID = 10, 9  # OpenSSL's X509_V_ERR_...
 _WRONG_NAME: Final = (62, 63, 64)
@@ -42,27 +52,40 @@ class _RefusedError(Exception):
     """The broker refused us, or we it; the text says why."""
 
 
-def check_admitted(bootstrap: str, security: SecuritySettings) -> None:
-    """ConfigError with the :func:`refusal`, if there is one."""
-    why = refusal(bootstrap, security)
-    if why is not None:
-        raise ConfigError(why)
+def check_admitted(bootstrap: str, security: SecuritySettings, *, must_answer: bool = False) -> None:
+    """ConfigError with the :func:`refusal`, if there is one. With ``must_answer`` BrokerUnavailableError, too, when
+    nobody is there now; a broker that is only slow counts as there."""
+    refused, away = _knock(bootstrap, security, _TIMEOUT_S)
+    if refused is not None:
+        raise ConfigError(refused)
+    if away is not None and must_answer:
+        raise BrokerUnavailableError(away)
 
 
 def refusal(bootstrap: str, security: SecuritySettings, *, timeout_s: float = _TIMEOUT_S) -> str | None:
     """Why nobody at ``bootstrap`` (``host:port[,host:port]``) will ever let this client in, in one sentence with the
     remedy; None when one does, or when none can be asked now. ``timeout_s`` bounds each step with each broker."""
-    found = None
-    for address in bootstrap.split(",")[:_ADDRESSES_MAX]:
+    return _knock(bootstrap, security, timeout_s)[0]
+
+
+def _knock(bootstrap: str, security: SecuritySettings, timeout_s: float) -> tuple[str | None, str | None]:
+    """(why we are not let in, why nobody is there), neither when one lets us in, or when it cannot be known."""
+    addresses = [address.strip() for address in bootstrap.split(",")]
+    refused, away = None, []
+    for address in addresses[:_ADDRESSES_MAX]:
         try:
-            _walk(address.strip(), security, timeout_s)
-        except _RefusedError as refused:
-            found = found or f"{address.strip()} {refused}"
-        except (OSError, struct.error, ValueError):
-            continue  # an outage, or no answer that we can read
+            _walk(address, security, timeout_s)
+        except _RefusedError as error:
+            refused = refused or f"{address} {error}"
+        except TimeoutError:
+            continue  # somebody is there, who is slow
+        except (OSError, ValueError) as error:
+            away.append(f"{address} ({getattr(error, 'strerror', None) or error})")
         else:
-            return None
-    return found
+            return None, None
+    if refused is not None or len(away) < len(addresses):
+        return refused, None
+    return None, f"no broker answers at {', '.join(away)}"
 
 
 def _walk(address: str, security: SecuritySettings, timeout_s: float) -> None:
@@ -70,7 +93,7 @@ def _walk(address: str, security: SecuritySettings, timeout_s: float) -> None:
         answer = _first_answer_over_tls(connection) if security.protocol.tls else _first_answer(connection)
         if security.protocol.sasl:
             _log_in(connection, security)
-        elif _SASL_HANDSHAKE in _known_requests(answer):
+        elif any(known.api_key == SaslHandshakeRequest.API_KEY for known in answer.api_keys):
             _check_no_login_is_wanted(connection, security)
 
 
@@ -78,7 +101,7 @@ def _walk(address: str, security: SecuritySettings, timeout_s: float) -> None:
 def _connected(address: str, security: SecuritySettings, timeout_s: float) -> Iterator[socket.socket]:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
-    with socket.create_connection((host, int(port)), timeout=timeout_s) as plain:
+    with _dialled(host, int(port), timeout_s) as plain:
         if not security.protocol.tls:
             yield plain
             return
@@ -96,6 +119,13 @@ def _connected(address: str, security: SecuritySettings, timeout_s: float) -> It
             _refused_by_alert(failed)
         with wrapped:
             yield wrapped
+
+
+def _dialled(host: str, port: int, timeout_s: float) -> socket.socket:
+    try:
+        return socket.create_connection((host, port), timeout=timeout_s)
+    except TimeoutError:
+        raise ConnectionError(f"no connection within {timeout_s:g} s") from None
 
 
 _NO_TLS: Final = (
@@ -129,37 +159,33 @@ def _refused_by_alert(failed: ssl.SSLError) -> NoReturn:
 
 def _speaks_without_tls(host: str, port: int, timeout_s: float) -> bool:
     try:
-        with socket.create_connection((host, port), timeout=timeout_s) as plain:
-            _ask(plain, _API_VERSIONS, 0, b"")
-    except (OSError, struct.error):
+        with _dialled(host, port, timeout_s) as plain:
+            _ask(plain, *_VERSIONS)
+    except OSError:
         return False
     return True
 
 
-def _first_answer_over_tls(connection: socket.socket) -> bytes:
+def _first_answer_over_tls(connection: socket.socket) -> Any:
     """With TLS 1.3 the broker looks at our certificate after our side of the handshake has ended."""
     try:
-        return _ask(connection, _API_VERSIONS, 0, b"")
+        return _ask(connection, *_VERSIONS)
     except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
         raise
     except ssl.SSLError as failed:
         _refused_by_alert(failed)
 
 
-def _first_answer(connection: socket.socket) -> bytes:
-    connection.sendall(_request(_API_VERSIONS, 0, b""))
-    start = _exactly(connection, 4)
+def _first_answer(connection: socket.socket) -> Any:
+    request, answers = _VERSIONS
+    connection.sendall(_encoded(request))
+    start = read_exactly(connection, 4)
     if start.startswith(_TLS_ALERT):
         raise _RefusedError(
             "speaks TLS only: set security.protocol to SSL or SASL_SSL, and ssl.ca.location, or use the port of a "
             "listener without TLS"
         )
-    return _rest(connection, start)
-
-
-def _known_requests(answer: bytes) -> set[int]:
-    _error, count = struct.unpack_from(">hi", answer)
-    return {struct.unpack_from(">h", answer, 6 + 6 * number)[0] for number in range(count)}
+    return _rest(connection, start, request, answers)
 
 
 # -- SASL ----------------------------------------
@@ -168,8 +194,7 @@ def _known_requests(answer: bytes) -> set[int]:
 def _log_in(connection: socket.socket, security: SecuritySettings) -> None:
     mechanism = security.mechanism
     assert mechanism is not None  # `parse_security` wants it
-    answer = _ask(connection, _SASL_HANDSHAKE, 1, _text(mechanism.value))
-    error, offered = _mechanisms(answer)
+    error, offered = _offered(connection, mechanism)
     if error == _ILLEGAL_SASL_STATE:
         without = SecurityProtocol.SSL if security.protocol.tls else SecurityProtocol.PLAINTEXT
         raise _RefusedError(
@@ -181,27 +206,26 @@ def _log_in(connection: socket.socket, security: SecuritySettings) -> None:
         )
     if error or mechanism not in _PASSWORD_MECHANISMS:
         return  # tokens are left to the libraries: asking for one may cost something
-    sasl = import_module("kafka.net.sasl").get_sasl_mechanism(mechanism.value)(
+    sasl = get_sasl_mechanism(mechanism.value)(
         sasl_mechanism=mechanism.value, sasl_plain_username=security.username, sasl_plain_password=security.password,
         security_protocol=SecurityProtocol.SASL_SSL.value,  # another one is warned of; the client does that
     )  # fmt: skip
     while not sasl.is_done():
-        token = sasl.auth_bytes()
-        answer = _ask(connection, _SASL_AUTHENTICATE, 0, struct.pack(">i", len(token)) + token)
-        error, why, data = _authenticated(answer)
-        if error == _AUTHENTICATION_FAILED:
+        request = SaslAuthenticateRequest(auth_bytes=sasl.auth_bytes(), version=0)
+        answer = _ask(connection, request, SaslAuthenticateResponse)
+        if answer.error_code == _AUTHENTICATION_FAILED:
             raise _RefusedError(
-                f"refused the login of user {security.username} ({why or 'no reason given'}): correct sasl.username, "
-                "sasl.password and sasl.mechanism"
+                f"refused the login of user {security.username} ({answer.error_message or 'no reason given'}): correct "
+                "sasl.username, sasl.password and sasl.mechanism"
             )
-        if error:
+        if answer.error_code:
             return
-        sasl.receive(data)
+        sasl.receive(answer.auth_bytes)
 
 
 def _check_no_login_is_wanted(connection: socket.socket, security: SecuritySettings) -> None:
     """A listener without SASL says that this request has no place there."""
-    error, offered = _mechanisms(_ask(connection, _SASL_HANDSHAKE, 1, _text(Mechanism.PLAIN.value)))
+    error, offered = _offered(connection, Mechanism.PLAIN)
     if error in (0, _UNSUPPORTED_MECHANISM):
         protocol = SecurityProtocol.SASL_SSL if security.protocol.tls else SecurityProtocol.SASL_PLAINTEXT
         raise _RefusedError(
@@ -210,54 +234,35 @@ def _check_no_login_is_wanted(connection: socket.socket, security: SecuritySetti
         )
 
 
-def _mechanisms(answer: bytes) -> tuple[int, list[str]]:
-    error, count = struct.unpack_from(">hi", answer)
-    names, at = [], 6
-    for _ in range(count):
-        (size,) = struct.unpack_from(">h", answer, at)
-        names.append(answer[at + 2 : at + 2 + size].decode(errors="replace"))
-        at += 2 + size
-    return error, names
-
-
-def _authenticated(answer: bytes) -> tuple[int, str, bytes]:
-    error, size = struct.unpack_from(">hh", answer)
-    why = answer[4 : 4 + max(0, size)].decode(errors="replace")
-    at = 4 + max(0, size)
-    (length,) = struct.unpack_from(">i", answer, at)
-    return error, why, answer[at + 4 : at + 4 + max(0, length)]
+def _offered(connection: socket.socket, mechanism: Mechanism) -> tuple[int, list[str]]:
+    """The broker's error code for this mechanism, and those that it has."""
+    answer = _ask(connection, SaslHandshakeRequest(mechanism=mechanism.value, version=1), SaslHandshakeResponse)
+    return answer.error_code, answer.mechanisms
 
 
 # -- requests ----------------------------------------
 
-
-def _text(value: str) -> bytes:
-    return struct.pack(">h", len(value)) + value.encode()
+_VERSIONS: Final = ApiVersionsRequest(version=0), ApiVersionsResponse
 
 
-def _request(api_key: int, version: int, body: bytes) -> bytes:
-    request = struct.pack(">hhih", api_key, version, 1, len(_CLIENT)) + _CLIENT + body
-    return struct.pack(">i", len(request)) + request
+def _ask(connection: socket.socket, request: Any, answers: Any) -> Any:
+    """One request, one answer. ConnectionError when the broker hangs up instead, ValueError for what is none."""
+    connection.sendall(_encoded(request))
+    return _rest(connection, read_exactly(connection, 4), request, answers)
 
 
-def _ask(connection: socket.socket, api_key: int, version: int, body: bytes) -> bytes:
-    """One request, one answer (without correlation id). ConnectionError when the broker hangs up instead."""
-    connection.sendall(_request(api_key, version, body))
-    return _rest(connection, _exactly(connection, 4))
+def _encoded(request: Any) -> bytes:
+    request.with_header(client_id=_CLIENT)
+    encoded: bytes = request.encode(header=True, framed=True)
+    return encoded
 
 
-def _rest(connection: socket.socket, start: bytes) -> bytes:
+def _rest(connection: socket.socket, start: bytes, request: Any, answers: Any) -> Any:
     (size,) = struct.unpack(">i", start)
     if not 4 <= size <= _ANSWER_BYTES_MAX:
         raise ValueError(f"an answer of {size} bytes is none of a Kafka broker")
-    return _exactly(connection, size)[4:]
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    read = b""
-    while len(read) < size:
-        more = connection.recv(size - len(read))
-        if not more:
-            raise ConnectionResetError("the broker closed the connection")
-        read += more
-    return read
+    content = read_exactly(connection, size)
+    try:
+        return answers.decode(content, version=request.API_VERSION, header=True)
+    except Exception as error:  # whatever the library's decoder meets in bytes that are none
+        raise ValueError(f"no answer of a Kafka broker: {error}") from None

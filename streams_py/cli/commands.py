@@ -12,7 +12,7 @@ import typer.core
 
 from streams_py.cli.connect.commands import app as connect_app
 from streams_py.cli.development.torturing import torture
-from streams_py.cli.forms import SERDE_NAMES, form_named
+from streams_py.cli.forms import SERDES_ALLOWED, form_named
 from streams_py.cli.groups.commands import add_to as add_group_commands
 from streams_py.cli.options import BOOTSTRAP_OR_EMBEDDED, CONFIG
 from streams_py.cli.panels import ByPanel
@@ -197,7 +197,7 @@ def topics(
 def produce(
     topic: Annotated[str, typer.Argument(help="An existing topic.")],
     lines: Annotated[list[str] | None, typer.Argument(help="Values; default: the lines of standard input.")] = None,
-    value: Annotated[str, typer.Option(metavar="SERDE", help=f"What the values are: {SERDE_NAMES}.")] = "string",
+    value: Annotated[str, typer.Option(metavar="SERDE", help=f"What the values are: {SERDES_ALLOWED}.")] = "string",
     key: Annotated[
         str | None,
         typer.Option(metavar="SERDE", help="Lines are KEY:VALUE, with keys of this serde; window-string: KEY@START."),
@@ -207,6 +207,8 @@ def produce(
     config: CONFIG = None,
 ) -> None:
     """Write records to a topic: one per argument, or per line of standard input.
+
+    When an argument is wrong nothing is written; when a line of standard input is, what came before it.
 
     Exit status: 0 all are acknowledged; 2 wrong usage, or the cluster does not answer or refuses.
 
@@ -218,9 +220,9 @@ def produce(
 
       streams-py produce text-lines < README.md
     """
-    from streams_py.cli.records import produce_lines
+    from streams_py.cli.records import lines_of, produce_lines
 
-    given = (line.rstrip("\n") for line in sys.stdin) if lines is None else lines
+    given = lines_of(sys.stdin.buffer) if lines is None else lines
     if separator == "":
         raise typer.Exit(refuse("--separator needs at least one character"))
     raise typer.Exit(produce_lines(topic, given, bootstrap, config, key=key, value=value, separator=separator))
@@ -230,7 +232,7 @@ def produce(
 def consume(
     topic: Annotated[str, typer.Argument(help="An existing topic.")],
     value: Annotated[
-        str, typer.Option(metavar="SERDE", help=f"What the values are: {SERDE_NAMES}, or change- and one of these.")
+        str, typer.Option(metavar="SERDE", help=f"What the values are: {SERDES_ALLOWED}, or change- and one of these.")
     ] = "string",
     key: Annotated[
         str,

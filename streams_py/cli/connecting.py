@@ -10,7 +10,7 @@ from typing import Final
 from streams_py.cli.options import LOCAL, settings_of
 from streams_py.clients import KafkaClients
 from streams_py.config import StreamsConfig
-from streams_py.errors import ConfigError
+from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports import Admin, GroupAdmin, RecordConsumer
 
 __all__ = ["Connection", "connected"]
@@ -65,5 +65,8 @@ def connected(bootstrap: str | None, config: Path | None, name: str, default: st
 
 
 def _checked(clients: KafkaClients, name: str, *, embedded: bool) -> Connection:
-    clients.check_connection()
+    try:
+        clients.check_connection(must_answer=True)
+    except BrokerUnavailableError as away:
+        raise BrokerUnavailableError(f"{away}: start it, or name another one with --bootstrap") from None
     return Connection(clients, name, embedded=embedded)

@@ -29,13 +29,12 @@ from typing import Any, Final
 
 from streams_py.errors import ConfigError, SerializationError
 from streams_py.serdes import Serde, Windowed, resolve_serde, session_windowed, time_windowed
+from streams_py.serdes.named import SERDE_NAMES
 from streams_py.topology.formats.change_serde import ChangeSerde
 
-__all__ = ["SERDE_NAMES", "Form", "escaped", "form_named"]
+__all__ = ["SERDES_ALLOWED", "Form", "escaped", "form_named"]
 
-SERDE_NAMES: Final = (
-    "bool, bytes, float32, float64, int16, int32, int64, json, string, uuid, void, or package.module:NAME"
-)
+SERDES_ALLOWED: Final = f"{SERDE_NAMES}, or package.module:NAME"
 
 _ESCAPED: Final = {code: repr(chr(code))[1:-1] for code in (*range(32), *range(127, 160)) if chr(code) not in "\t"}
 """Control characters of a record do nothing to the terminal, and a record stays on one line."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import connected
@@ -18,11 +18,11 @@ from streams_py.cli.forms import Form, escaped, form_named
 from streams_py.cli.options import EMBEDDED
 from streams_py.cli.usage import FAILED, refuse, say
 from streams_py.clients import KafkaClients
-from streams_py.errors import StreamsError
+from streams_py.errors import SerializationError, StreamsError
 from streams_py.ports import BEGINNING, Admin, AdminError, PartitionInfo, RawRecord, TopicSpec
 from streams_py.serdes import cannot_decode, cannot_encode
 
-__all__ = ["Shown", "consume_topic", "create_topic", "existing_topics", "list_topics", "produce_lines"]
+__all__ = ["Shown", "consume_topic", "create_topic", "existing_topics", "lines_of", "list_topics", "produce_lines"]
 
 _TIMEOUT_MS: Final = 15_000
 _POLL_MS: Final = 200
@@ -140,6 +140,15 @@ def _ranges(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPartiti
 # -- produce -------------------------------------------------------------------------------------------------
 
 
+def lines_of(stream: BinaryIO) -> Iterator[str]:
+    """What ``produce_lines`` wants, from bytes. A line that is no text raises when it comes."""
+    for line in stream:
+        try:
+            yield line.decode().removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise _RefusedError(f"{line[:_LENGTH_SHOWN_MAX]!r} is no text in UTF-8 ({error.reason})") from None
+
+
 def produce_lines(
     topic: str,
     lines: Iterable[str],
@@ -150,36 +159,61 @@ def produce_lines(
     value: str,
     separator: str,
 ) -> int:
-    """Write each line as a record; the exit status. With ``key``, a line is key, separator, value."""
+    """Write each line as a record; the exit status. With ``key``, a line is key, separator, value.
+
+    Of a list nothing is written when one line is wrong; of a stream, which need not end, what came before it.
+    """
 
     def command() -> None:
         value_form = form_named(value, setting="--value", is_key=False)
         key_form = None if key is None else form_named(key, setting="--key", is_key=True)
+
+        def record(line: str) -> tuple[bytes, bytes | None]:
+            if key_form is None:
+                return _encoded(line, value_form, topic, is_key=False), None
+            left, found, right = line.partition(separator)
+            if not found:
+                raise _RefusedError(f"no {separator!r} in {_short(line)}; with --key a line is KEY{separator}VALUE")
+            encoded_key = _encoded(left, key_form, topic, is_key=True)
+            return _encoded(right, value_form, topic, is_key=False), encoded_key
+
+        records: Iterable[tuple[bytes, bytes | None]] = map(record, lines)
+        if isinstance(lines, list):
+            records = list(records)
         with connected(bootstrap, config, "streams-py", EMBEDDED) as cluster:
-            clients, admin = cluster.clients, cluster.admin
-            _partitions_of(topic, admin, clients)
-            producer = clients.producer("streams-py")
-            try:
-                written = 0
-                for line in lines:
-                    left, found, right = line.partition(separator) if key_form is not None else ("", "", line)
-                    if key_form is not None and not found:
-                        raise _RefusedError(
-                            f"no {separator!r} in {_short(line)}; with --key a line is KEY{separator}VALUE"
-                        )
-                    encoded_key = None if key_form is None else _encoded(left, key_form, topic, is_key=True)
-                    encoded = _encoded(right, value_form, topic, is_key=False)
-                    producer.produce(topic, encoded, encoded_key, -1, None, -1, None)
-                    written += 1
-                late = producer.flush(_TIMEOUT_MS)
-                producer.check()
-                if late:
-                    raise StreamsError(f"{late} of {written} records were not acknowledged in {_TIMEOUT_MS // 1000} s")
-            finally:
-                producer.close()
-            print(f"{written} {'record' if written == 1 else 'records'} written to {topic}", file=sys.stderr)
+            _partitions_of(topic, cluster.admin, cluster.clients)
+            written = _written(records, topic, cluster.clients)
+        print(f"{_records(written)} written to {topic}", file=sys.stderr)
 
     return _ended(command)
+
+
+def _written(records: Iterable[tuple[bytes, bytes | None]], topic: str, clients: KafkaClients) -> int:
+    """How many there were; all are acknowledged."""
+    producer = clients.producer("streams-py")
+    written = 0
+    try:
+        refused = None
+        try:
+            for value, key in records:
+                producer.produce(topic, value, key, -1, None, -1, None)
+                written += 1
+        except (_RefusedError, SerializationError) as error:
+            refused = error
+        late = producer.flush(_TIMEOUT_MS)
+        producer.check()
+        if late:
+            raise StreamsError(f"{late} of {written} records were not acknowledged in {_TIMEOUT_MS // 1000} s")
+        if refused is not None:
+            before = f"; {_records(written)} before it {'is' if written == 1 else 'are'} written" if written else ""
+            raise _RefusedError(f"line {written + 1}: {refused}{before}")
+    finally:
+        producer.close()
+    return written
+
+
+def _records(count: int) -> str:
+    return f"{count} {'record' if count == 1 else 'records'}"
 
 
 def _encoded(text: str, form: Form, topic: str, *, is_key: bool) -> bytes:

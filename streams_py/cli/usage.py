@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from streams_py.errors import ConfigError
+from streams_py.inspection.members import printable
 
 __all__ = ["FAILED", "NOT_DONE", "pairs_of", "refuse", "say"]
 
@@ -19,8 +20,8 @@ group, a port in use."""
 
 
 def say(why: object) -> None:
-    """Print it in one line, where errors go."""
-    print(" ".join(str(why).split()), file=sys.stderr)
+    """Print it in one line, where errors go. It may quote names that somebody else chose."""
+    print(printable(" ".join(str(why).split())), file=sys.stderr)
 
 
 def refuse(why: object) -> int:

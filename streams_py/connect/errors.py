@@ -10,6 +10,7 @@ __all__ = [
     "AlreadyExistsError",
     "BadRequestError",
     "ConnectError",
+    "EndedError",
     "NotFoundError",
     "NotLeaderError",
     "RebalanceExpectedError",
@@ -46,6 +47,12 @@ class StartingError(ConnectError):
 
     status = 503
     retriable = True
+
+
+class EndedError(ConnectError):
+    """The worker stops, or has ended: another one knows."""
+
+    status = 503
 
 
 class RebalanceExpectedError(ConnectError):

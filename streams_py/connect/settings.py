@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from streams_protocol.connect import TaskId
 from streams_py.adapters.security import is_security_key
+from streams_py.config_keys import masked
 from streams_py.connect.assignment.lists import parse_static_connectors, parse_static_tasks
 from streams_py.connect.assignment.modes import Mode
 from streams_py.errors import ConfigError
@@ -84,7 +85,7 @@ class WorkerSettings(BaseModel):
             key = str(first["loc"][0]) if first["loc"] else ""
             if first["type"] == "missing":
                 raise ConfigError(f"{key} is required", key=key) from None
-            value = f" = {given[key]!r}" if key in given else ""
+            value = f" = {masked(key, given[key])}" if key in given else ""
             raise ConfigError(f"{key}{value} is not valid: {first['msg']}".lstrip(), key=key or None) from None
 
     @field_validator("connect_protocol", mode="before")
@@ -108,7 +109,7 @@ class WorkerSettings(BaseModel):
         first = value.split(",")[0].strip()
         try:
             split = urlsplit(first)
-            served = split.scheme.lower() == "http" and split.port is not None
+            served = split.scheme.lower() == "http" and split.port is not None and "@" not in split.netloc
         except ValueError:
             served = False
         if not served:

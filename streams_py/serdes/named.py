@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from streams_py.errors import ConfigError
 from streams_py.serdes.basic import BOOL, BYTES, FLOAT32, FLOAT64, INT16, INT32, INT64, STRING, UUID, VOID
 from streams_py.serdes.json import JSON
 from streams_py.serdes.serde import Serde
 
-__all__ = ["resolve_serde"]
+__all__ = ["SERDE_NAMES", "resolve_serde"]
 
 _BY_NAME: dict[str, Serde[Any]] = {
     "bool": BOOL,
@@ -26,6 +26,8 @@ _BY_NAME: dict[str, Serde[Any]] = {
     "uuid": UUID,
     "void": VOID,
 }
+SERDE_NAMES: Final = ", ".join(sorted(_BY_NAME))
+"""All of them, for messages and help."""
 
 _JAVA = "org.apache.kafka.common.serialization.Serdes$"
 _BY_JAVA_CLASS: dict[str, Serde[Any]] = {
@@ -65,8 +67,7 @@ def _import(text: str, setting: str) -> object:
         near = get_close_matches(text, _BY_NAME, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise ConfigError(
-            f"{setting}: unknown serde {text!r}{hint}; allowed are {', '.join(sorted(_BY_NAME))}, "
-            f"or 'package.module:NAME' of your own",
+            f"{setting}: unknown serde {text!r}{hint}; allowed are {SERDE_NAMES}, or 'package.module:NAME' of your own",
             key=setting,
         )
     try:

@@ -416,15 +416,18 @@ class StateDirectory:
                 self.unlock(task_id, owner)
         return deleted
 
-    def clean_up(self) -> None:
-        """Delete all local state of the application on this machine, that of instances which are running excepted."""
+    def clean_up(self) -> list[str]:
+        """Delete all local state of the application on this machine, that of instances which are running excepted: the
+        directories that stayed."""
+        stayed: list[str] = []
         if not self._persistent:
-            return
+            return stayed
         for path in instance_directories(self._application):
             own = self._lock_file if path == self._path else None
             lock = own or lock_directory(path)
             if lock is None:
                 _logger.info("local state in %s stays: another client uses it", path)
+                stayed.append(path)
                 continue
             try:
                 for name in os.listdir(path):
@@ -435,6 +438,7 @@ class StateDirectory:
             finally:
                 if own is None:
                     unlock_directory(path, lock)
+        return stayed
 
 
 def _mention_temporary(base: str) -> None:

@@ -127,6 +127,30 @@ def test_standard_input_is_written_line_by_line_and_counted(broker: EmbeddedBrok
     assert ["piped", "1", "2"] in [line.split() for line in run(broker, "topics").stdout.splitlines()]
 
 
+def test_one_wrong_argument_and_nothing_is_written(broker: EmbeddedBroker) -> None:
+    broker.create_topic("whole", 1)
+    refused = run(broker, "produce", "whole", "--value", "int64", "1", "x", "3")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
+    assert "'x' is no int64" in refused.stderr
+    assert run(broker, "consume", "whole", "--value", "int64").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [(b"1\r\n2\nx\n4\n", "'x' is no int64"), (b"1\n2\n\xff\n", r"b'\xff\n' is no text in UTF-8"), (b"1\n2\n99999999999999999999", "int64")],
+    ids=["other serde", "no text", "out of range"],
+)  # fmt: skip
+def test_wrong_line_is_named_with_what_is_written_already(broker: EmbeddedBroker, given: bytes, why: str) -> None:
+    topic = f"until-{len(given)}"
+    broker.create_topic(topic, 1)
+    done = CliRunner().invoke(app, ["produce", topic, "--value", "int64"], env={"BOOTSTRAP": broker.url}, input=given)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("line 3: ")
+    assert why in done.stderr
+    assert done.stderr.endswith("; 2 records before it are written\n")
+    assert run(broker, "consume", topic, "--value", "int64").stdout == "null\t1\nnull\t2\n"
+
+
 @pytest.mark.parametrize("command", [["consume", "line"], ["produce", "line", "x"]], ids=lambda command: command[0])
 def test_slip_in_a_name_is_refused_with_the_nearest_one_and_creates_no_topic(
     broker: EmbeddedBroker, command: list[str]

@@ -21,7 +21,7 @@ from rich.table import Table
 from streams_protocol import RepeatedTagDecodeError
 from streams_protocol.types import TaskId
 from streams_py.cli.connecting import Connection, connected
-from streams_py.cli.usage import refuse
+from streams_py.cli.usage import refuse, say
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.labels import member_labels
@@ -71,7 +71,7 @@ def _print_groups(groups: GroupAdmin) -> int:
     if not listed:
         print("there are no groups", file=sys.stderr)
     for name, kind in sorted(listed.items()):
-        print(f"{name}\t{kind.lower()}")
+        print(f"{printable(name)}\t{kind.lower()}")
     return 0
 
 
@@ -79,7 +79,7 @@ def _suggest(group: str, bootstrap: str | None, config: Path | None) -> None:
     with contextlib.suppress(StreamsError), connected(bootstrap, config, "streams-py-inspect") as cluster:
         near = get_close_matches(group, [name for name in cluster.groups.list_groups() if name != group], n=1)
         if near:
-            print(f"Did you mean {near[0]}?", file=sys.stderr)
+            say(f"Did you mean {near[0]}?")
 
 
 def _watch(cluster: Connection, group: str, console: Console, every_s: float, *, all_tasks: bool) -> None:
@@ -114,7 +114,8 @@ def _headline(view: GroupView, labels: dict[str, str]) -> str:
     generation = "unknown" if view.generation is None else f"{exact}{view.generation}"
     leader = "not known (__consumer_offsets cannot be read, or has no record of it)"
     if view.election is not None and view.election.leader is not None:
-        leader = labels.get(view.election.leader, view.election.leader)
+        elected = view.election.leader
+        leader = labels.get(elected) or f"a member that has left ({printable(elected)})"
     if view.protocol == STREAMS:
         leader = "none: the coordinator assigns (KIP-1071)"
     processes = len({member.process for member in view.members})

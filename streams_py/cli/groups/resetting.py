@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,6 +15,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import Connection, connected
 from streams_py.cli.usage import FAILED, refuse
 from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.inspection.members import printable
 from streams_py.ports import AdminError, DescribedMember
 from streams_py.state.directory import StateDirectory
 from streams_py.topology.names import internal_topics
@@ -45,7 +45,8 @@ class Target:
         if text.isdecimal():
             return cls(offset=int(text))
         when = datetime.fromisoformat(text)
-        return cls(datetime_ms=int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
+        at_ms = int((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+        return cls(datetime_ms=max(0, at_ms))  # negative ones mean something else to a broker
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def reset_application(
 ) -> int:
     """Show the plan, ask, do it; the exit status. Nothing is changed before the whole plan is known to be possible."""
     try:
+        state = None if state_dir is None else StateDirectory(state_dir, application_id)
         with connected(bootstrap, config, "streams-py-reset") as cluster:
             plan = _plan(cluster, application_id, inputs, target, force=force)
             _print(plan, application_id, state_dir)
@@ -81,7 +83,7 @@ def reset_application(
             if not confirmed():
                 print("nothing was changed", file=sys.stderr)
                 return FAILED
-            _carry_out(cluster, plan, application_id, state_dir)
+            _carry_out(cluster, plan, application_id, state)
     except (_RefusedError, StreamsError) as error:
         return refuse(error)
     print(f"{application_id} is reset")
@@ -185,7 +187,7 @@ def _known(offsets: Mapping[TopicPartition, int | AdminError]) -> dict[TopicPart
 
 def _print(plan: Plan, application_id: str, state_dir: str | None) -> None:
     for member in plan.removed:
-        print(f"remove member {member.client_id} at {member.client_host}")
+        print(printable(f"remove member {member.client_id} at {member.client_host}"))
     if not plan.positions:
         print(
             "no committed offsets are visible: none are there, or this user lacks DESCRIBE on topics; --input-topic "
@@ -201,12 +203,13 @@ def _print(plan: Plan, application_id: str, state_dir: str | None) -> None:
     for topic in plan.deleted:
         print(f"delete topic {topic}")
     for topic, owner in sorted(plan.left_alone.items()):
-        print(f"leave topic {topic} alone: it belongs to {owner}")
+        print(printable(f"leave topic {topic} alone: it belongs to {owner}"))
     if state_dir is not None:
-        print(f"delete the local state of {application_id} in {state_dir}")
+        there = Path(state_dir, application_id).is_dir()
+        print(f"delete the local state of {application_id} in {state_dir}" + ("" if there else ": there is none"))
 
 
-def _carry_out(cluster: Connection, plan: Plan, application_id: str, state_dir: str | None) -> None:
+def _carry_out(cluster: Connection, plan: Plan, application_id: str, state: StateDirectory | None) -> None:
     """Members, offsets, topics, disk: begun again after a failure, it does what is left."""
     if plan.removed:
         cluster.groups.remove_members(application_id, plan.removed)
@@ -215,9 +218,9 @@ def _carry_out(cluster: Connection, plan: Plan, application_id: str, state_dir: 
         cluster.groups.set_offsets(application_id, {at: new for at, (_, new) in plan.positions.items()})
     if plan.deleted:
         cluster.groups.delete_topics(plan.deleted)
-    if state_dir is not None:
-        with contextlib.closing(StateDirectory(state_dir, application_id)) as directory:
-            directory.clean_up()
+    if state is not None:
+        for path in state.clean_up():
+            print(f"the state in {path} stays: a process that runs uses it")
 
 
 def _await_empty(cluster: Connection, application_id: str) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field, SecretStr, field_validator
 
@@ -32,6 +33,8 @@ __all__ = [
     "table_of",
 ]
 
+_PORTS: Final = re.compile(r"[\d,]*")
+
 
 class PostgresqlSettings(ConnectorSettings):
     connection_url: Annotated[
@@ -44,9 +47,15 @@ class PostgresqlSettings(ConnectorSettings):
     @classmethod
     def _readable(cls, url: SecretStr) -> SecretStr:
         try:
-            conninfo_to_dict(url.get_secret_value())
+            parts = conninfo_to_dict(url.get_secret_value())
         except psycopg.Error:
             raise ValueError("is no PostgreSQL connection string") from None  # libpq's error would show it
+        # A password with one of these ends too early, and the rest would be shown as a host that is not found.
+        if "@" in str(parts.get("host", "")) or not _PORTS.fullmatch(str(parts.get("port", ""))):
+            raise ValueError(
+                "has no host and port where they should be: write @ / : # ? of a password as %40 %2F %3A %23 %3F, or "
+                "give connection.password"
+            )
         return url
 
     def conninfo(self) -> str:

@@ -60,7 +60,7 @@ class RestHerder(Protocol):
         ...
 
     def is_ready(self) -> bool:
-        """Whether the topics are read and the worker is in its group. Does not wait."""
+        """Whether the topics are read and the worker is in its group. Does not wait. Raises EndedError."""
         ...
 
     def ping(self) -> None:

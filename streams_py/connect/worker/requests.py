@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from streams_py.connect.errors import ConnectError
+from streams_py.connect.errors import EndedError
 
 __all__ = ["RequestQueue"]
 
@@ -32,7 +32,7 @@ class RequestQueue:
         answer: Future[_Answer] = Future()
         with self._lock:
             if self._closed:
-                answer.set_exception(ConnectError("the worker is stopping"))
+                answer.set_exception(EndedError("the worker is stopping"))
                 return answer
             heapq.heappush(self._waiting, (time.monotonic() + delay_s, next(self._numbers), request, answer))
         self._wake()
@@ -65,4 +65,4 @@ class RequestQueue:
             waiting, self._waiting = self._waiting, []
         for _, _, _, answer in waiting:
             if answer.set_running_or_notify_cancel():
-                answer.set_exception(ConnectError("the worker is stopping"))
+                answer.set_exception(EndedError("the worker is stopping"))

@@ -20,6 +20,7 @@ from streams_py.connect.errors import (
     AlreadyExistsError,
     BadRequestError,
     ConnectError,
+    EndedError,
     NotFoundError,
     NotLeaderError,
     RebalanceExpectedError,
@@ -77,8 +78,8 @@ class Worker:
             self._herder.member.stop()
             self._stores.stop()
             raise
-        self._has_read = True
         self._thread.start()
+        self._has_read = True
 
     def wait(self, timeout_s: float) -> bool:
         """Until the worker ends; False when it still works then."""
@@ -108,9 +109,8 @@ class Worker:
 
     @property
     def configs(self) -> Configs:
-        """This worker's view of the config topic. Raises StartingError before it is read."""
-        if not self._has_read:
-            raise StartingError("the worker is starting: it still reads its topics; try again in a moment")
+        """This worker's view of the config topic. Raises StartingError before it is read, EndedError at the end."""
+        self._require_work()
         return self._stores.configs.snapshot()
 
     @property
@@ -119,8 +119,11 @@ class Worker:
         return self.configs.session_key
 
     def is_ready(self) -> bool:
-        """Whether the topics are read and the worker has been in its group. Does not wait."""
-        return self._has_read and self.is_alive and self.member.held is not None
+        """Whether the topics are read and the worker has been in its group. Does not wait. Raises EndedError."""
+        if not self._has_read:
+            return False
+        self._require_work()
+        return self.member.held is not None
 
     def ping(self) -> None:
         """Return once the herder's thread has answered."""
@@ -289,9 +292,15 @@ class Worker:
             raise NotFoundError(f"there is no connector {name}")
         return found
 
-    def _ask(self, request: Callable[[], _Answer]) -> _Answer:
+    def _require_work(self) -> None:
         if not self._has_read:
             raise StartingError("the worker is starting: it still reads its topics; try again in a moment")
+        if not self.is_alive:
+            why = "" if self.failure is None else f": {self.failure}"
+            raise EndedError(f"the worker has ended{why}; ask another worker of the group")
+
+    def _ask(self, request: Callable[[], _Answer]) -> _Answer:
+        self._require_work()
         answer = self._herder.requests.add(request)
         try:
             return answer.result(_REQUEST_S)

@@ -129,10 +129,11 @@ def test_store_is_queried_by_the_application_without_another_right(site: Callabl
 
 @pytest.mark.slow
 def test_spark_source_reads_with_the_rights_of_the_page(site: Callable[[], Site]) -> None:
-    source = pytest.importorskip("streams_py.spark.source", reason="PySpark is not installed")
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
     from pyspark.sql.datasource import CaseInsensitiveDict
 
     from streams_py.errors import StreamsError
+    from streams_py.spark.kafka.source import StreamsKafkaSource
 
     made = site()
     keys = made.login("SCRAM-SHA-512")
@@ -143,7 +144,7 @@ def test_spark_source_reads_with_the_rights_of_the_page(site: Callable[[], Site]
     }
 
     def read() -> list[Any]:
-        reader = source.StreamsKafkaSource(CaseInsensitiveDict(options)).reader(schema=None)
+        reader = StreamsKafkaSource(CaseInsensitiveDict(options)).reader(schema=None)
         rows = []
         for partition in reader.partitions():
             for batch in reader.read(partition):

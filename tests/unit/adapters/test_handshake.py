@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from streams_py.adapters.handshake import refusal
+from streams_py.adapters import handshake
+from streams_py.adapters.handshake import check_admitted, refusal
 from streams_py.adapters.security import SecuritySettings, parse_security
+from streams_py.errors import BrokerUnavailableError
 from streams_py.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
 Serve = Callable[[socket.socket], None]
@@ -94,6 +96,25 @@ def test_nobody_there_is_no_refusal() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = f"127.0.0.1:{gone.getsockname()[1]}"
     assert refusal(f"{address}, host.invalid:9092", SecuritySettings()) is None
+
+
+@pytest.mark.parametrize("outage", [outage for outage in OUTAGES if outage != "silent"])
+def test_who_does_not_want_to_wait_hears_at_once_that_nobody_is_there(outage: str) -> None:
+    with broker(OUTAGES[outage]) as address, pytest.raises(BrokerUnavailableError) as away:
+        check_admitted(f"127.0.0.1:1, {address}", SecuritySettings(), must_answer=True)
+    start = f"no broker answers at 127.0.0.1:1 (Connection refused), {address} ("
+    assert str(away.value).startswith(start)
+    assert len(str(away.value)) > len(start) + 1
+
+
+def test_broker_that_is_slow_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake, "_TIMEOUT_S", 0.05)
+    with broker(OUTAGES["silent"]) as address:
+        check_admitted(f"127.0.0.1:1,{address}", SecuritySettings(), must_answer=True)
+
+
+def test_not_every_address_of_many_is_asked_so_none_is_said_to_be_away() -> None:
+    check_admitted(",".join(["127.0.0.1:1"] * 4), SecuritySettings(), must_answer=True)
 
 
 def test_alert_of_tls_is_told_from_an_answer() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.cli.groups import resetting
 from streams_py.cli.groups.resetting import Target, reset_application
-from streams_py.ports import PartitionInfo
+from streams_py.ports import DescribedMember, PartitionInfo
+from streams_py.state.directory import StateDirectory
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,7 @@ from streams_py.ports import PartitionInfo
         ("-5", Target(shift=-5)),
         ("+5", Target(shift=5)),
         ("1970-01-01T00:00:01", Target(datetime_ms=1000)),
+        ("1969-12-31T23:59:59.999", Target(datetime_ms=0)),
         ("1970-01-01T01:00:01+01:00", Target(datetime_ms=1000)),
     ],
 )
@@ -129,3 +132,46 @@ def test_what_a_plan_lacks_is_said_since_a_missing_right_hides_topics(
     shown = capsys.readouterr().out
     assert f"{said}: none are there, or this user lacks DESCRIBE" in shown
     assert shown.count("are visible") == 1
+
+
+def test_local_state_goes_last_and_what_is_in_use_stays(
+    cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = StateDirectory(str(tmp_path), "app")
+    running.open()
+    (tmp_path / "app" / "0_0").mkdir()
+    assert reset(state_dir=str(tmp_path)) == 0
+    assert f"the state in {tmp_path / 'app'} stays: a process that runs uses it" in capsys.readouterr().out
+    assert (tmp_path / "app" / "0_0").is_dir()
+    running.close()
+    assert reset(state_dir=str(tmp_path)) == 0
+    assert not (tmp_path / "app" / "0_0").exists()
+    assert reset(state_dir=str(tmp_path / "nowhere"), dry_run=True) == 0
+    assert f"delete the local state of app in {tmp_path / 'nowhere'}: there is none" in capsys.readouterr().out
+
+
+def test_name_that_can_have_no_state_is_refused_before_anything_is_done(
+    cluster: FakeCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options: dict[str, Any] = {"inputs": ("in",), "target": Target(), "dry_run": False, "force": False}
+    status = reset_application("a/b", "b:1", None, state_dir=str(tmp_path), confirmed=lambda: True, **options)
+    assert status == 2
+    assert "'a/b' cannot be the name of a directory" in capsys.readouterr().err
+    assert not cluster.done
+
+
+def test_names_that_others_chose_give_a_terminal_no_orders(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = "app-\x1b[2Jtwo"
+    topics = cluster.admin.describe_topics(None)
+    cluster.admin.describe_topics = lambda names: {**topics, f"{evil}-x-changelog": topics["in"]}
+    member = DescribedMember("m", None, evil, "h\x1b[2J", b"", b"")
+    cluster.groups.list_groups = lambda: {"app": "classic", evil: "classic"}
+    cluster.groups.describe_group = lambda group: SimpleNamespace(members=(member,))
+    assert reset(dry_run=True, force=True) == 0
+    assert reset() == 2
+    said = capsys.readouterr()
+    assert "app-\\x1b[2Jtwo" in said.out
+    assert "app-\\x1b[2Jtwo" in said.err
+    assert "\x1b" not in said.out + said.err

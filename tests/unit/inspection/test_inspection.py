@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import uuid
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ from streams_protocol import (
 from streams_protocol.types import ProcessId, TaskId, TopicPartition
 from streams_py.cli.groups.inspecting import render, short_tasks, to_json
 from streams_py.inspection.changelogs import changelogs_of
-from streams_py.inspection.election import decode_election, offsets_partition
+from streams_py.inspection.election import Election, decode_election, offsets_partition
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.lags import with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member
@@ -214,3 +215,8 @@ def test_what_members_call_themselves_gives_a_terminal_no_orders() -> None:
     shown = screen.getvalue()
     assert "[red]<script>\\x1b[2J\\x1b]0;title\\x07\\u202e" in shown, "as it was sent"
     assert [char for char in shown if not char.isprintable() and char != "\n"] == []
+
+
+def test_leader_that_has_left_is_said_to_have_left() -> None:
+    seen = replace(view(member(0, active=(0,))), election=Election(7, "gone\x1b-1", 1234))
+    assert "generation 7, leader a member that has left (gone\\x1b-1)" in _text(seen)

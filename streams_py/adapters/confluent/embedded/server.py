@@ -37,6 +37,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
+from streams_py.adapters.exact_reads import read_exactly
 from streams_py.errors import StreamsError
 from streams_py.ports import EMBEDDED_CLUSTER_ID
 
@@ -82,24 +83,14 @@ def send(connection: socket.socket, message: dict[str, Any]) -> None:
 
 
 def receive(connection: socket.socket) -> dict[str, Any]:
-    """Read one message; ValueError for anything that is none."""
-    (length,) = struct.unpack(">I", _exactly(connection, 4))
+    """Read one message; ValueError for anything that is none, ConnectionResetError when it ends too early."""
+    (length,) = struct.unpack(">I", read_exactly(connection, 4))
     if length > MESSAGE_BYTES_MAX:
         raise ValueError(f"a message of {length} bytes is too long")
-    message = json.loads(_exactly(connection, length))
+    message = json.loads(read_exactly(connection, length))
     if not isinstance(message, dict):
         raise ValueError("a message is a JSON object")
     return message
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    content = b""
-    while len(content) < count:
-        part = connection.recv(count - len(content))
-        if not part:
-            raise ValueError("the connection ended in the middle of a message")
-        content += part
-    return content
 
 
 # -- what can be asked -------------------------------------------------------------------------------------------------

@@ -1,0 +1,18 @@
+"""Reading from a socket as many bytes as were promised."""
+
+from __future__ import annotations
+
+import socket
+
+__all__ = ["read_exactly"]
+
+
+def read_exactly(connection: socket.socket, size: int) -> bytes:
+    """ConnectionResetError when the other side hangs up before."""
+    content = bytearray()
+    while len(content) < size:
+        more = connection.recv(size - len(content))
+        if not more:
+            raise ConnectionResetError("the other side closed the connection in the middle of a message")
+        content += more
+    return bytes(content)

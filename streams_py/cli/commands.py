@@ -335,12 +335,14 @@ def check_upgrade(
         typer.Argument(
             metavar="OLD",
             help="module:name, path/to/file.py:name, or a file with the text of describe() (Java's too). With "
-            "--bootstrap: the new version, checked against the group's internal topics.",
+            "--bootstrap or --config: the new version, checked against the group's internal topics.",
         ),
     ],
     new: Annotated[str | None, typer.Argument(metavar="NEW", help="The same of the new version.")] = None,
-    bootstrap: Annotated[str | None, typer.Option(help="Brokers of the running group.")] = None,
-    application_id: Annotated[str | None, typer.Option(help="Its application.id, with --bootstrap.")] = None,
+    bootstrap: Annotated[str | None, typer.Option("--bootstrap", "-b", help="Brokers of the running group.")] = None,
+    application_id: Annotated[
+        str | None, typer.Option("--application-id", "-a", help="Its application.id, if --config does not say it.")
+    ] = None,
     config: CONFIG = None,
     optimize: Annotated[bool, typer.Option(help="Build both with topology.optimization=all.")] = False,
     rolling: Annotated[
@@ -352,7 +354,11 @@ def check_upgrade(
     Names stores and internal topics that would be renamed, left behind, read with other serdes or have another
     partition count, and the line that keeps them. Exit status: 0 safe, 1 not safe, 2 wrong usage.
 
-    Example: streams-py check-upgrade old/app.py:build_topology app.py:build_topology
+    Examples:
+
+      streams-py check-upgrade old/app.py:build_topology app.py:build_topology
+
+      streams-py check-upgrade app.py:build_topology --config app.properties
     """
     from streams_py.cli.development.upgrades import check
 

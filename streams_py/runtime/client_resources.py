@@ -131,10 +131,14 @@ class ClientResources:
         """Names of all stores of the topology."""
         return sorted(self._topology.stores)
 
+    def check_connection(self) -> None:
+        """ConfigError when the cluster does not let us in."""
+        self._clients.check_connection()
+
     def open(self) -> None:
         """Take a state directory and the process id; StateError when that is not possible, ConfigError when the
         cluster does not let us in."""
-        self._clients.check_connection()
+        self.check_connection()
         self._process_id = self.directory.open()
         try:
             self.admin = self._clients.admin()

@@ -137,9 +137,13 @@ def test_one_wrong_argument_and_nothing_is_written(broker: EmbeddedBroker) -> No
 
 @pytest.mark.parametrize(
     ("given", "why"),
-    [(b"1\r\n2\nx\n4\n", "'x' is no int64"), (b"1\n2\n\xff\n", r"b'\xff\n' is no text in UTF-8"), (b"1\n2\n99999999999999999999", "int64")],
+    [
+        (b"1\r\n2\nx\n4\n", "'x' is no int64"),
+        (b"1\n2\n\xff\n", r"b'\xff\n' is no text in UTF-8"),
+        (b"1\n2\n99999999999999999999", "int64"),
+    ],
     ids=["other serde", "no text", "out of range"],
-)  # fmt: skip
+)
 def test_wrong_line_is_named_with_what_is_written_already(broker: EmbeddedBroker, given: bytes, why: str) -> None:
     topic = f"until-{len(given)}"
     broker.create_topic(topic, 1)

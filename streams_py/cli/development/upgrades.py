@@ -6,6 +6,7 @@ from pathlib import Path
 
 from streams_py import Topology
 from streams_py.cli.usage import refuse
+from streams_py.config_files import read_config_file
 from streams_py.errors import StreamsError
 from streams_py.history.loading import TopologyNotFoundError, load_topology
 from streams_py.topology.upgrade import UpgradeReport, check_running, check_upgrade
@@ -25,14 +26,19 @@ def check(
     optimize: bool,
     rolling: bool,
 ) -> int:
-    """Print what is found; the exit status. With ``bootstrap``, ``old`` is the new version."""
+    """Print what is found; the exit status. With a cluster, which ``bootstrap`` or ``config`` name, ``old`` is the new
+    version."""
     try:
-        if bootstrap is not None:
-            if new is not None or application_id is None:
-                return refuse("with --bootstrap give one version, the new one, and --application-id of the group")
-            report = _against_cluster(load_topology(old, optimize=optimize), bootstrap, application_id, config)
+        if bootstrap is not None or config is not None:
+            group = application_id or ({} if config is None else read_config_file(config)).get("application.id")
+            if new is not None or not group:
+                return refuse("with --bootstrap or --config give one version, the new one, and --application-id")
+            report = _against_cluster(load_topology(old, optimize=optimize), bootstrap, str(group), config)
         elif new is None:
-            return refuse("give two versions, OLD and NEW; or the new one with --bootstrap and --application-id")
+            return refuse(
+                "give two versions, OLD and NEW; or the new one and the group: --bootstrap and --application-id, or "
+                "--config of the application"
+            )
         else:
             report = check_upgrade(_version(old, optimize=optimize), _version(new, optimize=optimize))
     except StreamsError as error:
@@ -54,7 +60,7 @@ def _version(what: str, *, optimize: bool) -> Topology | str:
         ) from None
 
 
-def _against_cluster(new: Topology, bootstrap: str, application_id: str, config: Path | None) -> UpgradeReport:
+def _against_cluster(new: Topology, bootstrap: str | None, application_id: str, config: Path | None) -> UpgradeReport:
     from streams_py.cli.connecting import connected
     from streams_py.cli.records import existing_topics
 

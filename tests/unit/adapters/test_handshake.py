@@ -7,13 +7,15 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from streams_py import KafkaStreams, StreamsBuilder, serdes
 from streams_py.adapters import handshake
 from streams_py.adapters.handshake import check_admitted, refusal
 from streams_py.adapters.security import SecuritySettings, parse_security
-from streams_py.errors import BrokerUnavailableError
+from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.rights import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, missing_right
 
 Serve = Callable[[socket.socket], None]
@@ -163,3 +165,12 @@ def test_one_broker_that_lets_us_in_is_enough() -> None:
 )  # fmt: skip
 def test_missing_right_is_named_with_the_command_that_gives_it(text: str, expected: str) -> None:
     assert text == f"the user has no right {expected}"
+
+
+def test_what_refuses_one_process_is_not_asked_again_and_again_by_many(tmp_path: Path) -> None:
+    builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)
+    builder.stream("in").to("out")
+    with broker(lambda connection: connection.sendall(b"\x15\x03\x03\x00\x02\x02\x50")) as address:
+        settings = {"application.id": "a", "bootstrap.servers": address, "state.dir": str(tmp_path)}
+        with pytest.raises(ConfigError, match=f"{address} speaks TLS only"):
+            KafkaStreams(builder.build(), settings).run(processes=2)

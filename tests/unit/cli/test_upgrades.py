@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from streams_py import StreamsBuilder, serdes
+from streams_py import StreamsBuilder, Topology, UpgradeReport, check_upgrade, serdes
 from streams_py.cli.commands import app
+from streams_py.cli.development import upgrades
 
 APP = """
 from streams_py import StreamsBuilder, serdes
@@ -78,6 +79,23 @@ def test_rolling_is_a_question_of_its_own(versions: tuple[str, str, str], tmp_pa
     assert run(versions[0], f"{more}:builder", "--rolling")[0] == 1
 
 
+def test_file_of_the_application_names_the_group(
+    versions: tuple[str, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def against(new: Topology, bootstrap: str | None, application_id: str, config: Path | None) -> UpgradeReport:
+        asked.append((bootstrap, application_id, config))
+        return check_upgrade(new, new)
+
+    monkeypatch.setattr(upgrades, "_against_cluster", against)
+    file = tmp_path / "app.properties"
+    file.write_text("application.id=shop\nbootstrap.servers=broker:9092\n")
+    assert run(versions[0], "--config", str(file)) == (0, "SAFE\n")
+    assert run(versions[0], "--config", str(file), "-a", "other", "-b", "here:1") == (0, "SAFE\n")
+    assert asked == [(None, "shop", file), ("here:1", "other", file)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -86,7 +104,8 @@ def test_rolling_is_a_question_of_its_own(versions: tuple[str, str, str], tmp_pa
         (["no_such_module:x", "y:z"], "module no_such_module cannot be imported"),
         (["streams_py:KafkaStreams", "y:z"], "streams_py:KafkaStreams cannot be built"),
         (["only_one:x"], "give two versions"),
-        (["a:b", "c:d", "--bootstrap", "embedded"], "with --bootstrap give one version"),
+        (["a:b", "c:d", "--bootstrap", "embedded"], "with --bootstrap or --config give one version"),
+        (["a:b", "--bootstrap", "embedded"], "with --bootstrap or --config give one version"),
         (["pyproject.toml", "pyproject.toml"], "no line of a topology's description"),
     ],
 )

@@ -179,3 +179,18 @@ def test_messages_that_the_operations_page_explains_are_messages_of_ours() -> No
     theirs = {os.strerror(errno.EMFILE)}
     assert len(pieces) >= 8
     assert [piece for piece in pieces if piece not in ours and piece not in theirs] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "figures"),
+    [
+        ("guides/tuning.md", r"\| ([\d,]+) \||in (\d+ ms) (?:when|after)|takes (\d[\d.]+ s) and."),
+        ("guides/from-quix.md", r"runs ([\d.]+) times|changelog ([\d.]+) times"),
+    ],
+    ids=["tuning", "from-quix"],
+)
+def test_measured_figures_of_a_page_are_those_of_the_readme(page: str, figures: str) -> None:
+    text = " ".join((_ROOT / "docs" / page).read_text(encoding="utf-8").split())
+    found = ["".join(groups) for groups in re.findall(figures, text)]
+    assert len(found) >= 2
+    assert [figure for figure in found if figure not in _README] == [], "README.md has other figures"

@@ -7,6 +7,7 @@ own at this machine (DNS rebinding) and read along. The request's ``Host`` tells
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 from collections.abc import Collection
 from urllib.parse import urlsplit
@@ -15,12 +16,17 @@ __all__ = ["is_loopback", "listen", "refused_name"]
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is any free one. OSError when that is not possible.
+    """A socket that listens there; port 0 is any free one. OSError, whose ``strerror`` says why, when there can be none.
 
     What is written goes out at once: head and body of an answer are two writes, and the second would wait for the
     caller's acknowledgement, some 40 ms. asyncio sees to that only for sockets that say which protocol they are of.
     """
-    listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        if not error.errno or error.errno < 0:  # a name that is none
+            raise
+        raise OSError(error.errno, os.strerror(error.errno)) from None  # Python's has the address in it once more
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # accepted ones are as the one that listens
     return listening
 

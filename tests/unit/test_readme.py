@@ -184,7 +184,7 @@ def test_messages_that_the_operations_page_explains_are_messages_of_ours() -> No
 @pytest.mark.parametrize(
     ("page", "figures"),
     [
-        ("guides/tuning.md", r"\| ([\d,]+) \||in (\d+ ms) (?:when|after)|takes (\d[\d.]+ s) and."),
+        ("guides/tuning.md", r"\| ([\d,]+) \||in (\d+ ms) (?:when|after)|takes (\d[\d.]+ s) and"),
         ("guides/from-quix.md", r"runs ([\d.]+) times|changelog ([\d.]+) times"),
     ],
     ids=["tuning", "from-quix"],

@@ -14,7 +14,7 @@ import typer
 
 from streams_py.cli.usage import refuse
 from streams_py.config_files import read_config_file
-from streams_py.errors import ConfigError, StreamsError
+from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.quiet import quiet_logs
 from streams_py.runtime.stop_signals import stop_signals, wait_or_stop
 
@@ -42,7 +42,7 @@ def worker(
     It joins its group, runs the connectors and tasks that it is given, and answers Kafka Connect's REST requests. The
     first signal stops its jobs, commits what is done and leaves the group; a second one ends it at once.
 
-    Exit status: 0 stopped; 1 it failed; 2 the settings are wrong.
+    Exit status: 0 stopped; 1 it failed; 2 the settings are wrong, or no broker has answered for a minute.
 
     Example: streams-py connect worker --config worker.properties
     """
@@ -105,7 +105,7 @@ def _explained() -> Iterator[None]:
     """What goes wrong ends the command with one sentence."""
     try:
         yield
-    except ConfigError as error:
+    except (ConfigError, BrokerUnavailableError) as error:
         raise typer.Exit(refuse(error)) from None
     except StreamsError as error:
         typer.echo(str(error), err=True)

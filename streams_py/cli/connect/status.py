@@ -39,7 +39,8 @@ def show_status(url: str, *, as_json: bool) -> int:
         with httpx.Client(base_url=url.rstrip("/"), timeout=_TIMEOUT_S, trust_env=False) as client:
             group, connectors = _get(client, "/workers"), _get(client, "/connectors?expand=status")
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        return refuse(f"no worker answers at {url}: {str(error) or type(error).__name__}; name another with --url")
+        why = str(error).rstrip(".") or type(error).__name__
+        return refuse(f"no worker answers at {url}: {why}; name another with --url")
     jobs = _jobs(group, connectors)
     if as_json:
         json.dump(_content(group, jobs), sys.stdout, indent=2)

@@ -84,11 +84,11 @@ def _suggest(group: str, bootstrap: str | None, config: Path | None) -> None:
 
 def _watch(cluster: Connection, group: str, console: Console, every_s: float, *, all_tasks: bool) -> None:
     view = inspect_group(cluster, group)
-    with Live(render(view, all_tasks=all_tasks), console=console, auto_refresh=False) as live:
+    with Live(render(view, all_tasks=all_tasks, live=True), console=console, auto_refresh=False) as live:
         while True:
             time.sleep(every_s)
             try:
-                shown: RenderableType = render(inspect_group(cluster, group, election=True), all_tasks=all_tasks)
+                shown: RenderableType = render(inspect_group(cluster, group), all_tasks=all_tasks, live=True)
             except BrokerUnavailableError as error:
                 shown = f"[yellow]{escape(str(error))}[/yellow]"
             live.update(shown, refresh=True)
@@ -97,16 +97,17 @@ def _watch(cluster: Connection, group: str, console: Console, every_s: float, *,
 # -- pictures ------------------------------------------------------------------------------------------------
 
 
-def render(view: GroupView, *, all_tasks: bool) -> RenderableType:
-    """The whole picture for a terminal."""
+def render(view: GroupView, *, all_tasks: bool, live: bool = False) -> RenderableType:
+    """The whole picture for a terminal. ``live``: one that is cut off where the terminal ends, so that what has to be
+    known stands first; else it stands last, above the prompt."""
     labels = member_labels(view)
-    parts: list[RenderableType] = [_headline(view, labels), _members_table(view, labels)]
+    tables: list[RenderableType] = [_members_table(view, labels)]
     if all_tasks or len(view.tasks) <= _TASKS_SHOWN_MAX:
-        parts.append(_tasks_table(view, labels))
+        tables.append(_tasks_table(view, labels))
     else:
-        parts.append(f"{len(view.tasks):,} tasks; --tasks shows a line for each")
-    parts += [f"[yellow]{escape(line)}[/yellow]" for line in _remarks(view, labels)]
-    return Group(*parts)
+        tables.append(f"{len(view.tasks):,} tasks; --tasks shows a line for each")
+    remarks = [f"[yellow]{escape(line)}[/yellow]" for line in _remarks(view, labels)]
+    return Group(_headline(view, labels), *([*remarks, *tables] if live else [*tables, *remarks]))
 
 
 def _headline(view: GroupView, labels: dict[str, str]) -> str:

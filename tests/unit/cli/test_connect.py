@@ -12,8 +12,10 @@ from typer.testing import CliRunner, Result
 
 from streams_protocol.connect import TaskId
 from streams_py.cli.commands import app
+from streams_py.connect import process
 from streams_py.connect.rest.app import rest_app
 from streams_py.connect.rest.server import RestServer
+from streams_py.errors import BrokerUnavailableError
 from tests.unit.connect.rest.memory_herder import Connector, Group, MemoryHerder, State, Status
 
 WORKER = """
@@ -71,8 +73,18 @@ def test_a_worker_whose_address_is_in_use_is_refused_before_it_joins(tmp_path: P
         port = taken.getsockname()[1]
         file.write_text(f"{WORKER}listeners=http://127.0.0.1:{port}\n")
         said = refused(run("worker", "--config", str(file)))
-    assert f"listeners: 127.0.0.1:{port} cannot be served" in said
+    assert f"listeners: 127.0.0.1:{port} cannot be served (Address already in use); " in said
     assert "choose another port" in said
+
+
+def test_a_worker_without_a_cluster_could_not_do_its_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> None:
+        raise BrokerUnavailableError("no answer from the Kafka cluster at 127.0.0.1:1")
+
+    monkeypatch.setattr(process, "check_connection", away)
+    file = tmp_path / "worker.properties"
+    file.write_text(f"{WORKER}listeners=http://127.0.0.1:0\n")
+    assert refused(run("worker", "--config", str(file))) == "no answer from the Kafka cluster at 127.0.0.1:1"
 
 
 def test_the_status_is_a_table_of_jobs_by_workers(url: str) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from rich.live import Live
 
 from streams_protocol import (
     LATEST_OFFSET,
@@ -220,3 +221,13 @@ def test_what_members_call_themselves_gives_a_terminal_no_orders() -> None:
 def test_leader_that_has_left_is_said_to_have_left() -> None:
     seen = replace(view(member(0, active=(0,))), election=Election(7, "gone\x1b-1", 1234))
     assert "generation 7, leader a member that has left (gone\\x1b-1)" in _text(seen)
+
+
+def test_what_has_to_be_known_is_seen_in_a_picture_that_the_terminal_cuts_off() -> None:
+    seen = view(member(0, active=(0, 1)), member(1, active=()))
+    screen = Console(width=200, height=6, record=True, file=io.StringIO(), force_terminal=True)
+    with Live(render(seen, all_tasks=True, live=True), console=screen, auto_refresh=False) as live:
+        live.refresh()
+        shown = screen.export_text()
+    assert "0_2: nobody has it" in shown
+    assert _text(seen).rstrip().endswith("0_2: nobody has it")

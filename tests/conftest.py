@@ -13,6 +13,7 @@ import pytest
 
 from tests.parallel import Sharing
 from tests.scenarios import TABLES, rows_played
+from tests.secret_search import SecretSearch
 
 _ROOT = Path(__file__).resolve().parent.parent
 _Row = tuple[int, str]
@@ -80,6 +81,7 @@ def _text(nodeid: str) -> str:
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(RowCounter(), "scenario-rows")
     config.pluginmanager.register(Sharing(), "sharing")
+    config.pluginmanager.register(SecretSearch(), "secret-search")
 
 
 @pytest.fixture(autouse=True)

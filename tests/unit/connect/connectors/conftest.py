@@ -10,7 +10,7 @@ import pytest
 
 from streams_py.testing.postgresql import NoPostgresqlError, postgresql_server
 
-PASSWORD = "Xq-secret-7"
+PASSWORD = "Xq-5ecret-7"
 
 
 @pytest.fixture(scope="session", name="postgresql_server")

@@ -1,0 +1,31 @@
+"""Searches for the secrets of the suite in what its tests print and log.
+
+A password that a test gives to a client, a service or a command has one of :data:`MARKS` in it. Whatever of the product
+writes it where pytest captures fails that test, also one that looks for something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+import pytest
+
+__all__ = ["MARKS", "SecretSearch"]
+
+MARKS: Final = ("5ecret", "hunter2", "s3cret", "secret-word")
+
+
+class SecretSearch:
+    """A plugin of pytest."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        where = [title for title, text in report.sections if any(mark in text for mark in MARKS)]
+        if where and report.when == "teardown" and report.passed:  # it has the sections of all phases
+            report.outcome = "failed"
+            report.longrepr = f"a secret of the suite is shown: {', '.join(where).lower()}"
+        return report

@@ -17,7 +17,7 @@ from streams_py.inspection.election import OFFSETS_TOPIC, Election, decode_elect
 from streams_py.inspection.lags import with_copy_lags, with_input_lags
 from streams_py.inspection.members import decode_member
 from streams_py.inspection.streams_protocol_groups import changelogs_told, view_streams_group
-from streams_py.inspection.view import STREAMS, GroupView, Subtopology, view_group
+from streams_py.inspection.view import CLASSIC, STREAMS, GroupView, Subtopology, view_group
 from streams_py.ports import (
     Admin,
     AdminError,
@@ -74,14 +74,14 @@ def read_group(cluster: Cluster, group: str, *, election: bool = True) -> Readin
     if isinstance(described, DescribedStreamsGroup):
         reads = (topic for sub in described.subtopologies for topic in (*sub.source_topics, *sub.repartition_topics))
         _check_may_be_seen(cluster.admin, set(reads) - topics.keys())
-        return Reading(described, view_streams_group(described, counts), topics, _groups(cluster))
+        return Reading(described, view_streams_group(described, counts), topics, frozenset(_groups(cluster)))
     _check_is_streams(described)
     is_rebalancing = described.state not in _AT_REST
     members = [decode_member(member, is_rebalancing=is_rebalancing) for member in described.members]
     _check_may_be_seen(cluster.admin, {topic for member in members for topic in member.topics} - topics.keys())
     elected = find_election(cluster, group, counts) if election else None
     view = view_group(group, described.state, members, counts, elected)
-    return Reading(described, view, topics, _groups(cluster))
+    return Reading(described, view, topics, frozenset(_groups(cluster)))
 
 
 def describe(cluster: Cluster, group: str) -> DescribedGroup | DescribedStreamsGroup:
@@ -92,9 +92,12 @@ def describe(cluster: Cluster, group: str) -> DescribedGroup | DescribedStreamsG
         raise
     except StreamsError:
         found = cluster.groups.describe_streams_group(group)
-        if found is None:
-            raise
-        return found
+        if found is not None:
+            return found
+        kind = _groups(cluster).get(group)
+        if kind is not None and kind.lower() not in (CLASSIC, STREAMS):
+            raise StreamsError(f"{group} is no Kafka Streams group, but one of type {kind.lower()}") from None
+        raise
 
 
 def inspect_group(cluster: Cluster, group: str, *, election: bool = True) -> GroupView:
@@ -125,12 +128,13 @@ def _check_may_be_seen(admin: Admin, missing: Collection[str]) -> None:
             raise StreamsError(answer.message)
 
 
-def _groups(cluster: Cluster) -> frozenset[str]:
+def _groups(cluster: Cluster) -> Mapping[str, str]:
+    """Every group that may be seen, with its type."""
     try:
-        return frozenset(cluster.groups.list_groups())
+        return cluster.groups.list_groups()
     except StreamsError as error:
         _log.debug("the groups cannot be listed: %s", error)
-        return frozenset()
+        return {}
 
 
 def with_lags(admin: Admin, reading: Reading) -> GroupView:

@@ -59,7 +59,7 @@ class KafkaPythonGroupAdmin:
         """The group with its members' bytes. StreamsError when there is none, BrokerUnavailableError in an outage."""
         found = self._patiently(f"group {group} cannot be described", lambda: self._describe(group), group)
         if found.group_state in _NOT_FOUND:
-            raise StreamsError(f"there is no classic group {group} at {self._where}")
+            raise StreamsError(f"there is no group {group} at {self._where}")
         return DescribedGroup(
             group,
             found.group_state,
@@ -164,7 +164,7 @@ class KafkaPythonGroupAdmin:
         (found,) = answer.groups
         error = kafka_errors.for_code(found.error_code)
         if error is kafka_errors.GroupIdNotFoundError:
-            raise StreamsError(f"there is no classic group {group} at {self._where}")
+            raise StreamsError(f"there is no group {group} at {self._where}")
         if error is not kafka_errors.NoError:
             raise error()
         if found.group_id != group:

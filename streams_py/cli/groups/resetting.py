@@ -14,7 +14,9 @@ from typing import Final
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import Connection, connected
 from streams_py.cli.usage import FAILED, refuse
+from streams_py.described_groups import DescribedStreamsMember
 from streams_py.errors import BrokerUnavailableError, StreamsError
+from streams_py.inspection.gather import describe
 from streams_py.inspection.members import printable
 from streams_py.ports import AdminError, DescribedMember
 from streams_py.state.directory import StateDirectory
@@ -98,14 +100,15 @@ class _RefusedError(Exception):
 
 def _plan(cluster: Connection, application_id: str, inputs: Collection[str], target: Target, *, force: bool) -> Plan:
     groups = cluster.groups.list_groups()
-    members: tuple[DescribedMember, ...] = ()
+    members: tuple[DescribedMember | DescribedStreamsMember, ...] = ()
     if application_id in groups:
-        members = cluster.groups.describe_group(application_id).members
-    if members and not force:
+        members = describe(cluster, application_id).members
+    removed = [member for member in members if isinstance(member, DescribedMember)]
+    if len(removed) < len(members) or (members and not force):
         clients = ", ".join(sorted({f"{member.client_id} at {member.client_host}" for member in members})[:5])
         raise _RefusedError(
-            f"{application_id} has {len(members)} members ({clients}); stop the application first, or remove "
-            "members that are gone with --force"
+            f"{application_id} has {len(members)} members ({clients}); stop the application first"
+            + (", or remove members that are gone with --force" if removed else ": nobody else can remove them")
         )
     partitions = {
         topic: [TopicPartition(topic, info.partition) for info in found]
@@ -135,7 +138,7 @@ def _plan(cluster: Connection, application_id: str, inputs: Collection[str], tar
         )
     positions = _positions(cluster, chosen, committed, target)
     return Plan(
-        {at: (committed.get(at), positions[at]) for at in sorted(chosen)}, sorted(mine - others.keys()), others, members
+        {at: (committed.get(at), positions[at]) for at in sorted(chosen)}, sorted(mine - others.keys()), others, removed
     )
 
 

@@ -13,6 +13,8 @@ import pytest
 from streams_protocol.types import TopicPartition
 from streams_py.cli.groups import resetting
 from streams_py.cli.groups.resetting import Target, reset_application
+from streams_py.described_groups import DescribedStreamsGroup
+from streams_py.errors import StreamsError
 from streams_py.ports import DescribedMember, PartitionInfo
 from streams_py.state.directory import StateDirectory
 
@@ -175,3 +177,23 @@ def test_names_that_others_chose_give_a_terminal_no_orders(
     assert "app-\\x1b[2Jtwo" in said.out
     assert "app-\\x1b[2Jtwo" in said.err
     assert "\x1b" not in said.out + said.err
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_application_of_the_streams_protocol_is_reset_when_it_has_no_members(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str], force: bool
+) -> None:
+    def none_classic(group: str) -> None:
+        raise StreamsError(f"there is no group {group}")
+
+    member = SimpleNamespace(client_id="c", client_host="h")
+    group = DescribedStreamsGroup("app", "Stable", 3, (), (member,))  # type: ignore[arg-type]
+    cluster.groups.describe_group = none_classic
+    cluster.groups.describe_streams_group = lambda name: group
+    assert reset(force=force) == 2
+    sentence = "app has 1 members (c at h); stop the application first: nobody else can remove them"
+    assert sentence in capsys.readouterr().err
+    assert not cluster.done
+    cluster.groups.describe_streams_group = lambda name: group._replace(members=())
+    assert reset(force=force) == 0
+    assert [what for what, _ in cluster.done] == ["offsets", "topics"]

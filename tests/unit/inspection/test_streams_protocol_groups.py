@@ -100,7 +100,7 @@ class Cluster(FakeCluster):
         self.found = found
 
     def describe_group(self, group: str) -> DescribedGroup:
-        raise StreamsError(f"there is no classic group {group}")
+        raise StreamsError(f"there is no group {group}")
 
     def describe_streams_group(self, group: str) -> DescribedStreamsGroup | None:
         return self.found
@@ -171,6 +171,10 @@ def test_reasons_of_such_a_group_are_refused_in_a_sentence() -> None:
         explain_group(Cluster(answer(*MOVING)), "app")
 
 
-def test_a_group_of_neither_protocol_is_said_not_to_be_there() -> None:
-    with pytest.raises(StreamsError, match="there is no classic group app"):
-        inspect_group(Cluster(None), "app")
+def test_a_group_of_neither_protocol_is_said_not_to_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(None)
+    with pytest.raises(StreamsError, match="there is no group app"):
+        inspect_group(cluster, "app")
+    monkeypatch.setattr(cluster, "list_groups", lambda: {"app": "Consumer", "other": "Streams"})
+    with pytest.raises(StreamsError, match="app is no Kafka Streams group, but one of type consumer"):
+        inspect_group(cluster, "app")

@@ -106,8 +106,9 @@ def _plan(cluster: Connection, application_id: str, inputs: Collection[str], tar
     removed = [member for member in members if isinstance(member, DescribedMember)]
     if len(removed) < len(members) or (members and not force):
         clients = ", ".join(sorted({f"{member.client_id} at {member.client_host}" for member in members})[:5])
+        count = f"{len(members)} member{'' if len(members) == 1 else 's'}"
         raise _RefusedError(
-            f"{application_id} has {len(members)} members ({clients}); stop the application first"
+            f"{application_id} has {count} ({clients}); stop the application first"
             + (", or remove members that are gone with --force" if removed else ": nobody else can remove them")
         )
     partitions = {

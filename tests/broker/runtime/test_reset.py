@@ -35,7 +35,7 @@ def test_an_application_that_was_reset_counts_everything_once_more_from_nothing(
     app.await_caught_up()
 
     assert reset(app) == 2, "it is running"
-    assert f"{app.id} has 1 members" in capsys.readouterr().err
+    assert f"{app.id} has 1 member (" in capsys.readouterr().err
 
     one.close()
     app.until(lambda: reset(app, dry_run=True) == 0, "its member to have left")

@@ -191,7 +191,7 @@ def test_application_of_the_streams_protocol_is_reset_when_it_has_no_members(
     cluster.groups.describe_group = none_classic
     cluster.groups.describe_streams_group = lambda name: group
     assert reset(force=force) == 2
-    sentence = "app has 1 members (c at h); stop the application first: nobody else can remove them"
+    sentence = "app has 1 member (c at h); stop the application first: nobody else can remove them"
     assert sentence in capsys.readouterr().err
     assert not cluster.done
     cluster.groups.describe_streams_group = lambda name: group._replace(members=())

@@ -30,4 +30,16 @@ class ByPanel(typer.core.TyperGroup):
         for panel, names in PANELS.items():
             if cmd_name in names:
                 command.rich_help_panel = panel  # type: ignore[union-attr]
+        _let_flow(command)
         return command
+
+
+def _let_flow(command: Any) -> None:
+    """Lines of a docstring end where the editor wanted it; its paragraphs end where the terminal does. What is indented
+    stays as it is."""
+    if command is None:
+        return
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(text if text.startswith(" ") else " ".join(text.split()) for text in paragraphs)
+    for below in getattr(command, "commands", {}).values():
+        _let_flow(below)

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,11 @@ COMMANDS = [
     for name in names
     for part in ([[part] for part in PARTS[name]] if name in PARTS else [[]])
 ]
-WIDE = {"COLUMNS": "200", "TERM": "dumb", "NO_COLOR": "1"}
+WIDE = {"TERM": "dumb", "NO_COLOR": "1"}
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env=WIDE)
+def run(*arguments: str, columns: int = 200) -> Result:
+    return CliRunner().invoke(app, list(arguments), env=WIDE | {"COLUMNS": str(columns)})
 
 
 def one_sentence(result: Result) -> str:
@@ -87,6 +88,17 @@ def test_command_says_which_extra_is_missing_when_typer_is_not_installed() -> No
     assert done.returncode == 2
     assert done.stderr.strip().count("\n") == 0
     assert "pip install 'kafka-streams-py[cli]'" in done.stderr
+
+
+@pytest.mark.parametrize("width", [60, 80, 131])
+def test_help_flows_to_the_edge_of_the_terminal(width: int) -> None:
+    for command in (["explain"], ["consume"], ["connect", "worker"], ["torture"], ["backtest"]):
+        shown = run(*command, "--help", columns=width).output.partition("╭")[0]
+        lines = [line.rstrip() for line in shown.splitlines()]
+        for line, following in pairwise(lines):
+            if line and following and not line.startswith("  ") and not following.startswith("  "):
+                word = following.split()[0]
+                assert len(f"{line} {word}") > width - 1, f"{word!r} had room behind {line!r}"
 
 
 def test_help_needs_no_spark() -> None:
@@ -391,7 +403,9 @@ def test_fuzz_refuses_an_unknown_target_in_one_sentence() -> None:
 
 def test_installed_command_runs_schedules_on_several_processes() -> None:
     command = [Path(sys.executable).parent / "streams-py", "simulate", "-n", "17", "--processes", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **WIDE})
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **WIDE, "COLUMNS": "200"}
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "17 schedules, " in done.stdout
     assert "1 schedules twice, under another hash seed" in done.stdout

@@ -18,10 +18,10 @@ _LINE_CHARS_MAX: Final = 100
 
 
 class Area:
-    """A page: the public names of some modules."""
+    """A page: the public names of some modules, ``first`` those that people begin with."""
 
-    def __init__(self, title: str, intro: str, *modules: str) -> None:
-        self.title, self.intro, self.modules = title, intro, modules
+    def __init__(self, title: str, intro: str, *modules: str, first: tuple[str, ...] = ()) -> None:
+        self.title, self.intro, self.modules, self.first = title, intro, modules, first
 
 
 AREAS: Final = {
@@ -29,18 +29,21 @@ AREAS: Final = {
         "KafkaStreams and configuration",
         "Starting an application, watching it, and what its handlers get. All names are those of `streams_py`.",
         "*",
+        first=("KafkaStreams", "StreamsConfig", "State"),
     ),
     "dsl": Area(
         "Streams, tables and windows",
         "What a topology is made of, from `streams_py`.",
         *("streams_py.topology.dsl", "streams_py.topology.windows", "streams_py.serdes.windowed"),
         "streams_py.topology.operators.in_context",
+        first=("StreamsBuilder", "KStream", "KTable", "KGroupedStream", "TimeWindows"),
     ),
     "processors": Area(
         "Topology and processors",
         "The Processor API, and what can be asked of a topology, from `streams_py`.",
         *("streams_py.topology.processor", "streams_py.topology.nodes", "streams_py.topology.topology"),
         "streams_py.topology.upgrade",
+        first=("Processor", "ProcessorContext", "Record", "Topology"),
     ),
     "stores": Area(
         "Stores and queries",
@@ -78,7 +81,7 @@ def pages() -> dict[str, Callable[[], str]]:
 
 
 def names_of(area: Area) -> list[tuple[str, str]]:
-    """(Module, name) of everything on a page, in the order of the stub or of ``__all__``."""
+    """(Module, name) of everything on a page, in the order of the stub or of ``__all__`` behind the first ones."""
     found: dict[str, str] = {}
     for module in area.modules:
         if module.startswith("="):
@@ -86,7 +89,8 @@ def names_of(area: Area) -> list[tuple[str, str]]:
         else:
             inside = _elsewhere if module == "*" else partial(_lives_in, module)
             found |= {name: at for name, at in homes().items() if inside(at)}
-    return [(module, name) for name, module in found.items()]
+    assert found.keys() >= set(area.first), area.title
+    return [(found[name], name) for name in (*area.first, *(name for name in found if name not in area.first))]
 
 
 def _lives_in(module: str, home: str) -> bool:
@@ -123,7 +127,7 @@ def _entry(name: str, value: Any, module: str) -> Iterator[str]:
 def _class(name: str, value: type) -> Iterator[str]:
     if not issubclass(value, enum.Enum | BaseException) and not inspect.isabstract(value) and "Protocol" not in {
         base.__name__ for base in value.__bases__
-    }:  # fmt: skip
+    } and "place" not in inspect.signature(value).parameters:  # fmt: skip  # what calls of the DSL return, nobody makes
         yield _signature(name, value)
     yield markdown(inspect.getdoc(value) or "")
     if issubclass(value, enum.Enum):

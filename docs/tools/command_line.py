@@ -69,7 +69,7 @@ def _parameters(path: str, command: Any) -> str:
             rows.append((names, text + _default(parameter)))
     usage = " ".join([path, "[OPTIONS]", *arguments])
     table = "".join(f"| {name} | {text} |\n" for name, text in rows)
-    return f"```text\n{usage}\n```\n\n" + (f"| | |\n|---|---|\n{table}" if table else "")
+    return f"```text\n{usage}\n```\n\n" + (f"| option | what it is |\n|---|---|\n{table}" if table else "")
 
 
 def _default(parameter: Any) -> str:

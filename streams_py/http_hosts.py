@@ -16,7 +16,7 @@ __all__ = ["is_loopback", "listen", "refused_name"]
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 is any free one. OSError, whose ``strerror`` says why, when there can be none.
+    """A socket that listens there; port 0 is any free one. OSError, whose ``strerror`` says why, when it cannot.
 
     What is written goes out at once: head and body of an answer are two writes, and the second would wait for the
     caller's acknowledgement, some 40 ms. asyncio sees to that only for sockets that say which protocol they are of.

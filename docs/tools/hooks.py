@@ -48,9 +48,9 @@ def _present(entries: list[Any], there: set[str], listed: set[str]) -> list[Any]
     for entry in entries:
         if isinstance(entry, dict):
             ((title, below),) = entry.items()
-            inner = _present(below, there, listed) if isinstance(below, list) else below
+            inner = _present(below if isinstance(below, list) else [below], there, listed)
             if inner:
-                kept.append({title: inner})
+                kept.append({title: inner if isinstance(below, list) else below})
         elif entry in there:
             listed.add(entry)
             kept.append(entry)

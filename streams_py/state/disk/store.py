@@ -42,27 +42,31 @@ class _Closed(dict[bytes, "bytes | None"]):
 
 
 class _Held:
-    """What is read before the column family is: ``waiting`` is the layer's dict, ``written`` has the latest of what was
-    committed, among it all that is in ``bundles`` of the database (so many) and not in the family.
+    """What is read before the column family is: ``waiting`` is the dict of the layer, ``written`` that of ``lately``,
+    which has the latest of what was committed, among it all that is in ``bundles`` of the database (so many) and not in
+    the family.
 
     Only the thread that owns the store writes. Other threads look into ``waiting``, then ``written``, then the
     family; that is safe because what is committed is in ``written`` or in the family before it leaves ``waiting``, and
     what was bundled is in the family before it leaves ``written``.
     """
 
-    __slots__ = ("bundled_bytes", "bundles", "layer", "waiting", "was_scanned", "written")
+    __slots__ = ("bundled_bytes", "bundles", "lately", "layer", "waiting", "was_scanned", "written")
 
     def __init__(self) -> None:
-        self.layer = Layer()
-        self.waiting = self.layer.data
-        self.written: dict[bytes, bytes | None] = {}
+        self.use(Layer())
+        self.keep(Layer())
         self.bundles = self.bundled_bytes = 0
         self.was_scanned = False
-        """Since the last commit. A scan has to sort what is bundled, so a store that is scanned has no bundles."""
+        """Since the last commit. A store that is scanned has no bundles: they are one more run to merge."""
 
     def use(self, layer: Layer) -> None:
         self.layer = layer
         self.waiting = layer.data
+
+    def keep(self, lately: Layer) -> None:
+        self.lately = lately
+        self.written = lately.data
 
 
 class RocksBytes:
@@ -142,13 +146,13 @@ class RocksBytes:
         above = layer.between(first, end, reverse=reverse)
         if not held.bundles:
             return above
-        below = Layer(held.written).between(first, end, reverse=reverse)
+        below = held.lately.between(first, end, reverse=reverse)
         return sorted((dict(below) | dict(above)).items(), reverse=reverse)
 
     def remove_below(self, end: bytes) -> None:
         if self._held.bundles:
             self._database.write_out(self)
-        self._held.written = {}
+        self._held.keep(Layer())
         self._held.use(self._held.layer.above(end))
 
     def approximate_count(self) -> int:
@@ -157,7 +161,7 @@ class RocksBytes:
 
     def clear(self) -> None:
         self._database.drop_bundles(self)
-        self._held.written = {}
+        self._held.keep(Layer())
         self.drop_layer()
         if next(self.scan(None, None), None) is None:
             return  # dropping and creating a column family takes tens of milliseconds
@@ -169,7 +173,7 @@ class RocksBytes:
             self._is_closed = True
             self._memory.note_closed()
             self._held.use(Layer(_Closed()))
-            self._held.written = _Closed()  # what is bundled is nowhere else: a reader must not miss it and go on
+            self._held.keep(Layer(_Closed()))  # what is bundled is nowhere else: a reader must not miss it and go on
             self._let_go()
 
     def _let_go(self) -> None:
@@ -241,11 +245,11 @@ class RocksBytes:
             held.bundles += 1
             held.bundled_bytes += len(bundle)
         if layer.in_bulk or layer.large_bytes:
-            held.written = {}
+            held.keep(Layer())
         else:
             held.written.update(layer.data)
             if not held.bundles and len(held.written) > self._memory.kept_entries:
-                held.written = layer.data if len(layer.data) <= self._memory.kept_entries else {}
+                held.keep(layer if len(layer.data) <= self._memory.kept_entries else Layer())
         held.use(Layer())
         held.was_scanned = False
 
@@ -257,7 +261,7 @@ class RocksBytes:
         """Forget what waits."""
         if not self._is_closed and not self._held.layer.is_empty:
             if self._held.layer.floor is not None:
-                self._held.written = {}
+                self._held.keep(Layer())
             self._held.use(Layer())
 
     def _attempt(self, action: Callable[[], Any]) -> Any:

@@ -77,6 +77,9 @@ class Revocation:
         """Commit the thread's transaction before tasks are given up; the others that were in it."""
         if not revoked:
             return []
+        if self._deferred:
+            # What went wrong before may have left something in the transaction whose task is gone, with its offsets.
+            raise TaskCorruptedError("something failed in this rebalance, and nothing is committed after it", {})
         running = self._table.running()
         needing = [task for task in running if task.commit_needed]
         offsets = self._committer.prepare(running, calls_ms=_TRANSACTION_CALLS_MS)

@@ -214,6 +214,28 @@ def test_tasks_that_stay_start_over_too_when_a_revocation_cannot_commit(
     kill(steps)
 
 
+@pytest.mark.parametrize("error", [ABORTED, BrokerUnavailableError("away")], ids=["unknown", "away"])
+def test_what_a_revocation_could_not_commit_is_in_no_later_transaction(
+    world: World, open_steps: Callable[[], Steps], error: Exception
+) -> None:
+    """The thread comes to start over only after the next revocation, which would commit the same transaction, without
+    the offsets of the tasks that are gone."""
+    steps = open_steps()
+    steps.run(BOTH)
+    feed(world, b"a", b"b")
+    steps.turn()
+    failing(steps, "commit", error)
+    steps.membership.round({A: [tp("in-0")]})
+    steps.membership.round({})
+    steps.turn(4)
+    steps.run(BOTH)
+    commit(steps)
+    feed(world, b"a", b"b")
+    commit(steps)
+    check(steps, world)
+    kill(steps)
+
+
 def test_nothing_is_restored_before_a_predecessors_transaction_is_ended(
     world: World, open_steps: Callable[[], Steps]
 ) -> None:

@@ -21,6 +21,10 @@ class DeferredErrors:
     def __init__(self) -> None:
         self._errors: list[Exception] = []
 
+    def __bool__(self) -> bool:
+        """True while one waits."""
+        return bool(self._errors)
+
     def add(self, error: Exception) -> None:
         """Keep an error for later."""
         self._errors.append(error)

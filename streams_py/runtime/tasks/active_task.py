@@ -277,9 +277,9 @@ class ActiveTask(Task):
         """True when the task took no more records, so that a commit becomes possible, and now it is."""
         return self._calls is not None and self._calls.draining and not self._calls.live
 
-    def begin_draining(self) -> bool:
-        """Take no more records until the next commit; False when nothing changes."""
-        return self._calls is not None and self._calls.begin_draining()
+    def drain(self, *, drains: bool) -> bool:
+        """Take no more records until the next commit, or take them again; False when nothing changes."""
+        return self._calls is not None and self._calls.drain(drains=drains)
 
     def take_fewer(self) -> int:
         """What is under way takes too long for a transaction: have less of it when the task starts over. For how many

@@ -64,7 +64,7 @@ class Committable(Protocol):
     @property
     def has_calls(self) -> bool: ...
     def await_answers(self, within_ms: int | None = None) -> int: ...
-    def begin_draining(self) -> bool: ...
+    def drain(self, *, drains: bool) -> bool: ...
     def take_fewer(self) -> int: ...
     def cancel_calls(self) -> None: ...
     def flush_caches(self) -> None: ...
@@ -222,6 +222,9 @@ class Committer:
             return -1
         self._failing_since_ms = None
         self.finish(needing, enforce_checkpoint=False)
+        if self._transactions is not None:
+            for task in tasks:  # also those that drained although they had nothing to commit
+                task.drain(drains=False)
         return len(needing)
 
     def _drains(self, tasks: Collection[Committable], needing: Collection[Committable]) -> bool:
@@ -234,7 +237,7 @@ class Committer:
             return False
         now_ms = self._clock.monotonic_ms()
         for task in tasks:
-            if task.begin_draining():
+            if task.drain(drains=True):
                 self._waiting_since_ms = now_ms
         waited_ms = now_ms - self._waiting_since_ms
         if waited_ms < self._calls_max_ms or self._transactions is None or not self._transactions.in_transaction:

@@ -107,6 +107,22 @@ def test_no_more_records_are_taken_until_a_due_transaction_is_committed(
     assert said(world) == ["A", "B"]
 
 
+def test_task_that_drained_with_its_neighbour_takes_records_again(service: Service, tmp_path: Path) -> None:
+    world = World(**{"in": 2, "out": 2})
+    steps = Steps(world, asking(service), tmp_path, **EXACTLY_ONCE)
+    steps.run({A: [tp("in-0")], task("0_1"): [tp("in-1")]})
+    world.write("in", b"a")
+    steps.turn()
+    world.clock.advance(101)
+    steps.turn()
+    world.write("in", b"b", partition=1)
+    steps.turn(2)
+    assert steps.thread.control.processed_records == 1
+    service.answer("a", "b")
+    turn_until_committed(steps, 1)
+    until(lambda: steps.turn() or steps.thread.control.processed_records == 4, "the neighbour's record and its answer")
+
+
 def test_calls_that_outlast_a_transaction_begin_again_fewer_at_a_time(
     world: World, service: Service, tmp_path: Path
 ) -> None:

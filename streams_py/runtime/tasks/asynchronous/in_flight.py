@@ -271,12 +271,12 @@ class InFlight:
 
     # -- what may be committed ------------------------------------------------------------------------------------
 
-    def begin_draining(self) -> bool:
-        """Take no more records until the next commit; False when that was said before."""
-        before, self.draining = self.draining, True
-        if not before:
-            self._to_drain = len(self.live)
-        return not before
+    def drain(self, *, drains: bool) -> bool:
+        """Take no more records until the next commit, or take them again; False when that is so already."""
+        if drains is self.draining:
+            return False
+        self.draining, self._to_drain = drains, len(self.live)
+        return True
 
     def take_fewer(self) -> int:
         """Draining takes too long: when the task starts over, it is to take fewer records at a time. For how many ms

@@ -5,7 +5,8 @@ matters, so equal lines of the library's connection loggers pass at most once in
 long there has been no contact, at growing intervals.
 
 It calls a topic that does not exist an error. A member subscribes to internal topics before the leader has created
-them, so that is everyday life; a source topic that is missing is reported by the leader, by name.
+them, so that is everyday life; a source topic that is missing is reported by the leader, by name. And it warns of a
+blocked event loop when its thread was not let run for a tenth of a second: so it is wherever Python computes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _LIBRARY_LOGGERS: Final = (
     "kafka.net.manager",
     "kafka.net.connection",
     "kafka.net.inet",
+    "kafka.net.selector",
     "kafka.net.transport",
     "kafka.protocol.parser",
     "kafka.cluster",
@@ -31,6 +33,7 @@ _LIBRARY_LOGGERS: Final = (
 )
 _LIBRARY: Final = "kafka"
 _EVERYDAY: Final = frozenset({"Topic %s not found in cluster metadata"})
+_SLOW: Final = "blocking the event loop"
 _REPEAT_S: Final = 30.0
 _TEMPLATES_MAX: Final = 1_000
 """A library has a few hundred log lines; the limit only keeps a surprise from growing without end."""
@@ -46,7 +49,7 @@ class _RepeatFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING:
             return True
-        if record.msg in _EVERYDAY:
+        if record.msg in _EVERYDAY or _SLOW in str(record.msg):
             return False
         # The place in the source, not the text: the text has varying numbers in it.
         place, now = (record.pathname, record.lineno), time.monotonic()

@@ -6,6 +6,7 @@ import inspect
 import logging
 
 import kafka.cluster
+import kafka.net.selector
 import pytest
 
 from streams_py.adapters.kafka_python import quiet_logs
@@ -44,6 +45,8 @@ def test_everyday_lines_of_the_library_do_not_pass(clock, caplog):
     for line in quiet_logs._EVERYDAY:
         assert f'log.error("{line}"' in source
         logging.getLogger("kafka.cluster").error(line, "app-counts-changelog")
+    assert quiet_logs._SLOW in inspect.getsource(kafka.net.selector)
+    logging.getLogger("kafka.net.selector").warning(f"Task ran for 0.136s. It is {quiet_logs._SLOW} -- likely a loop")
     assert caplog.records == []
 
 

@@ -37,6 +37,8 @@ class GroupRequests(QuietClosing, ConsumerCoordinator):  # type: ignore[misc]  #
         """What ended this membership for good; read by the polling thread."""
         self._waits_for_group = False  # JoinGroup or SyncGroup is under way
         self._former_ids = FormerIds()
+        # Brokers call a member by its client id and something random; the mock cluster by an address, used again later.
+        self._own_prefix = f"{client._manager.config['client_id']}-"
         super().__init__(client, subscription, **settings)
         self._session = Session(self.config["session_timeout_ms"])
 
@@ -53,7 +55,7 @@ class GroupRequests(QuietClosing, ConsumerCoordinator):  # type: ignore[misc]  #
     def reset_generation(self, member_id: str = UNKNOWN_MEMBER_ID) -> None:
         former = self._generation.member_id
         super().reset_generation(member_id)
-        if self.group_instance_id is None and former not in (UNKNOWN_MEMBER_ID, member_id):
+        if self.group_instance_id is None and former != member_id and former.startswith(self._own_prefix):
             self._former_ids.add(former)
 
     def other_connection(self) -> Any:

@@ -23,9 +23,9 @@ def test_there_are_no_entries_without_records() -> None:
 
 def test_no_object_is_kept_for_an_entry_that_was_taken() -> None:
     """A collection of garbage looks at every object that lives: what restores must not leave one per record."""
-    records = [MemoryRecord("t", 0, n, b"%d" % n, b"v", timestamp_ms=n) for n in range(500)]
+    records = [MemoryRecord("t", 0, n, b"%d" % n, b"v", timestamp_ms=n) for n in range(5_000)]
     gc.collect()
     before = len(gc.get_objects())
     kept = {key: value for key, value, _ in changelog_entries(records)}
-    assert len(gc.get_objects()) - before < 50
-    assert len(kept) == 500
+    assert len(gc.get_objects()) - before < 1_000  # threads of other tests make some, too
+    assert len(kept) == 5_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import random
 from collections.abc import Callable
@@ -85,8 +86,10 @@ def test_gaps_are_not_judged() -> None:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="only Linux says it")
 def test_this_process_is_measured_as_it_is() -> None:
     before = measured(os.getpid(), 3.0)
-    held = bytes(range(256)) * 200_000
     with contextlib.ExitStack() as opened:
+        held = opened.enter_context(mmap.mmap(-1, 50 << 20))  # other memory may be some that was free, and resident
+        for page in range(0, len(held), mmap.PAGESIZE):
+            held[page] = 1
         for _ in range(20):
             opened.enter_context(open(os.devnull))
         after = measured(os.getpid(), 4.0)
@@ -94,7 +97,7 @@ def test_this_process_is_measured_as_it_is() -> None:
     assert after is not None
     assert (before.at_s, after.at_s) == (3.0, 4.0)
     assert after.open_files == before.open_files + 20
-    assert after.memory_bytes - before.memory_bytes >= 0.9 * len(held)
+    assert after.memory_bytes - before.memory_bytes >= 0.9 * (50 << 20)
 
 
 def test_process_that_is_gone_has_no_figures(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ class Member:
         self.commit_error = 0
         self.requests = []
         self.timeouts_ms = {}
-        self.client = KafkaNetClient(bootstrap_servers="127.0.0.1:1")
+        self.client = KafkaNetClient(bootstrap_servers="127.0.0.1:1", client_id="c")
         self.client.cluster.request_update = lambda: Future().success(None)
         self.client._manager.send = self._send
         self.coordinator = StreamsCoordinator(
@@ -166,9 +166,9 @@ class Member:
         self.joins.append((0, generation, member_id))
         self.syncs.append((0, encode_assignment(Assignment(tuple(partitions), b"tasks"))))
 
-    def joined(self, *partitions):
+    def joined(self, *partitions, member_id="m"):
         """Stable in generation 1 with these, and with no calls so far."""
-        self.will_join(1, *partitions)
+        self.will_join(1, *partitions, member_id=member_id)
         assert self.poll() is True
         self.calls.clear()
         return self

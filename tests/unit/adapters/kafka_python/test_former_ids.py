@@ -54,7 +54,7 @@ class Ghosts:
         return Future().success(LeaveGroupResponse(version=5, throttle_time_ms=0, error_code=0, members=answers))
 
 
-def forgotten(member, old="m", new="m2"):
+def forgotten(member, old="c-1", new="c-2"):
     """The coordinator does not know ``old`` any more: the next join is under ``new``."""
     member.joins.append((UNKNOWN_MEMBER_ID, -1, old))
     member.will_join(2, T0, member_id=new)
@@ -63,25 +63,25 @@ def forgotten(member, old="m", new="m2"):
 
 @pytest.mark.parametrize("failures", [0, 2])
 def test_member_whose_join_waits_for_its_former_id_leaves_under_it(make, caplog, failures):
-    member = forgotten(make().joined(T0))
+    member = forgotten(make().joined(T0, member_id="c-1"))
     ghosts = Ghosts(member)
     member.coordinator.reset_generation()
     member.joins.popleft()
-    ghosts.waits_for, ghosts.failures = {"m"}, failures
+    ghosts.waits_for, ghosts.failures = {"c-1"}, failures
     with caplog.at_level(logging.WARNING):
         assert member.poll() is True
-    assert ghosts.left == ["m"]
-    assert member.coordinator.member_id == "m2"
+    assert ghosts.left == ["c-1"]
+    assert member.coordinator.member_id == "c-2"
     assert set(ghosts.nodes) == {1}, "the coordinator's connection is taken up by JoinGroup"
     assert [record.getMessage() for record in caplog.records if "former" in record.name] == [
-        "group g still waited for m, which this member was until its coordinator forgot it: it has left"
+        "group g still waited for c-1, which this member was until its coordinator forgot it: it has left"
     ]
 
 
 def test_id_is_a_former_one_when_the_answer_to_a_join_says_that_it_is_unknown(make):
-    member = forgotten(make().joined(T0))
+    member = forgotten(make().joined(T0, member_id="c-1"))
     ghosts = Ghosts(member)
-    answers = iter([set(), {"m"}])
+    answers = iter([set(), {"c-1"}])
     send = ghosts.send
 
     def wait_at_the_second_join(request, *arguments, **options):
@@ -91,12 +91,12 @@ def test_id_is_a_former_one_when_the_answer_to_a_join_says_that_it_is_unknown(ma
 
     member.client._manager.send = wait_at_the_second_join
     assert member.rejoin() is True
-    assert ghosts.left == ["m"]
-    assert member.coordinator.member_id == "m2"
+    assert ghosts.left == ["c-1"]
+    assert member.coordinator.member_id == "c-2"
 
 
 def test_nothing_is_said_of_former_ids_that_the_group_does_not_know(make, caplog):
-    member = forgotten(make().joined(T0))
+    member = forgotten(make().joined(T0, member_id="c-1"))
     ghosts = Ghosts(member)
     member.coordinator.reset_generation()
     member.joins.popleft()
@@ -104,13 +104,13 @@ def test_nothing_is_said_of_former_ids_that_the_group_does_not_know(make, caplog
     with caplog.at_level(logging.WARNING):
         assert member.poll(200) is False
     assert ghosts.left
-    assert set(ghosts.left) == {"m"}
+    assert set(ghosts.left) == {"c-1"}
     assert not [record for record in caplog.records if "former" in record.name]
 
 
 def test_member_does_not_leave_under_the_id_that_it_is_joining_with(make):
     """An answer to a commit may reset the generation while JoinGroup is under way."""
-    member = make().joined(T0)
+    member = make().joined(T0, member_id="c-1")
     member.will_join(2, T0)
     ghosts = Ghosts(member, "somebody else")
     member.coordinator.request_rejoin_because("because")
@@ -122,12 +122,12 @@ def test_member_does_not_leave_under_the_id_that_it_is_joining_with(make):
 
 def test_nothing_is_asked_behind_the_join_on_its_own_connection(make):
     """It would be answered after the join, and time out before: the library then closes it, join and all."""
-    member = forgotten(make().joined(T0))
+    member = forgotten(make().joined(T0, member_id="c-1"))
     ghosts = Ghosts(member)
     member.client.cluster.broker_metadata = lambda node_id: None  # a broker without its controller lists nobody
     member.coordinator.reset_generation()
     member.joins.popleft()
-    ghosts.waits_for = {"m"}
+    ghosts.waits_for = {"c-1"}
     assert member.poll(200) is False
     assert ghosts.nodes == []
     with pytest.raises(BrokerUnavailableError):
@@ -137,12 +137,22 @@ def test_nothing_is_asked_behind_the_join_on_its_own_connection(make):
 
 def test_static_member_never_leaves_under_a_former_id(make):
     """Its id would be the instance's newer one."""
-    member = forgotten(make().joined(T0))
+    member = forgotten(make().joined(T0, member_id="c-1"))
     member.coordinator.config["group_instance_id"] = "i"
     ghosts = Ghosts(member)
     member.coordinator.reset_generation()
     member.joins.popleft()
-    ghosts.waits_for = {"m"}
+    ghosts.waits_for = {"c-1"}
+    assert member.poll(100) is False
+    assert ghosts.left == []
+
+
+def test_id_that_another_member_may_get_is_none_to_leave_under(make):
+    """The mock cluster names members by their addresses in memory, and this may be its address again."""
+    member = make().joined(T0, member_id="0x7f29")
+    ghosts = Ghosts(member)
+    member.coordinator.reset_generation()
+    ghosts.waits_for = {"0x7f29"}
     assert member.poll(100) is False
     assert ghosts.left == []
 

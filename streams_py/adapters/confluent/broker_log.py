@@ -40,6 +40,9 @@ _TOPIC_REFUSED: Final = re.compile(
 )
 """The only place where librdkafka says which topic of a transaction may not be written."""
 
+_BROKEN_OFF: Final = "failed: Local: "
+"""In an authentication error: no broker has refused anything, the connection was lost before it could answer."""
+
 _VARYING: Final = re.compile(r"\d+ms|\d+ identical|\b\d{3,}\b")
 
 
@@ -82,9 +85,10 @@ class BrokerLog:
     def on_error(self, error: KafkaError) -> None:
         """librdkafka's ``error_cb``: a client-wide condition, mostly one that passes."""
         code = error.code()
-        if code == KafkaError._AUTHENTICATION:
+        is_broken_off = code == KafkaError._AUTHENTICATION and _BROKEN_OFF in error.str()
+        if code == KafkaError._AUTHENTICATION and not is_broken_off:
             self._refused_login = error.str()
-        if code in _CONNECTION_LOST:
+        if code in _CONNECTION_LOST or is_broken_off:
             self.connections_lost += 1
         if code == KafkaError._ALL_BROKERS_DOWN:
             self._limited("down", f"no broker of {self._bootstrap} can be reached; trying again")

@@ -71,3 +71,29 @@ def test_refused_login_is_raised_by_check(log: BrokerLog) -> None:
     log.on_error(KafkaError(KafkaError._AUTHENTICATION, "SASL authentication error: wrong password"))
     with pytest.raises(StreamsError, match=r"b:1 refused the login: .*check sasl\.mechanism"):
         log.check()
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "SASL PLAIN mechanism handshake failed: Local: Broker transport failure: broker's supported mechanisms: (n/a)",
+        "SASL authentication error: SaslAuthenticateRequest failed: Local: Broker transport failure (after 0ms)",
+        "SASL authentication error: SaslAuthenticateRequest failed: Local: Timed out (after 9ms in state AUTH_REQ)",
+    ],
+)
+def test_login_that_a_lost_connection_broke_off_is_not_refused(log: BrokerLog, said: str) -> None:
+    log.on_error(KafkaError(KafkaError._AUTHENTICATION, said))
+    log.check()
+    assert log.connections_lost == 1
+
+
+def test_mechanism_that_the_broker_does_not_have_is_a_refused_login(log: BrokerLog) -> None:
+    log.on_error(
+        KafkaError(
+            KafkaError._AUTHENTICATION,
+            "SASL PLAIN mechanism handshake failed: Broker: Unsupported SASL mechanism: broker's supported mechanisms: "
+            "SCRAM-SHA-512",
+        )
+    )
+    with pytest.raises(StreamsError, match="Unsupported SASL mechanism"):
+        log.check()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from .kit import Application, Instance
+from .kit import Application, Instance, text, true_counts
 
 pytestmark = pytest.mark.broker
 
@@ -58,3 +58,33 @@ def test_no_record_under_way_is_lost_when_a_process_is_killed(application: Calla
     app.await_caught_up()
     assert a.close() == b.close() == 0
     assert written(app).keys() == set(lines)
+
+
+def test_every_record_under_way_counts_once_when_a_process_is_killed(application: Callable[..., Application]) -> None:
+    app = application(app="ask", processing_guarantee="exactly_once_v2", commit_interval_ms=100)
+    lines = values(4_000)
+    a, b = started(app, "a"), started(app, "b")
+    app.await_shared(a, b)
+    app.feed(lines)
+    app.until(lambda: written(app).total() > 500, "look-ups to be under way")
+    a.kill()
+    a = started(app, "a")
+    app.await_caught_up()
+    assert a.close() == b.close() == 0
+    assert written(app) == Counter(lines)
+
+
+def test_results_out_of_a_cache_that_wait_for_look_ups_are_not_lost_when_a_process_is_killed(
+    application: Callable[..., Application],
+) -> None:
+    app = application(processing_guarantee="exactly_once_v2", commit_interval_ms=100)
+    lines = text(10_000)
+    a, b = started(app, "a"), started(app, "b")
+    app.await_shared(a, b)
+    app.feed(lines)
+    app.until(lambda: app.counts().total() > 2_000, "words to be counted")
+    a.kill()
+    a = started(app, "a")
+    app.await_caught_up()
+    assert a.close() == b.close() == 0
+    assert app.counts() == true_counts(lines)

@@ -16,7 +16,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from streams_protocol.types import TopicPartition
@@ -40,17 +40,29 @@ def say(message: dict[str, Any]) -> None:
 
 
 def count_words(order: dict[str, Any]) -> Topology:
-    """Lines of words -> how often each word occurred."""
+    """Lines of words -> how often each word occurred; with ``delay_s`` after calls that take their time."""
     builder = StreamsBuilder()
-    (
+    counts = (
         builder.stream(order["input"], key=serdes.STRING, value=serdes.STRING)
         .flat_map_values(str.split)
         .group_by(lambda _, word: word, key=serdes.STRING, value=serdes.STRING)
         .count(store="counts")
         .to_stream()
-        .to(order["output"], key=serdes.STRING, value=serdes.INT64)
     )
+    if "delay_s" in order:
+        counts = counts.map_values_async(looked_up(order))
+    counts.to(order["output"], key=serdes.STRING, value=serdes.INT64)
     return builder.build()
+
+
+def looked_up(order: dict[str, Any]) -> Callable[[Any], Coroutine[Any, Any, Any]]:
+    """Gives back what it gets, after a while."""
+
+    async def look_up(value: Any) -> Any:
+        await asyncio.sleep(random.random() * order.get("delay_s", 0.01))
+        return value
+
+    return look_up
 
 
 class Tracer(Processor[bytes, bytes, bytes, bytes]):
@@ -116,15 +128,10 @@ def trace(order: dict[str, Any], streams: list[KafkaStreams]) -> Topology:
 
 def ask(order: dict[str, Any]) -> Topology:
     """Values ``key:number`` -> the same by key, after calls that take their time."""
-
-    async def look_up(value: bytes) -> bytes:
-        await asyncio.sleep(random.random() * order.get("delay_s", 0.01))
-        return value
-
     builder = StreamsBuilder()
     stream = builder.stream(order["input"], key=serdes.BYTES, value=serdes.BYTES)
     keyed = stream.select_key(lambda _, value: value.partition(b":")[0], key=serdes.BYTES)
-    keyed.map_values_async(look_up).to(order["output"], key=serdes.BYTES, value=serdes.BYTES)
+    keyed.map_values_async(looked_up(order)).to(order["output"], key=serdes.BYTES, value=serdes.BYTES)
     return builder.build()
 
 

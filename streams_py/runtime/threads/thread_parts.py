@@ -21,6 +21,7 @@ __all__ = ["LoopSettings", "ThreadParts"]
 _CONSUMER: Final = ("consumer.", "main.consumer.")
 _MAX_POLL_INTERVAL_MS: Final = 300_000
 _MAX_POLL_RECORDS: Final = 1_000
+_CALLS_LEAST_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class LoopSettings:
             repartition_purge_interval_ms=config.repartition_purge_interval_ms,
             task_timeout_ms=config.task_timeout_ms,
             uncommitted_max_bytes=config.statestore_uncommitted_max_bytes // max(1, config.num_stream_threads),
-            calls_max_ms=max(0, config.transaction_timeout_ms * 3 // 4 - config.commit_interval_ms),
+            calls_max_ms=max(_CALLS_LEAST_MS, config.transaction_timeout_ms * 3 // 4 - config.commit_interval_ms),
         )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from streams_py.cli.spark.outcome import console, explained
+from streams_py.cli.spark.outcome import console, explained, interruptible
 from streams_py.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def backtest(
         raise typer.BadParameter("--live and --group belong together", param_hint="--group")
     if (tables is not None) + (inputs is not None) + live != 1:
         raise typer.BadParameter("give one of --tables, --inputs and --live", param_hint="--tables")
-    with explained():
+    with explained("interrupted" if live else "interrupted; the same command with --resume goes on"):
         from streams_py.backtest.candidates import RECORDED, choose, parse_candidate
         from streams_py.backtest.kernel import Orders
         from streams_py.backtest.rounds import RoundSettings
@@ -253,22 +253,23 @@ class _Run:
 
         session = spark_session("backtest", master=master, **conf)
         session.sparkContext.setLogLevel("ERROR")
-        try:
-            with _progress() as tick:
-                summary = evaluate_on_spark(
-                    session,
-                    self._orders,
-                    self._source,
-                    self._out,
-                    resume=self._resume,
-                    base=self._base,
-                    py_files=[str(path) for path in py_files],
-                    tick=tick,
-                )
-            self._finish(summary, folder_of(session, self._out))
-            return summary
-        finally:
-            session.stop()
+        with interruptible():
+            try:
+                with _progress() as tick:
+                    summary = evaluate_on_spark(
+                        session,
+                        self._orders,
+                        self._source,
+                        self._out,
+                        resume=self._resume,
+                        base=self._base,
+                        py_files=[str(path) for path in py_files],
+                        tick=tick,
+                    )
+                self._finish(summary, folder_of(session, self._out))
+                return summary
+            finally:
+                session.stop()
 
     def _finish(self, summary: Summary, folder: RunFolder) -> None:
         """Print, and write the report."""

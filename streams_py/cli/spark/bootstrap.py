@@ -121,7 +121,11 @@ def run(
 
     Example: streams-py bootstrap run --master spark://host:7077 --work /shared/folder --commit
     """
-    with _on_plan(file, bootstrap, config) as (planned, cluster, settings), spark_of(master, conf, py_files) as spark:
+    begun = f"interrupted; {file} says how far it got: `bootstrap abort` takes it back, then run it again"
+    with (
+        _on_plan(file, bootstrap, config, begun) as (planned, cluster, settings),
+        spark_of(master, conf, py_files) as spark,
+    ):
         from streams_py.history.plan import sink_counts
         from streams_py.history.retention import check_retention
         from streams_py.spark.history.warm_start import write_changelogs
@@ -218,10 +222,10 @@ def _commit(file: Path, cluster: HistoryCluster, settings: Mapping[str, Any]) ->
 
 @contextlib.contextmanager
 def _on_plan(
-    file: Path, bootstrap: str | None, config: Path | None
+    file: Path, bootstrap: str | None, config: Path | None, interrupted: str = "interrupted; the same command goes on"
 ) -> Iterator[tuple[BootstrapPlan, HistoryCluster, dict[str, Any]]]:
     """The plan of a warm start, its cluster and settings; errors are explained."""
-    with explained():
+    with explained(interrupted):
         from streams_py.history.bootstrap import BootstrapPlan
 
         planned = BootstrapPlan.load(file)

@@ -84,7 +84,7 @@ def backfill(
 
       streams-py backfill app.py --sinks --application-id word-count
     """
-    with explained():
+    with explained("interrupted; the same command goes on" if sinks else "interrupted"):
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
         settings = settings_from(bootstrap, application_id or "backfill", config)

@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from streams_py.cli.options import settings_of
-from streams_py.cli.spark.outcome import console
+from streams_py.cli.spark.outcome import console, interruptible
 from streams_py.cli.usage import pairs_of
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
@@ -119,11 +119,12 @@ def spark_of(master: str | None, conf: list[str] | None, py_files: list[Path] | 
     session.sparkContext.setLogLevel("OFF")  # what goes wrong is said in a sentence
     for path in py_files or ():
         session.sparkContext.addPyFile(str(path))
-    try:
-        yield session
-    finally:
-        if before is None:
-            session.stop()
+    with interruptible():
+        try:
+            yield session
+        finally:
+            if before is None:
+                session.stop()
 
 
 @contextlib.contextmanager

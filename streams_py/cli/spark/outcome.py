@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import signal
+import threading
 from collections.abc import Iterator
+from typing import Final
 
 import typer
 from rich.console import Console
@@ -11,8 +15,10 @@ from rich.console import Console
 from streams_py.cli.usage import FAILED, NOT_DONE
 from streams_py.errors import BrokerUnavailableError, StreamsError
 
-__all__ = ["console", "explained"]
+__all__ = ["console", "explained", "interruptible"]
 
+_INTERRUPTED: Final = 130
+"""What a shell says of a command that Ctrl-C has ended."""
 _NOT_DONE = (ValueError, ModuleNotFoundError, BrokerUnavailableError)
 
 
@@ -22,10 +28,13 @@ def console() -> Console:
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """Our own errors, a missing package and what Spark says end the command with what is wrong and what to do."""
+def explained(interrupted: str = "interrupted") -> Iterator[None]:
+    """Our own errors, a missing package and what Spark says end the command with what is wrong and what to do, Ctrl-C
+    with the sentence ``interrupted``."""
     try:
         yield
+    except KeyboardInterrupt as error:
+        _end(interrupted, _INTERRUPTED, error)
     except (StreamsError, ModuleNotFoundError) as error:
         remedy = "; install kafka-streams-py[spark]" if isinstance(error, ModuleNotFoundError) else ""
         _end(f"{error}{remedy}", NOT_DONE if isinstance(error, _NOT_DONE) else FAILED, error)
@@ -37,6 +46,31 @@ def explained() -> Iterator[None]:
         _end(sentence_of(error), FAILED, error)
 
 
-def _end(sentence: str, status: int, error: Exception) -> None:
+@contextlib.contextmanager
+def interruptible() -> Iterator[None]:
+    """Ctrl-C and SIGTERM are KeyboardInterrupt in here, once. To be entered when a session is there: PySpark's own
+    handler asks the JVM something in the middle of another question, and both sides say so at length."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        for number in before:
+            signal.signal(number, signal.SIG_IGN)  # what follows is short
+        logging.disable(logging.CRITICAL)  # the question that is broken off
+        raise KeyboardInterrupt
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        logging.disable(logging.NOTSET)
+
+
+def _end(sentence: str, status: int, error: BaseException) -> None:
     Console(stderr=True, soft_wrap=True).print(f"error: {sentence}", style="red", highlight=False, markup=False)
     raise typer.Exit(status) from error

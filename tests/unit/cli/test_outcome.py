@@ -1,0 +1,37 @@
+"""How a command on Spark ends that is interrupted."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+
+import pytest
+import typer
+
+from streams_py.cli.spark.outcome import explained, interruptible
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def command_that_gets(number: signal.Signals) -> None:
+    with explained("interrupted; do it again"), interruptible():
+        try:
+            os.kill(os.getpid(), number)
+        finally:  # the session is closed here
+            for impatient in SIGNALS:
+                os.kill(os.getpid(), impatient)
+            logging.getLogger().error("a question to the JVM was broken off")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_interrupted_command_says_what_to_do_and_nothing_else(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = [signal.getsignal(each) for each in SIGNALS]
+    with pytest.raises(typer.Exit) as ended:
+        command_that_gets(number)
+    assert ended.value.exit_code == 130
+    assert capsys.readouterr().err == "error: interrupted; do it again\n"
+    assert [signal.getsignal(each) for each in SIGNALS] == before
+    assert logging.getLogger().isEnabledFor(logging.ERROR)

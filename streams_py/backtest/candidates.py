@@ -137,7 +137,8 @@ def choose(candidate: Candidate) -> Chosen:
         found = choose_assignor(_from_file(candidate) if candidate.file is not None else spec)
     except AssignorError as error:
         raise ConfigError(
-            f"candidate {candidate.name!r} cannot be used: {str(error).removeprefix('task.assignor.class')}; name it "
+            f"candidate {candidate.name!r} cannot be used: "
+            f"{str(error).removeprefix('task.assignor.class').lstrip(' :=')}; name it "
             "as package.module:Class with the module on PYTHONPATH, or as path/to/file.py:Class"
         ) from error
     return Chosen(candidate, found.built_in, found.task_assignor)

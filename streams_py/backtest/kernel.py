@@ -39,6 +39,7 @@ __all__ = [
     "KEY",
     "METRICS",
     "NOBODYS_FAULT",
+    "NO_SCENARIO",
     "TIMES",
     "UNASSIGNED",
     "Bench",

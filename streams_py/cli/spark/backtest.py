@@ -273,6 +273,7 @@ class _Run:
 
     def _finish(self, summary: Summary, folder: RunFolder) -> None:
         """Print, and write the report."""
+        from streams_py.backtest.kernel import NO_SCENARIO
         from streams_py.backtest.report import report_page
         from streams_py.backtest.run import finish
         from streams_py.backtest.terminal import print_summary
@@ -282,6 +283,10 @@ class _Run:
             raise ConfigError(
                 f"{self._source} holds no complete rebalance; was assignment.events.level set when it was recorded?"
             )
+        if not any(summary.figures.values()):
+            unfit = next((finding for finding in summary.findings if finding.kind == NO_SCENARIO), None)
+            if unfit is not None:
+                raise ConfigError(f"--what-if {unfit.scenario!r} fits none of the situations: {unfit.text}")
         verdict = verdict_of(summary)
         print_summary(console(), summary, verdict)
         page = report_page(summary, verdict, title=Path(self._source).name or self._source)

@@ -68,6 +68,8 @@ def test_candidate_is_refused_with_one_sentence_when_its_code_or_settings_cannot
         choose(parse_candidate(text))
     assert remedy in str(refused.value)
     assert "\n" not in str(refused.value)
+    assert "used: =" not in str(refused.value)
+    assert ": :" not in str(refused.value)
 
 
 def test_class_is_found_when_named_by_its_file(tmp_path: Path) -> None:

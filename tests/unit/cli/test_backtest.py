@@ -143,6 +143,14 @@ def test_spark_is_chosen_when_there_are_many_rows(
     assert done.exit_code == 2  # no Java here
 
 
+def test_what_if_that_fits_nothing_is_wrong_usage(inputs: Path, tmp_path: Path) -> None:
+    done = run("--inputs", inputs, "--out", tmp_path / "o", "--what-if", "lose_zone(zone=nowhere)")
+    assert done.exit_code == 2
+    assert (
+        "--what-if 'lose_zone(zone=nowhere)' fits none of the situations: what-if lose_zone: no client" in done.output
+    )
+
+
 def test_history_is_written_when_it_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     done = run("generate", "--out", path, "--count", "5", "--tasks", "4", "--clients", "2", "--zones", "")

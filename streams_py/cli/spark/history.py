@@ -87,7 +87,7 @@ def backfill(
     with explained("interrupted; the same command goes on" if sinks else "interrupted"):
         if (out is None) == (not sinks):
             raise ConfigError("say where outputs go: --out FOLDER, or --sinks for their topics")
-        settings = settings_from(bootstrap, application_id or "backfill", config)
+        settings = settings_from(bootstrap, application_id, config, "backfill")
         kafka = kafka_options(settings, option)
         sources = _sources(what, settings, inputs, kafka)
         _check_allowed(what, settings, outputs, side_effects=side_effects)
@@ -260,7 +260,7 @@ def diff(
     with explained():
         from streams_py.spark.history.compare import compare_runs
 
-        settings = settings_from(bootstrap, "diff", config)
+        settings = settings_from(bootstrap, None, config, "diff")
         last_ms = None if last is None else _duration_ms(last)
         for what in (old, new):
             _check_allowed(what, settings, outputs, side_effects=side_effects)

@@ -82,11 +82,19 @@ def built_topology(what: str, settings: Mapping[str, Any]) -> Any:
     return TopologySource(what, settings).build()
 
 
-def settings_from(bootstrap: str | None, application_id: str | None, config: Path | None) -> dict[str, Any]:
+def settings_from(
+    bootstrap: str | None, application_id: str | None, config: Path | None, default: str | None = None
+) -> dict[str, Any]:
+    """The application's settings. ``default``: its id where nobody says it. ConfigError when two say different ones."""
     given = settings_of(bootstrap, config)
-    if application_id is not None:
-        given.setdefault("application.id", application_id)
-    if "application.id" not in given:
+    said = given.setdefault("application.id", application_id or default)
+    if application_id is not None and said != application_id:
+        raise ConfigError(
+            f"application.id is {said} in {config}, and {application_id} is meant here; give the configuration of "
+            f"{application_id}",
+            key="application.id",
+        )
+    if said is None:
         raise ConfigError("name the application with --application-id, or give its --config", key="application.id")
     return dict(StreamsConfig.of(given).original)
 

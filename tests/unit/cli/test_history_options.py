@@ -26,8 +26,12 @@ def test_cluster_is_that_of_the_file_unless_the_command_names_another_one(file: 
     assert settings_from("other:1", None, file)["bootstrap.servers"] == "other:1"
     assert settings_from(None, "shop", None)["bootstrap.servers"] == "localhost:9092"
     assert settings_from(None, None, file)["application.id"] == "shop"
+    assert settings_from(None, None, file, "diff")["application.id"] == "shop"
+    assert settings_from(None, None, None, "diff")["application.id"] == "diff"
     with pytest.raises(ConfigError, match="--application-id"):
         settings_from(None, None, None)
+    with pytest.raises(ConfigError, match=r"application.id is shop in .*shop.properties, and store is meant here"):
+        settings_from(None, "store", file)
 
 
 def test_source_is_let_in_like_the_application(file: Path) -> None:

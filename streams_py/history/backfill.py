@@ -24,23 +24,31 @@ _FORMAT: Final = 1
 @dataclass(frozen=True)
 class BackfillPlan:
     """One backfill. ``inputs``: topic -> folder, or options ``starting`` and ``ending`` of ``streams-kafka``.
-    ``until``: see ``streams_py.spark.run``. ``id``: part of the names under which tasks write."""
+    ``until``: see ``streams_py.spark.run``. ``cluster``: id of that to whose topics it writes. ``id``: part of the
+    names under which tasks write."""
 
     application_id: str
     topology: str
     fingerprint: str
     inputs: dict[str, Any]
     until: int | None
+    cluster: str | None
     id: str
     done: bool = False
     format: int = _FORMAT
 
     @classmethod
     def new(
-        cls, application_id: str, topology: str, fingerprint: str, inputs: Mapping[str, Any], until: int | None
+        cls,
+        application_id: str,
+        topology: str,
+        fingerprint: str,
+        inputs: Mapping[str, Any],
+        until: int | None,
+        cluster: str | None,
     ) -> BackfillPlan:
         """One that nothing is written of."""
-        return cls(application_id, topology, fingerprint, dict(inputs), until, uuid.uuid4().hex[:12])
+        return cls(application_id, topology, fingerprint, dict(inputs), until, cluster, uuid.uuid4().hex[:12])
 
     def save(self, path: Path) -> None:
         """Write the file. ConfigError when that cannot be."""
@@ -59,7 +67,7 @@ class BackfillPlan:
             raise ConfigError(f"{path} has format {found.format}, not {_FORMAT}: it is of another version")
         return found
 
-    def check(self, path: Path, fingerprint: str, application_id: str, until: int | None) -> None:
+    def check(self, path: Path, fingerprint: str, application_id: str, until: int | None, cluster: str | None) -> None:
         """ConfigError when nothing is left to do, or when something else would be done."""
         if self.done:
             raise ConfigError(f"the backfill in {path} is complete; to write everything once more, delete the file")
@@ -67,4 +75,9 @@ class BackfillPlan:
             raise ConfigError(
                 f"{path} is the plan of a backfill of {self.application_id} with another topology or another --until, "
                 "which has begun; give what it was begun with, or name another file with --plan"
+            )
+        if None not in (self.cluster, cluster) and self.cluster != cluster:
+            raise ConfigError(
+                f"{path} is the plan of a backfill that has begun on cluster {self.cluster}, and this is {cluster}; "
+                "name the other one with --bootstrap or --config, or another file with --plan"
             )

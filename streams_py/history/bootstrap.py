@@ -39,6 +39,7 @@ __all__ = [
     "BootstrapPlan",
     "Step",
     "abort",
+    "check_cluster",
     "check_file_is_free",
     "check_not_started",
     "check_topics",
@@ -56,6 +57,7 @@ _FORMAT: Final = 1
 class BootstrapCluster(Protocol):
     """What is asked of the cluster."""
 
+    def id(self) -> str | None: ...
     def partition_counts(self) -> Mapping[str, int]: ...
     def starts(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
     def ends(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]: ...
@@ -96,7 +98,8 @@ class BootstrapPlan:
     ``written``: changelog partition -> records and hash, once they are written; ``untimed``: changelogs whose records
     have the time of writing. ``positions``: what is committed. ``id``: part of the names under which outputs are
     written. ``ends``: where the changelogs ended when they were written. ``side_effects`` and
-    ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up."""
+    ``outputs``: see :class:`Allowances`. ``given_up``: the committed offsets that are given up. ``cluster``: its
+    id."""
 
     application_id: str
     topology: str
@@ -114,6 +117,7 @@ class BootstrapPlan:
     side_effects: bool = False
     outputs: list[str] = field(default_factory=list)
     given_up: list[tuple[str, int, int]] = field(default_factory=list)
+    cluster: str | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     format: int = _FORMAT
 
@@ -243,6 +247,7 @@ def make_plan(
         plan.changelogs,
         between,
         allowed.replace,
+        cluster=cluster.id(),
         side_effects=allowed.side_effects,
         outputs=sorted(allowed.outputs),
         given_up=[(*at, offset) for at, offset in sorted(committed.items())],
@@ -307,6 +312,16 @@ def _of_topics(
         Finding(f"topic {topic}", "it is not empty", "give it up with --replace, or reset the application")
         for topic in full
     ]
+
+
+def check_cluster(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:
+    """ConfigError when it is another one than that of the plan, where an application of this name may live, too."""
+    here = cluster.id()
+    if None not in (plan.cluster, here) and plan.cluster != here:
+        raise ConfigError(
+            f"the warm start of {plan.application_id} was planned for cluster {plan.cluster}, and this is {here}; name "
+            "the other one with --bootstrap or --config"
+        )
 
 
 def check_topics(plan: BootstrapPlan, cluster: BootstrapCluster) -> None:

@@ -43,6 +43,10 @@ class HistoryCluster:
         self._groups = self._clients.group_admin(timeout_ms=_TIMEOUT_MS)
         self._config = config
 
+    def id(self) -> str | None:
+        """What the cluster calls itself; None when it does not say."""
+        return self._admin.cluster_id()
+
     def options(self) -> dict[str, str]:
         """The same cluster as options of ``streams-kafka``."""
         return source_options(self._config, self.bootstrap)

@@ -226,9 +226,10 @@ def _on_plan(
 ) -> Iterator[tuple[BootstrapPlan, HistoryCluster, dict[str, Any]]]:
     """The plan of a warm start, its cluster and settings; errors are explained."""
     with explained(interrupted):
-        from streams_py.history.bootstrap import BootstrapPlan
+        from streams_py.history.bootstrap import BootstrapPlan, check_cluster
 
         planned = BootstrapPlan.load(file)
         settings = settings_from(bootstrap, planned.application_id, config)
         with connected(settings) as cluster:
+            check_cluster(planned, cluster)
             yield planned, cluster, settings

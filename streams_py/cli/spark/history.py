@@ -187,10 +187,10 @@ def _backfill_plan(
     topology, application_id = built_topology(what, settings), str(settings["application.id"])
     fingerprint = fingerprint_of(topology)
     planned = BackfillPlan.load(file)
-    if planned is not None:
-        planned.check(file, fingerprint, application_id, until)
-        return planned
     with connected(settings) as cluster:
+        if planned is not None:
+            planned.check(file, fingerprint, application_id, until, cluster.id())
+            return planned
         # What is refused is refused before anything is begun.
         counts = sink_counts(topology, application_id, cluster.partition_counts(), outputs)
         check_allowed(
@@ -206,7 +206,7 @@ def _backfill_plan(
                 ranges += ranges_of(topic, options)
         if not accept_retention:
             check_retention(cluster, counts, ranges, now_ms())
-    return BackfillPlan.new(application_id, what, fingerprint, fixed, until)
+        return BackfillPlan.new(application_id, what, fingerprint, fixed, until, cluster.id())
 
 
 def _check_archives(

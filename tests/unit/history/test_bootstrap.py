@@ -18,6 +18,7 @@ from streams_py.history.bootstrap import (
     BootstrapPlan,
     Step,
     abort,
+    check_cluster,
     check_file_is_free,
     check_not_started,
     check_topics,
@@ -54,6 +55,10 @@ class Cluster:
         self.running: list[DescribedMember] = []
         self.done: list[str] = []
         self.kept_ms: dict[str, int] = {}
+        self.name: str | None = "one"
+
+    def id(self) -> str | None:
+        return self.name
 
     def partition_counts(self) -> Mapping[str, int]:
         return dict(self.topics)
@@ -165,6 +170,17 @@ def test_topics_that_a_function_chooses_are_named_for_the_whole_warm_start() -> 
         make_plan("app:topology", chosen(), APP, CONFIG, Cluster(), Allowances())
     plan, _ = make_plan("app:topology", chosen(), APP, CONFIG, Cluster(), Allowances(outputs=["errors"]))
     assert plan.outputs == ["errors"]
+
+
+def test_plan_is_for_one_cluster() -> None:
+    cluster = Cluster()
+    plan = planned(cluster)
+    check_cluster(plan, cluster)
+    cluster.name = None
+    check_cluster(plan, cluster)
+    cluster.name = "two"
+    with pytest.raises(ConfigError, match="planned for cluster one, and this is two"):
+        check_cluster(plan, cluster)
 
 
 def test_group_with_members_is_refused_whatever_is_allowed() -> None:

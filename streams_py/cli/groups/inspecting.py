@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -119,20 +120,20 @@ def _headline(view: GroupView, labels: dict[str, str]) -> str:
         leader = labels.get(elected) or f"a member that has left ({printable(elected)})"
     if view.protocol == STREAMS:
         leader = "none: the coordinator assigns (KIP-1071)"
-    processes = len({member.process for member in view.members})
+    members, tasks = _count(len(view.members), "member"), _count(len(view.tasks), "task")
+    processes = _count(len({member.process for member in view.members}), "process", "es")
     return (
         f"[bold]{escape(view.group)}[/bold]: {view.state}, generation {generation}, leader {escape(leader)}; "
-        f"{len(view.members)} members in {processes} processes, {len(view.tasks):,} tasks"
+        f"{members} in {processes}, {tasks}"
     )
 
 
+def _count(number: int, what: str, more: str = "s") -> str:
+    return f"{number:,} {what}{'' if number == 1 else more}"
+
+
 def _members_table(view: GroupView, labels: dict[str, str]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="members", title_justify="left")
-    for column in ("", "client", "host", "rack, tags", "version"):
-        table.add_column(column, overflow="fold")
-    for column in ("active", "standby", "warm-up"):
-        table.add_column(column, overflow="fold")
-    table.add_column("input lag", justify="right")
+    """Columns in which nobody has anything are left out: the rest fits a terminal of 80 characters."""
     kinds: dict[tuple[str, CopyKind], list[TaskId]] = {}
     lags: dict[str, int] = {}
     for task in view.tasks:
@@ -140,19 +141,40 @@ def _members_table(view: GroupView, labels: dict[str, str]) -> Table:
             lags[task.owner] = lags.get(task.owner, 0) + task.input_lag
         for copy in task.copies:
             kinds.setdefault((copy.member_id, copy.kind), []).append(task.id)
-    for member in view.members:
-        table.add_row(
-            labels[member.member_id],
-            escape(member.client_id + (f" ({member.instance_id})" if member.instance_id else "")),
-            escape(member.host),
-            escape(", ".join(filter(None, [member.rack or "", *(f"{k}={v}" for k, v in _tags(member).items())]))),
-            _version(member),
-            short_tasks(member.active),
-            short_tasks(kinds.get((member.member_id, CopyKind.STANDBY), ())),
-            short_tasks(kinds.get((member.member_id, CopyKind.WARM_UP), ())),
-            f"{lags[member.member_id]:,}" if member.member_id in lags else "",
-        )
+    columns: dict[str, list[str]] = {
+        "": [labels[member.member_id] for member in view.members],
+        "client": [escape(_short_client(member, view.group)) for member in view.members],
+        "host": [escape(member.host) for member in view.members],
+        "rack, tags": [
+            escape(", ".join(filter(None, [member.rack or "", *(f"{k}={v}" for k, v in _tags(member).items())])))
+            for member in view.members
+        ],
+        "version": [_version(member) for member in view.members],
+        "active": [short_tasks(member.active) for member in view.members],
+    } | {
+        kind.value: [short_tasks(kinds.get((member.member_id, kind), ())) for member in view.members]
+        for kind in (CopyKind.STANDBY, CopyKind.WARM_UP)
+    }
+    columns["input lag"] = [
+        f"{lags[member.member_id]:,}" if member.member_id in lags else "" for member in view.members
+    ]
+    shown = {name: cells for name, cells in columns.items() if any(cells) or name == "active"}
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, title="members", title_justify="left")
+    for name in shown:
+        is_long = name in ("client", "rack, tags", "active", "standby", "warm-up")
+        table.add_column(name, overflow="fold", no_wrap=not is_long, justify="right" if name == "input lag" else "left")
+    for cells in zip(*shown.values(), strict=True):
+        table.add_row(*cells)
     return table
+
+
+_PROCESS_ID: Final = re.compile(r"([0-9a-f]{8})(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-")
+
+
+def _short_client(member: Member, group: str) -> str:
+    """``<group>-<uuid>-StreamThread-1-consumer`` without what all have in common; --json has all of it."""
+    own = _PROCESS_ID.sub("\\1… ", member.client_id.removeprefix(f"{group}-")).removesuffix("-consumer")
+    return (own or member.client_id) + (f" ({member.instance_id})" if member.instance_id else "")
 
 
 def _tags(member: Member) -> dict[str, str]:

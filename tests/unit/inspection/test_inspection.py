@@ -231,3 +231,18 @@ def test_what_has_to_be_known_is_seen_in_a_picture_that_the_terminal_cuts_off() 
         shown = screen.export_text()
     assert "0_2: nobody has it" in shown
     assert _text(seen).rstrip().endswith("0_2: nobody has it")
+
+
+def test_a_member_is_one_line_on_a_terminal_of_80_characters() -> None:
+    group = [
+        member(number, active=(number,))._replace(
+            client_id=f"app-8f5dfa5e-8bd4-408b-99ac-9b303e44c68{number}-StreamThread-{number}-consumer",
+            client_host="192.168.100.100",
+        )
+        for number in range(2)
+    ]
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render(view(*group), all_tasks=True))
+    lines = [line.split() for line in console.export_text().splitlines()]
+    assert ["A1", "8f5dfa5e…", "StreamThread-0", "192.168.100.100", "11", "0_0"] in lines
+    assert ["B1", "8f5dfa5e…", "StreamThread-1", "192.168.100.100", "11", "0_1"] in lines

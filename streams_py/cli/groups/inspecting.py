@@ -22,7 +22,7 @@ from rich.table import Table
 from streams_protocol import RepeatedTagDecodeError
 from streams_protocol.types import TaskId
 from streams_py.cli.connecting import Connection, connected
-from streams_py.cli.usage import refuse, say
+from streams_py.cli.usage import refuse
 from streams_py.errors import BrokerUnavailableError, ConfigError, StreamsError
 from streams_py.inspection.gather import inspect_group
 from streams_py.inspection.labels import member_labels
@@ -58,10 +58,10 @@ def inspect_command(
             else:
                 _watch(cluster, group, console, watch_s, all_tasks=all_tasks)
     except StreamsError as error:
-        status = refuse(error)
+        near = None
         if group is not None and not isinstance(error, ConfigError | BrokerUnavailableError):
-            _suggest(group, bootstrap, config)
-        return status
+            near = _near(group, bootstrap, config)
+        return refuse(error if near is None else f"{error}; did you mean {near}?")
     except KeyboardInterrupt:  # how one stops watching
         return 0
     return 0
@@ -76,11 +76,12 @@ def _print_groups(groups: GroupAdmin) -> int:
     return 0
 
 
-def _suggest(group: str, bootstrap: str | None, config: Path | None) -> None:
+def _near(group: str, bootstrap: str | None, config: Path | None) -> str | None:
+    """A group of nearly this name."""
     with contextlib.suppress(StreamsError), connected(bootstrap, config, "streams-py-inspect") as cluster:
-        near = get_close_matches(group, [name for name in cluster.groups.list_groups() if name != group], n=1)
-        if near:
-            say(f"Did you mean {near[0]}?")
+        found = get_close_matches(group, [name for name in cluster.groups.list_groups() if name != group], n=1)
+        return found[0] if found else None
+    return None
 
 
 def _watch(cluster: Connection, group: str, console: Console, every_s: float, *, all_tasks: bool) -> None:

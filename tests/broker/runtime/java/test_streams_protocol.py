@@ -11,6 +11,7 @@ import pytest
 from streams_py.cli.connecting import connected
 from streams_py.cli.groups.explaining_live import explain_live
 from streams_py.cli.groups.inspecting import inspect_command
+from streams_py.cli.groups.resetting import Target, reset_application
 
 from ..kit import Application, text
 
@@ -59,3 +60,11 @@ def test_a_group_of_the_streams_protocol_is_shown_as_its_member_sees_it(
     with connected(app.broker.bootstrap, None, "test") as cluster:
         assert cluster.groups.describe_streams_group("no-such-group") is None
         assert cluster.groups.list_groups()[app.id].lower() == "streams"
+
+    again: dict[str, Any] = {"inputs": (), "target": Target(), "state_dir": None, "dry_run": False, "force": True}
+    assert reset_application(app.id, app.broker.bootstrap, None, confirmed=lambda: True, **again) == 2
+    assert "stop the application first: nobody else can remove them" in capsys.readouterr().err
+    assert first.close() == second.close() == 0
+    app.until(lambda: not seen()["members"], "both to be gone")
+    assert reset_application(app.id, app.broker.bootstrap, None, confirmed=lambda: True, **again) == 0
+    assert "delete topic" in capsys.readouterr().out

@@ -5,7 +5,8 @@ And the same records through the tasks of the test driver, as what they are comp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,12 +14,14 @@ import pyarrow as pa
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.history.plan import HistoryPlan, external_topics, plan_history
-from streams_py.history.readable import readable_in
 from streams_py.history.task import StageOrders
 from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.runtime.offline.executor import TaskExecutor, TaskSurroundings
 from streams_py.spark.columns import HEADERS
-from streams_py.spark.history.kernel import RECORD, STATE, stage_kernel
+from streams_py.spark.history.blocks import RECORD, STATE, unpacked
+from streams_py.spark.history.kernel import stage_kernel
+from streams_py.spark.history.order import ORDER
+from streams_py.spark.history.portions import OfBlocks, blocks_of_rows, timed_blocks
 from streams_py.state.directory import StateDirectory
 from streams_py.testing import TopologyTestDriver
 from streams_py.testing.memory_clients import ManualClock, MemoryProducer, MemoryRecord
@@ -30,7 +33,6 @@ __all__ = ["Given", "LocalRun", "buffered", "driven", "folded", "numbered", "run
 _INPUT = pa.schema(
     [
         ("task", pa.int32()),
-        ("topic", pa.string()),
         ("offset", pa.int64()),
         ("timestamp_ms", pa.int64()),
         ("key", pa.binary()),
@@ -72,22 +74,25 @@ class LocalRun:
     """What came out: records by topic in the order of (source, seq), and folds by changelog."""
 
     plan: HistoryPlan
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    blocks: list[dict[str, Any]] = field(default_factory=list)
     largest_batch_bytes: int = 0
 
     def records(self, topic: str) -> list[Written]:
-        found = [row for row in self.rows if row["channel"] == RECORD and row["topic"] == topic]
+        found = [row for row in self._rows(RECORD) if row["topic"] == topic]
         return [_written(row) for row in sorted(found, key=lambda row: (row["source"], row["seq"]))]
 
     @property
     def state(self) -> dict[str, dict[tuple[int, bytes], tuple[int, bytes | None, Headers]]]:
         """Changelog topic -> (partition, key) -> (timestamp, value, headers)."""
         made: dict[str, Any] = {}
-        for row in self.rows:
-            if row["channel"] == STATE:
-                topic, partition, timestamp_ms, key, value, headers = _written(row)
-                made.setdefault(topic, {})[partition, key] = timestamp_ms, value, headers
+        for row in self._rows(STATE):
+            topic, partition, timestamp_ms, key, value, headers = _written(row)
+            made.setdefault(topic, {})[partition, key] = timestamp_ms, value, headers
         return made
+
+    def _rows(self, channel: int) -> list[dict[str, Any]]:
+        blocks = [block for block in self.blocks if block["channel"] == channel]
+        return [row for batch in unpacked(_batches(blocks)) for row in batch.to_pylist()]
 
 
 def _written(row: dict[str, Any]) -> Written:
@@ -113,46 +118,46 @@ def run_locally(
     run = LocalRun(plan_history(described, name, settings, counts))
     for stage in run.plan.stages:
         orders = StageOrders(source, settings, stage)
-        rows = []
-        for place, topic in enumerate(sorted(stage.inputs)):
-            latest: dict[int, int] = {}
-            if topic in stage.upstream:
-                rows += [
-                    (row["partition"], row["pmax"], place, row["source"], row["seq"], topic, row)
-                    for row in run.rows
-                    if row["channel"] == RECORD and row["topic"] == topic
-                ]
-                continue
-            is_readable = readable_in(orders, topic)
-            for given in (given for given in records if given.topic == topic):
-                counts = is_readable is None or is_readable(given.key, given.value)
-                place_ms = given.timestamp_ms if counts else -1
-                pmax = latest[given.partition] = max(latest.get(given.partition, -1), place_ms)
-                headers = [{"key": key, "value": value} for key, value in given.headers or ()] or None
-                row = {"timestamp_ms": given.timestamp_ms, "key": given.key, "value": given.value, "headers": headers}
-                rows.append((given.partition, pmax, place, -1, given.offset, topic, row))
-        rows.sort(key=lambda row: row[:5])
-        kernel = stage_kernel(orders)
-        for batch in kernel(_batches(rows, batch_rows)):
-            run.rows += batch.to_pylist()
+        given = {topic: _rows(records, topic, batch_rows) for topic in stage.inputs if topic not in stage.upstream}
+        by_offset = len(given) == len(stage.inputs) == 1
+        blocks = [block for block in run.blocks if block["channel"] == RECORD and block["topic"] in stage.upstream]
+        for topic, rows in given.items():
+            found = _sorted(block for batch in blocks_of_rows(topic, rows) for block in batch.to_pylist())
+            if not by_offset:
+                found = [block for batch in timed_blocks(topic, orders, _batches(found)) for block in batch.to_pylist()]
+            blocks += found
+        batches, reader = _batches(_sorted(blocks)), OfBlocks(by_offset)
+        kernel = stage_kernel(orders, reader)
+        for batch in kernel(batches):
+            run.blocks += batch.to_pylist()
             run.largest_batch_bytes = max(run.largest_batch_bytes, batch.nbytes)
     return run
 
 
-def _batches(rows: list[Any], size: int) -> Iterable[Any]:
-    for at in range(0, len(rows), size):
-        yield pa.RecordBatch.from_pylist(
-            [
-                {
-                    "task": task,
-                    "topic": topic,
-                    "offset": offset,
-                    **{name: row[name] for name in ("timestamp_ms", "key", "value", "headers")},
-                }
-                for task, _, _, _, offset, topic, row in rows[at : at + size]
-            ],
-            schema=_INPUT,
-        )
+def _sorted(blocks: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(blocks, key=lambda block: [block[name] for name in ORDER])
+
+
+def _batches(blocks: list[dict[str, Any]]) -> Iterator[Any]:
+    return (pa.RecordBatch.from_pylist(blocks[at : at + 3]) for at in range(0, len(blocks), 3))
+
+
+def _rows(records: Iterable[Given], topic: str, size: int) -> Iterable[Any]:
+    """Batches of one topic's records as Spark gives them to a worker."""
+    rows = [
+        {
+            "task": given.partition,
+            "offset": given.offset,
+            "timestamp_ms": given.timestamp_ms,
+            "key": given.key,
+            "value": given.value,
+            "headers": [{"key": key, "value": value} for key, value in given.headers or ()] or None,
+        }
+        for given in records
+        if given.topic == topic
+    ]
+    random.Random(len(rows)).shuffle(rows)
+    return (pa.RecordBatch.from_pylist(rows[at : at + size], schema=_INPUT) for at in range(0, len(rows), size))
 
 
 def driven(

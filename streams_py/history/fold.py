@@ -70,8 +70,6 @@ class Fold:
         self._in_memory_max, self._bytes_in_memory_max = in_memory_max, bytes_in_memory_max
         self._expiry = expiry
         self._latest_ms = -1
-        self.records = 0
-        """How many records were written to the changelog."""
 
     def put(
         self,
@@ -86,7 +84,6 @@ class Fold:
     ) -> None:
         """One record, with the arguments of a producer's direct send."""
         self._entries[key] = (value, timestamp_ms, headers)
-        self.records += 1
 
     def take(self) -> dict[bytes, tuple[bytes | None, int, _Headers | None]]:
         """The last record of each key since the last call, tombstones too: (value, timestamp, headers)."""

@@ -54,7 +54,8 @@ class HistoryRecord(tuple[Any, ...]):
 
 
 class Columns:
-    """Records for one topic, in the order in which they were written. ``timestamps`` in ms."""
+    """Records for one topic, in the order in which they were written. ``timestamps`` in ms. ``headers`` and
+    ``partitions`` are those of the few records that have any, by place; else the key decides about the partition."""
 
     __slots__ = ("headers", "keys", "partitions", "timestamps", "values")
 
@@ -62,9 +63,8 @@ class Columns:
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps: list[int] = []
-        self.headers: list[_Headers | None] = []
-        self.partitions: list[int] = []
-        """ANY_PARTITION where the key decides."""
+        self.headers: dict[int, _Headers] = {}
+        self.partitions: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -115,7 +115,7 @@ class HistoryProducer:
         self.partitions_for(topic)
         columns = self.columns[topic] = Columns()
         keys, values, timestamps = columns.keys.append, columns.values.append, columns.timestamps.append
-        all_headers, partitions = columns.headers.append, columns.partitions.append
+        all_headers, partitions = columns.headers, columns.partitions
 
         def send(
             topic: str,
@@ -127,11 +127,13 @@ class HistoryProducer:
             timestamp_ms: int,
             headers: _Headers | None,
         ) -> None:
+            if headers:
+                all_headers[len(columns)] = headers
+            if partition != ANY_PARTITION:
+                partitions[len(columns)] = partition
             keys(key)
             values(value)
             timestamps(timestamp_ms)
-            all_headers(headers)
-            partitions(partition)
 
         return send
 

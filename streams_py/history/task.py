@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.config import StreamsConfig
 from streams_py.errors import StreamsError, UnsupportedOperationError
 from streams_py.history.fold import Expiry, Fold, FoldEntry
+from streams_py.history.folders import TemporaryFolder
 from streams_py.history.loading import TopologyNotFoundError
 from streams_py.history.plan import Stage
-from streams_py.history.records import Columns, HistoryProducer, HistoryRecord
+from streams_py.history.records import Columns, HistoryProducer
 from streams_py.history.travel import TopologySource
+from streams_py.ports import RawRecord
 from streams_py.runtime.offline.executor import EverythingDelivered, TaskExecutor, TaskSurroundings
 from streams_py.runtime.tasks.task_settings import TaskSettings
+from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
 from streams_py.state.directory import StateDirectory
 from streams_py.state.disk.database import TaskDatabase
 from streams_py.state.open import changelog_topic
 from streams_py.topology.physical.subtopologies import Subtopology
+from streams_py.topology.stores import StoreBuilder, StoreKind
 
 __all__ = ["HistoryTask", "StageOrders", "StageTopology", "StillClock", "TaskSummary"]
 
-_COMMIT_EVERY_RECORDS = 100_000
+_RELIEVE_EVERY_RECORDS = 100_000
 _UNCOMMITTED_BYTES_MAX = 32 << 20
 
 
@@ -74,15 +75,13 @@ class TaskSummary:
     """What one task did.
 
     ``records`` taken, and ``dropped``. ``positions``: input topic -> offset to continue from (of a topic between
-    stages: how many records there were), and the text that is committed beside it. ``changelogs``: records that went to
-    each changelog, before the fold.
+    stages: how many records there were), and the text that is committed beside it.
     """
 
     task: int
     records: int
     dropped: int
     positions: Mapping[str, tuple[int, str]]
-    changelogs: Mapping[str, int] = field(default_factory=dict)
 
 
 class StillClock:
@@ -104,17 +103,18 @@ class HistoryTask:
     def __init__(self, topology: StageTopology, number: int) -> None:
         stage, settings = topology.orders.stage, topology.settings
         self._task_id = TaskId(stage.id, number)
-        self._next_offsets: dict[str, int] = {}
         self._records = self._uncommitted = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="streams-py-history-", dir=topology.orders.folder))
+        self._folder = TemporaryFolder(topology.orders.folder)
         self._database: TaskDatabase | None = None
         builders = {changelog_topic(store, settings.application_id): store for store in topology.nodes.stores}
-        self.folds = {
-            topic: Fold(partial(self._place_of, topic), Expiry.of(builders[topic]))
-            for topic in sorted(stage.changelogs)
+        self.changelogs = {topic: builders[topic] for topic in sorted(stage.changelogs)}
+        self._folds = {
+            topic: Fold(partial(self._place_of, topic), Expiry.of(store))
+            for topic, store in self.changelogs.items()
+            if not _is_its_own_fold(store)
         }
-        self._producer = HistoryProducer(stage.outputs, self.folds)
-        self._directory = StateDirectory(str(self._folder), settings.application_id)
+        self._producer = HistoryProducer(stage.outputs, self._folds)
+        self._directory = StateDirectory(str(self._folder.path), settings.application_id)
         self._inputs = EverythingDelivered()
         inputs = [TopicPartition(topic, number) for topic, count in stage.inputs.items() if number < count]
         surroundings = TaskSurroundings(
@@ -127,7 +127,7 @@ class HistoryTask:
         )
         try:
             self._directory.open()
-            self._executor = TaskExecutor(self._task_id, topology.nodes, inputs, surroundings)
+            self._executor = TaskExecutor(self._task_id, _without_logs(topology.nodes), inputs, surroundings)
             self._executor.start()
         except BaseException:
             self._remove()
@@ -135,10 +135,10 @@ class HistoryTask:
 
     def _place_of(self, topic: str) -> Any:
         if self._database is None:
-            self._database = TaskDatabase(str(self._folder / "folds"), sorted(self.folds))
+            self._database = TaskDatabase(str(self._folder.path / "folds"), sorted(self._folds))
         return self._database.store(topic)
 
-    def feed(self, topic: str, records: Sequence[HistoryRecord]) -> None:
+    def feed(self, topic: str, records: Sequence[RawRecord]) -> None:
         """Process records of one topic. What user code raises names node, topic, partition and offset."""
         partition = TopicPartition(topic, self._task_id.partition)
         executor, task = self._executor, self._executor.task
@@ -154,19 +154,14 @@ class HistoryTask:
             )
         self._records += len(records)
         self._uncommitted += len(records)
-        if self._uncommitted >= _COMMIT_EVERY_RECORDS or task.uncommitted_bytes > _UNCOMMITTED_BYTES_MAX:
+        is_long = bool(self._folds) and self._uncommitted >= _RELIEVE_EVERY_RECORDS
+        if is_long or task.uncommitted_bytes > _UNCOMMITTED_BYTES_MAX:
             self._commit()
-
-    def running_number(self, topic: str, count: int) -> int:
-        """The first of ``count`` offsets for records of a topic that has none: it was never in Kafka."""
-        first = self._next_offsets.get(topic, 0)
-        self._next_offsets[topic] = first + count
-        return first
 
     def _commit(self) -> None:
         self._executor.commit()
         self._uncommitted = 0
-        for fold in self.folds.values():
+        for fold in self._folds.values():
             fold.relieve()
         if self._database is not None:
             self._database.commit({})
@@ -186,12 +181,18 @@ class HistoryTask:
             self._records,
             task.dropped_records,
             {at.topic: (offsets[at].offset, offsets[at].metadata) for at in sorted(offsets)},
-            {topic: fold.records for topic, fold in self.folds.items()},
         )
 
     def fold_of(self, topic: str) -> Iterator[FoldEntry]:
         """The state of a store as its changelog has it, by key."""
-        return self.folds[topic].entries()
+        fold = self._folds.get(topic)
+        if fold is not None:
+            return fold.entries()
+        store: Any = self._executor.store(self.changelogs[topic].name)
+        return (
+            FoldEntry(key, data[TIMESTAMP_BYTES:], timestamp_of(data), None)
+            for key, data in store.content.scan(None, None)
+        )
 
     def close(self) -> None:
         """Close and remove everything local; the error of a processor's ``close`` is raised."""
@@ -214,4 +215,23 @@ class HistoryTask:
             self._database.close()
             self._database = None
         self._directory.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
+
+
+def _is_its_own_fold(store: StoreBuilder) -> bool:
+    """Whether the bytes of a store are the last record of each key in its changelog, with the timestamps in front."""
+    return (
+        store.kind is StoreKind.TIMESTAMPED_KEY_VALUE
+        and store.supplier is None
+        and store.ttl_ms is None
+        and store.source_topic is None
+        and not store.logs_headers
+    )
+
+
+def _without_logs(nodes: Subtopology) -> Subtopology:
+    """The same, with nothing written twice."""
+    return replace(
+        nodes,
+        stores=tuple(replace(store, logging=False) if _is_its_own_fold(store) else store for store in nodes.stores),
+    )

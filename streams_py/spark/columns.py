@@ -16,14 +16,16 @@ column             type                                 meaning
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from streams_py.adapters.confluent.bulk.range_reader import Columns
+from streams_py.ports import Headers
 
-__all__ = ["ARROW_SCHEMA", "HEADERS", "SCHEMA", "record_batch"]
+__all__ = ["ARROW_SCHEMA", "HEADERS", "SCHEMA", "headers_column", "record_batch"]
 
 SCHEMA: Final = (
     "topic string, partition int, offset bigint, timestamp_ms bigint, timestamp_type int, key binary, value binary, "
@@ -60,16 +62,17 @@ def record_batch(topic: str, partition: int, columns: Columns) -> Any:
             pa.array(kind - 1, pa.int32()),
             pa.array(columns.keys, pa.binary()),
             pa.array(columns.values, pa.binary()),
-            _headers(columns),
+            headers_column(columns.headers),
         ],
         schema=ARROW_SCHEMA,
     )
 
 
-def _headers(columns: Columns) -> Any:
-    if not any(columns.headers):
-        return pa.nulls(len(columns.headers), HEADERS)
+def headers_column(all_headers: Sequence[Headers | None]) -> Any:
+    """An Arrow array of :data:`HEADERS`; nulls where there are none."""
+    if not any(all_headers):
+        return pa.nulls(len(all_headers), HEADERS)
     return pa.array(
-        [[{"key": key, "value": value} for key, value in headers] if headers else None for headers in columns.headers],
+        [[{"key": key, "value": value} for key, value in headers] if headers else None for headers in all_headers],
         HEADERS,
     )

@@ -19,6 +19,7 @@ from unittest.mock import patch
 from streams_py.history.task import StageOrders
 from streams_py.spark.history import run as running
 from streams_py.spark.history.kernel import stage_kernel
+from streams_py.spark.history.portions import Reader
 from streams_py.spark.session import spark_session
 from tests.spark.vector_runs import check_program
 
@@ -29,11 +30,11 @@ _EXECUTOR_EVERY = 8
 """In the stages of one program of so many the executor is killed, too."""
 
 
-def dying(folder: Path, *, with_executor: bool) -> Callable[[StageOrders], Callable[[Iterator[Any]], Iterator[Any]]]:
+def dying(folder: Path, *, with_executor: bool) -> Callable[..., Callable[[Iterator[Any]], Iterator[Any]]]:
     """The kernel, whose process is killed once in each stage when all its output is made and some is delivered."""
 
-    def kernel(orders: StageOrders) -> Callable[[Iterator[Any]], Iterator[Any]]:
-        made = stage_kernel(orders)
+    def kernel(orders: StageOrders, reader: Reader) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        made = stage_kernel(orders, reader)
 
         def run(batches: Iterator[Any]) -> Iterator[Any]:
             produced = list(made(batches))

@@ -59,8 +59,8 @@ def _after(function: Any, mark: Path) -> Callable[..., Any]:
 
 
 def _in_stage(function: Any, mark: Path) -> Callable[..., Any]:
-    def kernel(orders: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
-        made = function(orders)
+    def kernel(*given: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        made = function(*given)
 
         def run(batches: Iterator[Any]) -> Iterator[Any]:
             for batch in made(batches):

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 from streams_py.adapters.confluent.bulk.bulk_settings import bulk_admin_settings
 from streams_py.adapters.confluent.bulk.log_admin import LogAdmin
-from streams_py.spark.kafka.options import PositionKind, reader_options
-from streams_py.spark.kafka.ranges import partitions_of, positions
+from streams_py.spark.kafka.options import PositionKind, ReaderOptions, reader_options
+from streams_py.spark.kafka.pushdown import EVERYTHING, Bounds
+from streams_py.spark.kafka.ranges import OffsetRange, partitions_of, plan_ranges, positions
 
-__all__ = ["count_partitions", "fixed_options", "newest_ms", "ranges_of"]
+__all__ = ["count_partitions", "fixed_options", "newest_ms", "ranges_in", "ranges_of"]
 
 
 def fixed_options(topic: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -61,3 +62,15 @@ def ranges_of(topic: str, options: Mapping[str, str]) -> list[tuple[str, int, in
     """What such options say: topic, partition, first offset, end."""
     starts, ends = (json.loads(options[key])[topic] for key in ("starting", "ending"))
     return [(topic, int(partition), start, ends[partition]) for partition, start in starts.items()]
+
+
+def ranges_in(topic: str, given: Mapping[str, str], since_ms: int | None) -> tuple[ReaderOptions, list[OffsetRange]]:
+    """How to read a topic with fixed offsets, and its ranges, without those that are empty or older than ``since_ms``.
+    ConfigError when they do not exist (any more)."""
+    options = reader_options({**given, "topics": topic}, streaming=False)
+    bounds = EVERYTHING if since_ms is None else Bounds(timestamp_ms=since_ms)
+    admin = LogAdmin(bulk_admin_settings(options.resolved(), client_id="streams-history"))
+    try:
+        return options, plan_ranges(options, admin, bounds)
+    finally:
+        admin.close()

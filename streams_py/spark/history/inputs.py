@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from streams_py.errors import ConfigError
-from streams_py.history.plan import Stage
-from streams_py.history.readable import IsReadable, readable_in
 from streams_py.history.task import StageOrders
-from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms
+from streams_py.spark.history.blocks import BLOCKS, RECORD
+from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms, ranges_in
+from streams_py.spark.history.order import ORDER
+from streams_py.spark.history.portions import OfBlocks, OfRanges, Reader, blocks_of_rows, blocks_read_by, timed_blocks
+from streams_py.spark.kafka.options import reader_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["GivenInputs", "Inputs", "fixed_inputs", "newest_of", "oldest_in", "stage_input"]
+__all__ = ["GivenInputs", "Inputs", "StageInput", "fixed_inputs", "newest_of", "oldest_in", "stage_input"]
 
 GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Mapping[str, str]"
 """Topic -> a DataFrame, the path of a Parquet folder, or options of ``streams-kafka``; or such options for all topics
 (``{"kafka.bootstrap.servers": ...}``)."""
 
 _KAFKA: Final = "kafka."
-_COLUMNS: Final = ("task", "topic", "offset", "timestamp_ms", "key", "value", "headers")
-_HEADERS: Final = "array<struct<key: string, value: binary>>"
 _PLACE: Final = "every row needs partition, offset and timestamp_ms (-1 where the record has none), as they are Kafka's"
+_HEADERS: Final = "array<struct<key: string, value: binary>>"
 _NEEDED: Final = "partition and offset, key and value (binary), timestamp_ms (or timestamp); headers may be there"
 
 
@@ -56,14 +57,6 @@ def fixed_inputs(given: GivenInputs, topics: frozenset[str]) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Rows of one topic. ``in_order``: each Spark partition has one partition, by offset."""
-
-    rows: DataFrame
-    in_order: bool = False
-
-
 class Inputs:
     """All inputs of a topology. Driver only."""
 
@@ -75,69 +68,96 @@ class Inputs:
         until: int | Mapping[str, Mapping[int, int]] | None = None,
         since_ms: int | None = None,
     ) -> None:
-        everything = fixed_inputs(given, topics)
-        self._given = everything
         if isinstance(until, Mapping) and (unknown := sorted(until.keys() - topics)):
             raise ConfigError(f"until: the topology does not read {', '.join(unknown)}", key="until")
-        self._sources = {
-            topic: _until(_source(spark, topic, everything[topic]), topic, until) for topic in sorted(topics)
-        }
-        if since_ms is not None:
-            self._sources = {topic: _since(source, since_ms) for topic, source in self._sources.items()}
+        self._spark = spark
+        self._given = fixed_inputs(given, topics)
+        self._ends = until if isinstance(until, Mapping) else {}
+        self._until_ms = until if isinstance(until, int) else None
+        self._since_ms = since_ms
+        self._rows: dict[str, DataFrame] = {}
+        for topic, found in self._given.items():
+            if isinstance(found, Mapping):
+                _check_whole(topic, found)
+            else:
+                self._rows[topic] = self._wanted(_rows_of(spark, topic, found), topic)
 
     def counts(self, known: Mapping[str, int]) -> dict[str, int]:
         """Topic -> partitions: as ``known``, else as the cluster or the rows say."""
-        return {
-            topic: known[topic] if topic in known else self._count(topic, source)
-            for topic, source in self._sources.items()
-        }
+        return {topic: known[topic] if topic in known else self._count(topic) for topic in self._given}
 
-    def _count(self, topic: str, source: _Source) -> int:
-        given = self._given[topic]
-        if source.in_order:
-            return len(json.loads(given["starting"])[topic])
+    def _count(self, topic: str) -> int:
+        if topic not in self._rows:
+            return len(json.loads(self._given[topic]["starting"])[topic])
         from pyspark.sql import functions as f
 
-        found = source.rows.agg(f.max("task")).first()
+        found = self._rows[topic].agg(f.max("task")).first()
         return 1 if found is None or found[0] is None else int(found[0]) + 1
 
-    def of(self, topic: str) -> _Source:
-        """The rows of one topic."""
-        return self._sources[topic]
+    def _wanted(self, rows: DataFrame, topic: str) -> DataFrame:
+        """Only the records before an instant, or below offsets; partitions that have none named are read to the end."""
+        from pyspark.sql import functions as f
+
+        for partition, end in self._ends.get(topic, {}).items():
+            rows = rows.where((f.col("task") != int(partition)) | (f.col("offset") < end))
+        if self._until_ms is not None:
+            rows = rows.where(f.col("timestamp_ms") < self._until_ms)
+        if self._since_ms is not None:
+            rows = rows.where(f.col("timestamp_ms") >= self._since_ms)
+        return rows
+
+    def one(self, topic: str, tasks: int) -> StageInput:
+        """The records of a topic that is the only one of its stage."""
+        if topic not in self._rows:
+            return StageInput(*self._ranges(topic))
+        return StageInput(self._by_offset(topic, tasks), OfBlocks(by_offset=True))
+
+    def blocks(self, topic: str, orders: StageOrders) -> DataFrame:
+        """The records of a topic in blocks by time, to be merged with those of others."""
+        if topic in self._rows:
+            rows = self._by_offset(topic, orders.stage.inputs[topic])
+            return rows.mapInArrow(partial(timed_blocks, topic, orders), BLOCKS)
+        rows, reader = self._ranges(topic)
+        return rows.mapInArrow(partial(blocks_read_by, reader, orders), BLOCKS)
+
+    def _by_offset(self, topic: str, tasks: int) -> DataFrame:
+        return _placed(self._rows[topic].mapInArrow(partial(blocks_of_rows, topic), BLOCKS), tasks)
+
+    def _ranges(self, topic: str) -> tuple[DataFrame, OfRanges]:
+        """A row for each partition that has records; they are read where it is processed."""
+        ends = {int(partition): end for partition, end in self._ends.get(topic, {}).items()}
+        options, planned = ranges_in(topic, self._given[topic], self._since_ms)
+        ranges = {of.partition: (of.start, min(of.end, ends.get(of.partition, of.end))) for of in planned}
+        tasks = sorted(task for task, (start, end) in ranges.items() if start < end)
+        # One Spark partition for each, without a shuffle.
+        rows = self._spark.range(0, len(tasks), 1, max(1, len(tasks)))
+        return rows, OfRanges(topic, tuple(tasks), ranges, options, self._since_ms, self._until_ms)
 
 
-def _source(spark: SparkSession, topic: str, given: Any) -> _Source:
-    if isinstance(given, str):
-        return _Source(_normalised(spark.read.parquet(given), topic))
-    if isinstance(given, Mapping):
-        from streams_py.spark.kafka.options import reader_options
-        from streams_py.spark.kafka.source import register
+@dataclass(frozen=True, slots=True)
+class StageInput:
+    """Rows, each task's in one Spark partition and in its order, and how they are read."""
 
-        options = reader_options({**given, "topics": topic}, streaming=False)
-        if options.split_records is not None or options.min_partitions is not None:
-            key = "min.partitions" if options.split_records is None else "split.records"
-            raise ConfigError(
-                f"the input for topic {topic}: {key} cuts partitions, whose records are needed in order; leave it out",
-                key=key,
-            )
-        register(spark)
-        rows = spark.read.format("streams-kafka").options(**{**given, "topics": topic}).load()
-        return _Source(_normalised(rows, topic), in_order=True)
-    return _Source(_normalised(given, topic))
+    rows: DataFrame
+    reader: Reader
 
 
-def _until(source: _Source, topic: str, until: int | Mapping[str, Mapping[int, int]] | None) -> _Source:
-    """Only the records before an instant, or below offsets; partitions that have none named are read to the end."""
-    from pyspark.sql import functions as f
+def _check_whole(topic: str, given: Mapping[str, str]) -> None:
+    options = reader_options({**given, "topics": topic}, streaming=False)
+    if options.split_records is not None or options.min_partitions is not None:
+        key = "min.partitions" if options.split_records is None else "split.records"
+        raise ConfigError(
+            f"the input for topic {topic}: {key} cuts partitions, whose records are needed in order; leave it out",
+            key=key,
+        )
 
-    if until is None:
-        return source
-    if isinstance(until, int):
-        return replace(source, rows=source.rows.where(f.col("timestamp_ms") < until))
-    rows = source.rows
-    for partition, end in until.get(topic, {}).items():
-        rows = rows.where((f.col("task") != int(partition)) | (f.col("offset") < end))
-    return replace(source, rows=rows)
+
+def _rows_of(spark: SparkSession, topic: str, given: Any) -> DataFrame:
+    return _normalised(spark.read.parquet(given) if isinstance(given, str) else given, topic)
+
+
+def _placed(blocks: DataFrame, tasks: int) -> DataFrame:
+    return blocks.repartitionById(tasks, "partition").sortWithinPartitions(*ORDER)
 
 
 def newest_of(spark: SparkSession, given: Mapping[str, Any], fixed: Mapping[str, Any]) -> int | None:
@@ -149,7 +169,7 @@ def newest_of(spark: SparkSession, given: Mapping[str, Any], fixed: Mapping[str,
     for topic, rows in fixed.items():
         found = newest_ms(topic, given.get(topic, given)) if isinstance(rows, Mapping) else None
         if found is None:
-            row = _source(spark, topic, rows).rows.agg(f.max("timestamp_ms")).first()
+            row = _all_rows(spark, topic, rows).agg(f.max("timestamp_ms")).first()
             found = None if row is None or row[0] is None else int(row[0])
         newest += [] if found is None else [found]
     return max(newest, default=None)
@@ -159,15 +179,18 @@ def oldest_in(spark: SparkSession, topic: str, path: str) -> int | None:
     """The smallest timestamp of a topic's archive, None when no record has one."""
     from pyspark.sql import functions as f
 
-    timestamps = _source(spark, topic, path).rows.where("timestamp_ms >= 0")
+    timestamps = _rows_of(spark, topic, path).where("timestamp_ms >= 0")
     row = timestamps.agg(f.min("timestamp_ms")).first()
     return None if row is None or row[0] is None else int(row[0])
 
 
-def _since(source: _Source, since_ms: int) -> _Source:
-    from pyspark.sql import functions as f
+def _all_rows(spark: SparkSession, topic: str, given: Any) -> DataFrame:
+    if not isinstance(given, Mapping):
+        return _rows_of(spark, topic, given)
+    from streams_py.spark.kafka.source import register
 
-    return replace(source, rows=source.rows.where(f.col("timestamp_ms") >= since_ms))
+    register(spark)
+    return spark.read.format("streams-kafka").options(**{**given, "topics": topic}).load()
 
 
 def _normalised(rows: DataFrame, topic: str) -> DataFrame:
@@ -197,7 +220,6 @@ def _normalised(rows: DataFrame, topic: str) -> DataFrame:
     no_place = f.raise_error(f.lit(f"the input for topic {topic} has a row without a place: {_PLACE}")).cast("int")
     return rows.select(
         f.when(missing_there, no_place).otherwise(partition).alias("task"),
-        f.lit(topic).alias("topic"),
         f.col("offset").cast("bigint").alias("offset"),
         timestamp.alias("timestamp_ms"),
         f.col("key").cast("binary").alias("key"),
@@ -206,90 +228,27 @@ def _normalised(rows: DataFrame, topic: str) -> DataFrame:
     )
 
 
-def stage_input(orders: StageOrders, inputs: Inputs, written: DataFrame | None) -> DataFrame:
+def stage_input(orders: StageOrders, inputs: Inputs, written: DataFrame | None) -> StageInput:
     """The rows of one stage: each task in one Spark partition, in the order in which its records are taken.
 
     ``written``: what earlier stages wrote. Of several topics the record with the smallest timestamp at the head comes
-    next, of equally old ones that of the first topic by name. That order is the one by (``pmax``, topic, source, seq),
-    with ``pmax`` the largest timestamp so far within one source: so one sort does it.
+    next, of equally old ones that of the first topic by name: the order of blocks.
     """
-    from pyspark.sql import functions as f
-
     stage = orders.stage
     if len(stage.inputs) == 1:
         (topic,) = stage.inputs
         if topic not in stage.upstream:
-            source = inputs.of(topic)
-            rows = source.rows.select(*_COLUMNS)
-            return rows if source.in_order else _placed(rows, stage).sortWithinPartitions("task", "offset")
-        rows = _of_earlier_stages(topic, written)
-        ordered = _placed(rows, stage).sortWithinPartitions("task", "pmax", "source", "offset")
-        return ordered.select(*_COLUMNS)
-    parts = []
-    for rank, topic in enumerate(sorted(stage.inputs)):
-        if topic in stage.upstream:
-            rows = _of_earlier_stages(topic, written)
-        else:
-            source = inputs.of(topic)
-            rows = source.rows
-            if not source.in_order:
-                rows = rows.repartitionById(stage.inputs[topic], "task").sortWithinPartitions("task", "offset")
-            with_pmax = _pmax_kernel(orders, topic)
-            rows = rows.mapInArrow(with_pmax, f"{_schema(rows)}, pmax bigint").withColumn(
-                "source", f.lit(-1).cast("bigint")
-            )
-        parts.append(rows.select(*_COLUMNS, "pmax", "source").withColumn("place", f.lit(rank)))
-    together = parts[0]
-    for part in parts[1:]:
-        together = together.unionByName(part)
-    ordered = _placed(together, stage).sortWithinPartitions("task", "pmax", "place", "source", "offset")
-    return ordered.select(*_COLUMNS)
-
-
-def _placed(rows: DataFrame, stage: Stage) -> DataFrame:
-    return rows.repartitionById(stage.tasks, "task")
+            return inputs.one(topic, stage.tasks)
+    together: DataFrame | None = None
+    for topic in sorted(stage.inputs):
+        part = _of_earlier_stages(topic, written) if topic in stage.upstream else inputs.blocks(topic, orders)
+        together = part if together is None else together.unionByName(part)
+    assert together is not None
+    return StageInput(_placed(together, stage.tasks), OfBlocks())
 
 
 def _of_earlier_stages(topic: str, written: DataFrame | None) -> DataFrame:
     from pyspark.sql import functions as f
 
     assert written is not None
-    rows = written.where((f.col("channel") == 0) & (f.col("topic") == topic))
-    return rows.withColumnsRenamed({"partition": "task", "seq": "offset"})
-
-
-def _schema(rows: DataFrame) -> str:
-    return ", ".join(f"`{name}` {kind}" for name, kind in rows.dtypes)
-
-
-def _pmax_kernel(orders: StageOrders, topic: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function for ``mapInArrow`` that adds the largest timestamp so far to the rows of a topic."""
-
-    def run(batches: Iterator[Any]) -> Iterator[Any]:
-        yield from _with_pmax(batches, readable_in(orders, topic))
-
-    return run
-
-
-def _with_pmax(batches: Iterator[Any], is_readable: IsReadable | None) -> Iterator[Any]:
-    """Batches of one Spark partition come by task, then offset."""
-    import numpy as np
-    import pyarrow as pa
-
-    latest: dict[int, int] = {}
-    for batch in batches:
-        tasks, timestamps = batch.column("task").to_numpy(), batch.column("timestamp_ms").to_numpy()
-        if is_readable is not None:
-            keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
-            timestamps = np.where([*map(is_readable, keys, values)], timestamps, -1)
-        found = np.empty(batch.num_rows, np.int64)
-        bounds = [0, *(np.flatnonzero(np.diff(tasks)) + 1).tolist(), batch.num_rows]
-        for first, end in pairwise(bounds):
-            if first < end:
-                task = int(tasks[first])
-                np.maximum.accumulate(timestamps[first:end], out=found[first:end])
-                np.maximum(found[first:end], latest.get(task, -1), out=found[first:end])
-                latest[task] = int(found[end - 1])
-        yield pa.RecordBatch.from_arrays(
-            [*batch.columns, pa.array(found)], schema=batch.schema.append(pa.field("pmax", pa.int64()))
-        )
+    return written.where((f.col("channel") == RECORD) & (f.col("topic") == topic))

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from streams_py.errors import ConfigError
 from streams_py.history.plan import external_topics, plan_history
-from streams_py.history.records import ANY_PARTITION, HistoryRecord
+from streams_py.history.records import HistoryRecord
 from streams_py.history.refuse import RefusedTopologyError, findings
 from streams_py.history.refuse_preview import preview_findings
 from streams_py.history.resumable import Change, Place, ResumableTask
@@ -192,13 +192,12 @@ class _Live:
         for topic, columns in self.task.columns.items():
             count, first = counts[topic], self.written.get(topic, 0)
             self.written[topic] = first + len(columns)
-            together = zip(
-                columns.partitions, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True
-            )
-            for seq, (partition, timestamp_ms, key, value, headers) in enumerate(together, first):
-                place = partition
-                if partition == ANY_PARTITION:
+            together = zip(columns.timestamps, columns.keys, columns.values, strict=True)
+            for at, (timestamp_ms, key, value) in enumerate(together):
+                place = columns.partitions.get(at)
+                if place is None:
                     place = self.number % count if key is None else partition_for(key, count)
+                headers = columns.headers.get(at)
                 given = [Row(key=name, value=content) for name, content in headers] if headers else None
                 yield Row(
                     topic=topic,
@@ -208,6 +207,6 @@ class _Live:
                     value=value,
                     headers=given,
                     task=self.number,
-                    seq=seq,
+                    seq=first + at,
                 )
             columns.clear()

@@ -10,8 +10,6 @@ there by later ones, so nothing is computed twice, and a task that Spark repeats
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -19,13 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.history.folders import TemporaryFolder
 from streams_py.history.plan import HistoryPlan, Stage, external_topics, plan_history
 from streams_py.history.refuse import check_allowed
 from streams_py.history.task import StageOrders, TaskSummary
 from streams_py.history.travel import GivenTopology, TopologySource
 from streams_py.spark.failures import sentence_of
+from streams_py.spark.history.blocks import BLOCKS, RECORD, ROWS, STATE, SUMMARY, unpacked
 from streams_py.spark.history.inputs import GivenInputs, Inputs, stage_input
-from streams_py.spark.history.kernel import OUTPUT, RECORD, STATE, SUMMARY, stage_kernel
+from streams_py.spark.history.kernel import stage_kernel
 from streams_py.spark.history.serdes_on_the_way import serdes_that_stay
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["Results", "check_work", "run", "settings_of", "topics_of"]
 
 _DEFAULTS: Final = {"application.id": "history"}
+_BLOCKS_PER_FILE: Final = 256
+"""Spark may hold all blocks of a file in memory when it reads it."""
 _WRITTEN: Final = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
 
 
@@ -64,10 +66,9 @@ class Results:
     (which task) and ``seq``: sorted by these, the records of each task are in the order in which it wrote them.
     """
 
-    def __init__(self, spark: SparkSession, plan: HistoryPlan, work: str, *, temporary: bool) -> None:
+    def __init__(self, spark: SparkSession, plan: HistoryPlan, work: str | TemporaryFolder) -> None:
         self._spark = spark
         self._work = work
-        self._temporary = temporary
         self.plan = plan
 
     @property
@@ -85,8 +86,8 @@ class Results:
         return {stage.id: self._summaries(stage) for stage in self.plan.stages}
 
     def _summaries(self, stage: Stage) -> list[TaskSummary]:
-        found = self._stage(stage).where(f"channel = {SUMMARY}").select("value").collect()
-        return sorted((TaskSummary(**json.loads(row.value)) for row in found), key=lambda summary: summary.task)
+        found = self._stage(stage).where(f"channel = {SUMMARY}").select("records").collect()
+        return sorted((TaskSummary(**json.loads(row.records)) for row in found), key=lambda summary: summary.task)
 
     def rows(self, channel: int, topic: str) -> DataFrame:
         """The rows of one topic."""
@@ -98,20 +99,22 @@ class Results:
         together = self._stage(stages[0])
         for stage in stages[1:]:
             together = together.unionByName(self._stage(stage))
-        rows = together.where((f.col("channel") == channel) & (f.col("topic") == topic))
+        blocks = together.where((f.col("channel") == channel) & (f.col("topic") == topic))
+        rows = blocks.mapInArrow(unpacked, ROWS)
         return rows.select(*_WRITTEN, "source", "seq") if channel == RECORD else rows.select(*_WRITTEN)
 
     def _stage(self, stage: Stage) -> DataFrame:
-        return self._spark.read.schema(OUTPUT).parquet(self.path(stage))
+        return self._spark.read.schema(BLOCKS).parquet(self.path(stage))
 
     def path(self, stage: Stage) -> str:
         """Where the rows of a stage are."""
-        return f"{self._work}/stage-{stage.rank}"
+        folder = self._work if isinstance(self._work, str) else self._work.path
+        return f"{folder}/stage-{stage.rank}"
 
     def close(self) -> None:
         """Delete the files, unless they are in a folder of yours."""
-        if self._temporary:
-            shutil.rmtree(self._work, ignore_errors=True)
+        if isinstance(self._work, TemporaryFolder):
+            self._work.remove()
 
     def __enter__(self) -> Results:
         return self
@@ -165,8 +168,7 @@ def run(
     session = spark or spark_session("streams-py history")
     found = Inputs(session, inputs, external_topics(described.metadata(application_id, settings)), until, since)
     plan = plan_history(described, application_id, settings, _counts(found, given), given)
-    folder, temporary = _work_folder(session, work)
-    results = Results(session, plan, folder, temporary=temporary)
+    results = Results(session, plan, _work_folder(session, work))
     try:
         for stage in plan.stages:
             if tick is not None:
@@ -218,11 +220,9 @@ def check_work(spark: SparkSession, given: str | None) -> None:
         )
 
 
-def _work_folder(spark: SparkSession, given: str | None) -> tuple[str, bool]:
+def _work_folder(spark: SparkSession, given: str | None) -> str | TemporaryFolder:
     check_work(spark, given)
-    if given is not None:
-        return given.rstrip("/"), False
-    return tempfile.mkdtemp(prefix="streams-py-history-"), True
+    return TemporaryFolder() if given is None else given.rstrip("/")
 
 
 def _run_stage(results: Results, stage: Stage, inputs: Inputs, orders: StageOrders) -> None:
@@ -234,8 +234,10 @@ def _run_stage(results: Results, stage: Stage, inputs: Inputs, orders: StageOrde
         for other in earlier:
             rows = results._stage(other)
             written = rows if written is None else written.unionByName(rows)
-        made = stage_input(orders, inputs, written).mapInArrow(stage_kernel(orders), OUTPUT)
-        made.write.mode("overwrite").parquet(results.path(stage))  # an attempt that broke off may have left some
+        given = stage_input(orders, inputs, written)
+        made = given.rows.mapInArrow(stage_kernel(orders, given.reader), BLOCKS)
+        writer = made.write.option("maxRecordsPerFile", _BLOCKS_PER_FILE)
+        writer.mode("overwrite").parquet(results.path(stage))  # an attempt that broke off may have left some
     except StreamsError:
         raise
     except Exception as error:

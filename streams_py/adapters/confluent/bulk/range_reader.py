@@ -1,4 +1,4 @@
-"""Reads offsets ``start`` up to, not including, ``end`` of one partition, once, in order, in columns.
+"""Reads offsets ``start`` up to, not including, ``end`` of one partition, once, in order: as messages, or in columns.
 
 The end is reached by *position*, never by the last record: the last offsets of a range may be transaction markers,
 aborted records, or compacted away, and then no record ever comes for them. librdkafka says where it stands at the end
@@ -13,7 +13,8 @@ from __future__ import annotations
 import logging
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, cast
 
@@ -25,8 +26,9 @@ from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError
+from streams_py.ports import RawRecord
 
-__all__ = ["Columns", "ReadLimits", "read_range"]
+__all__ = ["Columns", "ReadLimits", "read_messages", "read_range"]
 
 _log = logging.getLogger(__name__)
 
@@ -62,8 +64,8 @@ _length: Final = cast("Callable[[Message], int]", Message.__len__)
 
 
 class ReadLimits(NamedTuple):
-    """``records`` and ``bytes`` bound one set of columns. ``patience_ms``: without progress for this long, give up.
-    With ``skip_gone`` a range whose beginning was deleted starts at the first offset that is left."""
+    """``records`` and ``bytes`` bound what is given out at once. ``patience_ms``: without progress for this long, give
+    up. With ``skip_gone`` a range whose beginning was deleted starts at the first offset that is left."""
 
     records: int = 16_384
     bytes: int = 8 << 20
@@ -83,14 +85,27 @@ class Columns:
     headers: list[Headers | None] = field(default_factory=list)
     bytes: int = 0
 
-    def append(self, messages: list[Message]) -> None:
-        """Take over records; none of them may be an error."""
+    def append(self, messages: list[Message], bytes: int) -> None:
+        """Take over records, of so many bytes; none of them may be an error."""
         self.offsets += map(_offset, messages)
         self.timestamps += map(_timestamp, messages)
         self.keys += map(_key, messages)
         self.values += map(_value, messages)
         self.headers += map(_headers, messages)
-        self.bytes += sum(map(_length, messages)) + 50 * len(messages)
+        self.bytes += bytes
+
+
+def read_messages(
+    settings: Settings, topic: str, partition: int, start: int, end: int, limits: ReadLimits
+) -> Iterator[Sequence[RawRecord]]:
+    """The records of a range as the client has them, in lists that are never empty; about ``limits.bytes`` at a time.
+    Errors as :func:`read_range`."""
+    if start >= end:
+        return
+    with closing(_RangeReader(settings, TopicPartition(topic, partition), start, end, limits)) as reader:
+        for messages, _ in reader.messages():
+            if messages:
+                yield cast("list[RawRecord]", messages)
 
 
 def read_range(
@@ -103,11 +118,8 @@ def read_range(
     """
     if start >= end:
         return
-    reader = _RangeReader(settings, TopicPartition(topic, partition), start, end, limits)
-    try:
+    with closing(_RangeReader(settings, TopicPartition(topic, partition), start, end, limits)) as reader:
         yield from reader.columns()
-    finally:
-        reader.close()
 
 
 class _RangeReader:
@@ -122,6 +134,7 @@ class _RangeReader:
         self._partition = partition
         self._position, self._end = start, end
         self._limits = limits
+        self._room = limits.records
         self._request = min(limits.records, _FIRST_REQUEST)
         self._assign(start)
 
@@ -132,44 +145,53 @@ class _RangeReader:
         self._consumer.close()
 
     def columns(self) -> Iterator[Columns]:
+        """Columns as full as the limits allow, or as the broker has more to give at the moment."""
         limits = self._limits
         columns = Columns()
-        patience_s = limits.patience_ms / 1000
+        for messages, size in self.messages():
+            if messages:
+                columns.append(messages, size)
+            self._room = limits.records - len(columns.offsets)
+            if columns.offsets and (self._room <= 0 or columns.bytes >= limits.bytes or not messages):
+                yield columns
+                columns = Columns()
+                self._room = limits.records
+        if columns.offsets:
+            yield columns
+
+    def messages(self) -> Iterator[tuple[list[Message], int]]:
+        """Records with their bytes; none when there are no more at the moment."""
+        patience_s = self._limits.patience_ms / 1000
         give_up_s = time.monotonic() + patience_s
         while self._position < self._end:
             before = self._position
-            wanted = min(self._request, self._end - self._position, limits.records - len(columns.offsets))
+            wanted = min(self._request, self._end - self._position, self._room)
             messages = self._consumer.consume(max(1, wanted), _WAIT_S)
             records = self._without_events(messages)
-            if records:
-                self._take(records, columns)
+            found = self._taken(records) if records else ([], 0)
             if self._position > before:
                 give_up_s = time.monotonic() + patience_s
             elif time.monotonic() >= give_up_s:
                 raise self._stuck()
-            if len(columns.offsets) >= limits.records or columns.bytes >= limits.bytes or not messages:
-                if columns.offsets:
-                    yield columns
-                    # Time that whoever uses the columns takes is not time without progress.
-                    give_up_s = time.monotonic() + patience_s
-                columns = Columns()
-        if columns.offsets:
-            yield columns
+            if found[0] or not messages:
+                given_s = time.monotonic()
+                yield found
+                # Time that whoever uses the records takes is not time without progress.
+                give_up_s += time.monotonic() - given_s
 
-    def _take(self, records: list[Message], columns: Columns) -> None:
+    def _taken(self, records: list[Message]) -> tuple[list[Message], int]:
         last = _offset(records[-1])
         if last >= self._end:
             records = records[: bisect_left(records, self._end, key=_offset)]
             self._position = self._end
         else:
             self._position = max(self._position, last + 1)
-        if not records:
-            return
-        before = columns.bytes
-        columns.append(records)
-        # So many at a time that a batch of the largest records seen lately stays within its bytes.
-        average = max(1, (columns.bytes - before) // len(records))
-        self._request = max(1, min(self._limits.records, self._limits.bytes // average, self._request * 4))
+        size = sum(map(_length, records)) + 50 * len(records)
+        if records:
+            # So many at a time that a batch of the largest records seen lately stays within its bytes.
+            average = max(1, size // len(records))
+            self._request = max(1, min(self._limits.records, self._limits.bytes // average, self._request * 4))
+        return records, size
 
     def _without_events(self, messages: list[Message]) -> list[Message]:
         """The records among the messages; events are dealt with."""

@@ -1,0 +1,216 @@
+"""Records in blocks: what the stages of a run hand to each other, and how inputs come to them.
+
+A record that goes from stage to stage is one of millions, and as a row of its own it would cost Spark more to write,
+shuffle and sort than the tasks at both ends need for it. So a row is a *block*: records of one source for one
+partition, in their order, as the bytes of an Arrow batch. Spark moves blocks; records are looked at by the workers.
+
+================  ============  ========================================================================================
+column            type
+================  ============  ========================================================================================
+``channel``       tinyint       RECORD (of a sink, or on its way to a later stage), STATE (of a fold), or SUMMARY
+``topic``         string        full name
+``partition``     int           where the records go
+``source``        bigint        who wrote them: rank of the stage and number of the task; INPUT: they were there before
+``place``         bigint        of the first record, see below
+``seq``           bigint        of the first record: its number among all that the source has written for the topic
+``records``       binary        the records (:data:`RECORDS`); of a SUMMARY: JSON
+================  ============  ========================================================================================
+
+How they are put in order again: :mod:`streams_py.spark.history.order`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from streams_py.spark.columns import HEADERS
+
+__all__ = [
+    "BLOCKS",
+    "INPUT",
+    "RECORD",
+    "RECORDS",
+    "ROWS",
+    "STATE",
+    "SUMMARY",
+    "Blocks",
+    "block_rows",
+    "records_batch",
+    "records_in",
+    "unpacked",
+]
+
+RECORD: Final = 0
+STATE: Final = 1
+SUMMARY: Final = 2
+INPUT: Final = -1
+
+BLOCKS: Final = "channel tinyint, topic string, partition int, source bigint, place bigint, seq bigint, records binary"
+_BLOCKS_ARROW: Final[Any] = pa.schema(
+    [
+        ("channel", pa.int8()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("source", pa.int64()),
+        ("place", pa.int64()),
+        ("seq", pa.int64()),
+        ("records", pa.binary()),
+    ]
+)
+RECORDS: Final[Any] = pa.schema(
+    [
+        ("place", pa.int64()),
+        ("seq", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+"""In a block ``place`` does not fall, and ``seq`` grows. ``timestamp_ms`` -1: the time of writing. ``headers`` null for
+none."""
+
+ROWS: Final = (
+    "topic string, partition int, timestamp_ms bigint, key binary, value binary, "
+    "headers array<struct<key: string, value: binary>>, source bigint, seq bigint"
+)
+_ROWS_ARROW: Final[Any] = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+        ("source", pa.int64()),
+        ("seq", pa.int64()),
+    ]
+)
+_BLOCK_BYTES: Final = 128 << 10
+"""Larger blocks would not be faster, but Spark reads hundreds at once."""
+
+
+# -- making ------------------------------------------------------------------------------------------------------------
+
+
+def records_batch(seq: Any, timestamps: Any, keys: Any, values: Any, headers: Any) -> Any:
+    """A batch of :data:`RECORDS`, whose places are their ``seq``; from numpy or Arrow arrays; ``headers`` None when no
+    record has any."""
+    count = len(seq)
+    seqs = pa.array(seq, pa.int64())
+    return pa.RecordBatch.from_arrays(
+        [
+            seqs,
+            seqs,
+            pa.array(timestamps, pa.int64()),
+            keys,
+            values,
+            pa.nulls(count, HEADERS) if headers is None else headers,
+        ],
+        schema=RECORDS,
+    )
+
+
+class Blocks:
+    """Makes block rows of what one source writes for one topic."""
+
+    def __init__(self, channel: int, topic: str, source: int) -> None:
+        self._channel, self._topic, self._source = channel, topic, source
+        self._latest: dict[int, int] = {}
+
+    def by_offset(self, partitions: Any, records: Any) -> Any:
+        """Of records for these ``partitions`` (a numpy array). The place of a record is its ``seq``."""
+        return self._made(*_by_partition(partitions, records))
+
+    def by_time(self, partitions: Any, records: Any, unread: Any = None) -> Any:
+        """The same; the place of a record is the largest timestamp that was written to its partition until then,
+        without those of records that are ``unread``."""
+        timestamps = records.column("timestamp_ms").to_numpy()
+        if unread is not None:
+            timestamps = np.where(unread, -1, timestamps)
+        columns = [pa.array(timestamps), *records.columns[1:]]
+        partitions, records, bounds = _by_partition(partitions, pa.RecordBatch.from_arrays(columns, schema=RECORDS))
+        places = records.column("place").to_numpy().copy()
+        for first, end in pairwise(bounds):
+            partition, some = int(partitions[first]), places[first:end]
+            np.maximum.accumulate(some, out=some)
+            np.maximum(some, self._latest.get(partition, -1), out=some)
+            self._latest[partition] = int(some[-1])
+        columns = [pa.array(places), *records.columns[1:]]
+        return self._made(partitions, pa.RecordBatch.from_arrays(columns, schema=RECORDS), bounds)
+
+    def _made(self, partitions: Any, records: Any, bounds: list[int]) -> Any:
+        size = max(1, _BLOCK_BYTES * records.num_rows // max(1, records.nbytes))
+        return block_rows(
+            self._channel,
+            self._topic,
+            self._source,
+            [
+                (int(partitions[at]), records.slice(at, min(size, end - at)))
+                for first, end in pairwise(bounds)
+                for at in range(first, end, size)
+            ],
+        )
+
+
+def _by_partition(partitions: Any, records: Any) -> tuple[Any, Any, list[int]]:
+    """Both with each partition's together, and where these begin and end."""
+    if (partitions[:-1] > partitions[1:]).any():
+        order = np.argsort(partitions, kind="stable")
+        partitions, records = partitions[order], records.take(pa.array(order))
+    return partitions, records, [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(partitions)]
+
+
+def block_rows(channel: int, topic: str, source: int, rows: list[tuple[int, Any]]) -> Any:
+    """Blocks as rows, each given as (partition, records); those of a SUMMARY are bytes as they are."""
+    partitions, contents = zip(*rows, strict=True)
+    count = len(rows)
+    packed = [content if isinstance(content, bytes) else content.serialize().to_pybytes() for content in contents]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(pa.scalar(channel, pa.int8()), count),
+            pa.repeat(pa.scalar(topic, pa.string()), count),
+            pa.array(partitions, pa.int32()),
+            pa.repeat(pa.scalar(source, pa.int64()), count),
+            pa.array([_first("place", content) for content in contents], pa.int64()),
+            pa.array([_first("seq", content) for content in contents], pa.int64()),
+            pa.array(packed, pa.binary()),
+        ],
+        schema=_BLOCKS_ARROW,
+    )
+
+
+def _first(name: str, content: Any) -> int:
+    return 0 if isinstance(content, bytes) else int(content.column(name)[0].as_py())
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def records_in(packed: Any) -> Any:
+    """The batch of :data:`RECORDS` in a block: a scalar of the column ``records``."""
+    return pa.ipc.read_record_batch(pa.py_buffer(packed.as_py()), RECORDS)
+
+
+def unpacked(batches: Iterable[Any]) -> Iterator[Any]:
+    """Batches of :data:`ROWS` for block rows: a function for ``mapInArrow``."""
+    for batch in batches:
+        topics, partitions, sources = (batch.column(name) for name in ("topic", "partition", "source"))
+        for at, packed in enumerate(batch.column("records")):
+            records = records_in(packed)
+            count = records.num_rows
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.repeat(pa.scalar(topics[at].as_py(), pa.string()), count),
+                    pa.repeat(pa.scalar(partitions[at].as_py(), pa.int32()), count),
+                    *(records.column(name) for name in ("timestamp_ms", "key", "value", "headers")),
+                    pa.repeat(pa.scalar(sources[at].as_py(), pa.int64()), count),
+                    records.column("seq"),
+                ],
+                schema=_ROWS_ARROW,
+            )

@@ -1,0 +1,150 @@
+"""The records of blocks, in the order in which a task takes them.
+
+**By offset**, where a task has one topic, and that is an input.
+
+**By time**, where blocks come from several sources: topics, or tasks of an earlier stage. A consumer that always takes
+the record with the smallest timestamp among the heads of all sources, of equally old ones that of the first topic and
+source, takes them sorted by (``place``, topic, ``source``, ``seq``), where the place of a record is the largest
+timestamp so far in its source. A record that the task cannot read never is a head, so its timestamp does not count.
+
+Spark sorts blocks like that by their first records. So when the next block begins at some place, whatever lies before
+that place has been seen, and can be given out. Blocks of a source follow one another: what has to wait is about one
+block of every source. By offset they are as Spark had the rows, in any order, and all of a task may have to wait; so
+beyond a bound it is put in order and waits on disk.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from streams_py.spark.history.blocks import RECORDS, records_in
+
+__all__ = ["ORDER", "Ordered", "in_order"]
+
+ORDER: Final = ("partition", "place", "topic", "source", "seq")
+"""Of block rows."""
+_AT_ONCE_BYTES: Final = 4 << 20
+_HELD_BYTES_MAX: Final = 64 << 20
+_ON_DISK_BYTES: Final = 128 << 10
+
+
+class Ordered(NamedTuple):
+    """Records of one task, in order. ``codes``: of each, the number of its (topic, source) in ``names``."""
+
+    task: int
+    names: list[tuple[str, int]]
+    codes: Any
+    records: Any
+
+
+class _Open(NamedTuple):
+    """What is left of a block."""
+
+    task: int
+    place: int
+    topic: str
+    source: int
+    seq: int
+    places: Any
+    records: Any
+
+    def before(self, other: _Open) -> tuple[_Open, _Open]:
+        """What is left before the first record of the other, and the rest."""
+        side: Any = "right" if self[2:4] <= other[2:4] else "left"
+        count = int(np.searchsorted(self.places, other.place, side))
+        return self._cut(0, count), self._cut(count, len(self.places))
+
+    def _cut(self, first: int, end: int) -> _Open:
+        return self._replace(places=self.places[first:end], records=self.records.slice(first, end - first))
+
+
+def in_order(
+    batches: Iterable[Any],
+    *,
+    by_offset: bool = False,
+    at_once_bytes: int = _AT_ONCE_BYTES,
+    held_bytes_max: int = _HELD_BYTES_MAX,
+) -> Iterator[Ordered]:
+    """The records of blocks, which come by :data:`ORDER`; a partition is a task."""
+    blocks = _Streams(_opened(batches))
+    waiting: list[_Open] = []
+    size = kept = 0
+    for block in blocks:
+        if waiting and block.task != waiting[0].task:
+            yield from _together(waiting)
+            waiting, size, kept = [], 0, 0
+        elif size >= max(at_once_bytes, 2 * kept):
+            cut = [found.before(block) for found in waiting]
+            yield from _together([done for done, _ in cut])
+            waiting = [rest for _, rest in cut if len(rest.places)]
+            size = kept = sum(found.records.nbytes for found in waiting)
+            if by_offset and kept > held_bytes_max:
+                blocks.add(_on_disk(waiting))
+                waiting, size, kept = [], 0, 0
+        waiting.append(block)
+        size += block.records.nbytes
+    yield from _together(waiting)
+
+
+def _opened(batches: Iterable[Any]) -> Iterator[_Open]:
+    for batch in batches:
+        columns = [batch.column(name).to_pylist() for name in ORDER]
+        for packed, (task, place, topic, source, seq) in zip(batch.column("records"), zip(*columns), strict=True):
+            records = records_in(packed)
+            yield _Open(task, place, topic, source, seq, records.column("place").to_numpy(), records)
+
+
+class _Streams:
+    """Blocks of several streams, each in order, in the order of all."""
+
+    def __init__(self, blocks: Iterator[_Open]) -> None:
+        self._heads: list[tuple[_Open, Iterator[_Open]]] = []
+        self.add(blocks)
+
+    def add(self, blocks: Iterator[_Open]) -> None:
+        """One stream more."""
+        head = next(blocks, None)
+        if head is not None:
+            self._heads.append((head, blocks))
+
+    def __iter__(self) -> Iterator[_Open]:
+        heads = self._heads
+        while heads:
+            first = min(range(len(heads)), key=lambda at: heads[at][0][:5])
+            head, rest = heads.pop(first)
+            self.add(rest)
+            yield head
+
+
+def _together(parts: list[_Open]) -> Iterator[Ordered]:
+    parts = sorted((part for part in parts if len(part.places)), key=lambda part: part[2:5])
+    if not parts:
+        return
+    names = sorted({part[2:4] for part in parts})
+    numbers = {name: number for number, name in enumerate(names)}
+    codes = np.repeat([numbers[part[2:4]] for part in parts], [len(part.places) for part in parts])
+    records = pa.Table.from_batches([part.records for part in parts]).combine_chunks()
+    places = np.concatenate([part.places for part in parts])
+    if (places[:-1] > places[1:]).any():
+        order = np.argsort(places, kind="stable")
+        codes, records = codes[order], records.take(pa.array(order))
+    yield Ordered(parts[0].task, names, codes, records)
+
+
+def _on_disk(parts: list[_Open]) -> Iterator[_Open]:
+    """Blocks of one task and topic as one stream of blocks, in a file that has no name any more."""
+    (ordered,) = _together(parts)
+    topic, source = ordered.names[0]
+    rows = max(1, _ON_DISK_BYTES * ordered.records.num_rows // max(1, ordered.records.nbytes))
+    with tempfile.TemporaryFile() as file:
+        with pa.ipc.new_stream(file, RECORDS) as stream:
+            stream.write_table(ordered.records, max_chunksize=rows)
+        file.seek(0)
+        for records in pa.ipc.open_stream(file):
+            places = records.column("place").to_numpy()
+            yield _Open(ordered.task, int(places[0]), topic, source, int(places[0]), places, records)

@@ -1,0 +1,191 @@
+"""How the records of a stage come to its tasks: readers, which make portions of whatever Spark gives to a worker.
+
+* :class:`OfBlocks`: a row is a block (:mod:`~streams_py.spark.history.blocks`), of any of the stage's topics.
+* :class:`OfRanges`: a row stands for a task, whose records are read from Kafka, here and now.
+
+Readers travel to workers; they hold names and numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, repeat
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from streams_py.adapters.confluent.bulk.bulk_settings import bulk_consumer_settings
+from streams_py.adapters.confluent.bulk.range_reader import ReadLimits, read_messages
+from streams_py.history.readable import IsReadable, readable_in
+from streams_py.history.records import HistoryRecord
+from streams_py.history.task import StageOrders
+from streams_py.ports import RawRecord
+from streams_py.spark.columns import headers_column
+from streams_py.spark.history.blocks import INPUT, RECORD, Blocks, records_batch
+from streams_py.spark.history.order import in_order
+from streams_py.spark.kafka.options import ReaderOptions
+from streams_py.spark.version import check_same_version, library_version
+
+__all__ = ["OfBlocks", "OfRanges", "Portion", "Reader", "blocks_of_rows", "blocks_read_by", "timed_blocks"]
+
+_RECORDS_AT_ONCE: Final = 2_000
+_BYTES_AT_ONCE: Final = 4 << 20
+"""Less than is written at once, because one record may make many."""
+_CREATE_TIME: Final = 1
+_CLIENT_ID: Final = "streams-history-reader"
+
+
+class Portion(NamedTuple):
+    """Records that a task takes next, all of one topic."""
+
+    task: int
+    topic: str
+    records: Sequence[RawRecord]
+
+
+class Reader(Protocol):
+    """Portions of Arrow batches; those of one task follow one another."""
+
+    def __call__(self, batches: Iterable[Any], /) -> Iterator[Portion]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OfBlocks:
+    """Records of earlier stages have no offsets yet: they are counted, by topic. ``by_offset``: the order of the task's
+    only topic, which is an input."""
+
+    by_offset: bool = False
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Portion]:
+        taken: dict[tuple[int, str], int] = {}
+        for task, names, codes, records in in_order(batches, by_offset=self.by_offset):
+            topics = sorted({topic for topic, _ in names})
+            by_name = np.array([topics.index(topic) for topic, _ in names])
+            were_there = {topic for topic, source in names if source == INPUT}
+            first = 0
+            for part in _slices(records):
+                of_topic = by_name[codes[first : first + part.num_rows]]
+                first += part.num_rows
+                offsets = part.column("seq").to_numpy().copy()
+                for number, topic in enumerate(topics):
+                    if topic not in were_there:
+                        counted = np.flatnonzero(of_topic == number)
+                        start = taken.get((task, topic), 0)
+                        taken[task, topic] = start + len(counted)
+                        offsets[counted] = np.arange(start, start + len(counted))
+                named = [topics[number] for number in of_topic.tolist()]
+                made = _records(named, task, offsets.tolist(), part)
+                bounds = [0, *(np.flatnonzero(np.diff(of_topic)) + 1).tolist(), len(made)]
+                for low, high in pairwise(bounds):
+                    yield Portion(task, named[low], made[low:high])
+
+
+@dataclass(frozen=True, slots=True)
+class OfRanges:
+    """A row is a number into ``tasks``. ``ranges``: task -> first offset and end. Only records from ``since_ms`` on and
+    before ``until_ms``, if given."""
+
+    topic: str
+    tasks: Sequence[int]
+    ranges: Mapping[int, tuple[int, int]]
+    options: ReaderOptions
+    since_ms: int | None = None
+    until_ms: int | None = None
+    version: str = library_version()
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Portion]:
+        check_same_version(self.version)
+        options = self.options
+        settings = bulk_consumer_settings(
+            options.resolved(), client_id=_CLIENT_ID, read_committed=options.read_committed
+        )
+        limits = ReadLimits(_RECORDS_AT_ONCE, _BYTES_AT_ONCE, options.poll_timeout_ms, skip_gone=options.skip_gone)
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                task = self.tasks[number]
+                for records in read_messages(settings, self.topic, task, *self.ranges[task], limits):
+                    wanted = self._wanted(records)
+                    if wanted:
+                        yield Portion(task, self.topic, wanted)
+
+    def _wanted(self, records: Sequence[RawRecord]) -> Sequence[RawRecord]:
+        since_ms, until_ms = self.since_ms, self.until_ms
+        if since_ms is not None:
+            records = [record for record in records if record.timestamp()[1] >= since_ms]
+        if until_ms is not None:
+            records = [record for record in records if record.timestamp()[1] < until_ms]
+        return records
+
+
+def blocks_of_rows(topic: str, batches: Iterable[Any]) -> Iterator[Any]:
+    """Block rows, by offset, of an input with the columns ``task, offset, timestamp_ms, key, value, headers``, in any
+    order."""
+    blocks = Blocks(RECORD, topic, INPUT)
+    for batch in batches:
+        if batch.num_rows:
+            tasks, offsets = batch.column("task").to_numpy(), batch.column("offset").to_numpy()
+            if (offsets[:-1] > offsets[1:]).any():
+                order = np.argsort(offsets, kind="stable")
+                tasks, batch = tasks[order], batch.take(pa.array(order))
+            columns = (batch.column(name) for name in ("offset", "timestamp_ms", "key", "value", "headers"))
+            yield blocks.by_offset(tasks, records_batch(*columns))
+
+
+def timed_blocks(topic: str, orders: StageOrders, batches: Iterable[Any]) -> Iterator[Any]:
+    """Block rows, by time, of such that are by offset."""
+    blocks, is_readable = Blocks(RECORD, topic, INPUT), readable_in(orders, topic)
+    for task, _, _, records in in_order(batches, by_offset=True):
+        for batch in records.to_batches():
+            yield blocks.by_time(np.full(batch.num_rows, task, np.int32), batch, _unread(batch, is_readable))
+
+
+def blocks_read_by(reader: OfRanges, orders: StageOrders, batches: Iterable[Any]) -> Iterator[Any]:
+    """Block rows, by time, of an input that is read from Kafka."""
+    blocks, is_readable = Blocks(RECORD, reader.topic, INPUT), readable_in(orders, reader.topic)
+    for task, _, records in reader(batches):
+        columns = zip(*((r.offset(), r.timestamp()[1], r.key(), r.value(), r.headers()) for r in records), strict=True)
+        seq, timestamps, keys, values, headers = columns
+        batch = records_batch(
+            np.array(seq, np.int64),
+            np.array(timestamps, np.int64),
+            pa.array(keys, pa.binary()),
+            pa.array(values, pa.binary()),
+            headers_column(headers),
+        )
+        yield blocks.by_time(np.full(len(seq), task, np.int32), batch, _unread(batch, is_readable))
+
+
+def _unread(records: Any, is_readable: IsReadable | None) -> Any:
+    if is_readable is None:
+        return None
+    return [not is_readable(*both) for both in zip(*(records.column(name).to_pylist() for name in ("key", "value")))]
+
+
+def _slices(batch: Any) -> Iterator[Any]:
+    size = max(1, min(_RECORDS_AT_ONCE, _BYTES_AT_ONCE * batch.num_rows // max(1, batch.nbytes)))
+    for first in range(0, batch.num_rows, size):
+        yield batch.slice(first, size)
+
+
+def _records(topics: Iterable[str], task: int, offsets: list[int], batch: Any) -> list[HistoryRecord]:
+    records = zip(
+        topics,
+        repeat(task),
+        offsets,
+        batch.column("key").to_pylist(),
+        batch.column("value").to_pylist(),
+        zip(repeat(_CREATE_TIME), batch.column("timestamp_ms").to_pylist(), strict=False),
+        _headers_of(batch.column("headers")),
+        strict=False,
+    )
+    return [HistoryRecord(record) for record in records]
+
+
+def _headers_of(column: Any) -> Iterable[Any]:
+    if column.null_count == len(column):
+        return repeat(None)
+    return [
+        [(header["key"], header["value"]) for header in headers] if headers else None for headers in column.to_pylist()
+    ]

@@ -108,7 +108,9 @@ class Fold:
             assert self._open is not None
             self._disk = self._open()
         entries = sorted(self._entries.items())
-        self._disk.write_batch((key, None if entry[0] is None else _packed(*entry)) for key, entry in entries)
+        self._disk.write_batch(
+            [key for key, _ in entries], [None if entry[0] is None else _packed(*entry) for _, entry in entries]
+        )
         self._entries.clear()
 
     def entries(self) -> Iterator[FoldEntry]:

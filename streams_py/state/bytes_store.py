@@ -8,7 +8,7 @@ hand out C functions directly.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Protocol, TypeVar
 
@@ -30,8 +30,8 @@ class BytesStore(Protocol):
     @property
     def remove(self) -> Callable[[bytes], object]: ...
 
-    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Write (None: remove) many entries, in order."""
+    def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
+        """Write (None: remove) many entries, in order. ``removes``: False when none of them is None."""
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         """Snapshot of the entries from ``first`` on and below ``end`` (not included); None is an open end."""
@@ -97,8 +97,8 @@ class MemoryBytes:
         self.write = _writer(self._data, self._new_keys)
         self.remove = _remover(self._data)
 
-    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        for key, data in entries:
+    def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
+        for key, data in zip(keys, datas, strict=True):
             if data is None:
                 self.remove(key)
             else:

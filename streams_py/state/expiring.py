@@ -14,7 +14,7 @@ is expired by the records' own timestamps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from streams_py.state.bytes_store import BytesStore
 from streams_py.state.codec import TIMESTAMP_BYTES, pack_timestamp, timestamp_of
@@ -63,8 +63,8 @@ class ExpiringBytes:
         self._content.remove(_ENTRY + key)
         self._drop_expired()
 
-    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        for key, data in entries:
+    def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
+        for key, data in zip(keys, datas, strict=True):
             if data is None:
                 self._content.remove(_ENTRY + key)
             else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streams_protocol.types import TopicPartition
@@ -87,12 +88,19 @@ class GlobalStores:
         """The next offset of a topic, or BEGINNING."""
         return self._positions.get(changelog, BEGINNING)
 
-    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None:
+    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False) -> None:
         """Write records of a global table's topic as they are."""
         for name, (declared, topic) in self._declared.items():
             if topic == changelog.topic and declared.is_table:
                 store: Any = self._stores[name]
-                store.restore(changelog_entries(records))
+                entries = changelog_entries(records)
+                if self._database is not None and store.persistent:
+                    self._database.restore(partial(store.restore, entries), {})
+                else:
+                    store.restore(entries)
+
+    def flush_restored(self) -> None:
+        """Nothing is restored in bulk."""
 
     def store_of(self, changelog: TopicPartition) -> str:
         """Name of the store that a topic fills."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from streams_py.state.bytes_store import BytesStore
-from streams_py.state.changelog_entries import RestoreRecord
+from streams_py.state.changelog_entries import ChangelogEntries, RestoreRecord
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog
 from streams_py.state.suppression.formats import Buffered, decode_buffered, encode
@@ -114,11 +114,11 @@ class JoinBuffer(UncachedStore[K, V]):
     def restore(self, records: Iterable[RestoreRecord]) -> int:
         """Apply changelog records, in order. Returns how many; null keys are skipped."""
         self.check_open()
-        entries = [(key, value) for key, value, _ in records if key is not None]
-        self._content.write_batch(entries)
-        self.observed_ms = max(self.observed_ms, *(_timestamp_of(key) for key, _ in entries), -1)
+        keys, entries = ChangelogEntries.of(records).with_keys()
+        self._content.write_batch(keys, entries.values)
+        self.observed_ms = max(self.observed_ms, *map(_timestamp_of, keys), -1)
         self._first_ms = 0
-        return len(entries)
+        return len(keys)
 
     def clear(self) -> None:
         """Remove everything, unlogged: before a restoration from the beginning."""

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from streams_py.errors import StateError, StateStoreMigratedError, StreamsError
 from streams_py.state.bytes_store import BytesStore
-from streams_py.state.changelog_entries import RestoreRecord
+from streams_py.state.changelog_entries import ChangelogEntries, RestoreRecord
 from streams_py.state.codec import TIMESTAMP_BYTES, StoreCodec, pack_timestamp, timestamp_of
 from streams_py.state.operations import KeyValueOperations
 from streams_py.topology.nodes import RecordContext
@@ -176,25 +176,16 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
     def restore(self, records: Iterable[RestoreRecord]) -> int:
         """Apply changelog records: past log and cache, in order. Returns how many; null keys are skipped."""
         self.check_open()
-        in_front, pack = self._timestamps_in_front, pack_timestamp
-        applied = 0
-        skipped = 0
-
-        def entries() -> Iterator[tuple[bytes, bytes | None]]:
-            nonlocal applied, skipped
-            for key, value, timestamp_ms in records:
-                if key is None:
-                    skipped += 1
-                    continue
-                applied += 1
-                yield key, pack(timestamp_ms) + value if in_front and value is not None else value
-
-        self.content.write_batch(entries())
+        entries = ChangelogEntries.of(records)
+        keys, kept = entries.with_keys()
+        datas = kept.stamped() if self._timestamps_in_front else kept.values
+        self.content.write_batch(keys, datas, removes=None in kept.values)
+        skipped = len(entries) - len(keys)
         if skipped:
             _logger.warning(
                 "store %s: skipped %d record(s) without a key in changelog %s", self._name, skipped, self.codec.topic
             )
-        return applied
+        return len(keys)
 
     def flush_cache(self) -> int:
         """0: nothing is dirty without a cache."""

@@ -19,6 +19,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from streams_protocol import OFFSET_UNKNOWN
@@ -49,6 +50,9 @@ _CHECKPOINT_EVERY_RECORDS = 10_000
 _CHECKPOINT_EVERY_S = 10.0
 """Without being enforced, a checkpoint is written when positions moved by more records than this in sum (as in Kafka),
 and not more often."""
+
+_LOGGED_RECORDS = 50_000
+"""So many records are restored through the write-ahead log: that costs less than the flush that is needed without."""
 
 _logger = logging.getLogger(__name__)
 
@@ -94,8 +98,11 @@ class TaskState:
         self._offsets: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
         """Of stores on disk: the positions that are in the database."""
+        self._logged: dict[TopicPartition, int] = {}
+        """Those that are there after a crash, at least, while what is restored goes past the write-ahead log."""
         self._checkpointed: dict[TopicPartition, int] = {}
         self._next_checkpoint_s = 0.0
+        self._restored = 0
 
     # -- what others ask ---------------------------------------------------------------------------------------
 
@@ -167,6 +174,7 @@ class TaskState:
         try:
             self._open_stores(self._prepare())
             self._learn_positions()
+            self._restored = 0
         except BaseException:
             self._close_stores()
             self._directory.unlock(self.task_id, self._owner)
@@ -316,17 +324,34 @@ class TaskState:
         offset = self._offsets.get(changelog)
         return BEGINNING if offset is None else offset + 1
 
-    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None:
-        """Apply records of a changelog, in offset order, past caches and logs."""
+    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False) -> None:
+        """Apply records of a changelog, in offset order, past caches and logs. ``in_bulk``: nobody needs them before
+        :meth:`flush_restored`; of many, a killed process restores the last ones again."""
         if not records:
             return
-        store = self._stores[self._store_by_changelog[changelog]]
+        name = self._store_by_changelog[changelog]
+        store = self._stores[name]
+        end = {changelog: records[-1].offset()}
         if isinstance(store, SuppressionBuffer | OwnStore):
             store.restore_records(records)
+        elif self._database is not None and store.persistent:
+            self._restored += len(records)
+            unlogged = in_bulk and self._restored > _LOGGED_RECORDS
+            if unlogged and self._database.is_logged:
+                self._logged = dict(self._committed)
+            self._database.restore(partial(store.restore, changelog_entries(records)), end, unlogged=unlogged)
+            self._committed.update(end)
         else:
             store.restore(changelog_entries(records))
-        self._offsets[changelog] = records[-1].offset()
-        self.commit()
+        self._offsets.update(end)
+        if name in self._own:
+            self._commit_own()
+
+    def flush_restored(self) -> None:
+        """Bring to the disk what was restored in bulk. Any thread may."""
+        database = self._database
+        if database is not None:
+            database.settle()
 
     # -- committing --------------------------------------------------------------------------------------------
 
@@ -404,15 +429,14 @@ class TaskState:
         if not enforce and (self._moved() <= _CHECKPOINT_EVERY_RECORDS or now_s < self._next_checkpoint_s):
             return
         self._next_checkpoint_s = now_s + _CHECKPOINT_EVERY_S
-        offsets = {
-            changelog: self._committed.get(changelog, OFFSET_UNKNOWN) for changelog in self._persistent_changelogs()
-        }
+        known = self._committed if self._database.is_logged else self._logged
+        offsets = {changelog: known.get(changelog, OFFSET_UNKNOWN) for changelog in self._persistent_changelogs()}
         try:
             write_checkpoint(self._directory.task_path(self.task_id), offsets)
         except OSError as error:
             _logger.warning("task %s: cannot write its checkpoint, going on without: %s", self.task_id, error)
             return
-        self._checkpointed = dict(self._committed)
+        self._checkpointed = dict(known)
 
     def _moved(self) -> int:
         return sum(abs(offset - self._checkpointed.get(changelog, 0)) for changelog, offset in self._committed.items())

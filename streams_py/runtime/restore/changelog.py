@@ -37,6 +37,9 @@ class RestorableTask(Protocol):
 
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
     def store_of(self, changelog: TopicPartition) -> str: ...
+    def flush_restored(self) -> None:
+        """Bring to the disk what was restored. Any thread may."""
+
     def checkpoint(self, *, enforce: bool) -> None: ...
 
 

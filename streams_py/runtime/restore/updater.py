@@ -48,6 +48,8 @@ _RECORDS_MAX = 500
 """Records taken per poll. Fewer than the 700 objects after which Python's collector runs: it would look at each of
 them, for 0.4 us of 2 us per record. And neither a removal nor a running task waits long for so few."""
 
+_POLLS_MAX = 8
+"""So often in a row, while they come back full: what else belongs to a round costs as much as 50 records."""
 _POSITIONS_MS = 50
 """While records keep coming, the consumer is asked so often where it stands: ends can lie behind invisible records."""
 
@@ -268,10 +270,10 @@ class StateUpdater:
         try:
             self._learn_ends()
             restored = self._assign(consumer)
-            self._news.tell()
-            with self._lock:
-                self._finish(restored)
-            records = consumer.poll(_RECORDS_MAX, min(self._poll_ms, _POLL_MAX_MS))
+            self._hand_over(restored)
+            for _ in range(_POLLS_MAX):
+                if not self._poll(consumer):
+                    break
         except BrokerUnavailableError as error:
             self._back_off(error)
             return
@@ -280,11 +282,27 @@ class StateUpdater:
             return
         self._failures = 0
         with self._lock:
-            self._apply(records, consumer)
             restored = self._note_ends()
-            now_ms = self._clock.monotonic_ms()
-            self._standby_lags.measure_if_due(self._changelogs.values(), consumer.lag, now_ms)
+            self._standby_lags.measure_if_due(self._changelogs.values(), consumer.lag, self._clock.monotonic_ms())
             self._checkpoint_if_due()
+        self._hand_over(restored)
+
+    def _poll(self, consumer: RecordConsumer) -> bool:
+        """Replay what is there; True when there may be more. A call each time: records that a variable of the loop
+        still holds while the next ones come would be too many for :data:`_RECORDS_MAX`."""
+        records = consumer.poll(_RECORDS_MAX, min(self._poll_ms, _POLL_MAX_MS))
+        with self._lock:
+            return self._apply(records, consumer)
+
+    def _hand_over(self, restored: Collection[RestorableTask]) -> None:
+        """Tell what there is to tell, and give restored tasks back."""
+        for task in restored:
+            try:
+                task.flush_restored()  # without the lock: nobody is to wait for the disk
+            except Exception as error:
+                with self._lock:
+                    if self._tasks.get(task.id) is task:
+                        self._fail(task, error)
         self._news.tell()
         with self._lock:
             self._finish(restored)
@@ -342,13 +360,12 @@ class StateUpdater:
             _log.warning("%s: end of changelog %s is not known: %s", self._name, changelog.partition, reason)
         silent_ms = now - changelog.silent_since_ms
         if silent_ms > self._task_timeout_ms:
-            task = changelog.task
             error = TimeoutExceededError(
-                f"task {task.id} cannot be restored: the end of changelog {changelog.partition} was not known for "
-                f"{silent_ms} ms (task.timeout.ms is {self._task_timeout_ms}): {reason}",
-                task_id=task.id,
+                f"task {changelog.task.id} cannot be restored: the end of changelog {changelog.partition} was not "
+                f"known for {silent_ms} ms (task.timeout.ms is {self._task_timeout_ms}): {reason}",
+                task_id=changelog.task.id,
             )
-            self._fail(task, error)
+            self._fail(changelog.task, error)
 
     def _assign(self, consumer: RecordConsumer) -> list[RestorableTask]:
         """Let the consumer read what is needed now: restoring actives first, else standbys. The actives that turn out
@@ -377,7 +394,9 @@ class StateUpdater:
             changelog.position = 0
         self._news.started(changelog)
 
-    def _apply(self, records: Sequence[RawRecord], consumer: RecordConsumer) -> None:
+    def _apply(self, records: Sequence[RawRecord], consumer: RecordConsumer) -> bool:
+        """True when there may be more, and no changelog has ended: the consumer is to hear of that."""
+        has_ended = False
         for partition, batch in by_partition(records).items():
             changelog = self._changelogs.get(partition)
             if changelog is None or not changelog.registered:
@@ -388,15 +407,17 @@ class StateUpdater:
                 batch = [record for record in batch if record.offset() < batch_end]
                 changelog.registered = False  # what was read too early is read again later
             self._replay(changelog, batch, batch_end, consumer)
-        now_ms = self._clock.monotonic_ms()
-        if len(records) >= _RECORDS_MAX and now_ms < self._next_positions_ms:
-            return
+            has_ended = has_ended or changelog.is_done
+        is_full, now_ms = len(records) >= _RECORDS_MAX, self._clock.monotonic_ms()
+        if is_full and now_ms < self._next_positions_ms:
+            return not has_ended
         self._next_positions_ms = now_ms + _POSITIONS_MS
         for changelog in self._changelogs.values():
             if changelog.registered and changelog.end is not None and not changelog.is_done:
                 position = consumer.position(changelog.partition)
                 if position is not None and position > (changelog.position or 0):
                     changelog.position = position
+        return is_full and not has_ended
 
     def _replay(self, changelog: ChangelogInWork, records: Sequence[RawRecord], end: int, of: RecordConsumer) -> None:
         task = changelog.task

@@ -82,7 +82,13 @@ class TaskStores(Protocol):
         """An open store."""
 
     def restore_position(self, changelog: TopicPartition) -> int: ...
-    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
+    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False) -> None:
+        """Apply records of a changelog, in offset order. ``in_bulk``: they need not be on the disk before
+        :meth:`flush_restored`."""
+
+    def flush_restored(self) -> None:
+        """Bring to the disk what was restored in bulk. Any thread may."""
+
     def store_of(self, changelog: TopicPartition) -> str: ...
     def flush_caches(self, order: Iterable[str]) -> None:
         """Write and forward what the record caches of these stores hold, until nothing is dirty any more."""
@@ -170,7 +176,11 @@ class Task:
 
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None:
         """Apply records of a changelog, in offset order."""
-        self.stores.restore(changelog, records)
+        self.stores.restore(changelog, records, in_bulk=self.is_active)
+
+    def flush_restored(self) -> None:
+        """Bring to the disk what was restored. Any thread may."""
+        self.stores.flush_restored()
 
     def store_of(self, changelog: TopicPartition) -> str:
         """Name of the store that a changelog belongs to."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from streams_py.errors import ConfigError
 from streams_py.state.custom.context import OwnStoreContext
@@ -47,10 +47,10 @@ class SuppliedBytes:
 
     # -- as a bytes store --------------------------------------------------------------------------------------
 
-    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+    def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
         self.context.is_restoring = True
         try:
-            for key, data in entries:
+            for key, data in zip(keys, datas, strict=True):
                 if data is None:
                     self.remove(key)
                 else:

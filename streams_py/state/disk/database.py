@@ -4,8 +4,8 @@ What tasks write waits in the layers of its stores (:mod:`.layer`) until the tas
 one batch, together with the changelog positions that it brings the stores to (the idea of KIP-1035). The batch is in
 the write-ahead log when the call returns, so a killed process leaves a committed state and the position that belongs to
 it; the log is not forced to the disk, and a machine that loses its power goes back to an earlier such state, whose rest
-the changelog topics have. Small commits of one store go in as one entry each (:mod:`.bundles`). Rocksdict's raw mode
-keeps keys and values as the bytes they are.
+the changelog topics have. What is restored in bulk goes past that log, until the next commit. Small commits of one
+store go in as one entry each (:mod:`.bundles`). Rocksdict's raw mode keeps keys and values as the bytes they are.
 """
 
 from __future__ import annotations
@@ -49,8 +49,12 @@ class TaskDatabase:
         self.memory = memory or shared_rocks_memory()
         self._options = database_options(self.memory)
         self._stores: dict[str, RocksBytes] = {}
+        self.restoring: Any = None
+        """The batch that is being filled by :meth:`restore`."""
+        self.is_logged = True
+        """Everything in memory is in the write-ahead log too."""
         self._is_closed = False
-        self._closing = Lock()  # a checkpoint keeps the database open
+        self._closing = Lock()  # a checkpoint keeps the database open, and so does a flush
         try:
             os.makedirs(self.path, mode=0o750, exist_ok=True)
             exists = os.path.exists(os.path.join(self.path, "CURRENT"))
@@ -113,25 +117,63 @@ class TaskDatabase:
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
         """Write what waits in all stores, and the positions, as one batch: after a crash all of it is there, or
         nothing. After an error everything still waits."""
-        stores = [store for store in self._stores.values() if not store.layer.is_empty]
-        if not stores and not positions:
+        if positions or any(not store.layer.is_empty for store in self._stores.values()):
+            self._write(rocksdict.WriteBatch(raw_mode=True), positions)
+
+    def restore(
+        self, load: Callable[[], object], positions: Mapping[TopicPartition, int], *, unlogged: bool = False
+    ) -> None:
+        """Commit what ``load`` writes, and the positions that it brings the stores to. What it writes with
+        ``write_batch`` goes straight into the batch: nobody reads it before it is committed. After an error nothing of
+        that is left.
+
+        ``unlogged``: past the write-ahead log, which would be half of what the disk has to write. Column families are
+        flushed together, so what a crash leaves is still a committed state with its positions, but an older one."""
+        batch = self.restoring = rocksdict.WriteBatch(raw_mode=True)
+        try:
+            load()
+        finally:
+            self.restoring = None
+        if not unlogged:
+            self._write(batch, positions)
             return
+        options: Any = rocksdict.WriteOptions()
+        options.disable_wal = True
+        self._write(batch, positions, options)
+
+    def settle(self) -> None:
+        """Bring what is not in the log to the disk. Any thread may; :meth:`close` waits for it."""
+        with self._closing:
+            if self._is_closed or self.is_logged:
+                return
+            for store in list(self._stores.values()):
+                self._attempt(store.flush)
+            # After the stores: what a crash leaves in between is given the same records again.
+            self._attempt(self._positions.flush)
+            self.is_logged = True
+
+    def _write(self, batch: Any, positions: Mapping[TopicPartition, int], options: Any = None) -> None:
+        logs = options is None
+        if logs and not self.is_logged:
+            self.settle()  # after a crash the log would claim positions of which the stores have only a part
+        stores = [store for store in self._stores.values() if not store.layer.is_empty]
         bundles = {store: bundle for store in stores if (bundle := store.bundle()) is not None}
-        batch = self._batch(stores, positions, bundles)
-        self._attempt(lambda: self._database.write(batch))
+        self._fill(batch, stores, positions, bundles)
+        self._attempt(lambda: self._database.write(batch, options))
+        self.is_logged = logs
         for store in stores:
             store.note_committed(bundles[store][1] if store in bundles else None)
 
-    def _batch(
+    def _fill(
         self,
+        batch: Any,
         stores: Iterable[RocksBytes],
         positions: Mapping[TopicPartition, int],
         bundles: Mapping[RocksBytes, tuple[bytes, bytes]],
-    ) -> Any:
+    ) -> None:
         """Apart from the write: an error that somebody keeps, keeps the variables of where it came from. A handle of a
         column family among them would keep the files open, and nobody could open the database again."""
-        batch = rocksdict.WriteBatch(raw_mode=True)
-        beside = self._database.get_column_family_handle(_POSITIONS)
+        beside = self.handle(_POSITIONS)
         for store in stores:
             if store in bundles:
                 batch.put(*bundles[store], beside)
@@ -139,7 +181,6 @@ class TaskDatabase:
                 self._write_out(batch, store, beside)
         for changelog, offset in positions.items():
             batch.put(_position_key(changelog), _OFFSET.pack(offset), beside)
-        return batch
 
     def _write_out(self, batch: Any, store: RocksBytes, beside: Any, *, layer: bool = True) -> None:
         family = self._database.get_column_family_handle(store.name)
@@ -205,9 +246,9 @@ class TaskDatabase:
 
     def close(self) -> None:
         """Close everything, open scans included; what waits is dropped. A second call does nothing."""
-        for store in self._stores.values():
-            store.close()
         with self._closing:
+            for store in self._stores.values():
+                store.close()
             if not self._is_closed:
                 self._is_closed = True
                 self._positions.close()
@@ -224,6 +265,10 @@ class TaskDatabase:
             return positions
 
     # -- for RocksBytes ----------------------------------------------------------------------------------------
+
+    def handle(self, name: str) -> Any:
+        """What batches know a column family by."""
+        return self._database.get_column_family_handle(name)
 
     def family(self, name: str) -> Any:
         """A handle of one column family (creating it if need be)."""

@@ -76,6 +76,8 @@ def database_options(memory: RocksMemory) -> Any:
     options.set_compression_type(rocksdict.DBCompressionType.lz4())
     options.set_write_buffer_manager(memory.write_buffers)
     options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+    # With RocksDB's 2 whoever fills a buffer waits for the one before it to be flushed: restoring would, all the time.
+    options.set_max_write_buffer_number(4)
     # Data and positions reach the files together, also when the machine loses its power and the log its end.
     options.set_atomic_flush(True)
     options.set_max_total_wal_size(_LOG_BYTES_MAX)

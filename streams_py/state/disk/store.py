@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import takewhile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import repeat, takewhile
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -26,6 +26,7 @@ _MISSING: Final = object()
 _BUNDLED_BYTES_MAX: Final = 1 << 20
 """In the bundles of one store: what opening it costs more."""
 _BUNDLES_MAX: Final = 1_000
+_put: Final = rocksdict.WriteBatch.put
 _ENDED: Final[Iterator[tuple[bytes, bytes]]] = iter(())
 
 
@@ -108,9 +109,27 @@ class RocksBytes:
         self.write: Callable[[bytes, bytes], None] = write
         self.remove: Callable[[bytes], object] = remove
 
-    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        self._held.waiting.update(entries)
-        self._held.layer.in_bulk = True
+    def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
+        held = self._held
+        batch = self._database.restoring
+        if batch is None or held.bundles or not held.layer.is_empty:
+            held.waiting.update(zip(keys, datas, strict=True))
+            held.layer.in_bulk = True
+            return
+        if held.written:
+            held.keep(Layer())
+        batch.set_default_column_family(self._database.handle(self.name))
+        try:
+            if not removes:
+                any(map(_put, repeat(batch), keys, datas))  # all of them: it returns None
+            else:
+                for key, data in zip(keys, datas, strict=True):
+                    if data is None:
+                        batch.delete(key)
+                    else:
+                        batch.put(key, data)
+        finally:
+            batch.set_default_column_family(None)
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         layer = self._held.layer  # before the snapshot: what is committed in between is in both, and not in neither
@@ -234,6 +253,10 @@ class RocksBytes:
                 delete(key)
             else:
                 put(key, data)
+
+    def flush(self) -> None:
+        """Bring what is committed from memory into files."""
+        self._family.flush()
 
     def note_committed(self, bundle: bytes | None) -> None:
         """What waited is in the database, as this bundle or else written out."""

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from streams_py.errors import InvalidStateStoreError
 from streams_py.serdes.windowed import Windowed
 from streams_py.state.caching.cached import CachedStore
-from streams_py.state.changelog_entries import RestoreRecord
+from streams_py.state.changelog_entries import ChangelogEntries, RestoreRecord
 from streams_py.state.codec import StoreCodec
 from streams_py.state.key_value import ChangeLog, StoreOverBytes
 from streams_py.state.windowed.layout import SEGMENT_BYTES, Layout, segment_prefix
@@ -236,23 +236,26 @@ class WindowedEntries(ABC, Generic[K, V, S]):
 
     def restore(self, records: Iterable[RestoreRecord]) -> int:
         """Apply changelog records: past log and cache, in order. Returns how many; null keys are skipped."""
-        shortest, time_of, segment_ms = self._layout.suffix_bytes, self._layout.time_of, self._segment_ms
-
-        def placed() -> Iterator[RestoreRecord]:
-            for key, value, timestamp_ms in records:
-                if key is not None and len(key) < shortest:
-                    raise InvalidStateStoreError(
-                        f"changelog {self.codec.topic} of store {self.name!r} has a key of {len(key)} bytes, too short "
-                        "for a key with its window: it was written by another kind of store"
-                    )
-                if key is not None and value is None and self.retention.keeps_duplicates:
-                    self._aging.observe(time_of(key))  # there null deletes nothing, but time has come so far
-                else:
-                    at = None if key is None else segment_prefix(time_of(key) // segment_ms) + key
-                    yield at, value, timestamp_ms
-
+        entries = ChangelogEntries.of(records)
+        placed = entries.at(list(map(self._placed, entries.keys)))
+        if self.retention.keeps_duplicates and None in placed.values:  # there null deletes nothing,
+            for at, value, _ in placed:
+                if at is not None and value is None:
+                    self._aging.observe(self._layout.time_of(at))  # but time has come so far
+            placed = ChangelogEntries.of([record for record in placed if record[1] is not None])
         self._places.clear()
-        return self._entries.restore(placed())
+        return self._entries.restore(placed)
+
+    def _placed(self, key: bytes | None) -> bytes | None:
+        """Where an entry of the changelog lies."""
+        if key is None:
+            return None
+        if len(key) < self._layout.suffix_bytes:
+            raise InvalidStateStoreError(
+                f"changelog {self.codec.topic} of store {self.name!r} has a key of {len(key)} bytes, too short "
+                "for a key with its window: it was written by another kind of store"
+            )
+        return segment_prefix(self._layout.time_of(key) // self._segment_ms) + key
 
     def flush_cache(self) -> int:
         """Write and forward what the record cache holds; how many entries that were."""

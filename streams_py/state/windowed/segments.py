@@ -9,7 +9,7 @@ must not go.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 
 from streams_py.state.bytes_store import BytesStore, MemoryBytes
@@ -51,8 +51,8 @@ class SegmentedMemory:
         self.write: Callable[[bytes, bytes], None] = write
         self.remove: Callable[[bytes], object] = remove
 
-    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        for at, data in entries:
+    def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
+        for at, data in zip(keys, datas, strict=True):
             if data is None:
                 self.remove(at)
             else:
@@ -192,16 +192,19 @@ class AgingBytes:
 
     # -- as a bytes store --------------------------------------------------------------------------------------
 
-    def write_batch(self, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
-        given = list(entries)
-        self.observe(max((self._time_of(at) for at, _ in given), default=_UNKNOWN))
+    def write_batch(self, keys: Sequence[bytes], datas: Iterable[bytes | None], *, removes: bool = True) -> None:
+        times_ms = list(map(self._time_of, keys))
+        self.observe(max(times_ms, default=_UNKNOWN))
         # A standby is never told what was emitted. What the changelog itself would have deleted by now need not stay.
         self.release(self.stream_time_ms - self._retention.retention_ms - _DAY_MS)
-        alive = [entry for entry in given if self._time_of(entry[0]) > self.cutoff_ms]
-        self.segments.update(_I64.unpack_from(at)[0] for at, _ in alive)
+        if min(times_ms, default=0) <= self.cutoff_ms:
+            alive = [number for number, time_ms in enumerate(times_ms) if time_ms > self.cutoff_ms]
+            given = list(datas)
+            keys, datas = [keys[number] for number in alive], [given[number] for number in alive]
+        self.segments.update(_I64.unpack(prefix)[0] for prefix in {at[:SEGMENT_BYTES] for at in keys})
         if self._recent is not None:
             self._recent.clear()
-        self._below.write_batch(alive)
+        self._below.write_batch(keys, datas, removes=removes)
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
         time_of, cutoff_ms = self._time_of, self.cutoff_ms

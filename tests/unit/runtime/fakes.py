@@ -182,7 +182,9 @@ class FakeTask:
         self.checkpointed = dict(checkpoint or {})
         self.restored: list[tuple[TopicPartition, int]] = []
         self.checkpoints: list[bool] = []
+        self.flushed_after: list[int] = []
         self.error: Exception | None = None
+        self.flush_error: Exception | None = None
 
     def restore_position(self, changelog: TopicPartition) -> int:
         return self.checkpointed[changelog] + 1 if changelog in self.checkpointed else BEGINNING
@@ -191,6 +193,11 @@ class FakeTask:
         if self.error is not None:
             raise self.error
         self.restored += [(changelog, record.offset()) for record in records]
+
+    def flush_restored(self) -> None:
+        self.flushed_after.append(len(self.restored))
+        if self.flush_error is not None:
+            raise self.flush_error
 
     def store_of(self, changelog: TopicPartition) -> str:
         return f"store of {changelog.topic}"

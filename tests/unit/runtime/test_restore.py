@@ -353,6 +353,53 @@ def test_changelog_longer_than_one_poll_is_restored_whole_and_in_order(log: Fake
     assert updater.drain_restored() == [task]
 
 
+def test_what_was_restored_is_flushed_once_at_the_end(log: FakeLog) -> None:
+    log.write(LOG, 3)
+    log.write(OTHER, 9_000)
+    updater, task = Stepped(log), active(LOG, OTHER)
+    updater.add(task)
+    updater.turn(5)
+    assert updater.drain_restored() == [task]
+    assert task.flushed_after == [9_003]
+
+
+def test_only_the_task_fails_when_it_cannot_be_flushed(log: FakeLog) -> None:
+    log.write(LOG, 1)
+    log.write(OTHER, 1)
+    updater, bad, good = Stepped(log), active(LOG), FakeTask(TaskId(2, 0), [OTHER], is_active=True)
+    bad.flush_error = StateError("disk full")
+    updater.add(bad)
+    updater.add(good)
+    updater.turn(2)
+    assert updater.drain_failed() == [(bad, bad.flush_error)]
+    assert updater.drain_restored() == [good]
+
+
+def test_records_that_are_there_are_taken_before_anything_else_is_asked(log: FakeLog) -> None:
+    log.write(LOG, 3_000)
+    updater, task = Stepped(log), active(LOG)
+    updater.add(task)
+    updater.turn()
+    assert task.restored == [(LOG, offset) for offset in range(3_000)]
+    assert len(updater.consumer.assignments) == 1
+
+
+def test_consumer_hears_at_once_of_a_changelog_that_has_ended(log: FakeLog) -> None:
+    """It goes on reading it otherwise: a source topic has more than its table may have."""
+    log.write(LOG, 10_000)
+    log.write(OTHER, 10_000)
+    updater, first = Stepped(log), active(LOG, source_changelogs=[LOG])
+    second = FakeTask(TaskId(1, 1), [OTHER], is_active=True)
+    updater.admin.committed[LOG] = 700
+    updater.add(first)
+    updater.add(second)
+    updater.turn(2)
+    assert updater.drain_restored() == [first]
+    assert [LOG in positions for positions in updater.consumer.assignments] == [True, False]
+    assert len(first.restored) == 700
+    assert second.restored == [(OTHER, offset) for offset in range(len(second.restored))]
+
+
 def test_short_changelog_ends_while_a_long_one_goes_on(log: FakeLog) -> None:
     """The last record of the short one is a transaction marker, which nobody sees."""
     log.write(LOG, 100_000)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.serdes import INT64, STRING
 from streams_py.state.directory import StateDirectory
@@ -48,13 +50,45 @@ while True:
     state.checkpoint(enforce=False)
 """
 
+RESTORER = """
+import random, sys
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.serdes import INT64, STRING
+from streams_py.state import task_state
+from streams_py.state.directory import StateDirectory
+from streams_py.state.disk import options
+from streams_py.state.task_state import TaskState
+from streams_py.testing.memory_clients import MemoryRecord
+from streams_py.topology.stores import StoreBuilder, StoreKind
 
-def test_killed_process_leaves_the_fold_of_the_changelog_up_to_its_position(tmp_path: Path) -> None:
+task_state._LOGGED_RECORDS = 1_000  # what comes after them is on the disk when RocksDB flushes
+options._WRITE_BUFFER_BYTES = 128 << 10
+directory = StateDirectory(sys.argv[1], "app")
+directory.open()
+builders = [StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=True) for name in "st"]
+state = TaskState(TaskId(0, 0), builders, application_id="app", directory=directory, owner="thread")
+state.open()
+changelogs = [TopicPartition(f"app-{name}-changelog", 0) for name in "st"]
+draw = random.Random(int(sys.argv[2]))
+print("ready", flush=True)
+while True:
+    count = draw.choice((1, 10, 500))
+    for changelog in changelogs:
+        first = max(0, state.restore_position(changelog))
+        state.restore(changelog, [
+            MemoryRecord(changelog.topic, 0, n, str(n % 997).encode(), n.to_bytes(8, "big"), timestamp_ms=1)
+            for n in range(first, first + count)
+        ], in_bulk=True)
+"""
+
+
+@pytest.mark.parametrize("program", [WRITER, RESTORER], ids=["processing", "restoring"])
+def test_killed_process_leaves_the_fold_of_the_changelog_up_to_its_position(program: str, tmp_path: Path) -> None:
     draw = random.Random(11)
-    reached = -1
+    reached = [-1, -1]
     for run in range(5):
         writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path), str(run)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", program, str(tmp_path), str(run)], stdout=subprocess.PIPE, text=True
         )
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
@@ -64,23 +98,23 @@ def test_killed_process_leaves_the_fold_of_the_changelog_up_to_its_position(tmp_
             writer.send_signal(signal.SIGKILL)
         assert writer.wait() == -signal.SIGKILL
         writer.stdout.close()
-        position = position_of_what_is_there(tmp_path)
-        assert position >= reached
-        reached = position
-    assert reached > 0
+        positions = positions_of_what_is_there(tmp_path)
+        assert all(now >= before for now, before in zip(positions, reached, strict=True))
+        assert program is RESTORER or len(set(positions)) == 1, "of both stores, which were written together"
+        reached = positions
+    assert min(reached) > 0
 
 
-def position_of_what_is_there(path: Path) -> int:
+def positions_of_what_is_there(path: Path) -> list[int]:
     directory = StateDirectory(str(path), "app")
     directory.open()
     state = TaskState(TaskId(0, 0), BUILDERS, application_id="app", directory=directory, owner="thread")
     state.open()
-    positions = {state.changelog_offsets.get(changelog, -1) for changelog in CHANGELOGS}
-    (position,) = positions  # of both stores the same: they were written together
-    fold = {str(number % KEYS): number for number in range(max(0, position - KEYS + 1), position + 1)}
-    for builder in BUILDERS:
+    positions = [state.changelog_offsets.get(changelog, -1) for changelog in CHANGELOGS]
+    for builder, position in zip(BUILDERS, positions, strict=True):
+        fold = {str(number % KEYS): number for number in range(max(0, position - KEYS + 1), position + 1)}
         assert {key: stored.value for key, stored in state.store(builder.name).all()} == fold
-    assert (directory.stored_offset_sum(TaskId(0, 0)) or 0) <= 2 * position
+    assert (directory.stored_offset_sum(TaskId(0, 0)) or 0) <= sum(positions)
     state.close()
     directory.close()
-    return position
+    return positions

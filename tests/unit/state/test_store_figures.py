@@ -57,7 +57,7 @@ def test_store_on_disk_says_what_rocksdb_says(tmp_path: Path, is_closed: bool) -
     database = TaskDatabase(str(tmp_path), ["s"], memory=MEMORY)
     store = database.store("s")
     assert database.properties("other") == {}
-    store.write_batch([(b"%d" % n, b"v") for n in range(10)])
+    store.write_batch([b"%d" % n for n in range(10)], [b"v"] * 10)
     database.commit({})
     scan, other = store.scan(None, None), store.scan(None, None)
     assert next(scan) == (b"0", b"v")

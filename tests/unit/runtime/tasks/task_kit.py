@@ -49,6 +49,7 @@ class FakeStores:
         self.changelog_offsets: dict[TopicPartition, int] = {}
         self.source_changelogs: frozenset[TopicPartition] = frozenset()
         self.open_error: Exception | None = None
+        self.in_bulk: bool | None = None
 
     @property
     def changelog_partitions(self) -> frozenset[TopicPartition]:
@@ -71,7 +72,8 @@ class FakeStores:
     def restore_position(self, changelog: TopicPartition) -> int:
         return self.changelog_offsets.get(changelog, BEGINNING)
 
-    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None:
+    def restore(self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False) -> None:
+        self.in_bulk = in_bulk
         store = self.stores[self.store_of(changelog)]
         for record in records:
             key, value = record.key(), record.value()
@@ -79,6 +81,9 @@ class FakeStores:
             assert value is not None
             store.content[key.decode()] = int.from_bytes(value, "big")
             self.changelog_offsets[changelog] = record.offset()
+
+    def flush_restored(self) -> None:
+        self.calls.append("flush restored")
 
     def store_of(self, changelog: TopicPartition) -> str:
         return next(name for name, topic in self._topics.items() if topic == changelog.topic)

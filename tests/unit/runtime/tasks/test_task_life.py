@@ -314,6 +314,7 @@ class TestLife:
         standby.initialize()
         assert standby.state is TaskPhase.RUNNING
         standby.restore(COUNTS, [MemoryRecord(COUNTS.topic, 0, 9, b"k", (9).to_bytes(8, "big"))])
+        assert kit.stores.in_bulk is False, "a standby never ends, so nobody would flush it"
         standby.suspend()
         again = ActiveTask(
             kit.task.id,

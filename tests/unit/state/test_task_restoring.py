@@ -1,0 +1,81 @@
+"""A task restores its stores: where it is when that fails, and what its checkpoint claims meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import StateError
+from streams_py.serdes import STRING
+from streams_py.state import task_state
+from streams_py.state.checkpoint import read_checkpoint
+from streams_py.state.directory import StateDirectory
+from streams_py.state.disk.database import TaskDatabase
+from streams_py.state.task_state import TaskState
+from streams_py.testing.memory_clients import MemoryRecord
+from streams_py.topology.stores import StoreBuilder, StoreKind
+
+TASK = TaskId(0, 3)
+DISK = TopicPartition("app-disk-changelog", 3)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[StateDirectory]:
+    directory = StateDirectory(str(tmp_path), "app")
+    directory.open()
+    yield directory
+    directory.close()
+
+
+def opened(directory: StateDirectory) -> TaskState:
+    builder = StoreBuilder("disk", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, STRING, persistent=True)
+    state = TaskState(TASK, [builder], application_id="app", directory=directory, owner="thread")
+    state.open()
+    return state
+
+
+def record(offset: int, key: bytes) -> MemoryRecord:
+    return MemoryRecord(DISK.topic, DISK.partition, offset, key, b"v", timestamp_ms=5)
+
+
+def test_position_stays_when_what_is_restored_cannot_be_written(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = opened(directory)
+    state.restore(DISK, [record(4, b"a")])
+
+    def disk_is_full(self: TaskDatabase, action: object) -> None:
+        raise StateError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskDatabase, "_attempt", disk_is_full)
+        with pytest.raises(StateError, match="no space"):
+            state.restore(DISK, [record(5, b"b")])
+    assert state.restore_position(DISK) == 5
+    state.commit()
+    state.restore(DISK, [record(5, b"b")])
+    assert [key for key, _ in state.store("disk").all()] == ["a", "b"]
+    state.close()
+
+
+def test_checkpoint_claims_what_was_restored_in_bulk_only_when_it_is_on_the_disk(
+    directory: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_state, "_LOGGED_RECORDS", 1)
+    state = opened(directory)
+    state.restore(DISK, [record(4, b"a")], in_bulk=True)
+    state.restore(DISK, [record(5, b"b")], in_bulk=True)
+    assert state.restore_position(DISK) == 6
+    state.checkpoint(enforce=True)
+    assert read_checkpoint(directory.task_path(TASK))[DISK] == 4
+    state.flush_restored()
+    state.checkpoint(enforce=True)
+    assert read_checkpoint(directory.task_path(TASK))[DISK] == 5
+    state.close()
+    state.flush_restored()  # the updater may be late
+    again = opened(directory)
+    assert again.restore_position(DISK) == 6
+    again.close()

@@ -46,6 +46,12 @@ def pip(*arguments: str) -> None:
         fail("installing failed (the lines above say why); with a package index in reach, run the same command again")
 
 
+def pip_locked(lock: Path) -> None:
+    """Install what a lock file lists, which is all there is to install. Where a package asks for another one with an
+    extra, pip's resolver would take that one's newest version instead of the locked one, and refuse it."""
+    pip("--require-hashes", "--no-deps", "--requirement", str(lock))
+
+
 def ensure_environment() -> None:
     """Create .venv from the lock file, unless it is already the right one."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -59,7 +65,7 @@ def ensure_environment() -> None:
             shutil.rmtree(VENV)
         if subprocess.run([sys.executable, "-m", "venv", str(VENV)], check=False).returncode:
             fail("python -m venv failed; on Debian and Ubuntu: apt-get install python3-venv")
-    pip("--require-hashes", "--requirement", str(LOCK))
+    pip_locked(LOCK)
     pip("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     STAMP.write_text(stamp)
 
@@ -70,7 +76,7 @@ def ensure_spark() -> None:
     if SPARK_STAMP.exists() and SPARK_STAMP.read_text() == stamp:
         return
     print("run.py: adding PySpark to the environment (once, about a minute) ...", file=sys.stderr)
-    pip("--require-hashes", "--requirement", str(SPARK_LOCK))
+    pip_locked(SPARK_LOCK)
     SPARK_STAMP.write_text(stamp)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TypeVar
 
 from streams_py.state.bytes_store import BytesStore
@@ -91,10 +92,22 @@ class VersionedStore(UncachedStore[K, V]):
         if timestamp < self._stream_time_ms - self._history_ms:
             return NOT_PUT
         self._stream_time_ms = max(self._stream_time_ms, timestamp)
-        self._content.write(key + _I64.pack(timestamp), _DELETED if data is None else _PRESENT + data)
+        at = key + _I64.pack(timestamp)
+        if data is None and self._leaves_no_trace(key, timestamp):
+            self._content.remove(at)
+        else:
+            self._content.write(at, _DELETED if data is None else _PRESENT + data)
         self._forget_old(key)
         following = next(self._versions(key, timestamp + 1, _LATEST), None)
         return VALID_TO_UNDEFINED if following is None else following[0]
+
+    def _leaves_no_trace(self, key: bytes, timestamp: int) -> bool:
+        """Whether a deletion undoes the latest version, of the same timestamp, and is not remembered itself: so it is
+        in Kafka Streams when no value was valid before that. Then an older version may become the latest again."""
+        latest = list(islice(self._versions(key, 0, _LATEST, reverse=True), 2))
+        if not latest or latest[0][0] != timestamp or latest[0][1] == _DELETED:
+            return False
+        return len(latest) == 1 or latest[1][1] == _DELETED
 
     def _find(self, key: bytes, as_of: int | None) -> VersionedRecord[V] | None:
         version = next(self._versions(key, 0, _LATEST if as_of is None else as_of, reverse=True), None)

@@ -52,6 +52,21 @@ def test_stream_meets_the_row_as_it_was_at_its_own_time(persistent: bool) -> Non
     assert rows == ["None", "at 10", "at 10", "late 20", "late 20", "at 30", "at 30", "None", "None"]
 
 
+@pytest.mark.parametrize(
+    ("before", "row"), [([], "late 20"), ([("first", 10)], "None"), ([("first", 10), (None, 11)], "late 20")]
+)
+def test_deletion_at_the_time_of_the_latest_version_is_remembered_only_after_a_value(
+    before: list[tuple[str | None, int]], row: str
+) -> None:
+    """As in Kafka Streams, whose latest version goes without a trace unless an older one says when it ended."""
+    builder = StreamsBuilder(key=STRING, value=STRING)
+    table = builder.table("rows", materialized=versioned())
+    builder.stream("in").left_join(table, lambda value, row: str(row)).to("out")
+    updates = [*before, ("at 30", 30), (None, 30), ("late 20", 20)]
+    records = [("rows", "k", value, at) for value, at in updates]
+    assert run(builder.build(), *records, ("in", "k", "v", 40)) == [("k", row, 40)]
+
+
 def test_stream_meets_nothing_that_is_older_than_the_history() -> None:
     builder = StreamsBuilder(key=STRING, value=STRING)
     table = builder.table("rows", materialized=versioned())

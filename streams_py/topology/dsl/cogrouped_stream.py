@@ -193,6 +193,7 @@ def _attach(
         operators.append(operator)
     assert builder is not None
     merge = CogroupMerge(store_name, operators)
+    merge.store_history_ms = builder.history_ms
     merge_name = suffixed_or_generate(name, "-cogroup-merge", index, Prefix.COGROUP_MERGE)
     # The sides as they are *before* repartitioning: a quirk of Kafka Streams that decides over partition counts.
     graph.copartition(frozenset().union(*(grouped.place.sources for grouped, _ in inputs)), merge_name)

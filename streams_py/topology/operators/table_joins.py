@@ -44,9 +44,6 @@ class TableJoin(TableOperator):
         self._other.enable_old_values(force=True)
         return super().enable_old_values(force=force)
 
-    def is_versioned(self) -> bool:
-        return self._this.is_versioned() and self._other.is_versioned()
-
     def readable_stores(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*self._this.readable_stores(), *self._other.readable_stores())))
 
@@ -115,9 +112,6 @@ class TableJoinMerge(TableOperator):
         self._left.enable_old_values(force=True)
         self._right.enable_old_values(force=True)
         return super().enable_old_values(force=force)
-
-    def is_versioned(self) -> bool:
-        return super().is_versioned() if self.store_name else self._left.is_versioned()
 
     def readable_stores(self) -> tuple[str, ...]:
         return super().readable_stores() if self.store_name else self._left.readable_stores()

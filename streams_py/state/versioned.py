@@ -1,16 +1,15 @@
 """Versioned key-value stores over memory or RocksDB (KIP-889).
 
-Under ``key + i64 timestamp`` lies each version: ``01`` and its value, or ``00`` for a deletion. It is valid until the
-next one of its key. When a key is put, those of its versions go that had been replaced before the history began.
-Answers to Kafka Streams' ``RocksDBVersionedStore``; its changelog format (one record per version, under the key, with
-the version's timestamp) is the same, the layout on disk is our own.
+Under ``key + i64 timestamp`` lies each version: ``01`` and its value (``02`` when no version ended where it begins), or
+``00`` for a deletion. It is valid until the next one of its key. When a key is put, those of its versions go that had
+been replaced before the history began. Answers to Kafka Streams' ``RocksDBVersionedStore``; its changelog format (one
+record per version, under the key, with the version's timestamp) is the same, the layout on disk is our own.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import TypeVar
 
 from streams_py.state.bytes_store import BytesStore
@@ -29,6 +28,7 @@ _I64 = struct.Struct(">q")
 _LATEST = 2**63 - 1
 _DELETED = b"\x00"
 _PRESENT = b"\x01"
+_ALONE = b"\x02"
 
 
 class VersionedStore(UncachedStore[K, V]):
@@ -74,7 +74,7 @@ class VersionedStore(UncachedStore[K, V]):
         found = [
             VersionedRecord(self._decoded(data), timestamp, valid_to)
             for (timestamp, data), valid_to in zip(versions, until, strict=False)
-            if data[:1] == _PRESENT and timestamp <= end and (valid_to is None or valid_to > start)
+            if data != _DELETED and timestamp <= end and (valid_to is None or valid_to > start)
         ]
         return found[::-1] if reverse else found
 
@@ -92,22 +92,33 @@ class VersionedStore(UncachedStore[K, V]):
         if timestamp < self._stream_time_ms - self._history_ms:
             return NOT_PUT
         self._stream_time_ms = max(self._stream_time_ms, timestamp)
-        at = key + _I64.pack(timestamp)
-        if data is None and self._leaves_no_trace(key, timestamp):
-            self._content.remove(at)
-        else:
-            self._content.write(at, _DELETED if data is None else _PRESENT + data)
-        self._forget_old(key)
         following = next(self._versions(key, timestamp + 1, _LATEST), None)
+        if following is None:
+            self._put_latest(key, data, timestamp)
+        else:
+            self._write(key, timestamp, _DELETED if data is None else _PRESENT + data)
+            if following[1][:1] == _ALONE:
+                self._write(key, following[0], _PRESENT + following[1][1:])
+        self._forget_old(key)
         return VALID_TO_UNDEFINED if following is None else following[0]
 
-    def _leaves_no_trace(self, key: bytes, timestamp: int) -> bool:
-        """Whether a deletion undoes the latest version, of the same timestamp, and is not remembered itself: so it is
-        in Kafka Streams when no value was valid before that. Then an older version may become the latest again."""
-        latest = list(islice(self._versions(key, 0, _LATEST, reverse=True), 2))
-        if not latest or latest[0][0] != timestamp or latest[0][1] == _DELETED:
-            return False
-        return len(latest) == 1 or latest[1][1] == _DELETED
+    def _put_latest(self, key: bytes, data: bytes | None, timestamp: int) -> None:
+        """Kafka Streams keeps the latest version apart from those before it, which say until when they were valid.
+        So a deletion at the time of the latest version goes without a trace, with that version, unless there is one
+        before it that ended then. An older version may become the latest again."""
+        before = next(self._versions(key, 0, timestamp, reverse=True), None)
+        replaced = before is not None and before[0] == timestamp
+        kind = _DELETED if before is None else before[1][:1]
+        if data is not None:
+            stays_alone = kind == _ALONE if replaced else kind == _DELETED
+            self._write(key, timestamp, (_ALONE if stays_alone else _PRESENT) + data)
+        elif replaced and kind == _ALONE:
+            self._content.remove(key + _I64.pack(timestamp))
+        else:
+            self._write(key, timestamp, _DELETED)
+
+    def _write(self, key: bytes, timestamp: int, content: bytes) -> None:
+        self._content.write(key + _I64.pack(timestamp), content)
 
     def _find(self, key: bytes, as_of: int | None) -> VersionedRecord[V] | None:
         version = next(self._versions(key, 0, _LATEST if as_of is None else as_of, reverse=True), None)

@@ -186,17 +186,16 @@ def _is_below(node: GraphNode, above: GraphNode) -> bool:
 def _ancestor(node: GraphNode, matches: Callable[[GraphNode], bool]) -> GraphNode | None:
     """The node itself or one above it that matches.
 
-    With several parents the search goes through them in order and keeps what the *last* one gave, unless a direct
-    parent matches: Kafka Streams' ``findParentNodeMatching``, oddity included.
+    With several parents the search goes through them in order, and ends with the first one that gives something:
+    Kafka Streams' ``findParentNodeMatching``.
     """
     if matches(node):
         return node
-    found: GraphNode | None = None
     for parent in node.parents:
-        if matches(parent):
-            return parent
         found = _ancestor(parent, matches)
-    return found
+        if found is not None:
+            return found
+    return None
 
 
 def _move_up(graph: LogicalGraph, changer: GraphNode, repartitions: list[RepartitionStep]) -> None:

@@ -24,7 +24,7 @@ from streams_py.errors import StateError
 from streams_py.state.checkpoint import DATABASE_DIRECTORY
 from streams_py.state.disk.bundles import BUNDLE, name_of, unpacked
 from streams_py.state.disk.options import RocksMemory, database_options, remedy_for, shared_rocks_memory
-from streams_py.state.disk.store import RocksBytes
+from streams_py.state.disk.store import RocksBytes, put_or_delete
 
 __all__ = ["RocksMemory", "TaskDatabase"]
 
@@ -111,7 +111,7 @@ class TaskDatabase:
         """The files of these stores are laid out like this."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for name, layout in layouts.items():
-            batch.put(_LAYOUT + name.encode(), layout.encode(), self._database.get_column_family_handle(_POSITIONS))
+            batch.put(_LAYOUT + name.encode(), layout.encode(), self.handle(_POSITIONS))
         self._attempt(lambda: self._database.write(batch))
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -183,7 +183,7 @@ class TaskDatabase:
             batch.put(_position_key(changelog), _OFFSET.pack(offset), beside)
 
     def _write_out(self, batch: Any, store: RocksBytes, beside: Any, *, layer: bool = True) -> None:
-        family = self._database.get_column_family_handle(store.name)
+        family = self.handle(store.name)
         batch.set_default_column_family(family)  # for each entry, passing it costs as much as the entry
         store.entries_into(batch, family, layer=layer)
         batch.set_default_column_family(None)
@@ -198,14 +198,14 @@ class TaskDatabase:
 
     def _bundled(self, store: RocksBytes) -> Any:
         batch = rocksdict.WriteBatch(raw_mode=True)
-        self._write_out(batch, store, self._database.get_column_family_handle(_POSITIONS), layer=False)
+        self._write_out(batch, store, self.handle(_POSITIONS), layer=False)
         return batch
 
     def drop_bundles(self, store: RocksBytes) -> None:
         """Forget what is bundled of a store."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for key in store.bundle_keys:
-            batch.delete(key, self._database.get_column_family_handle(_POSITIONS))
+            batch.delete(key, self.handle(_POSITIONS))
         if not batch.is_empty():
             self._attempt(lambda: self._database.write(batch))
             store.note_written_out()
@@ -214,13 +214,9 @@ class TaskDatabase:
         """Write out the bundles that an earlier owner of the files has left."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for key, bundle in self._beginning_with(BUNDLE):  # in the order of their numbers
-            family = self._database.get_column_family_handle(name_of(key))
-            for entry, data in unpacked(bundle).items():
-                if data is None:
-                    batch.delete(entry, family)
-                else:
-                    batch.put(entry, data, family)
-            batch.delete(key, self._database.get_column_family_handle(_POSITIONS))
+            batch.set_default_column_family(self.handle(name_of(key)))
+            put_or_delete(batch, unpacked(bundle).items())
+            batch.delete(key, self.handle(_POSITIONS))
         if not batch.is_empty():
             self._database.write(batch)
 
@@ -233,7 +229,7 @@ class TaskDatabase:
         """Nothing is known of these any more; on disk, before anything else happens to their stores."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for changelog in changelogs:
-            batch.delete(_position_key(changelog), self._database.get_column_family_handle(_POSITIONS))
+            batch.delete(_position_key(changelog), self.handle(_POSITIONS))
         self._attempt(lambda: self._database.write(batch))
         self._attempt(lambda: self._database.flush_wal(True))
 

@@ -20,7 +20,7 @@ from streams_py.state.store_figures import PROPERTIES
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["RocksBytes"]
+__all__ = ["RocksBytes", "put_or_delete"]
 
 _MISSING: Final = object()
 _BUNDLED_BYTES_MAX: Final = 1 << 20
@@ -28,6 +28,16 @@ _BUNDLED_BYTES_MAX: Final = 1 << 20
 _BUNDLES_MAX: Final = 1_000
 _put: Final = rocksdict.WriteBatch.put
 _ENDED: Final[Iterator[tuple[bytes, bytes]]] = iter(())
+
+
+def put_or_delete(batch: Any, entries: Iterable[tuple[bytes, bytes | None]]) -> None:
+    """Add entries (None: removed) to a batch, in its default column family."""
+    put, delete = batch.put, batch.delete
+    for key, data in entries:
+        if data is None:
+            delete(key)
+        else:
+            put(key, data)
 
 
 class _Closed(dict[bytes, "bytes | None"]):
@@ -123,11 +133,7 @@ class RocksBytes:
             if not removes:
                 any(map(_put, repeat(batch), keys, datas))  # all of them: it returns None
             else:
-                for key, data in zip(keys, datas, strict=True):
-                    if data is None:
-                        batch.delete(key)
-                    else:
-                        batch.put(key, data)
+                put_or_delete(batch, zip(keys, datas, strict=True))
         finally:
             batch.set_default_column_family(None)
 
@@ -242,17 +248,12 @@ class RocksBytes:
     def entries_into(self, batch: Any, family: Any, *, layer: bool = True) -> None:
         """Add what is bundled to a batch, whose default this family is, and what waits if ``layer`` is wanted, too."""
         held = self._held
-        put, delete = batch.put, batch.delete
         if layer and held.layer.floor is not None:
             batch.delete_range(b"", held.layer.floor, family)
         entries = held.written if held.bundles else {}
         if layer:
             entries = entries | held.waiting if entries else held.waiting
-        for key, data in entries.items():
-            if data is None:
-                delete(key)
-            else:
-                put(key, data)
+        put_or_delete(batch, entries.items())
 
     def flush(self) -> None:
         """Bring what is committed from memory into files."""

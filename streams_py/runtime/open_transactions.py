@@ -175,6 +175,7 @@ class OpenTransactions:
             # Who may not read the topic of offsets does not see them, and ends them with the records.
             group = self._application_id if unanimous or len(records) < len(partitions) else None
             self._client.end(transactional_id, producer, records, group=group, commit=commit)
+            self._decided(transactional_id)  # the answer comes before the markers are written
             _log.warning(
                 "a transaction of %s was hanging in %s: its coordinator had ended it (%s), but had not told these "
                 "partitions; it is %s now",

@@ -159,6 +159,32 @@ def test_producer_ends_what_hangs_under_its_id_before_it_begins(
     assert cluster.ended == [("taken over", OURS), (commit, {tp("out-0"), tp("app-counts-changelog-1")}, "app")]
 
 
+def test_what_hung_is_called_ended_when_its_markers_are_written(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    class Slow(Cluster):
+        """Answers EndTxn with the decision, as brokers do, and writes the markers while it is asked again."""
+
+        looks = 3
+
+        def end(self, *args: Any, **kwargs: Any) -> None:
+            super().end(*args, **kwargs)
+            self.known[OURS] = known("PrepareCommit", epoch=4)
+
+        def describe(self, transactional_id: str) -> TransactionInfo | None:
+            if self.known[OURS].state == "PrepareCommit":
+                assert "it is committed now" not in caplog.text
+                self.looks -= 1
+                if not self.looks:
+                    self.known[OURS] = known("CompleteCommit", epoch=4)
+                    self.open.clear()
+            return super().describe(transactional_id)
+
+    cluster = Slow(left(tp("out-0")))
+    cluster.known[OURS] = known("CompleteCommit")
+    guard(world, cluster).settle(OURS)
+    assert cluster.open == set()
+    assert "it is committed now" in caplog.text
+
+
 def test_ongoing_transaction_is_ended_by_its_coordinator_alone(world: World) -> None:
     cluster = Cluster(left(tp("out-0")))
     cluster.known[OURS] = known("Ongoing", tp("out-0"))

@@ -156,6 +156,7 @@ def _settings(master: str) -> dict[str, object]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.maxRecordsPerBatch": 10_000,
+        "spark.sql.execution.arrow.maxBytesPerBatch": 8 << 20,  # of which a worker has several at a time
         "spark.sql.parquet.columnarReaderBatchSize": 512,  # rows of 100 KB are nothing special in a topic
         "spark.executorEnv.PYTHONHASHSEED": "0",
     }

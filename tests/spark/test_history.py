@@ -11,6 +11,7 @@ import pytest
 
 from streams_py import StreamsBuilder, Topology, serdes
 from streams_py.errors import ConfigError, StreamsError
+from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.history.compare import compare_runs
 from streams_py.spark.history.run import Results, run
 from tests.history_runs import Given, buffered, driven, folded, numbered
@@ -57,6 +58,16 @@ def test_what_user_code_raises_names_task_topic_partition_and_offset(spark: Spar
     records = [Given("lines", 1, 5, 10, None, b"ok!"), Given("lines", 1, 9, 10, None, b"four")]
     with pytest.raises(StreamsError, match=r"MAPVALUES.*task 0_1.*lines-1 at offset 9.*division"):
         run(broken, {"lines": frame(spark, records)}, spark=spark)
+
+
+def test_rows_without_headers_have_no_nulls_on_their_way_to_workers(spark: SparkSession) -> None:
+    """Arrow goes through all of them with each row."""
+    from pyspark.sql import functions as f
+
+    rows = frame(spark, some_lines(3, 1)).withColumn(
+        "headers", f.lit(None).cast("array<struct<key:string,value:binary>>")
+    )
+    assert [row.headers for row in with_headers_for_python(rows).collect()] == [[]] * rows.count()
 
 
 def joined() -> Topology:

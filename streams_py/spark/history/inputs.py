@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from streams_py.errors import ConfigError
 from streams_py.history.task import StageOrders
+from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.history.blocks import BLOCKS, RECORD
 from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms, ranges_in
 from streams_py.spark.history.order import ORDER
@@ -121,7 +122,9 @@ class Inputs:
         return rows.mapInArrow(partial(blocks_read_by, reader, orders), BLOCKS)
 
     def _by_offset(self, topic: str, tasks: int) -> DataFrame:
-        return _placed(self._rows[topic].mapInArrow(partial(blocks_of_rows, topic), BLOCKS), tasks)
+        return _placed(
+            with_headers_for_python(self._rows[topic]).mapInArrow(partial(blocks_of_rows, topic), BLOCKS), tasks
+        )
 
     def _ranges(self, topic: str) -> tuple[DataFrame, OfRanges]:
         """A row for each partition that has records; they are read where it is processed."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.adapters.confluent.bulk.once_writer import OnceWriter
 from streams_py.errors import StreamsError
+from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.failures import sentence_of
 from streams_py.spark.kafka.options import WriterOptions, writer_options
 from streams_py.spark.version import check_same_version, library_version
@@ -61,6 +62,7 @@ def write_sinks(results: Results, options: Mapping[str, str], id: str) -> list[T
         for number in range(stage.tasks)
     }
     ordered = rows.repartition("source").sortWithinPartitions("source", "topic", "seq").select(*_COLUMNS)
+    ordered = with_headers_for_python(ordered)
     try:
         done = ordered.mapInArrow(once_kernel(checked, names, library_version()), _WRITTEN).collect()
     except Exception as error:

@@ -24,6 +24,7 @@ from streams_py.history.bootstrap import (
 from streams_py.history.plan import sink_counts
 from streams_py.history.refuse import check_allowed
 from streams_py.history.travel import TopologySource
+from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.history.run import Results, check_work, run
 from streams_py.spark.history.sinks import write_sinks
 from streams_py.spark.kafka.source import register
@@ -114,7 +115,9 @@ def _write_state(results: Results, options: Mapping[str, str]) -> list[str]:
 
 
 def _write(rows: DataFrame, options: Mapping[str, str]) -> None:
-    rows.select(*_WRITTEN).write.format("streams-kafka").options(**options).mode("append").save()
+    with_headers_for_python(rows.select(*_WRITTEN)).write.format("streams-kafka").options(**options).mode(
+        "append"
+    ).save()
 
 
 def _sums_of_all(results: Results, untimed: list[str]) -> dict[str, tuple[int, int]]:

@@ -1,10 +1,14 @@
-"""What ``streams-py --help`` shows: the commands under headings, in the order in which people meet them."""
+"""The command as a whole: ``--help`` shows what it can do under headings, in the order in which people meet it; and
+wrong usage is one sentence, as all else is that it cannot do."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import typer.core
+
+from streams_py.cli.usage import FAILED, refuse, say
 
 __all__ = ["PANELS", "ByPanel"]
 
@@ -17,10 +21,26 @@ PANELS: Final = {
     "About": ("version",),
 }
 """The commands as ``--help`` shows them."""
+_UsageError: Final[Any] = typer.BadParameter.__base__
+"""Click's, or that of the copy of click which newer releases of typer carry."""
 
 
 class ByPanel(typer.core.TyperGroup):
     """Commands in the order and under the headings of :data:`PANELS`."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """As typer's, without its boxes round complaints."""
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **extra)
+        try:
+            sys.exit(super().main(*args, standalone_mode=False, **extra))
+        except typer.Abort:
+            say("a question was not answered: nothing was done")
+            sys.exit(FAILED)
+        except _UsageError as wrong:
+            message = wrong.format_message()  # empty: it has shown the help that was missing
+            help_ = f"; see {wrong.ctx.command_path} --help" if wrong.ctx else ""
+            sys.exit(refuse(message.rstrip(".") + help_) if message else wrong.exit_code)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for names in PANELS.values() for name in names]

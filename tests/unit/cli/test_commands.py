@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
@@ -114,11 +114,40 @@ def test_help_needs_no_spark() -> None:
     assert "telemetry" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["simulate", "--schedules", "many"]])
-def test_wrong_usage_ends_with_2_and_no_trace(arguments: list[str]) -> None:
-    result = run(*arguments)
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no-such-command"], "No such command 'no-such-command'; see "),
+        (["connect", "no-such-command"], "No such command 'no-such-command'; see "),
+        (["simulate", "--schedules", "many"], "'--schedules' / '-n': "),
+        (["simulate", "--no-such-option"], "No such option: --no-such-option"),
+        (["produce"], "Missing argument 'topic'; see "),
+        (["produce", "lines", "--key"], "Option '--key' requires an argument"),
+        (["topics", "superfluous"], "(superfluous); see "),
+        (["topology", "app.py", "--svg", "--dot"], "only one of --svg, --mermaid and --dot"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_one_sentence_that_names_the_help(arguments: list[str], said: str) -> None:
+    assert said in one_sentence(run(*arguments))
+
+
+@pytest.mark.parametrize("group", [[], ["connect"], ["topology"], ["new"], ["telemetry"]], ids=" ".join)
+def test_no_command_at_all_ends_with_2_and_shows_the_help(group: list[str]) -> None:
+    result = run(*group)
     assert result.exit_code == 2
-    assert "Traceback" not in result.output
+    assert "Usage: " in result.output
+    assert result.stderr == ""
+
+
+def test_question_that_nobody_answers_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asks(*arguments: object, confirmed: Callable[[], bool], **options: object) -> int:
+        return int(confirmed())
+
+    monkeypatch.setattr("streams_py.cli.groups.resetting.reset_application", asks)
+    result = run("reset", "-a", "word-count")
+    assert result.exit_code == 1
+    assert result.stderr.splitlines()[-1] == "a question was not answered: nothing was done"
 
 
 def test_ctrl_c_ends_quietly_with_130(monkeypatch: pytest.MonkeyPatch) -> None:

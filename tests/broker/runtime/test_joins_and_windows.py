@@ -99,6 +99,7 @@ def running(topics: Topics, bootstrap: str, folder: Path) -> Iterator[None]:
     with KafkaStreams(program(topics), config) as streams:
         assert streams.wait_until(State.RUNNING, PATIENCE_S)
         yield
+        streams.close(leave_group=True)  # who comes next would wait for the end of the session
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rich.table import Table
 from streams_py.backtest.kernel import Orders
 from streams_py.backtest.live.deciding import Move, Outcome, outcomes
 from streams_py.backtest.live.reading import Present, present_situation
-from streams_py.backtest.terminal import COLUMNS, figure_text
+from streams_py.backtest.terminal import COLUMNS, TITLES, figure_text
 from streams_py.cli.connecting import connected
 from streams_py.cli.usage import pairs_of, refuse
 from streams_py.config_files import read_config_file
@@ -74,18 +74,16 @@ def _print(console: Console, present: Present, found: Sequence[Outcome]) -> None
 
 
 def _table(scenario: str, found: Sequence[Outcome]) -> Table:
+    """A line for each figure, a column for each candidate: so it fits an ordinary terminal."""
     title = f"what if {scenario}" if scenario else "a rebalance now, until the group is at rest"
     table = Table(title=escape(title), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("", overflow="fold")
-    metrics = [m for m in COLUMNS if any(outcome.figures.get(m) is not None for outcome in found)]
-    for metric in metrics:
-        table.add_column(COLUMNS[metric], justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for outcome in found:
-        figures = [outcome.figures.get(metric) for metric in metrics]
-        table.add_row(
-            escape(outcome.candidate),
-            *("" if f is None else figure_text(m, f) for m, f in zip(metrics, figures, strict=True)),
-        )
+        table.add_column(escape(outcome.candidate), justify="right", overflow="fold")
+    for metric in COLUMNS:
+        figures = [outcome.figures.get(metric) for outcome in found]
+        if any(figure is not None for figure in figures):
+            table.add_row(TITLES[metric], *("" if f is None else figure_text(metric, f) for f in figures))
     return table
 
 

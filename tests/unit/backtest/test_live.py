@@ -134,6 +134,17 @@ def test_command_prints_what_would_move_when_it_is_asked(command: Any, capsys: p
     assert told["outcomes"][1]["figures"]["unavailable_records"] == 50_000
 
 
+def test_nothing_is_cut_on_an_ordinary_terminal(
+    command: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert command(joined(), NOW, HA, STICKY) == 0
+    shown = capsys.readouterr().out
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+    assert {"recorded", "ha", "sticky"} < set(shown.split())
+    assert "to restore before tasks run (records)" in shown
+
+
 def test_command_says_what_is_wrong_in_one_sentence(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(joined(), Candidate("draft", assignors.Raises)) == 1
     assert "draft: cannot be used here: KeyError" in capsys.readouterr().out

@@ -28,12 +28,10 @@ _UsageError: Final[Any] = typer.BadParameter.__base__
 class ByPanel(typer.core.TyperGroup):
     """Commands in the order and under the headings of :data:`PANELS`."""
 
-    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+    def main(self, *args: Any, **options: Any) -> Any:
         """As typer's, without its boxes round complaints."""
-        if not standalone_mode:
-            return super().main(*args, standalone_mode=False, **extra)
         try:
-            sys.exit(super().main(*args, standalone_mode=False, **extra))
+            sys.exit(super().main(*args, **(options | {"standalone_mode": False})))
         except typer.Abort:
             say("a question was not answered: nothing was done")
             sys.exit(FAILED)

@@ -180,7 +180,8 @@ def _emitter(
         time.earliest_pending = _NOTHING_PENDING
         open_sides: set[bool] = set()
         emitted: JoinSideKey | None = None
-        for place, values in pending.all():
+        # Value by value, as Kafka Streams walks: the second value of a place ends the walk too, at the time of the place.
+        for place, (_, value) in ((place, value) for place, values in pending.all() for value in values):
             time.earliest_pending = place.timestamp
             if len(open_sides) == 2:
                 break
@@ -188,16 +189,16 @@ def _emitter(
             if place.timestamp + look_ms + grace_ms >= time.stream_time:
                 open_sides.add(place.is_left)
                 continue
-            for _, value in values:
-                joined = joiner(place.key, value, None) if place.is_left else joiner(place.key, None, value)
-                forward(place.key, joined, place.timestamp)
+            joined = joiner(place.key, value, None) if place.is_left else joiner(place.key, None, value)
+            forward(place.key, joined, place.timestamp)
             # Deleted when the next one is emitted, all values of a place at once: after a failure in between they are
             # emitted again rather than lost.
-            context.timestamp = timestamp_ms
-            if emitted is not None:
+            if emitted is not None and emitted != place:
+                context.timestamp = timestamp_ms
                 pending.put(emitted, None)
             emitted = place
         if emitted is not None:
+            context.timestamp = timestamp_ms
             pending.put(emitted, None)
 
     return emit_closed

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from streams_py.serdes.json import without_values, wrong_members
 
 __all__ = ["Format", "avro_format", "json_schema_format", "protobuf_format"]
+
+
+class _UnfitError(ValueError):
+    """A value that its schema does not allow, in words that do not show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,7 @@ def avro_format(schema: str, cls: type[Any] | None) -> Format:
     def serializer(client: Any, settings: dict[str, Any]) -> Any:
         from confluent_kafka.schema_registry.avro import AvroSerializer
 
-        return AvroSerializer(client, schema, to_dict, settings)
+        return AvroSerializer(client, schema, _with_ints_that_fit(to_dict, schema), settings)
 
     def deserializer(client: Any, settings: dict[str, Any]) -> Any:
         from confluent_kafka.schema_registry.avro import AvroDeserializer
@@ -51,6 +55,46 @@ def avro_format(schema: str, cls: type[Any] | None) -> Format:
         return _what_avro_misses(plain, schema) or f"it does not fit the schema ({type(error).__name__})"
 
     return Format(_name("avro", cls), serializer, deserializer, encoding_reason, _reason)
+
+
+def _with_ints_that_fit(to_dict: Callable[[Any, Any], Any] | None, schema: str) -> Callable[[Any, Any], Any] | None:
+    """fastavro writes an int of any size (a time in ms, say), and only readers in other languages cannot read it."""
+    if '"int"' not in schema:
+        return to_dict
+    from fastavro import parse_schema
+
+    named: dict[str, Any] = {}
+    try:
+        parsed = parse_schema(json.loads(schema), named)
+    except Exception:  # the serializer says what is wrong with the schema
+        return to_dict
+
+    def checked(value: Any, context: Any) -> Any:
+        plain = value if to_dict is None else to_dict(value, context)
+        beyond = _beyond_32_bits(plain, parsed, named, "the whole")
+        if beyond is not None:
+            raise _UnfitError(f"it does not fit the schema: {beyond} is beyond the 32 bits of an int; declare a long")
+        return plain
+
+    return checked
+
+
+def _beyond_32_bits(value: Any, schema: Any, named: dict[str, Any], where: str) -> str | None:
+    """The name of an int that does not fit. Where there is a choice of types, fastavro looks itself."""
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if kind == "int":
+        return where if isinstance(value, int) and not -(2**31) <= value < 2**31 else None
+    if isinstance(kind, str) and kind in named:
+        schema, kind = named[kind], named[kind]["type"]
+    found: Iterable[tuple[Any, Any, str]] = ()
+    if kind == "record" and isinstance(value, Mapping):
+        name = schema["name"]
+        found = ((value.get(field["name"]), field["type"], f"{name}.{field['name']}") for field in schema["fields"])
+    elif kind == "array" and isinstance(value, list | tuple):
+        found = ((each, schema["items"], where) for each in value)
+    elif kind == "map" and isinstance(value, Mapping):
+        found = ((each, schema["values"], where) for each in value.values())
+    return next((beyond for each in found if (beyond := _beyond_32_bits(each[0], each[1], named, each[2]))), None)
 
 
 def _what_avro_misses(value: Any, schema: str) -> str | None:
@@ -107,6 +151,8 @@ def json_schema_format(schema: str | type[Any], cls: type[Any] | None) -> Format
     def serializer(client: Any, settings: dict[str, Any]) -> Any:
         from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
+        if _is_named_after_record(settings) and not json.loads(text).get("title"):
+            raise ValueError("a subject that is named after the record needs a schema with a title")
         return JSONSerializer(text, client, to_dict, settings, json_encode=_compact)
 
     def deserializer(client: Any, settings: dict[str, Any]) -> Any:
@@ -131,6 +177,14 @@ def _schema_of(cls: type[Any]) -> str:
 
 def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _is_named_after_record(settings: dict[str, Any]) -> bool:
+    from confluent_kafka.schema_registry import record_subject_name_strategy, topic_record_subject_name_strategy
+
+    strategy, kind = settings.get("subject.name.strategy"), settings.get("subject.name.strategy.type")
+    by_record = (record_subject_name_strategy, topic_record_subject_name_strategy)
+    return strategy in by_record or getattr(kind, "value", kind) in ("RECORD", "TOPIC_RECORD")
 
 
 def _what_json_misses(error: Exception) -> str | None:
@@ -169,8 +223,9 @@ def _conversions(
 
 
 def _is_ours(error: Exception) -> bool:
-    """Raised by the conversion of a class."""
-    return type(error).__module__.startswith("pydantic") or str(error).startswith("expected ")
+    """Raised by the conversion to what the serializer takes."""
+    by_pydantic = type(error).__module__.startswith("pydantic")
+    return by_pydantic or isinstance(error, _UnfitError) or str(error).startswith("expected ")
 
 
 def _reason(error: Exception) -> str:
@@ -183,6 +238,8 @@ def _reason(error: Exception) -> str:
         return without_values(error)
     if isinstance(error, PydanticSerializationError):
         return wrong_members(error)
+    if isinstance(error, _UnfitError):
+        return str(error)
     if isinstance(error, EOFError | struct.error):
         return "the data ends too early"
     if isinstance(error, SerializationError) or str(error).startswith("expected "):

@@ -43,28 +43,28 @@ class GuardedRequests:
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
         """A GET request, guarded."""
-        return self._guard(self._inner.get, *args, **kwargs)
+        return self._guard("get", *args, **kwargs)
 
     def post(self, *args: Any, **kwargs: Any) -> Any:
         """A POST request, guarded."""
-        return self._guard(self._inner.post, *args, **kwargs)
+        return self._guard("post", *args, **kwargs)
 
     def put(self, *args: Any, **kwargs: Any) -> Any:
         """A PUT request, guarded."""
-        return self._guard(self._inner.put, *args, **kwargs)
+        return self._guard("put", *args, **kwargs)
 
     def delete(self, *args: Any, **kwargs: Any) -> Any:
         """A DELETE request, guarded."""
-        return self._guard(self._inner.delete, *args, **kwargs)
+        return self._guard("delete", *args, **kwargs)
 
-    def _guard(self, request: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _guard(self, method: str, *args: Any, **kwargs: Any) -> Any:
         from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
 
         with self._lock:
             if self._clock_s() < self._next_s:
                 raise RegistryUnavailableError(self._last)
         try:
-            answer = request(*args, **kwargs)
+            answer = getattr(self._inner, method)(*args, **kwargs)
         except SchemaRegistryError as error:
             status = error.http_status_code
             if status in _PASSING or status >= 500:
@@ -89,6 +89,8 @@ class GuardedRequests:
             if not _is_transport_error(error):
                 raise
             raise self._away(f"{type(error).__name__}: {error}") from None
+        if not _is_of_a_registry(method, args[0], answer):
+            raise self._away("what answers there is no schema registry (other JSON than it would send)")
         self._note_answer()
         return answer
 
@@ -109,6 +111,16 @@ def _is_registrys_own(error: Any) -> bool:
     itself of a request that it understood but refused."""
     code, status = error.error_code, error.http_status_code
     return isinstance(code, int) and (code // 100 == status or (code == status and status in (409, 422)))
+
+
+def _is_of_a_registry(method: str, path: str, answer: Any) -> bool:
+    """Whether an answer to what serdes ask has what they read from it: a schema, or the number that it was given."""
+    match method, path.partition("?")[0].split("/"):
+        case "get", ["schemas", "ids" | "guids", _] | ["subjects", _, "versions", _]:
+            return isinstance(answer, dict) and isinstance(answer.get("schema"), str)
+        case "post", ["subjects", _] | ["subjects", _, "versions"]:
+            return isinstance(answer, dict) and isinstance(answer.get("id"), int)
+    return True
 
 
 def _is_transport_error(error: Exception) -> bool:

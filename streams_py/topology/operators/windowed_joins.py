@@ -180,7 +180,7 @@ def _emitter(
         time.earliest_pending = _NOTHING_PENDING
         open_sides: set[bool] = set()
         emitted: JoinSideKey | None = None
-        # Value by value, as Kafka Streams walks: the second value of a place ends the walk too, at the time of the place.
+        # Value by value, as Kafka Streams walks: the second value of a place may end the walk too, at its time.
         for place, (_, value) in ((place, value) for place, values in pending.all() for value in values):
             time.earliest_pending = place.timestamp
             if len(open_sides) == 2:

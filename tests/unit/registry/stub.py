@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 SCHEMA_JSON = "application/vnd.schemaregistry.v1+json"
 
@@ -42,10 +43,12 @@ class RegistryStub:
             return number
 
     def respond(self, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        parts = path.split("?")[0].strip("/").split("/")
+        parts = [unquote(part) for part in path.split("?")[0].strip("/").split("/")]
         match method, parts:
             case "POST", ["subjects", subject, "versions"]:
                 schema = {"schemaType": body.get("schemaType", "AVRO"), "schema": body["schema"]}
+                if body.get("references"):
+                    schema["references"] = body["references"]
                 number = self.add(schema, subject)
                 return 200, {"id": number, "version": self.subjects[subject].index(number) + 1, **schema}
             case "POST", ["subjects", subject]:
@@ -53,6 +56,12 @@ class RegistryStub:
                     if self.schemas[number]["schema"] == body["schema"]:
                         return 200, {"subject": subject, "id": number, "version": version, **self.schemas[number]}
                 return 404, {"error_code": 40403, "message": "Schema not found"}
+            case "GET", ["subjects", subject, "versions", version]:
+                ids = self.subjects.get(subject)
+                if not ids:
+                    return 404, {"error_code": 40401, "message": f"Subject '{subject}' not found."}
+                at = len(ids) if version == "latest" else int(version)
+                return 200, {"subject": subject, "version": at, "id": ids[at - 1], **self.schemas[ids[at - 1]]}
             case "GET", ["schemas", "ids", number]:
                 found = self.schemas.get(int(number))
                 return (200, found) if found else (404, {"error_code": 40403, "message": f"Schema {number} not found"})

@@ -140,6 +140,114 @@ def test_avro_of_another_version_is_read_into_the_schema_given(registry: SchemaR
     assert decode(registry.avro(json.dumps(new), Order), HEAD + b"\x02") == Order(1, "unknown")
 
 
+WRITTEN = {"type": "record", "name": "E", "fields": [{"name": "id", "type": "int"}, {"name": "gone", "type": "string"}]}
+COLOR = {"type": "enum", "name": "C", "symbols": ["RED", "secret"]}
+
+
+def fields(*given: dict[str, Any]) -> str:
+    return json.dumps({"type": "record", "name": "E", "fields": list(given)})
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "reader", "read"),
+    [
+        (WRITTEN, {"id": 5, "gone": "x"}, fields({"name": "key", "type": "long", "aliases": ["id"]}), {"key": 5}),
+        (WRITTEN, {"id": 5, "gone": "x"}, fields({"name": "id", "type": ["null", "double"]}), {"id": 5.0}),
+        (COLOR, "secret", json.dumps({**COLOR, "symbols": ["RED"], "default": "RED"}), "RED"),
+    ],
+)
+def test_avro_resolves_what_was_written_with_another_schema(
+    written: dict[str, Any], value: Any, reader: str, read: Any, registry: SchemaRegistry
+) -> None:
+    data = encode(registry.avro(json.dumps(written)), value)
+    assert decode(registry.avro(reader), data) == read
+
+
+@pytest.mark.parametrize(
+    ("written", "value", "reader"),
+    [
+        (WRITTEN, {"id": 5, "gone": "secret"}, fields({"name": "must", "type": "int"})),
+        (WRITTEN, {"id": 5, "gone": "secret"}, fields({"name": "gone", "type": "int"})),
+        (COLOR, "secret", json.dumps({**COLOR, "symbols": ["RED"]})),
+    ],
+)
+def test_avro_that_cannot_be_read_into_the_schema_is_the_records_fault(
+    written: dict[str, Any], value: Any, reader: str, registry: SchemaRegistry
+) -> None:
+    data = encode(registry.avro(json.dumps(written)), value)
+    with pytest.raises(ValueError, match="the data does not fit the schema") as caught:
+        decode(registry.avro(reader), data)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, 3, "s", {"a": 1}, {"b": 2}])
+def test_avro_finds_the_type_of_a_union(value: Any, registry: SchemaRegistry) -> None:
+    a, b = (json.loads(fields({"name": name, "type": "int"})) | {"name": name.upper()} for name in "ab")
+    serde = registry.avro(json.dumps(["null", "int", "string", a, b]))
+    assert decode(serde, encode(serde, value)) == value
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits", "wrong", "where"),
+    [
+        ('"int"', -(2**31), 2**31, "the whole"),
+        (fields({"name": "at", "type": "int"}), {"at": 1}, {"at": 1_700_000_000_000}, "E.at"),
+        (fields({"name": "l", "type": {"type": "array", "items": "int"}}), {"l": [1]}, {"l": [1, 2**40]}, "E.l"),
+        (fields({"name": "m", "type": {"type": "map", "values": "int"}}), {"m": {"k": 1}}, {"m": {"k": 2**31}}, "E.m"),
+        (fields({"name": "next", "type": ["null", "E"]}, {"name": "n", "type": "int"}),
+         {"n": 1, "next": {"n": 2, "next": None}}, {"n": -(2**31) - 1, "next": None}, "E.n"),
+    ],
+)  # fmt: skip
+def test_avro_writes_no_int_that_java_could_not_read(
+    schema: str, fits: Any, wrong: Any, where: str, registry: SchemaRegistry
+) -> None:
+    serde = registry.avro(schema)
+    assert decode(serde, encode(serde, fits)) == fits
+    with pytest.raises(ValueError, match=rf"{where} is beyond the 32 bits of an int; declare a long"):
+        encode(serde, wrong)
+
+
+def test_schema_of_a_registry_may_refer_to_others(registry: SchemaRegistry, stub: RegistryStub) -> None:
+    item = {"type": "record", "name": "shop.Item", "fields": [{"name": "n", "type": "string"}]}
+    order = {"type": "record", "name": "shop.Order", "fields": [{"name": "item", "type": "shop.Item"}]}
+    written = {
+        "schemaType": "AVRO",
+        "schema": json.dumps(order),
+        "references": [{"name": "shop.Item", "subject": "item", "version": 1}],
+    }
+    assert stub.add(written, "orders-value") == FIRST_ID
+    reader = registry.avro(json.dumps({**order, "fields": [{"name": "item", "type": item}]}))
+    with pytest.raises(ValueError, match=r"Subject 'item' not found\. \(error code 40401\)"):
+        decode(reader, HEAD + b"\x06tea")
+    stub.add({"schemaType": "AVRO", "schema": json.dumps(item)}, "item")
+    assert decode(reader, HEAD + b"\x06tea") == {"item": {"n": "tea"}}
+
+
+def test_file_that_a_protobuf_file_imports_is_registered_first(registry: SchemaRegistry, stub: RegistryStub) -> None:
+    serde = registry.protobuf(messages.Shipment)
+    shipment = messages.Shipment(order=messages.Order(id=3))
+    data = encode(serde, shipment)
+    assert data == b"\x00\x01\x02\x03\x05" + b"\x00" + b"\x0a\x02\x08\x03"
+    assert stub.subjects == {"shop/orders.proto": [FIRST_ID], "orders-value": [FIRST_ID + 1]}
+    assert stub.schemas[FIRST_ID + 1]["references"] == [
+        {"name": "shop/orders.proto", "subject": "shop/orders.proto", "version": 1}
+    ]
+    assert decode(SchemaRegistry(stub.url).protobuf(messages.Shipment), data) == shipment
+
+
+@pytest.mark.parametrize(
+    "indexes",
+    [b"\x02\xc8\x01", b"\xfe\xff\xff\xff\x0f", b"\x03", b"\xff" * 20, b""],
+    ids=["of no message", "endless", "less than none", "no number", "missing"],
+)
+def test_protobuf_with_wrong_message_indexes_is_the_records_fault(indexes: bytes, registry: SchemaRegistry) -> None:
+    serde = registry.protobuf(messages.Order)
+    data = encode(serde, messages.Order(id=1))
+    assert decode(serde, data[:5] + b"\x02\x00" + data[6:]) == messages.Order(id=1)  # the long form of the first
+    with pytest.raises(ValueError, match=r"out of range|array length|ends too early"):
+        decode(serde, data[:5] + indexes)
+
+
 def test_models_with_dates_come_back(registry: SchemaRegistry) -> None:
     schema = {"type": "record", "name": "Visit", "fields": [
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
@@ -209,6 +317,12 @@ def test_json_that_does_not_fit_its_schema_is_refused_when_read(registry: Schema
         (lambda: SchemaRegistry("http://r:8081").avro('{"type":"recrod"}'), "avro: "),
         (lambda: SchemaRegistry("http://r:8081").avro("{"), "avro: "),
         (lambda: SchemaRegistry("http://r:8081").json_schema("{"), "json schema: "),
+        (
+            lambda: SchemaRegistry("http://r:8081", serializer={"subject.name.strategy.type": "RECORD"}).json_schema(
+                '{"type":"object"}'
+            ),
+            "a subject that is named after the record needs a schema with a title",
+        ),
         (lambda: SchemaRegistry("http://r:8081", serializer={"auto.register": 1}).avro('"int"'), "auto.register"),
     ],
 )

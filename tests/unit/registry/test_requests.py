@@ -46,6 +46,8 @@ def test_registry_that_is_away_is_named_and_may_be_asked_again() -> None:
         (404, b"<html>default backend</html>"),
         (404, b'{"error_code":404,"message":"HTTP 404 Not Found"}'),
         (200, b"<html>log in</html>"),
+        (200, b'{"login":"https://elsewhere"}'),
+        (200, b"[]"),
     ],
 )
 def test_answers_that_say_nothing_about_the_schema_pass(answer: tuple[int, bytes]) -> None:
@@ -53,6 +55,8 @@ def test_answers_that_say_nothing_about_the_schema_pass(answer: tuple[int, bytes
         stub.answer = answer
         with pytest.raises(RegistryUnavailableError):
             write(SchemaRegistry(stub.url))
+        with pytest.raises(RegistryUnavailableError):
+            SchemaRegistry(stub.url).avro('"string"').deserializer("t", is_key=False)(b"\x00\x00\x00\x00\x01\x02a")
 
 
 @pytest.mark.parametrize("answer", [(409, b'{"error_code":409,"message":"incompatible"}'),
@@ -113,12 +117,12 @@ def test_registry_that_is_away_is_not_asked_without_pause() -> None:
         now[0] = second
         if second < 1.7:
             with pytest.raises(RegistryUnavailableError, match="http://r cannot be used now: ConnectError: refused"):
-                guarded.get("schemas/ids/1")
+                guarded.get("subjects")
         else:
-            guarded.get("schemas/ids/1")
+            guarded.get("subjects")
         asked.append(inner.calls)
     assert asked == [1, 1, 2, 2, 3]  # pauses of 0.5 and 1 s
-    assert guarded.get("schemas/ids/2") == "schemas/ids/2"
+    assert guarded.get("subjects") == "subjects"
 
 
 def test_other_errors_of_the_client_are_not_hidden() -> None:

@@ -6,6 +6,7 @@ kit (:mod:`streams_py.testing`); they are the only place outside of it that may,
 
 from __future__ import annotations
 
+import signal
 import sys
 
 __all__ = ["main"]
@@ -23,4 +24,6 @@ def main() -> None:
             file=sys.stderr,
         )
         raise SystemExit(2) from None
+    # As Ctrl-C: what a command has started, mounted or half shown is put away by whoever ends it, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     app()

@@ -40,8 +40,14 @@ _TOPIC_REFUSED: Final = re.compile(
 )
 """The only place where librdkafka says which topic of a transaction may not be written."""
 
+_COORDINATOR: Final = "TxnCoordinator"
+"""What librdkafka calls its connection to the coordinator of transactions."""
+
 _BROKEN_OFF: Final = "failed: Local: "
 """In an authentication error: no broker has refused anything, the connection was lost before it could answer."""
+
+_CLOSED: Final = "in state UP"
+"""A connection that was in use has ended, which happens every day: what follows says whether that is trouble."""
 
 _VARYING: Final = re.compile(r"\d+ms|\d+ identical|\b\d{3,}\b")
 
@@ -70,6 +76,8 @@ class BrokerLog:
         """Topics that transactions were not allowed to write, as far as the library was polled."""
         self.connections_lost = 0
         """How often librdkafka has reported a lost or refused connection, as far as it was polled."""
+        self.coordinators_lost = 0
+        """The same of connections to the coordinator of transactions; needs ``log.connection.close``."""
 
     def log(self, level: int, template: str, *parts: object) -> None:
         """librdkafka's log callback, with the signature of ``logging.Logger.log``."""
@@ -77,7 +85,9 @@ class BrokerLog:
         text = str(parts[-1]).rpartition("]: ")[2] if parts else template
         if refused := _TOPIC_REFUSED.search(text):
             self.refused_topics.add(refused[1])
-        if level >= logging.WARNING:
+        if parts and parts[0] == "FAIL" and text.startswith(_COORDINATOR):
+            self.coordinators_lost += 1
+        if level >= logging.WARNING and _CLOSED not in text:
             self._limited(text, text)
         else:
             _log.debug("%s: %s", self._client_id, text)

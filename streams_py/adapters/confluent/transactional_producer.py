@@ -10,6 +10,13 @@ Calls that wait for a broker are made on another thread (:mod:`.bounded_calls`),
 to their time-outs. When one is overdue its client is given up: it is closed when the call returns, if ever, and what it
 still does is refused, since the new client has a newer epoch.
 
+*Overtaken commits.* A coordinator answers a commit before it has written the markers that end the transaction in each
+partition. If its broker is killed in between, it may come back and leave markers out (:mod:`streams_py.runtime.
+open_transactions` ends such transactions, as they were decided). What this producer writes next into such a partition
+would become one transaction with what was committed there; and were that aborted, committed records and input offsets
+would be gone. So when the coordinator is lost after a commit, and before anything written since has been acknowledged,
+the client is dropped at once: the next one settles what is open before it begins.
+
 There is one client, since a transaction belongs to one; a topic that takes only small batches makes all of them small.
 """
 
@@ -21,9 +28,11 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.bounded_calls import BoundedCalls
@@ -47,6 +56,8 @@ _OVERDUE_S: Final = 2.0
 """How long after its time-out a call may return: machines are slow at times, and all tasks start over without it."""
 _CLOSE_S: Final = 5.0
 _ABORT_TIMEOUT_S: Final = 3.0
+_LOOK_S: Final = 0.05
+"""How soon a lost coordinator is noticed while acknowledgements are waited for."""
 _DEFAULT_BATCH_BYTES: Final = 1_000_000
 
 _FENCED: Final = frozenset(
@@ -75,6 +86,9 @@ class ConfluentTransactionalProducer(ConfluentProducer):
     in_transaction = False
     _dropped: str | None = None
     _calls: BoundedCalls | None = None
+    _lost_before_commit: int | None = None
+    """How often the coordinator had been lost when the last commit was asked for; None: nothing has been committed."""
+    _acked_before_commit: Mapping[TopicPartition, Message] = MappingProxyType({})
 
     # -- the transaction ----------------------------------------
 
@@ -133,9 +147,40 @@ class ConfluentTransactionalProducer(ConfluentProducer):
                 lambda left_s: send_offsets(client, offsets, member, left_s),
                 deadline_s,
             )
+        lost = self._broker_log.coordinators_lost
         self._repeat("the transaction was not committed", client.commit_transaction, deadline_s)
         self.in_transaction = False
         self._dropped = None
+        if not self._is_overtaken():  # else this commit has ended what was open in its own partitions only
+            self._lost_before_commit = lost
+        self._acked_before_commit = dict(self._acked)
+
+    def _is_overtaken(self) -> bool:
+        """True when the markers of the last commit may be missing."""
+        lost = self._lost_before_commit
+        return lost is not None and self._broker_log.coordinators_lost != lost
+
+    def _drop_overtaken(self) -> None:
+        """Drop the client before it reaches the coordinator again, unless it has done so already: then what it writes
+        had better be committed, too."""
+        if not self._is_overtaken() or not self._clients:
+            return
+        if self.in_transaction and any(
+            last is not self._acked_before_commit.get(partition) for partition, last in self._acked.items()
+        ):
+            return
+        self._give_up(
+            f"{self._client_id}: the coordinator of transactions was lost after a commit, which may not have "
+            "reached all partitions; a new producer looks after that, and all tasks go back to that commit"
+        )
+
+    def _give_up(self, reason: str) -> None:
+        """No client any more, until :meth:`reset`; the next call says why."""
+        clients, self._clients = self._clients, {}
+        self._barriers[TaskCorruptedError] = reason
+        self._obstacles.append(StreamsError(reason))
+        for client in clients.values():
+            self._elsewhere().run(partial(_end, client), 0, when_late=lambda: None)
 
     def _repeat(self, failure: str, step: Callable[[float], object], deadline_s: float) -> None:
         """Do a step until it is done, as librdkafka wants it after a time-out; or say what follows from its error."""
@@ -164,9 +209,8 @@ class ConfluentTransactionalProducer(ConfluentProducer):
             f"within {within_s:.1f} s; the outcome is unknown, so a new producer takes the place of this one, and all "
             "tasks of the thread go back to the last commit"
         )
-        self._clients = {}
-        self._barriers[TaskCorruptedError] = reason
-        self._obstacles.append(StreamsError(reason))
+        self._clients = {}  # it is ended when the call returns
+        self._give_up(reason)
         raise TaskCorruptedError(reason, {})
 
     def _elsewhere(self) -> BoundedCalls:
@@ -176,6 +220,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
 
     def _new_client(self, batch_bytes: int | None) -> Producer:
         self._check_given_up()
+        self._settings["log.connection.close"] = True
         return super()._new_client(batch_bytes)
 
     def _check_barriers(self) -> None:
@@ -254,8 +299,22 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         self.poll(0)
         self.check()
 
+    def poll(self, timeout_ms: int = 0) -> int:
+        served = super().poll(timeout_ms)
+        self._drop_overtaken()
+        return served
+
+    def _flush(self, deadline_s: float) -> int:
+        while True:
+            now_s = time.monotonic()
+            left = super()._flush(min(deadline_s, now_s + _LOOK_S))
+            self._drop_overtaken()
+            if not left or now_s >= deadline_s or not self._clients:
+                return left
+
     def check(self) -> None:
         """As for every producer. What a new attempt may mend takes all tasks back to the last commit."""
+        self._check_given_up()
         try:
             super().check()
         except ProductionError as error:
@@ -309,7 +368,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
     def reset(self) -> None:
         """Leave the transaction to the broker, and start over with a new client; see the port."""
         self.is_ready = self.in_transaction = False
-        self._dropped = None
+        self._dropped = self._lost_before_commit = None
         self._barriers.pop(TaskCorruptedError, None)
         super().reset()
 

@@ -10,6 +10,8 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients
+from streams_py.errors import TaskCorruptedError
+from streams_py.ports import GroupMetadata
 from streams_py.testing.broker import Broker
 
 from .conftest import from_beginning, take
@@ -59,3 +61,37 @@ def test_records_flow_on_without_loss_or_swap_when_the_broker_was_stopped(
     producer.close()
     consumer.close()
     admin.close()
+
+
+def test_nothing_is_written_behind_a_commit_whose_coordinator_died(
+    kafka_broker: Broker, topic: str, clients: Callable[..., ConfluentClients]
+) -> None:
+    """It may come back without having ended that transaction everywhere: what follows would be aborted together with
+    it."""
+    made = clients({"processing.guarantee": "exactly_once_v2"})
+    member = GroupMetadata("records", -1, "", None)
+
+    def write(value: bytes) -> None:
+        producer.produce(topic, value, b"k", 0, None, 1, None)
+
+    producer = made.transactional_producer("t", f"{topic}-id")
+    producer.initialize(30_000)
+    write(b"committed")
+    producer.commit_transaction({}, member, 30_000)
+    write(b"afterwards")
+    kafka_broker.kill_node(1)
+    try:
+        producer.flush(30_000)
+        with pytest.raises(TaskCorruptedError, match="lost after a commit"):
+            producer.check()
+    finally:
+        kafka_broker.start_node(1)
+    producer.reset()
+    producer.initialize(60_000)
+    write(b"again")
+    producer.commit_transaction({}, member, 30_000)
+    producer.close()
+    consumer = made.main_consumer("t")
+    consumer.assign(from_beginning(topic))
+    assert [record.value() for record in take(consumer, 2)] == [b"committed", b"again"]
+    consumer.close()

@@ -249,3 +249,78 @@ def test_settings_of_exactly_once() -> None:
     weak = StreamsConfig.of({**BASE, "producer.enable.idempotence": "false"})
     with pytest.raises(ConfigError, match=r"enable\.idempotence"):
         transactional_settings(weak, "id", bootstrap="b:1", client_id="c")
+
+
+# -- a coordinator that is lost after a commit ----------------------------------------
+
+
+def lose_coordinator(producer: Any) -> None:
+    line = "[thrd:TxnCoordinator]: TxnCoordinator: b:1: Disconnected: receive 0 after POLLIN (after 99ms in state UP)"
+    producer._broker_log.log(20, "%s [%s] %s", "FAIL", "id#producer-1", line)
+
+
+def commit(producer: Any) -> None:
+    producer.commit_transaction({TopicPartition("in", 0): OffsetAndMetadata(3)}, MEMBER, 1000)
+
+
+@pytest.mark.parametrize("doing", ["idle", "sending", "flushing"])
+def test_client_is_dropped_at_once_when_the_coordinator_is_lost_after_a_commit(
+    producer: Any, doing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer.produce("out", b"1", None)
+    commit(producer)
+    producer.poll()
+    if doing != "idle":
+        producer.produce("out", b"2", None)
+    first = producer._client(None)
+    if doing == "flushing":
+        monkeypatch.setattr(first, "flush", lambda timeout_s: lose_coordinator(producer) or 1)
+        producer.flush(60_000)
+    else:
+        lose_coordinator(producer)
+        producer.poll()
+    for call in (producer.check, lambda: producer.produce("out", b"3", None), lambda: commit(producer)):
+        with pytest.raises(TaskCorruptedError, match="the coordinator of transactions was lost"):
+            call()
+    assert ("produce", "out", b"3") not in first.calls
+    producer.reset()
+    producer.produce("out", b"2", None)
+    commit(producer)
+    assert producer._client(None).calls[:2] == [("init",), ("begin",)]
+    producer.check()
+
+
+def test_coordinator_that_is_lost_while_it_commits_is_asked_by_a_new_client(
+    producer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer.produce("out", b"1", None)
+    monkeypatch.setattr(producer._client(None), "commit_transaction", lambda timeout_s: lose_coordinator(producer))
+    commit(producer)
+    producer.poll()
+    with pytest.raises(TaskCorruptedError):
+        producer.produce("out", b"2", None)
+
+
+def test_what_was_written_after_the_coordinator_was_lost_is_committed_and_then_looked_after(producer: Any) -> None:
+    producer.track(["log"])
+    producer.produce("log", b"1", None, 0)
+    commit(producer)
+    producer.produce("log", b"2", None, 0)
+    producer._acked[TopicPartition("log", 0)] = object()  # a report
+    lose_coordinator(producer)
+    producer.poll()
+    producer.produce("log", b"3", None, 0)
+    commit(producer)
+    producer.poll()
+    with pytest.raises(TaskCorruptedError):
+        producer.check()
+
+
+def test_coordinator_that_is_lost_before_a_commit_costs_nothing(producer: Any) -> None:
+    producer.produce("out", b"1", None)
+    lose_coordinator(producer)
+    producer.poll()
+    commit(producer)
+    producer.poll()
+    producer.check()
+    producer.produce("out", b"2", None)

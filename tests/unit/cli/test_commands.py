@@ -150,27 +150,6 @@ def test_question_that_nobody_answers_ends_with_1(monkeypatch: pytest.MonkeyPatc
     assert result.stderr.splitlines()[-1] == "a question was not answered: nothing was done"
 
 
-def test_sigterm_lets_a_command_put_away_what_it_has_started() -> None:
-    program = (
-        "import os, signal, sys\n"
-        "import streams_py.testing.broker as broker\n"
-        "def find_broker(**options):\n"
-        "    try:\n"
-        "        os.kill(os.getpid(), signal.SIGTERM)\n"
-        "        signal.pause()\n"
-        "    finally:\n"
-        "        print('put away')\n"
-        "broker.find_broker = find_broker\n"
-        "from streams_py.cli.main import main\n"
-        "sys.argv = ['streams-py', 'torture']\n"
-        "main()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 130, done.stderr
-    assert done.stdout == "put away\n"
-    assert "Traceback" not in done.stderr
-
-
 def test_ctrl_c_ends_quietly_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*arguments: object, **options: object) -> int:
         raise KeyboardInterrupt

@@ -144,6 +144,16 @@ def test_light_and_dark_are_what_the_user_prefers(page: Chromium) -> None:
     assert contrast() >= 4.5
 
 
+def test_what_is_not_there_takes_no_room_and_members_are_seen_whole(page: Chromium) -> None:
+    assert page.run("return document.getElementById('line').getBoundingClientRect().height") == 0
+    heads = (
+        "return [...document.querySelectorAll('#members th')].filter((th) => th.offsetWidth).map((th) => th.innerText)"
+    )
+    assert page.run(heads) == ["", "client", "host", "active", "standby", "warm-up", "input lag"], "no racks, no tags"
+    hidden = "const box = document.querySelector('#members').parentElement; return box.scrollWidth - box.clientWidth"
+    assert page.run(hidden) == 0
+
+
 def test_narrow_windows_need_no_sideways_scrolling_of_the_page(page: Chromium) -> None:
     page.narrow(390)
     try:

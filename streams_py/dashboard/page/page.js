@@ -69,6 +69,7 @@ function drawMembers() {
     for (const [place] of standbys) sums[place].standby += 1;
     for (const [place] of warmups) sums[place].warmup += 1;
   }
+  at("members").classList.toggle("bare", !group.members.some((member) => member.rack || Object.keys(member.tags).length));
   fill(
     "members",
     group.members.map((member, place) => [
@@ -166,6 +167,7 @@ at("filter").addEventListener("input", (event) => {
 });
 at("before").addEventListener("click", () => (grid.turn(-1), drawGrid()));
 at("after").addEventListener("click", () => (grid.turn(1), drawGrid()));
+addEventListener("resize", () => drawLine(shown.history.rebalances));
 
 const updates = new EventSource("updates");
 const on = (part, show) => updates.addEventListener(part, (event) => show(JSON.parse(event.data)));

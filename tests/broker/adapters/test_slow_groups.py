@@ -33,19 +33,27 @@ def test_group_settles_in_one_round_when_the_leader_takes_longer_than_a_request(
     assert follower_thread.joins <= 3
 
 
-def test_member_leaves_at_once_when_its_own_join_is_still_waiting(group, until, gate):
-    first_thread = FakeThread(group.partitions)
-    group.join(first_thread, session_timeout_ms=120_000)
-    group.wait_settled(first_thread)
+@pytest.fixture
+def slow_first(group, gate):
+    """A member that owns all, and takes its time when it is asked to join again: (its thread, when it was asked)."""
+    thread = FakeThread(group.partitions)
+    group.join(thread, session_timeout_ms=120_000)
+    group.wait_settled(thread)
+    asked = threading.Event()
 
     def hold_the_join():
+        asked.set()
         gate.wait(60)
         return b"x"
 
-    first_thread.user_data = hold_the_join  # it does not join again, so the others wait
+    thread.user_data = hold_the_join
+    return thread, asked
+
+
+def test_member_leaves_at_once_when_its_own_join_is_still_waiting(group, until, gate, slow_first):
+    first_thread, first_is_asked = slow_first
     second, second_thread = group.join(name="s", session_timeout_ms=120_000)
-    until(lambda: second._coordinator is not None and second._coordinator._waits_for_group, "its join is under way")
-    until(lambda: second._coordinator.member_id, "the coordinator knows it")
+    until(first_is_asked.is_set, "the broker has the join, and waits for the first member")
     second.leave_and_close(leave_group=True, timeout_ms=10_000)
     group.members.remove(second)
     rounds = first_thread.rounds

@@ -70,27 +70,39 @@ def test_the_loop_is_not_woken_for_records_while_all_places_are_taken(monkeypatc
     until(lambda: (kit.task.process(1), len(values(kit)) == 9)[1], "all answers")
 
 
-def test_only_the_calls_that_are_late_time_out_and_places_go_to_those_that_wait() -> None:
-    service, asked_again = Service(), asyncio.sleep
+def test_only_the_calls_that_are_late_time_out_and_places_go_to_those_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service, jumped_s, new_event_loop = Service(), 0.0, asyncio.new_event_loop
+
+    def with_a_clock_that_jumps() -> asyncio.AbstractEventLoop:
+        loop = new_event_loop()
+        loop.time = lambda: time.monotonic() + jumped_s  # type: ignore[method-assign]
+        return loop
+
+    monkeypatch.setattr(asyncio, "new_event_loop", with_a_clock_that_jumps)
 
     async def ask(value: str) -> str:
         if value.startswith("late"):
             return await service.ask(value)
-        await asked_again(0.03)
+        await asyncio.sleep(0)
         return value
 
     builder = StreamsBuilder()
     caught: list[Any] = []
-    builder.stream("in", **TEXT).map_values_async(ask, concurrency=2, timeout=60).to("out", **TEXT)
+    builder.stream("in", **TEXT).map_values_async(ask, concurrency=2, timeout=600_000).to("out", **TEXT)
     kit = Kit(builder.build(), **failing(Answer.CONTINUE, caught))
     add(kit, ("a", "late1"), ("b", "1"), ("a", "2"), ("c", "3"), ("d", "late2"), ("e", "4"))
+    until(lambda: (kit.task.process(100), service.asked == ["late1", "late2"])[1], "both places to be taken")
+    until(lambda: (kit.task.process(100), sorted(values(kit)) == ["1", "3"])[1], "answers to the others that had one")
+    jumped_s = 601.0
     until(lambda: (kit.task.process(100), len(values(kit)) + len(caught) == 6)[1], "an end of each")
     assert sorted(values(kit)) == ["1", "2", "3", "4"]
     assert [(context.offset, type(error)) for context, _, error in caught] == [
         (0, CallTimeoutError),
         (4, CallTimeoutError),
     ]
-    until(lambda: service.cancelled == ["late1", "late2"], "the late calls to be cancelled")
+    until(lambda: sorted(service.cancelled) == ["late1", "late2"], "the late calls to be cancelled")
     assert offset(kit) == 6
 
 

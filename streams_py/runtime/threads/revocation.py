@@ -59,9 +59,8 @@ class Revocation:
             else:
                 self._committer.end_calls(revoked, within_ms=_CALLS_MS)
                 offsets = self._committer.prepare(revoked)
-                if offsets:  # one commit request for the thread: take the others along
-                    others = [task for task in self._table.running() if task not in revoked and task.commit_needed]
-                    offsets.update(self._committer.prepare(others))
+                if offsets:
+                    others = self._take_along(revoked, offsets)
         except Exception as error:
             offsets, self._failed = {}, True  # not flushed: nothing of them counts as committed
             if self._committer.is_transactional and isinstance(error, BrokerUnavailableError):
@@ -72,6 +71,22 @@ class Revocation:
                 self._deferred.add(error)
         self._revoked, self._others = revoked, others
         return offsets
+
+    def _take_along(
+        self, revoked: Sequence[ActiveTask], offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> list[ActiveTask]:
+        """One commit request serves the thread: add the offsets of the others. What fails of theirs is no matter to
+        those that are revoked, of which everything is acknowledged: what they did is committed all the same."""
+        others = [task for task in self._table.running() if task not in revoked and task.commit_needed]
+        try:
+            offsets.update(self._committer.prepare(others))
+        except BrokerUnavailableError as error:
+            _log.warning("%s: tasks that stay are not flushed, so not committed yet: %s", self._name, error)
+        except Exception as error:
+            self._deferred.add(error)
+        else:
+            return others
+        return []
 
     def _commit_all(self, revoked: Sequence[ActiveTask]) -> list[ActiveTask]:
         """Commit the thread's transaction before tasks are given up; the others that were in it."""

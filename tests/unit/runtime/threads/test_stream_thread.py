@@ -246,6 +246,39 @@ def test_revoked_tasks_do_not_count_as_committed_when_they_could_not_be_flushed(
         steps.turn()
 
 
+@pytest.mark.parametrize(
+    "error", [BrokerUnavailableError("its queue stays full"), ProductionError("too large", topic="out", partition=0)]
+)
+def test_revoked_tasks_that_are_flushed_are_committed_although_the_others_fail(
+    error: Exception, world: World, steps: Steps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps.run(BOTH)
+    world.write("in", b"a")
+    world.write("in", b"b", partition=1)
+    steps.turn()
+    flush, flushes = steps.producer.flush, 0
+
+    def second_one_fails(timeout_ms: int) -> int:
+        nonlocal flushes
+        flushes += 1
+        if flushes == 2:
+            raise error
+        return flush(timeout_ms)
+
+    monkeypatch.setattr(steps.producer, "flush", second_one_fails)
+    steps.membership.round({A: [tp("in-0")]})
+    assert flushes == 2
+    assert offsets(world) == {tp("in-1"): 1}
+    assert steps.tasks == {"0_0": "RUNNING"}
+    if isinstance(error, ProductionError):
+        with pytest.raises(ProductionError):
+            steps.turn()
+    else:
+        world.clock.advance(5000)
+        steps.turn()
+        assert offsets(world) == {tp("in-0"): 1, tp("in-1"): 1}
+
+
 def test_migration_found_in_a_revocation_makes_the_thread_join_anew(world: World, steps: Steps) -> None:
     steps.run(BOTH)
     world.write("in", b"a")

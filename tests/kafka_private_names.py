@@ -46,6 +46,7 @@ OTHERS: Final = {
     "_response_class_registry": "kafka.protocol.api_header:ResponseClassRegistry",
     "_struct": "kafka.protocol.data_container:DataContainer",
     "_task_done": "kafka.net.selector:NetworkSelector",
+    "_write_buffer": "kafka.net.transport:KafkaTCPTransport",
     "_write_task": "kafka.net.transport:KafkaTCPTransport",
 }
 """Private names that are used of objects other than ``self``, and whose they are."""

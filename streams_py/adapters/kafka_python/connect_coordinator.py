@@ -14,8 +14,8 @@ from kafka import errors as kafka_errors
 from kafka.coordinator.base import BaseCoordinator
 from kafka.net.compat import KafkaNetClient
 
+from streams_py.adapters.kafka_python.leaving import Leaving
 from streams_py.adapters.kafka_python.network import close_client, close_with_dead_tasks
-from streams_py.adapters.kafka_python.quiet_closing import QuietClosing
 from streams_py.adapters.kafka_python.quiet_logs import limit_library_logs
 from streams_py.adapters.kafka_python.settings import membership_settings
 from streams_py.errors import BrokerUnavailableError, ConfigError
@@ -124,14 +124,15 @@ class ConnectCoordinator:
     def leave(self, reason: str) -> None:
         if self._base is not None:
             with contextlib.suppress(kafka_errors.KafkaError):
-                self._base.maybe_leave_group(reason, timeout_ms=_CLOSE_MS)
+                self._base.leave(reason)
 
     def close(self) -> None:
         base, self._base = self._base, None
         with contextlib.suppress(Exception):  # a broker that is away finds out by itself
             if base is not None:
                 base.is_closing = True
-                base.close(timeout_ms=_CLOSE_MS)
+                base._close_heartbeat()
+                base.leave("the worker is being closed")
         close_client(self._client, _CLOSE_MS / 1000)
 
     def _connected(self, timeout_ms: int) -> _Base:
@@ -164,7 +165,7 @@ def _known_settings() -> frozenset[str]:
     return frozenset({*KafkaConnectionManager.DEFAULT_CONFIG, *NetworkSelector.DEFAULT_CONFIG})
 
 
-class _Base(QuietClosing, BaseCoordinator):  # type: ignore[misc]  # kafka-python has no type information
+class _Base(Leaving, BaseCoordinator):  # type: ignore[misc]  # kafka-python has no type information
     def __init__(self, client: Any, handler: _Handler, settings: Mapping[str, Any]) -> None:
         self._handler = handler
         self._finished: tuple[Any, bytes] | None = None
@@ -180,6 +181,9 @@ class _Base(QuietClosing, BaseCoordinator):  # type: ignore[misc]  # kafka-pytho
             metrics=None,
         )
 
+    def leave(self, reason: str) -> None:
+        self._net.run(self.leave_async, reason, _CLOSE_MS)
+
     def protocol_type(self) -> str:
         return "connect"
 
@@ -194,6 +198,8 @@ class _Base(QuietClosing, BaseCoordinator):  # type: ignore[misc]  # kafka-pytho
         finished, self._finished = self._finished, None
         if finished is not None and finished[0] is self._generation:
             return finished[1]
+        if self.is_closing:
+            raise kafka_errors.Cancelled("this worker is leaving")
         answer = bytes(await super()._do_join_and_sync_async())
         self._finished = (self._generation, answer)
         return answer

@@ -470,14 +470,6 @@ class StreamsCoordinator(SubscribedTopics):
         await self.maybe_leave_group_async("tasks migrated", self.config["request_timeout_ms"])
         self.request_rejoin_because("joining as a new member")
 
-    async def leave_async(self, reason: str, timeout_ms: int) -> None:
-        """Send LeaveGroup. A broker answers one request of a connection after the other, and JoinGroup only when the
-        others have joined: so that connection is given up first."""
-        connection = self._manager._conns.get(self.coordinator_id)
-        if self._waits_for_group and connection is not None:
-            connection.close()  # without an error, which the library would log as one
-        await self.maybe_leave_group_async(reason, timeout_ms)
-
     @property
     def member_id(self) -> str:
         member_id: str = self._generation.member_id

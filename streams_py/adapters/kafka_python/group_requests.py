@@ -18,7 +18,7 @@ from kafka.protocol.consumer import UNKNOWN_MEMBER_ID
 
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.former_ids import FormerIds
-from streams_py.adapters.kafka_python.quiet_closing import QuietClosing
+from streams_py.adapters.kafka_python.leaving import Leaving
 from streams_py.adapters.kafka_python.session import Session
 
 __all__ = ["GroupRequests"]
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 _COORDINATOR_PREFIX: Final = "coordinator-"
 
 
-class GroupRequests(QuietClosing, ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
+class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
     """kafka-python's coordinator with a Streams member's way of asking; on the network thread."""
 
     def __init__(self, client: Any, subscription: Any, inbox: CallbackInbox, **settings: Any) -> None:
@@ -100,6 +100,8 @@ class GroupRequests(QuietClosing, ConsumerCoordinator):  # type: ignore[misc]  #
 
     async def _send_to_coordinator(self, request: Any, timeout_ms: int | None = None) -> Any:
         node_id = self.coordinator_id
+        if self.is_closing:
+            raise kafka_errors.Cancelled("this member is leaving")
         if node_id is None:
             raise kafka_errors.CoordinatorNotAvailableError
         self._waits_for_group = True

@@ -234,7 +234,7 @@ class KafkaPythonMembership:
             return
         limit = time.monotonic() + timeout_ms / 1000
         if self._thread is not threading.current_thread():
-            self._thread.join(max(0.0, limit - time.monotonic()))
+            self._thread.join(timeout_ms / 2000)  # it may be with a listener; the rest is for LeaveGroup
         coordinator, self._coordinator = self._coordinator, None
         if coordinator is not None:
             coordinator.is_closing = True

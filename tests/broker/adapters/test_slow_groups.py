@@ -61,3 +61,27 @@ def test_member_leaves_at_once_when_its_own_join_is_still_waiting(group, until, 
     until(lambda: first_thread.rounds > rounds, "the first one goes on, long before the session of the other one ends")
     assert [len(members) for members in first_thread.seen_members][-1] == 1
     assert second_thread.rounds == 0
+
+
+def test_group_does_not_wait_for_a_member_that_left_with_an_id_before_it_joined(group, until, gate):
+    """The broker counts the id that it has given away, and would wait for it as long as a session."""
+    first, first_thread = group.join(session_timeout_ms=120_000)
+    group.wait_settled(first_thread)
+    second_thread = FakeThread(group.partitions)
+    waits = threading.Event()
+
+    def hold_the_second_join():
+        if second_thread.joins == 2:
+            waits.set()
+            gate.wait(60)
+        return b"x"
+
+    second_thread.user_data = hold_the_second_join
+    second, _ = group.join(second_thread, name="s", session_timeout_ms=120_000)
+    until(waits.is_set, "it has its id, and is going to join with it")
+    second.leave_and_close(leave_group=True, timeout_ms=4_000)
+    group.members.remove(second)
+    rounds = first_thread.rounds
+    first.request_rejoin("a round of its own")
+    until(lambda: first_thread.rounds > rounds, "nobody waits for the one that has left", timeout_s=60)
+    assert [len(members) for members in first_thread.seen_members][-1] == 1

@@ -313,20 +313,6 @@ def test_sync_group_may_take_as_long_as_join_group(make):
     assert member.timeouts_ms[SyncGroupRequest] > max(config["max_poll_interval_ms"], config["request_timeout_ms"])
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_leaving_does_not_wait_behind_an_own_join(make, waits):
-    member = make().joined(T0)
-    closed = []
-    member.client._manager._conns[member.coordinator.coordinator_id] = SimpleNamespace(
-        close=lambda: closed.append(True)
-    )
-    member.coordinator._waits_for_group = waits
-    member.coordinator.maybe_leave_group_async = lambda reason, timeout_ms: Future().success(None)
-    member.run(member.coordinator.leave_async, "closing", 100)
-    del member.client._manager._conns[member.coordinator.coordinator_id]
-    assert len(closed) == waits
-
-
 @pytest.mark.parametrize("closing", [True, False])
 def test_request_that_our_own_closing_cuts_off_is_no_news(make, caplog, closing):
     member = make().joined(T0)

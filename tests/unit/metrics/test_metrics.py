@@ -323,3 +323,13 @@ def test_page_about_metrics_does_what_it_says(client: Client, tmp_path: Path, mo
     assert json.loads((tmp_path / "kafka-streams.json").read_text())["title"] == "Kafka Streams for Python"
     named = {(m.group, m.name) for m in client.measure()}
     assert {group for group, _ in named} == set(re.findall(r"^\| `(stream-[\w-]+)`", PAGE, re.MULTILINE))
+
+
+def test_page_calls_missing_only_what_there_is_not(client: Client) -> None:
+    missing = {
+        (group, name)
+        for group, names in re.findall(r"^\| of `(stream-[\w-]+)` \| ([^|]+) \|", PAGE, re.MULTILINE)
+        for name in re.findall(r"`([\w-]+)`", names)
+    }
+    assert len(missing) > 40
+    assert not missing & {(m.group, m.name) for m in client.measure()}

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from streams_py.cli.usage import FAILED, NOT_DONE
+from streams_py.cli.usage import FAILED, NOT_DONE, refuse
+from streams_py.errors import StreamsError
 
 if TYPE_CHECKING:  # a look at --help must not load Kafka clients
     from streams_py.testing.broker import Broker
@@ -54,9 +55,16 @@ def torture(
 
       streams-py torture --bootstrap localhost:9092 --minutes 30 --rate 3000
     """
+    from streams_py.cli.connecting import connected
     from streams_py.testing.broker import NoBrokerError, find_broker
     from streams_py.testing.broker.login import LoginBroker
 
+    if bootstrap is not None:
+        try:
+            with connected(bootstrap, None, "streams-py-torture"):
+                pass
+        except StreamsError as error:
+            raise typer.Exit(refuse(error)) from None
     console = Console(highlight=False)
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
     with contextlib.ExitStack() as opened:

@@ -32,7 +32,7 @@ def create_topic(
     """
     spec = TopicSpec(topic, partitions, replication, {"cleanup.policy": "compact"})
     failure = admin.create_topics([spec])[topic]
-    if failure is not None and failure.kind is not AdminErrorKind.ALREADY_EXISTS:
+    if failure is not None and failure.kind is not AdminErrorKind.ALREADY_EXISTS and not _is_there(admin, topic):
         raise BrokerUnavailableError(f"topic {topic} ({setting}) cannot be created: {failure.message}")
     deadline = time.monotonic() + 30
     while True:
@@ -48,6 +48,12 @@ def create_topic(
             key=setting,
         )
     return len(found)
+
+
+def _is_there(admin: Admin, topic: str) -> bool:
+    """Whoever may not create topics is told so also of those that exist."""
+    found = admin.describe_topics([topic])[topic]
+    return not isinstance(found, AdminError) and bool(found)
 
 
 class TopicLog:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.connect.stores.log import TopicLog
-from streams_py.errors import BrokerUnavailableError
+from streams_py.connect.stores.log import TopicLog, create_topic
+from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports import AdminError, AdminErrorKind, RawRecord
 from streams_py.testing.memory_clients import MemoryRecord
 
@@ -64,3 +64,23 @@ def test_a_log_that_could_not_start_closes_its_clients() -> None:
         log.start(1, timeout_s=0.0)
     log.stop()
     assert cluster.closed == ["consumer", "producer"]
+
+
+def _create(*, exists: bool, policy: str = "compact") -> int:
+    """By somebody who may not."""
+    refused = AdminError(AdminErrorKind.NOT_ALLOWED, "not authorized")
+    missing = AdminError(AdminErrorKind.UNKNOWN_TOPIC, "unknown")
+    admin: Any = SimpleNamespace(
+        create_topics=lambda specs: {"log": refused},
+        describe_topics=lambda names: {"log": ("partition",) * 3 if exists else missing},
+    )
+    clients: Any = SimpleNamespace(topic_cleanup_policy=lambda topic: policy)
+    return create_topic(clients, admin, "log", partitions=1, replication=1, setting="config.storage.topic")
+
+
+def test_a_topic_that_is_there_need_not_be_created_by_somebody_who_may_not() -> None:
+    assert _create(exists=True) == 3
+    with pytest.raises(ConfigError, match=r"cleanup\.policy=delete"):
+        _create(exists=True, policy="delete")
+    with pytest.raises(BrokerUnavailableError, match="cannot be created: not authorized"):
+        _create(exists=False)

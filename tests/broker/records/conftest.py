@@ -15,8 +15,8 @@ from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.config import StreamsConfig
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.testing.broker import Broker
+from tests.waiting import until
 
-_PATIENCE_POLLS = 600
 _numbers = itertools.count()
 
 
@@ -56,12 +56,26 @@ def consumer(clients: Callable[..., ConfluentClients]) -> Iterator[ConfluentCons
 def take(consumer: ConfluentConsumer, count: int) -> list[RawRecord]:
     """The next ``count`` records; fails when they do not come."""
     records: list[RawRecord] = []
-    for _ in range(_PATIENCE_POLLS):
-        records += consumer.poll(1000, 50)
-        if len(records) >= count:
-            assert len(records) == count
-            return records
-    raise AssertionError(f"{len(records)} of {count} records came")
+
+    def have_come() -> bool:
+        records.extend(consumer.poll(1000, 50))
+        return len(records) >= count
+
+    until(have_come, f"{count} records")
+    assert len(records) == count
+    return records
+
+
+def poll_until(consumer: ConfluentConsumer, condition: Callable[[], bool], what: str) -> None:
+    """Poll, expecting no records, until something is known."""
+
+    def is_known() -> bool:
+        if condition():
+            return True
+        assert consumer.poll(10, 20) == []
+        return False
+
+    until(is_known, what)
 
 
 def from_beginning(topic: str, partitions: int = 4) -> dict[TopicPartition, int | None]:

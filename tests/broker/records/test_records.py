@@ -17,7 +17,7 @@ from streams_py.ports import BEGINNING, END
 from streams_py.testing.broker import Broker
 from streams_py.topology.partitioning import partition_for
 
-from .conftest import from_beginning, take
+from .conftest import from_beginning, poll_until, take
 
 pytestmark = pytest.mark.broker
 
@@ -160,10 +160,7 @@ def test_position_and_lag_pass_what_a_transaction_leaves_at_the_end(
     consumer.assign({partition: BEGINNING})
     visible = 3 if isolation == "read_committed" else 4
     take(consumer, visible)
-    for _ in range(200):
-        if consumer.position(partition) == 6:
-            break
-        assert consumer.poll(10, 20) == []
+    poll_until(consumer, lambda: consumer.position(partition) == 6, "the end behind all markers")
     assert (consumer.position(partition), consumer.lag(partition)) == (6, 0)
     consumer.close()
 
@@ -179,10 +176,7 @@ def test_open_transaction_is_no_lag_when_only_committed_records_are_read(
     partition = TopicPartition(topic, 0)
     consumer = clients({"isolation.level": "read_committed"}).main_consumer("t")
     consumer.assign({partition: BEGINNING})
-    for _ in range(200):
-        if consumer.lag(partition) is not None:
-            break
-        assert consumer.poll(10, 20) == []
+    poll_until(consumer, lambda: consumer.lag(partition) is not None, "a lag")
     assert (consumer.position(partition), consumer.lag(partition)) == (0, 0)
     writer.commit_transaction(10)
     assert take(consumer, 1)[0].value() == b"open"
@@ -194,10 +188,7 @@ def test_end_is_after_the_last_record(topic: str, producer: ConfluentProducer, c
     producer.produce(topic, b"before", b"k", 0, None, 1, None)
     producer.flush(10_000)
     consumer.assign({partition: END})
-    for _ in range(200):
-        if consumer.position(partition) == 1:
-            break
-        assert consumer.poll(10, 20) == []
+    poll_until(consumer, lambda: consumer.position(partition) == 1, "the end")
     producer.produce(topic, b"after", b"k", 0, None, 1, None)
     producer.flush(10_000)
     assert take(consumer, 1)[0].value() == b"after"

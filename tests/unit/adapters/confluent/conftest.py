@@ -14,8 +14,8 @@ from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.config import StreamsConfig
 from streams_py.ports import BEGINNING, RawRecord
+from tests.waiting import until
 
-_PATIENCE_POLLS = 200
 _numbers = itertools.count()
 
 
@@ -66,21 +66,24 @@ def consumer(clients: ConfluentClients) -> Iterator[ConfluentConsumer]:
 def take(consumer: ConfluentConsumer, count: int) -> list[RawRecord]:
     """The next ``count`` records; fails when they do not come."""
     records: list[RawRecord] = []
-    for _ in range(_PATIENCE_POLLS):
-        records += consumer.poll(1000, 50)
-        if len(records) >= count:
-            assert len(records) == count, [record.value() for record in records]
-            return records
-    raise AssertionError(f"{len(records)} of {count} records came")
+
+    def have_come() -> bool:
+        records.extend(consumer.poll(1000, 50))
+        return len(records) >= count
+
+    until(have_come, f"{count} records")
+    assert len(records) == count, [record.value() for record in records]
+    return records
 
 
 def poll_until(consumer: ConfluentConsumer, condition: Callable[[], bool], what: str) -> None:
     """Poll, expecting no records, until something is known."""
-    for _ in range(_PATIENCE_POLLS):
+
+    def is_known() -> bool:
         assert consumer.poll(1000, 20) == []
-        if condition():
-            return
-    raise AssertionError(f"never: {what}")
+        return condition()
+
+    until(is_known, what)
 
 
 def from_beginning(topic: str, *partitions: int) -> dict[TopicPartition, int | None]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from streams_protocol.types import TopicPartition
@@ -13,6 +11,7 @@ from streams_py.adapters.confluent.producer import ConfluentProducer
 from streams_py.config import StreamsConfig
 from streams_py.errors import BrokerUnavailableError, ConfigError
 from streams_py.ports import Admin, AdminError, AdminErrorKind, TopicSpec
+from tests.waiting import until
 
 AWAY = "127.0.0.1:1"
 
@@ -89,10 +88,7 @@ def test_failed_deletion_is_only_logged(
 ) -> None:
     admin = clients.admin()
     admin.delete_records({TopicPartition(topic, 0): 1})  # the mock has no such request
-    for _ in range(100):
-        if caplog.records:
-            break
-        time.sleep(0.02)
+    until(lambda: caplog.records, "the warning")
     assert "cannot be deleted" in caplog.text
 
 

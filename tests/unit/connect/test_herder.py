@@ -282,6 +282,9 @@ def test_a_topic_that_cannot_be_created_is_told_with_the_reason() -> None:
         def create_topics(self, specs: Any) -> dict[str, AdminError]:
             return {spec.name: AdminError(AdminErrorKind.OTHER, "replication factor 3, 1 broker") for spec in specs}
 
+        def describe_topics(self, names: Any) -> dict[str, Any]:
+            return {name: AdminError(AdminErrorKind.UNKNOWN_TOPIC, "it is not there") for name in names}
+
     refusing = Refusing(1, "compact")
     with pytest.raises(BrokerUnavailableError, match=r"config\.storage\.topic.*replication factor 3"):
         create_topic(refusing, refusing, "c", partitions=1, replication=3, setting="config.storage.topic")  # type: ignore[arg-type]

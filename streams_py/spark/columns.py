@@ -28,11 +28,21 @@ from streams_py.ports import Headers
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ARROW_SCHEMA", "HEADERS", "SCHEMA", "headers_column", "record_batch", "with_headers_for_python"]
+__all__ = [
+    "ARROW_SCHEMA",
+    "HEADERS",
+    "SCHEMA",
+    "SPARK_HEADERS",
+    "headers_column",
+    "record_batch",
+    "with_headers_for_python",
+]
 
+SPARK_HEADERS: Final = "array<struct<key: string, value: binary>>"
+"""As Spark's DDL says it; :data:`HEADERS` is the same for Arrow."""
 SCHEMA: Final = (
     "topic string, partition int, offset bigint, timestamp_ms bigint, timestamp_type int, key binary, value binary, "
-    "headers array<struct<key: string, value: binary>>"
+    f"headers {SPARK_HEADERS}"
 )
 
 HEADERS: Final[Any] = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -89,5 +99,4 @@ def with_headers_for_python(rows: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    none = f.array().cast("array<struct<key: string, value: binary>>")
-    return rows.withColumn("headers", f.coalesce("headers", none))
+    return rows.withColumn("headers", f.coalesce("headers", f.array().cast(SPARK_HEADERS)))

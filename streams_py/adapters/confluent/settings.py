@@ -198,6 +198,7 @@ def transactional_settings(config: StreamsConfig, transactional_id: str, *, boot
     return {
         **settings,
         "transactional.id": transactional_id,
+        "log.connection.close": True,  # a lost coordinator is told by that alone
         "transaction.timeout.ms": timeout_ms,
         # A record that was not written by then belongs to no transaction any more.
         "delivery.timeout.ms": min(int(str(settings["delivery.timeout.ms"])), timeout_ms),

@@ -88,7 +88,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
     _calls: BoundedCalls | None = None
     _lost_before_commit: int | None = None
     """How often the coordinator had been lost when the last commit was asked for; None: nothing has been committed."""
-    _acked_before_commit: Mapping[TopicPartition, Message] = MappingProxyType({})
+    _acked_at_commit: Mapping[TopicPartition, Message] = MappingProxyType({})
 
     # -- the transaction ----------------------------------------
 
@@ -153,7 +153,7 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         self._dropped = None
         if not self._is_overtaken():  # else this commit has ended what was open in its own partitions only
             self._lost_before_commit = lost
-        self._acked_before_commit = dict(self._acked)
+        self._acked_at_commit = dict(self._acked)
 
     def _is_overtaken(self) -> bool:
         """True when the markers of the last commit may be missing."""
@@ -166,21 +166,22 @@ class ConfluentTransactionalProducer(ConfluentProducer):
         if not self._is_overtaken() or not self._clients:
             return
         if self.in_transaction and any(
-            last is not self._acked_before_commit.get(partition) for partition, last in self._acked.items()
+            last is not self._acked_at_commit.get(partition) for partition, last in self._acked.items()
         ):
             return
+        clients = self._clients
         self._give_up(
             f"{self._client_id}: the coordinator of transactions was lost after a commit, which may not have "
             "reached all partitions; a new producer looks after that, and all tasks go back to that commit"
         )
+        for client in clients.values():
+            self._elsewhere().run(partial(_end, client), 0, when_late=lambda: None)
 
     def _give_up(self, reason: str) -> None:
         """No client any more, until :meth:`reset`; the next call says why."""
-        clients, self._clients = self._clients, {}
+        self._clients = {}
         self._barriers[TaskCorruptedError] = reason
         self._obstacles.append(StreamsError(reason))
-        for client in clients.values():
-            self._elsewhere().run(partial(_end, client), 0, when_late=lambda: None)
 
     def _repeat(self, failure: str, step: Callable[[float], object], deadline_s: float) -> None:
         """Do a step until it is done, as librdkafka wants it after a time-out; or say what follows from its error."""
@@ -209,7 +210,6 @@ class ConfluentTransactionalProducer(ConfluentProducer):
             f"within {within_s:.1f} s; the outcome is unknown, so a new producer takes the place of this one, and all "
             "tasks of the thread go back to the last commit"
         )
-        self._clients = {}  # it is ended when the call returns
         self._give_up(reason)
         raise TaskCorruptedError(reason, {})
 
@@ -220,7 +220,6 @@ class ConfluentTransactionalProducer(ConfluentProducer):
 
     def _new_client(self, batch_bytes: int | None) -> Producer:
         self._check_given_up()
-        self._settings["log.connection.close"] = True
         return super()._new_client(batch_bytes)
 
     def _check_barriers(self) -> None:

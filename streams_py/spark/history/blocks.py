@@ -28,7 +28,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from streams_py.spark.columns import HEADERS
+from streams_py.spark.columns import HEADERS, SPARK_HEADERS
 
 __all__ = [
     "BLOCKS",
@@ -77,7 +77,7 @@ none."""
 
 ROWS: Final = (
     "topic string, partition int, timestamp_ms bigint, key binary, value binary, "
-    "headers array<struct<key: string, value: binary>>, source bigint, seq bigint"
+    f"headers {SPARK_HEADERS}, source bigint, seq bigint"
 )
 _ROWS_ARROW: Final[Any] = pa.schema(
     [

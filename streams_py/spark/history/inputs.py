@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from streams_py.errors import ConfigError
 from streams_py.history.task import StageOrders
-from streams_py.spark.columns import with_headers_for_python
+from streams_py.spark.columns import SPARK_HEADERS, with_headers_for_python
 from streams_py.spark.history.blocks import BLOCKS, RECORD
 from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms, ranges_in
 from streams_py.spark.history.order import ORDER
@@ -28,7 +28,6 @@ GivenInputs: TypeAlias = "Mapping[str, DataFrame | str | Mapping[str, str]] | Ma
 
 _KAFKA: Final = "kafka."
 _PLACE: Final = "every row needs partition, offset and timestamp_ms (-1 where the record has none), as they are Kafka's"
-_HEADERS: Final = "array<struct<key: string, value: binary>>"
 _NEEDED: Final = "partition and offset, key and value (binary), timestamp_ms (or timestamp); headers may be there"
 
 
@@ -227,7 +226,7 @@ def _normalised(rows: DataFrame, topic: str) -> DataFrame:
         timestamp.alias("timestamp_ms"),
         f.col("key").cast("binary").alias("key"),
         f.col("value").cast("binary").alias("value"),
-        headers.cast(_HEADERS).alias("headers"),
+        headers.cast(SPARK_HEADERS).alias("headers"),
     )
 
 

@@ -28,6 +28,7 @@ from streams_py.history.refuse_preview import preview_findings
 from streams_py.history.resumable import Change, Place, ResumableTask
 from streams_py.history.task import StageOrders, StageTopology
 from streams_py.history.travel import GivenTopology, TopologySource
+from streams_py.spark.columns import SPARK_HEADERS
 from streams_py.topology.partitioning import partition_for
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ __all__ = ["PREVIEW_COLUMNS", "PreviewProcessor", "preview"]
 
 PREVIEW_COLUMNS: Final = (
     "topic string, partition int, timestamp_ms bigint, key binary, value binary, "
-    "headers array<struct<key: string, value: binary>>, task int, seq bigint"
+    f"headers {SPARK_HEADERS}, task int, seq bigint"
 )
 """``seq``: running number of the task's records for this topic."""
 _POSITION: Final = "offset bigint, text string, known string, word string"

@@ -54,7 +54,7 @@ def read_rows(runs: int, tick: Tick) -> Iterator[Row]:
     finally:
         broker.close()
     work = f"streams-kafka, batch of {records:,} x 100 B, {_PARTITIONS} partitions, local[2]"
-    goal = Goal(">= 1.3", ratio_min=1.3)
+    goal = Goal(">= 1.6", ratio_min=1.6)
     yield Row(work, "confluent-kafka loop, one process", "records/s", tuple(ours), tuple(bare), goal)
 
 

@@ -24,6 +24,7 @@ from streams_py.adapters.confluent.failures import error_of, send_error
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import BrokerUnavailableError, IllegalStateError, StreamsError
 from streams_py.ports import Headers, RawRecord
+from streams_py.rights import GROUP, TOPIC, missing_right
 
 __all__ = ["ConfluentConnectClients"]
 
@@ -51,20 +52,27 @@ class _SinkListener(Protocol):
 
 
 class ConfluentConnectClients:
-    """``producer``, ``consumer`` and ``admin`` are Kafka's dotted keys, with ``bootstrap.servers``."""
+    """``producer``, ``consumer`` and ``admin`` are Kafka's dotted keys, with ``bootstrap.servers``. ``group_id`` is the
+    worker's, which its user may READ: librdkafka asks for the coordinator of its group also where nothing joins it."""
 
     def __init__(
-        self, *, producer: Mapping[str, str], consumer: Mapping[str, str], admin: Mapping[str, str], client_id: str
+        self,
+        *,
+        producer: Mapping[str, str],
+        consumer: Mapping[str, str],
+        admin: Mapping[str, str],
+        client_id: str,
+        group_id: str,
     ) -> None:
         self._producer, self._consumer, self._admin = producer, consumer, admin
-        self._client_id = client_id
+        self._client_id, self._group_id = client_id, group_id
 
     def admin(self) -> ConfluentAdmin:
         return ConfluentAdmin(bulk_admin_settings(self._admin, client_id=f"{self._client_id}-admin"))
 
     def log_consumer(self, client_id: str) -> ConfluentConsumer:
         settings = bulk_consumer_settings(_without_own(self._consumer), client_id=client_id, read_committed=True)
-        return ConfluentConsumer(settings, purpose="consumer of an internal topic")
+        return ConfluentConsumer({**settings, "group.id": self._group_id}, purpose="consumer of an internal topic")
 
     def producer(self, client_id: str, overrides: Mapping[str, str]) -> ConnectProducer:
         return ConnectProducer(bulk_producer_settings({**self._producer, **overrides}, client_id=client_id))
@@ -180,6 +188,7 @@ class ConnectSinkConsumer:
         except KafkaException as refused:
             error = error_of(refused)
             raise rejected_setting(error.str() if error else str(refused), settings, "sink's consumer") from None
+        self._group = str(settings["group.id"])
         self._lock = threading.RLock()
         self._closed = False
         self._failure: Exception | None = None
@@ -215,7 +224,7 @@ class ConnectSinkConsumer:
                 if error is None:
                     records.append(cast("RawRecord", message))
                 else:
-                    self._on_error(error)
+                    self._on_error(error, message.topic())
             return records
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -262,11 +271,17 @@ class ConnectSinkConsumer:
         if self._closed:
             raise IllegalStateError("the sink's consumer is closed")
 
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART or error.retriable():
+    def _on_error(self, error: KafkaError, topic: str | None) -> None:
+        code = error.code()
+        if code == KafkaError.UNKNOWN_TOPIC_OR_PART or error.retriable():
             self._broker_log.warn(error.str())  # a topic that will be there, a broker that comes back
-        else:
-            raise StreamsError(f"a sink's topics cannot be read: {error.str()}")
+            return
+        why = error.str()
+        if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            why = missing_right("READ", GROUP, [self._group])
+        elif code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            why = missing_right("READ", TOPIC, [topic] if topic else ())
+        raise StreamsError(f"a sink's topics cannot be read: {why}")
 
 
 def _native(partitions: Collection[TopicPartition]) -> list[confluent_kafka.TopicPartition]:

@@ -33,6 +33,7 @@ class _WorkerClients(ConfluentConnectClients):
             consumer=settings.client_settings("consumer."),
             admin=settings.client_settings("admin."),
             client_id=settings.client,
+            group_id=settings.group_id,
         )
         self._settings = settings
 

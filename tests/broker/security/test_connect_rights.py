@@ -70,7 +70,9 @@ def begin(process: WorkerProcess, made: Site, folder: Path) -> None:
         ask(process, "POST", "/connectors", {"name": name, "config": {**config, **shared}})
 
 
-def test_worker_runs_a_source_and_a_sink_with_the_rights_of_the_page(site: Callable[[], Site], tmp_path: Path) -> None:
+def test_worker_runs_a_source_and_a_sink_with_the_rights_of_the_page(
+    site: Callable[[], Site], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     made, lines = site(), tmp_path / "sink.jsonl"
     settings = settings_of(made)
     with WorkerProcess(settings) as process:
@@ -79,6 +81,7 @@ def test_worker_runs_a_source_and_a_sink_with_the_rights_of_the_page(site: Calla
     before = lines.stat().st_size
     with WorkerProcess(settings):  # once more, with the topics that are there now
         until(lambda: lines.stat().st_size > before, "more records at the sink")
+    assert "authorization" not in caplog.text, "something was asked for that it has no right to"
 
 
 def test_worker_needs_not_create_topics_that_are_there(site: Callable[[], Site], tmp_path: Path) -> None:
@@ -91,7 +94,7 @@ def test_worker_needs_not_create_topics_that_are_there(site: Callable[[], Site],
         until((tmp_path / "sink.jsonl").exists, "records at the sink")
 
 
-OF_TASKS = [line for line in lines_of(WORKER) if "<source" in line.name]
+OF_TASKS = [line for line in lines_of(WORKER) if any(name in line.name for name in ("<source", "<sink", "<connector"))]
 
 
 @pytest.mark.parametrize("line", OF_TASKS, ids=lambda line: line.id)

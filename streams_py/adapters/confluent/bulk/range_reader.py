@@ -27,6 +27,7 @@ from streams_py.adapters.confluent.failures import broker_away, error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
 from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import RawRecord
+from streams_py.rights import TOPIC, missing_right
 
 __all__ = ["Columns", "ReadLimits", "read_messages", "read_range"]
 
@@ -210,7 +211,10 @@ class _RangeReader:
         elif code in _INVALID_POSITION:
             self._begin_again()
         elif code in _FINAL or error.fatal():
-            raise StreamsError(f"{self._partition} cannot be read at offset {self._position}: {error.str()}")
+            why = error.str()
+            if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                why = missing_right("READ", TOPIC, [self._partition.topic])
+            raise StreamsError(f"{self._partition} cannot be read at offset {self._position}: {why}")
         self._log.check()
 
     def _begin_again(self) -> None:

@@ -46,6 +46,7 @@ __all__ = [
     "check_written",
     "commit",
     "fingerprint_of",
+    "kept_from",
     "make_plan",
     "prepare",
     "written",
@@ -354,6 +355,18 @@ def prepare(plan: BootstrapPlan, cluster: BootstrapCluster, replication_factor: 
         if topic not in counts
     ]
     cluster.create(missing)
+
+
+def kept_from(plan: BootstrapPlan, now_ms: int) -> dict[str, int]:
+    """Changelog -> the oldest timestamp that its broker does not delete at once, of those that delete by age. A live
+    application would find nothing older there, either: windows whose stream time is long ago are gone with their
+    records, whatever the store itself would still keep."""
+    found = {}
+    for topic, _, config in plan.topics:
+        retention_ms = int(config.get("retention.ms", -1))
+        if topic in plan.changelogs and "delete" in config.get("cleanup.policy", "") and retention_ms >= 0:
+            found[topic] = now_ms - retention_ms
+    return found
 
 
 def written(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -75,13 +75,14 @@ class TaskSummary:
     """What one task did.
 
     ``records`` taken, and ``dropped``. ``positions``: input topic -> offset to continue from (of a topic between
-    stages: how many records there were), and the text that is committed beside it.
+    stages: how many records there were), and the text that is committed beside it. ``written``: topic -> records.
     """
 
     task: int
     records: int
     dropped: int
     positions: Mapping[str, tuple[int, str]]
+    written: Mapping[str, int] = field(default_factory=dict)
 
 
 class StillClock:

@@ -20,6 +20,7 @@ from streams_py.history.task import StageOrders
 from streams_py.spark.history import run as running
 from streams_py.spark.history.kernel import stage_kernel
 from streams_py.spark.history.portions import Reader
+from streams_py.spark.history.progress import StageReports
 from streams_py.spark.session import spark_session
 from tests.spark.vector_runs import check_program
 
@@ -33,8 +34,10 @@ _EXECUTOR_EVERY = 8
 def dying(folder: Path, *, with_executor: bool) -> Callable[..., Callable[[Iterator[Any]], Iterator[Any]]]:
     """The kernel, whose process is killed once in each stage when all its output is made and some is delivered."""
 
-    def kernel(orders: StageOrders, reader: Reader) -> Callable[[Iterator[Any]], Iterator[Any]]:
-        made = stage_kernel(orders, reader)
+    def kernel(
+        orders: StageOrders, reader: Reader, reports: StageReports | None
+    ) -> Callable[[Iterator[Any]], Iterator[Any]]:
+        made = stage_kernel(orders, reader, reports)
 
         def run(batches: Iterator[Any]) -> Iterator[Any]:
             produced = list(made(batches))

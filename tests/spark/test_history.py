@@ -13,6 +13,7 @@ from streams_py import StreamsBuilder, Topology, serdes
 from streams_py.errors import ConfigError, StreamsError
 from streams_py.spark.columns import with_headers_for_python
 from streams_py.spark.history.compare import compare_runs
+from streams_py.spark.history.progress import HistoryProgress
 from streams_py.spark.history.run import Results, run
 from tests.history_runs import Given, buffered, driven, folded, numbered
 from tests.unit.history.test_runs import PASSED_OVER, merged, some_lines, word_count
@@ -45,6 +46,20 @@ def test_word_count_over_parquet_leaves_the_changelog_of_a_live_run(spark: Spark
         assert results.sinks["totals"].count() == len(live["totals"])
         (first,) = [done for done in results.summaries()[0] if done.task == 0]
         assert first.positions["lines"][0] == max(record.offset for record in records if record.partition == 0) + 1
+
+
+def test_progress_says_what_each_stage_reads_and_what_it_has_taken(spark: SparkSession) -> None:
+    records = some_lines(50, 2)
+    told: list[HistoryProgress] = []
+    with run(word_count, {"lines": frame(spark, records)}, spark=spark, tick=told.append) as results:
+        words = results.summaries()[1]
+        assert results.written("totals") == results.sinks["totals"].count()
+    assert [(at.stage, at.stages, at.records, at.total) for at in told if at.records in (0, at.total)] == [
+        (0, 2, 0, len(records)),
+        (0, 2, len(records), len(records)),
+        (1, 2, 0, sum(done.records for done in words)),
+        (1, 2, sum(done.records for done in words), sum(done.records for done in words)),
+    ]
 
 
 def test_what_user_code_raises_names_task_topic_partition_and_offset(spark: SparkSession) -> None:

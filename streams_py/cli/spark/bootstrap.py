@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from streams_py.cli.options import BOOTSTRAP
+from streams_py.cli.spark.history_bar import progress
 from streams_py.cli.spark.history_options import (
     ApplicationId,
     Conf,
@@ -26,7 +27,6 @@ from streams_py.cli.spark.history_options import (
     built_topology,
     connected,
     now_ms,
-    progress,
     settings_from,
     spark_of,
 )
@@ -135,8 +135,8 @@ def run(
             counts = sink_counts(topology, planned.application_id, cluster.partition_counts(), planned.outputs)
             check_retention(cluster, counts, planned.ranges, now_ms())
         options = {**cluster.options(), **pairs_of(option, "--option")}
-        with progress("stages") as tick:
-            made = write_changelogs(
+        with progress() as tick:
+            done = write_changelogs(
                 spark,
                 file,
                 settings,
@@ -146,6 +146,12 @@ def run(
                 work=work,
                 replication_factor=int(settings.get("replication.factor", -1)),
                 tick=tick,
+            )
+        made = done.plan
+        for topic, count in done.left_out.items():
+            console().print(
+                f"{topic}: {count:,} records left out, because they are older than it keeps (its retention.ms); the "
+                "application does without these windows"
             )
         records = sum(count for count, _ in made.written.values())
         console().print(f"{records:,} records are in {len(made.changelogs)} changelogs; next: verify, then commit")

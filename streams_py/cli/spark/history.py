@@ -13,6 +13,7 @@ import typer
 
 from streams_py.cli.options import BOOTSTRAP
 from streams_py.cli.spark.bootstrap import bootstrap_app
+from streams_py.cli.spark.history_bar import progress
 from streams_py.cli.spark.history_options import (
     ApplicationId,
     Conf,
@@ -29,7 +30,6 @@ from streams_py.cli.spark.history_options import (
     connected,
     kafka_options,
     now_ms,
-    progress,
     settings_from,
     spark_of,
 )
@@ -105,7 +105,7 @@ def backfill(
             )
         if planned is not None:
             sources = {topic: _planned(planned.inputs[topic], kafka) for topic in sources}
-        with spark_of(master, conf, py_files) as spark, progress("stages") as tick:
+        with spark_of(master, conf, py_files) as spark, progress() as tick:
             from streams_py.spark.history.run import run as run_history
             from streams_py.spark.history.sinks import write_sinks
             from streams_py.spark.session import check_writes_once
@@ -137,7 +137,7 @@ def backfill(
                 for topic, rows in results.sinks.items():
                     if out is not None:
                         rows.write.mode("errorifexists").parquet(f"{out.rstrip('/')}/{topic}")
-                    console().print(f"{topic}: {rows.count():,} records")
+                    console().print(f"{topic}: {results.written(topic):,} records")
 
 
 def _check_allowed(
@@ -268,7 +268,7 @@ def diff(
         out = console()
         for what in (old, new) if last is not None else ():
             out.print(_reads(what, settings), soft_wrap=True, markup=False)
-        with spark_of(master, conf, py_files) as spark, progress("stages") as tick:
+        with spark_of(master, conf, py_files) as spark, progress() as tick:
             found = compare_runs(
                 spark,
                 old,

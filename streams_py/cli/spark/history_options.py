@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from streams_py.cli.options import settings_of
-from streams_py.cli.spark.outcome import console, interruptible
+from streams_py.cli.spark.outcome import interruptible
 from streams_py.cli.usage import pairs_of
 from streams_py.config import StreamsConfig
 from streams_py.errors import ConfigError
@@ -38,7 +37,6 @@ __all__ = [
     "connected",
     "kafka_options",
     "now_ms",
-    "progress",
     "settings_from",
     "spark_of",
 ]
@@ -133,16 +131,3 @@ def spark_of(master: str | None, conf: list[str] | None, py_files: list[Path] | 
         finally:
             if before is None:
                 session.stop()
-
-
-@contextlib.contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, lines elsewhere."""
-    out = console()
-    if not out.is_terminal:
-        yield lambda done, total: out.print(f"{what}: {done} of {total} done")
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=out, transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

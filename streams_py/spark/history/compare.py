@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streams_py.history.needs import history_needed
 from streams_py.history.travel import TopologySource
 from streams_py.spark.history.inputs import GivenInputs, fixed_inputs, newest_of
+from streams_py.spark.history.progress import HistoryProgress, Tick
 from streams_py.spark.history.run import Results, run, settings_of, topics_of
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ def compare_runs(
     last_ms: int | None = None,
     sample: int = 5,
     work: str | None = None,
-    tick: Callable[[int, int], None] | None = None,
+    tick: Tick | None = None,
 ) -> dict[str, TopicDifference]:
     """Run both over ``inputs(topology)``; topic -> difference. A record is key, value, timestamp and headers; equal
     ones are counted as often as they are written. What comes into a topic meanwhile is read by neither. ``last_ms``:
@@ -75,7 +77,8 @@ def compare_runs(
             since = None
             if outputs_since is not None:
                 since = history_needed(TopologySource(topology, settings_of(config)).build()).since(outputs_since)
-            runs.append(run(topology, one, config=config, since=since, work=folder, spark=spark, tick=tick, **allowed))
+            told = None if tick is None else partial(_named, tick, name)
+            runs.append(run(topology, one, config=config, since=since, work=folder, spark=spark, tick=told, **allowed))
         before, after = runs
         for topic in sorted({*before.sinks, *after.sinks}):
             counts: DataFrame | None = None
@@ -96,6 +99,10 @@ def compare_runs(
         for results in runs:
             results.close()
     return found
+
+
+def _named(tick: Tick, name: str, progress: HistoryProgress) -> None:
+    tick(progress._replace(run=name))
 
 
 def _difference(rows: DataFrame, sample: int) -> TopicDifference:

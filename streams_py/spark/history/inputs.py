@@ -12,9 +12,10 @@ from streams_py.errors import ConfigError
 from streams_py.history.task import StageOrders
 from streams_py.spark.columns import SPARK_HEADERS, with_headers_for_python
 from streams_py.spark.history.blocks import BLOCKS, RECORD
-from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms, ranges_in
+from streams_py.spark.history.fixed_ranges import fixed_options, newest_ms, ranges_in, ranges_of
 from streams_py.spark.history.order import ORDER
 from streams_py.spark.history.portions import OfBlocks, OfRanges, Reader, blocks_of_rows, blocks_read_by, timed_blocks
+from streams_py.spark.history.progress import StageReports
 from streams_py.spark.kafka.options import reader_options
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class Inputs:
         self._until_ms = until if isinstance(until, int) else None
         self._since_ms = since_ms
         self._rows: dict[str, DataFrame] = {}
+        self._counted: dict[str, int] = {}
         for topic, found in self._given.items():
             if isinstance(found, Mapping):
                 _check_whole(topic, found)
@@ -91,8 +93,18 @@ class Inputs:
             return len(json.loads(self._given[topic]["starting"])[topic])
         from pyspark.sql import functions as f
 
-        found = self._rows[topic].agg(f.max("task")).first()
-        return 1 if found is None or found[0] is None else int(found[0]) + 1
+        found = self._rows[topic].agg(f.max("task"), f.count("*")).first()
+        assert found is not None
+        self._counted[topic] = int(found[1])
+        return 1 if found[0] is None else int(found[0]) + 1
+
+    def records(self, topic: str) -> int | None:
+        """How many there are of a topic at most; None when nobody has counted them."""
+        if topic in self._rows:
+            return self._counted.get(topic)
+        until = {int(partition): end for partition, end in self._ends.get(topic, {}).items()}
+        ranges = ranges_of(topic, self._given[topic])
+        return sum(max(0, min(end, until.get(partition, end)) - start) for _, partition, start, end in ranges)
 
     def _wanted(self, rows: DataFrame, topic: str) -> DataFrame:
         """Only the records before an instant, or below offsets; partitions that have none named are read to the end."""
@@ -106,24 +118,23 @@ class Inputs:
             rows = rows.where(f.col("timestamp_ms") >= self._since_ms)
         return rows
 
-    def one(self, topic: str, tasks: int) -> StageInput:
+    def one(self, topic: str, tasks: int, reports: StageReports | None) -> StageInput:
         """The records of a topic that is the only one of its stage."""
         if topic not in self._rows:
             return StageInput(*self._ranges(topic))
-        return StageInput(self._by_offset(topic, tasks), OfBlocks(by_offset=True))
+        return StageInput(self._by_offset(topic, tasks, reports), OfBlocks(by_offset=True))
 
-    def blocks(self, topic: str, orders: StageOrders) -> DataFrame:
+    def blocks(self, topic: str, orders: StageOrders, reports: StageReports | None) -> DataFrame:
         """The records of a topic in blocks by time, to be merged with those of others."""
         if topic in self._rows:
-            rows = self._by_offset(topic, orders.stage.inputs[topic])
+            rows = self._by_offset(topic, orders.stage.inputs[topic], reports)
             return rows.mapInArrow(partial(timed_blocks, topic, orders), BLOCKS)
         rows, reader = self._ranges(topic)
-        return rows.mapInArrow(partial(blocks_read_by, reader, orders), BLOCKS)
+        return rows.mapInArrow(partial(blocks_read_by, reader, orders, reports=reports), BLOCKS)
 
-    def _by_offset(self, topic: str, tasks: int) -> DataFrame:
-        return _placed(
-            with_headers_for_python(self._rows[topic]).mapInArrow(partial(blocks_of_rows, topic), BLOCKS), tasks
-        )
+    def _by_offset(self, topic: str, tasks: int, reports: StageReports | None) -> DataFrame:
+        rows = with_headers_for_python(self._rows[topic])
+        return _placed(rows.mapInArrow(partial(blocks_of_rows, topic, reports=reports), BLOCKS), tasks)
 
     def _ranges(self, topic: str) -> tuple[DataFrame, OfRanges]:
         """A row for each partition that has records; they are read where it is processed."""
@@ -230,7 +241,9 @@ def _normalised(rows: DataFrame, topic: str) -> DataFrame:
     )
 
 
-def stage_input(orders: StageOrders, inputs: Inputs, written: DataFrame | None) -> StageInput:
+def stage_input(
+    orders: StageOrders, inputs: Inputs, written: DataFrame | None, reports: StageReports | None = None
+) -> StageInput:
     """The rows of one stage: each task in one Spark partition, in the order in which its records are taken.
 
     ``written``: what earlier stages wrote. Of several topics the record with the smallest timestamp at the head comes
@@ -240,10 +253,11 @@ def stage_input(orders: StageOrders, inputs: Inputs, written: DataFrame | None) 
     if len(stage.inputs) == 1:
         (topic,) = stage.inputs
         if topic not in stage.upstream:
-            return inputs.one(topic, stage.tasks)
+            return inputs.one(topic, stage.tasks, reports)
     together: DataFrame | None = None
     for topic in sorted(stage.inputs):
-        part = _of_earlier_stages(topic, written) if topic in stage.upstream else inputs.blocks(topic, orders)
+        is_made = topic in stage.upstream
+        part = _of_earlier_stages(topic, written) if is_made else inputs.blocks(topic, orders, reports)
         together = part if together is None else together.unionByName(part)
     assert together is not None
     return StageInput(_placed(together, stage.tasks), OfBlocks())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from streams_py.history.task import HistoryTask, StageOrders, StageTopology
 from streams_py.spark.columns import headers_column
 from streams_py.spark.history.blocks import RECORD, STATE, SUMMARY, Blocks, block_rows, records_batch
 from streams_py.spark.history.portions import Portion, Reader
+from streams_py.spark.history.progress import RecordCounter, StageReports
 from streams_py.spark.partitioning import partition_column
 from streams_py.spark.rare_collections import rare_collections
 from streams_py.topology.partitioning import partition_for
@@ -34,12 +35,14 @@ _PARTITION_ROWS: Final = 100
 _BATCH_BYTES: Final = 16 << 20
 
 
-def stage_kernel(orders: StageOrders, reader: Reader) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def stage_kernel(
+    orders: StageOrders, reader: Reader, reports: StageReports | None = None
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function for ``mapInArrow``."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         with rare_collections():
-            yield from _Run(orders).over(reader(batches))
+            yield from _Run(orders, reports).over(reader(batches))
 
     return run
 
@@ -47,12 +50,13 @@ def stage_kernel(orders: StageOrders, reader: Reader) -> Callable[[Iterator[Any]
 class _Run:
     """The tasks of one Spark partition, one after the other."""
 
-    def __init__(self, orders: StageOrders) -> None:
+    def __init__(self, orders: StageOrders, reports: StageReports | None) -> None:
         self._orders = orders
         self._topology: StageTopology | None = None
         self._task: HistoryTask | None = None
         self._outputs: _Outputs | None = None
         self._number = -1
+        self._counter = RecordCounter(reports, is_processed=True)
 
     def over(self, portions: Iterator[Portion]) -> Iterator[Any]:
         try:
@@ -64,6 +68,7 @@ class _Run:
                 assert task is not None
                 assert outputs is not None
                 task.feed(topic, records)
+                self._counter.add(len(records))
                 yield from outputs.full()
             yield from self._finish()
         except BaseException:
@@ -78,13 +83,16 @@ class _Run:
         self._task = HistoryTask(self._topology, number)
         self._outputs = _Outputs(self._task, stage.rank * _RANK + number, dict(stage.outputs))
         self._number = number
+        self._counter.begin(number)
 
     def _finish(self) -> Iterator[Any]:
         task, outputs = self._task, self._outputs
         if task is None or outputs is None:
             return
+        self._counter.end()
         summary = task.finish()
         yield from outputs.rest()
+        summary = replace(summary, written=outputs.written)
         for topic in task.changelogs:
             yield from outputs.state(topic, task.fold_of(topic))
         yield outputs.summary(json.dumps(asdict(summary)).encode())
@@ -100,7 +108,7 @@ class _Outputs:
         self._source = source
         self._number = source % _RANK
         self._counts = counts
-        self._written: dict[str, int] = {}
+        self.written: dict[str, int] = {}
         self._blocks: dict[str, Blocks] = {}
 
     def full(self) -> Iterator[Any]:
@@ -118,8 +126,8 @@ class _Outputs:
 
     def _made(self, topic: str, columns: Columns) -> Any:
         count = len(columns)
-        first = self._written.get(topic, 0)
-        self._written[topic] = first + count
+        first = self.written.get(topic, 0)
+        self.written[topic] = first + count
         keys = pa.array(columns.keys, pa.binary())
         partitions = self._partitions(topic, columns, keys)
         records = records_batch(

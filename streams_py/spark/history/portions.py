@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, repeat
 from typing import Any, Final, NamedTuple, Protocol
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from streams_py.ports import RawRecord
 from streams_py.spark.columns import headers_column
 from streams_py.spark.history.blocks import INPUT, RECORD, Blocks, records_batch
 from streams_py.spark.history.order import in_order
+from streams_py.spark.history.progress import RecordCounter, StageReports
 from streams_py.spark.kafka.options import ReaderOptions
 from streams_py.spark.version import check_same_version, library_version
 
@@ -34,6 +36,7 @@ _RECORDS_AT_ONCE: Final = 2_000
 _BYTES_AT_ONCE: Final = 4 << 20
 """Less than is written at once, because one record may make many."""
 _CREATE_TIME: Final = 1
+_PART_BITS: Final = 31
 _CLIENT_ID: Final = "streams-history-reader"
 
 
@@ -119,18 +122,32 @@ class OfRanges:
         return records
 
 
-def blocks_of_rows(topic: str, batches: Iterable[Any]) -> Iterator[Any]:
+def blocks_of_rows(topic: str, batches: Iterable[Any], reports: StageReports | None = None) -> Iterator[Any]:
     """Block rows, by offset, of an input with the columns ``task, offset, timestamp_ms, key, value, headers``, in any
     order."""
-    blocks = Blocks(RECORD, topic, INPUT)
+    blocks, counter = Blocks(RECORD, topic, INPUT), _reading(topic, reports)
     for batch in batches:
         if batch.num_rows:
+            counter.add(batch.num_rows)
             tasks, offsets = batch.column("task").to_numpy(), batch.column("offset").to_numpy()
             if (offsets[:-1] > offsets[1:]).any():
                 order = np.argsort(offsets, kind="stable")
                 tasks, batch = tasks[order], batch.take(pa.array(order))
             columns = (batch.column(name) for name in ("offset", "timestamp_ms", "key", "value", "headers"))
             yield blocks.by_offset(tasks, records_batch(*columns))
+    counter.end()
+
+
+def _reading(topic: str, reports: StageReports | None) -> RecordCounter:
+    """Counts what is read here of a topic, by one part of Spark's."""
+    counter = RecordCounter(reports, is_processed=False)
+    if reports is not None:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "this is a worker"
+        counter.begin(crc32(topic.encode()) << _PART_BITS | context.partitionId())
+    return counter
 
 
 def timed_blocks(topic: str, orders: StageOrders, batches: Iterable[Any]) -> Iterator[Any]:
@@ -141,10 +158,14 @@ def timed_blocks(topic: str, orders: StageOrders, batches: Iterable[Any]) -> Ite
             yield blocks.by_time(np.full(batch.num_rows, task, np.int32), batch, _unread(batch, is_readable))
 
 
-def blocks_read_by(reader: OfRanges, orders: StageOrders, batches: Iterable[Any]) -> Iterator[Any]:
+def blocks_read_by(
+    reader: OfRanges, orders: StageOrders, batches: Iterable[Any], reports: StageReports | None = None
+) -> Iterator[Any]:
     """Block rows, by time, of an input that is read from Kafka."""
+    counter = _reading(reader.topic, reports)
     blocks, is_readable = Blocks(RECORD, reader.topic, INPUT), readable_in(orders, reader.topic)
     for task, _, records in reader(batches):
+        counter.add(len(records))
         columns = zip(*((r.offset(), r.timestamp()[1], r.key(), r.value(), r.headers()) for r in records), strict=True)
         seq, timestamps, keys, values, headers = columns
         batch = records_batch(
@@ -155,6 +176,7 @@ def blocks_read_by(reader: OfRanges, orders: StageOrders, batches: Iterable[Any]
             headers_column(headers),
         )
         yield blocks.by_time(np.full(len(seq), task, np.int32), batch, _unread(batch, is_readable))
+    counter.end()
 
 
 def _unread(records: Any, is_readable: IsReadable | None) -> Any:

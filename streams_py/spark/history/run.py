@@ -10,7 +10,7 @@ there by later ones, so nothing is computed twice, and a task that Spark repeats
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -26,6 +26,7 @@ from streams_py.spark.failures import sentence_of
 from streams_py.spark.history.blocks import BLOCKS, RECORD, ROWS, STATE, SUMMARY, unpacked
 from streams_py.spark.history.inputs import GivenInputs, Inputs, stage_input
 from streams_py.spark.history.kernel import stage_kernel
+from streams_py.spark.history.progress import StageReports, Tick, listening
 from streams_py.spark.history.serdes_on_the_way import serdes_that_stay
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Results:
     def __init__(self, spark: SparkSession, plan: HistoryPlan, work: str | TemporaryFolder) -> None:
         self._spark = spark
         self._work = work
+        self._summaries: dict[int, list[TaskSummary]] = {}
         self.plan = plan
 
     @property
@@ -83,11 +85,20 @@ class Results:
 
     def summaries(self) -> dict[int, list[TaskSummary]]:
         """Sub-topology -> what each task did, by number. Tasks without a record are missing."""
-        return {stage.id: self._summaries(stage) for stage in self.plan.stages}
+        return {stage.id: self.summaries_of(stage) for stage in self.plan.stages}
 
-    def _summaries(self, stage: Stage) -> list[TaskSummary]:
-        found = self._stage(stage).where(f"channel = {SUMMARY}").select("records").collect()
-        return sorted((TaskSummary(**json.loads(row.records)) for row in found), key=lambda summary: summary.task)
+    def summaries_of(self, stage: Stage) -> list[TaskSummary]:
+        """Those of one stage, which is done."""
+        if stage.rank not in self._summaries:
+            rows = self._stage(stage).where(f"channel = {SUMMARY}").select("records").collect()
+            found = (TaskSummary(**json.loads(row.records)) for row in rows)
+            self._summaries[stage.rank] = sorted(found, key=lambda summary: summary.task)
+        return self._summaries[stage.rank]
+
+    def written(self, topic: str, before: Stage | None = None) -> int:
+        """How many records were written to a topic; ``before`` a stage, by the ones that come before it."""
+        stages = [stage for stage in self.plan.stages if before is None or stage.rank < before.rank]
+        return sum(summary.written.get(topic, 0) for stage in stages for summary in self.summaries_of(stage))
 
     def rows(self, channel: int, topic: str) -> DataFrame:
         """The rows of one topic."""
@@ -136,7 +147,7 @@ def run(
     work: str | None = None,
     allow_side_effects: bool = False,
     spark: SparkSession | None = None,
-    tick: Callable[[int, int], None] | None = None,
+    tick: Tick | None = None,
 ) -> Results:
     """Run a topology over all of its inputs, to the end or ``until`` an instant.
 
@@ -150,7 +161,8 @@ def run(
       left there is replaced; default a temporary one of this machine. ``spark``: default the active session, or a new
       one.
     * ``allow_side_effects``: functions of ``peek`` and ``foreach`` may be called again for the same record.
-    * ``tick``: called with the number of stages done, and of all.
+    * ``tick``: called with a HistoryProgress when a stage begins, when it ends, and meanwhile about once a second, then
+      by a thread of its own.
 
     Errors are StreamsError and its kinds: RefusedTopologyError with everything that cannot be run over a history,
     ConfigError for inputs, and with task, topic, partition and offset what the code of the topology raises.
@@ -170,10 +182,14 @@ def run(
     plan = plan_history(described, application_id, settings, _counts(found, given), given)
     results = Results(session, plan, _work_folder(session, work))
     try:
-        for stage in plan.stages:
-            if tick is not None:
-                tick(stage.rank, len(plan.stages))
-            _run_stage(results, stage, found, StageOrders(source, settings, stage))
+        with listening(session, tick, len(plan.stages)) as listener:
+            for stage in plan.stages:
+                orders = StageOrders(source, settings, stage)
+                if listener is None:
+                    _run_stage(results, stage, found, orders)
+                    continue
+                _run_stage(results, stage, found, orders, listener.begin(stage.rank, _total(results, stage, found)))
+                listener.end(sum(summary.records for summary in results.summaries_of(stage)))
     except BaseException:
         results.close()
         raise
@@ -225,7 +241,20 @@ def _work_folder(spark: SparkSession, given: str | None) -> str | TemporaryFolde
     return TemporaryFolder() if given is None else given.rstrip("/")
 
 
-def _run_stage(results: Results, stage: Stage, inputs: Inputs, orders: StageOrders) -> None:
+def _total(results: Results, stage: Stage, inputs: Inputs) -> int | None:
+    """How many records a stage will take at most; None when nobody has counted them."""
+    total = 0
+    for topic in stage.inputs:
+        count = results.written(topic, before=stage) if topic in stage.upstream else inputs.records(topic)
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+def _run_stage(
+    results: Results, stage: Stage, inputs: Inputs, orders: StageOrders, reports: StageReports | None = None
+) -> None:
     earlier = [
         other for other in results.plan.stages if other.rank < stage.rank and stage.upstream & set(other.outputs)
     ]
@@ -234,8 +263,8 @@ def _run_stage(results: Results, stage: Stage, inputs: Inputs, orders: StageOrde
         for other in earlier:
             rows = results._stage(other)
             written = rows if written is None else written.unionByName(rows)
-        given = stage_input(orders, inputs, written)
-        made = given.rows.mapInArrow(stage_kernel(orders, given.reader), BLOCKS)
+        given = stage_input(orders, inputs, written, reports)
+        made = given.rows.mapInArrow(stage_kernel(orders, given.reader, reports), BLOCKS)
         writer = made.write.option("maxRecordsPerFile", _BLOCKS_PER_FILE)
         writer.mode("overwrite").parquet(results.path(stage))  # an attempt that broke off may have left some
     except StreamsError:

@@ -5,8 +5,9 @@ See :mod:`streams_py.history.bootstrap` for the whole of it, and its order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from streams_py.history.bootstrap import (
     check_not_started,
     check_topics,
     check_written,
+    kept_from,
     prepare,
     written,
 )
@@ -25,6 +27,7 @@ from streams_py.history.plan import sink_counts
 from streams_py.history.refuse import check_allowed
 from streams_py.history.travel import TopologySource
 from streams_py.spark.columns import with_headers_for_python
+from streams_py.spark.history.progress import Tick
 from streams_py.spark.history.run import Results, check_work, run
 from streams_py.spark.history.sinks import write_sinks
 from streams_py.spark.kafka.source import register
@@ -33,9 +36,17 @@ from streams_py.spark.session import check_writes_once
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["verify_changelogs", "write_changelogs"]
+__all__ = ["StateWritten", "verify_changelogs", "write_changelogs"]
 
 _WRITTEN = ("topic", "partition", "timestamp_ms", "key", "value", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class StateWritten:
+    """What a run has left in the changelogs. ``left_out``: changelog -> records that it would delete at once."""
+
+    plan: BootstrapPlan
+    left_out: Mapping[str, int]
 
 
 def write_changelogs(
@@ -48,8 +59,8 @@ def write_changelogs(
     sinks: bool = False,
     work: str | None = None,
     replication_factor: int = -1,
-    tick: Callable[[int, int], None] | None = None,
-) -> BootstrapPlan:
+    tick: Tick | None = None,
+) -> StateWritten:
     """Run the plan in the file ``path`` and write what is left of the changelogs; with ``sinks`` outputs too, after
     them, exactly once each. ``options``: of ``streams-kafka``, with the cluster's address. What is refused is refused
     before anything is changed."""
@@ -89,24 +100,38 @@ def write_changelogs(
         tick=tick,
     )
     with results:
-        untimed = _write_state(results, options)
+        kept, left_out = _kept(results, kept_from(plan, int(time.time() * 1000)))
+        untimed = _write_state(kept, options)
         if sinks:
             write_sinks(results, options, plan.id)
-        sums = _sums_of_all(results, untimed)
+        sums = _sums_of_all(kept, untimed)
         summaries = [done for each in results.summaries().values() for done in each]
     topics_made = {**plan.changelogs, **plan.repartitions}
     ends = cluster.ends([TopicPartition(topic, p) for topic, count in topics_made.items() for p in range(count)])
     plan = written(plan, sums, untimed, summaries, ends)
     plan.save(path)
-    return plan
+    return StateWritten(plan, left_out)
 
 
-def _write_state(results: Results, options: Mapping[str, str]) -> list[str]:
+def _kept(results: Results, from_ms: Mapping[str, int]) -> tuple[dict[str, DataFrame], dict[str, int]]:
+    """The folds without what is older than its changelog keeps, and how much that is."""
+    from pyspark.sql import functions as f
+
+    kept, left_out = dict(results.changelogs), {}
+    for topic, first_ms in from_ms.items():
+        is_old = (f.col("timestamp_ms") >= 0) & (f.col("timestamp_ms") < first_ms)
+        if count := kept[topic].where(is_old).count():
+            left_out[topic] = count
+            kept[topic] = kept[topic].where(~is_old)
+    return kept, left_out
+
+
+def _write_state(changelogs: Mapping[str, DataFrame], options: Mapping[str, str]) -> list[str]:
     """Write the folds; the changelogs whose records have no time of their own."""
     from pyspark.sql import functions as f
 
     untimed = []
-    for topic, rows in results.changelogs.items():
+    for topic, rows in changelogs.items():
         if rows.where("timestamp_ms < 0").limit(1).count():
             untimed.append(topic)
             rows = rows.withColumn("timestamp_ms", f.lit(None).cast("bigint"))
@@ -120,9 +145,9 @@ def _write(rows: DataFrame, options: Mapping[str, str]) -> None:
     ).save()
 
 
-def _sums_of_all(results: Results, untimed: list[str]) -> dict[str, tuple[int, int]]:
+def _sums_of_all(changelogs: Mapping[str, DataFrame], untimed: list[str]) -> dict[str, tuple[int, int]]:
     sums: dict[str, tuple[int, int]] = {}
-    for topic, rows in results.changelogs.items():
+    for topic, rows in changelogs.items():
         sums |= _sums(rows, timed=topic not in untimed)
     return sums
 

@@ -1,4 +1,4 @@
-"""`streams-py inspect` of a large group, and the first paint of the page that shows it.
+"""`streams-py inspect` of a large group, the first paint of the page that shows it, and how soon it shows a change.
 
     python -m benchmarks.inspecting read|page    (prints its figures)
 
@@ -15,6 +15,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -30,19 +31,26 @@ _MEMBERS: Final = 100
 _PARTITIONS: Final = 2_500
 _SUBTOPOLOGIES: Final = 2
 _RECORDS: Final = 500
+_KILLS: Final = 10
+_REST_S: Final = 1.5
+_NOBODY_RUNS: Final = """return [...document.querySelectorAll('#grid tbody tr')].some(
+    (row) => row.querySelector('th button').textContent === '0_{task}' && !row.querySelector('button.active'))"""
+"""Members have every hundredth task, from their own number on."""
 
 
 def inspect_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
-    """Processor time and memory of one look, and the browser's first paint."""
-    seconds, megabytes, paint = [], [], []
+    """Processor time and memory of one look, the browser's first paint, and from a member's end to the grid."""
+    seconds, megabytes, paint, gone = [], [], [], []
     for run in range(runs):
         tick(f"inspect of {_MEMBERS} members, run {run + 1}")
         took, used = figures_of("inspecting", "read", count=2)
         seconds.append(took)
         megabytes.append(used)
         if MISSING is None:
-            tick(f"first paint of the page, run {run + 1}")
-            paint += figures_of("inspecting", "page", count=1)
+            tick(f"first paint of the page and {_KILLS} members that end, run {run + 1}")
+            first, *later = figures_of("inspecting", "page", count=1 + _KILLS)
+            paint.append(first)
+            gone += later
     work = (
         f"inspect, {_MEMBERS} members, {_SUBTOPOLOGIES * _PARTITIONS:,} tasks, no network; processor time with imports"
     )
@@ -50,6 +58,8 @@ def inspect_rows(runs: int, tick: Callable[[str], None]) -> Iterator[Row]:
     yield Row("memory of that command", "", "MB", tuple(megabytes), goal=Goal("< 200 MB", ours_max=200))
     page = "first paint of the page of that group, Chromium on loopback"
     yield Row(page, "", "ms", tuple(paint), goal=Goal("< 1 s", ours_max=1000), note=MISSING or "")
+    change = "a member of that group ends, until the page's grid shows it"
+    yield Row(change, "", "ms", tuple(gone), goal=Goal("< 2 s", ours_max=2000), note=MISSING or "")
 
 
 def _make() -> FakeCluster:
@@ -80,24 +90,32 @@ def _look(file: str) -> None:
     print(used.ru_utime + used.ru_stime, used.ru_maxrss / (1024 if sys.platform != "darwin" else 1024 * 1024))
 
 
-def _page() -> float:
+def _page() -> list[float]:
+    """Milliseconds: the first paint, then for each member that ends."""
     from streams_py.dashboard.board import Board
     from streams_py.dashboard.service import DashboardServer
     from streams_py.dashboard.watcher import GroupWatcher
 
-    board = Board()
-    watcher = GroupWatcher(_make(), GROUP, board, every_s=1)
+    board, cluster = Board(), _make()
+    watcher = GroupWatcher(cluster, GROUP, board)
     with tempfile.TemporaryDirectory() as folder, DashboardServer(board, watcher) as server:
         watcher.start()
         chromium = Chromium(Path(folder) / "log")
         try:
             chromium.open(server.url)
             chromium.until("return performance.getEntriesByName('first-contentful-paint').length", "the first paint")
-            paint = chromium.run("return performance.getEntriesByName('first-contentful-paint')[0].startTime")
+            took = [chromium.run("return performance.getEntriesByName('first-contentful-paint')[0].startTime")]
+            chromium.until("return document.querySelector('#grid button.active')", "the grid")
+            for number in range(_KILLS):
+                time.sleep(_REST_S * (1 + number / _KILLS))  # anywhere between two looks
+                began = time.perf_counter()
+                cluster.described = cluster.described._replace(members=cluster.described.members[1:])
+                chromium.until(_NOBODY_RUNS.format(task=number), f"nobody at 0_{number}")
+                took.append(1000 * (time.perf_counter() - began))
         finally:
             chromium.close()
             watcher.stop()
-    return float(paint)
+    return [float(each) for each in took]
 
 
 def _read() -> str:
@@ -113,6 +131,6 @@ if __name__ == "__main__":
         case ["read"]:
             print(_read())
         case ["page"]:
-            print(_page())
+            print(*_page())
         case ["look", name]:
             _look(name)

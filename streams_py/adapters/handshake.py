@@ -40,6 +40,9 @@ _UNSUPPORTED_MECHANISM, _ILLEGAL_SASL_STATE, _AUTHENTICATION_FAILED = 33, 34, 58
 _TLS_ALERT: Final = b"\x15\x03"
 _ANSWER_BYTES_MAX: Final = 1 << 20
 _TIMEOUT_S: Final = 3.0
+_PATIENCE_S: Final = 8.0
+"""With all brokers together, of those who do not want to wait for ever: a machine that is short of processors, or a
+broker that collects its garbage, takes a few seconds."""
 _ADDRESSES_MAX: Final = 3
 _CLIENT: Final = "streams-py"
 
@@ -54,8 +57,9 @@ class _RefusedError(Exception):
 
 def check_admitted(bootstrap: str, security: SecuritySettings, *, must_answer: bool = False) -> None:
     """ConfigError with the :func:`refusal`, if there is one. With ``must_answer`` BrokerUnavailableError, too, when
-    nobody is there now; a broker that is only slow counts as there."""
-    refused, away = _knock(bootstrap, security, _TIMEOUT_S)
+    nobody is there now, or nobody says a word for some seconds; a broker that is only slow is waited for."""
+    asked = min(bootstrap.count(",") + 1, _ADDRESSES_MAX)
+    refused, away = _knock(bootstrap, security, max(_TIMEOUT_S, _PATIENCE_S / asked) if must_answer else _TIMEOUT_S)
     if refused is not None:
         raise ConfigError(refused)
     if away is not None and must_answer:
@@ -69,7 +73,8 @@ def refusal(bootstrap: str, security: SecuritySettings, *, timeout_s: float = _T
 
 
 def _knock(bootstrap: str, security: SecuritySettings, timeout_s: float) -> tuple[str | None, str | None]:
-    """(why we are not let in, why nobody is there), neither when one lets us in, or when it cannot be known."""
+    """(why we are not let in, why nobody is there), neither when one lets us in, or when it cannot be known. Silence
+    for ``timeout_s`` is as good as nobody."""
     addresses = [address.strip() for address in bootstrap.split(",")]
     refused, away = None, []
     for address in addresses[:_ADDRESSES_MAX]:
@@ -78,7 +83,7 @@ def _knock(bootstrap: str, security: SecuritySettings, timeout_s: float) -> tupl
         except _RefusedError as error:
             refused = refused or f"{address} {error}"
         except TimeoutError:
-            continue  # somebody is there, who is slow
+            away.append(f"{address} (it takes connections, but says nothing for {timeout_s:g} s)")
         except (OSError, ValueError) as error:
             away.append(f"{address} ({getattr(error, 'strerror', None) or error})")
         else:

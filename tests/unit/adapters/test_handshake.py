@@ -100,8 +100,12 @@ def test_nobody_there_is_no_refusal() -> None:
     assert refusal(f"{address}, host.invalid:9092", SecuritySettings()) is None
 
 
-@pytest.mark.parametrize("outage", [outage for outage in OUTAGES if outage != "silent"])
-def test_who_does_not_want_to_wait_hears_at_once_that_nobody_is_there(outage: str) -> None:
+@pytest.mark.parametrize("outage", OUTAGES)
+def test_who_does_not_want_to_wait_hears_soon_that_nobody_is_there(
+    outage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(handshake, "_PATIENCE_S", 0.1)
     with broker(OUTAGES[outage]) as address, pytest.raises(BrokerUnavailableError) as away:
         check_admitted(f"127.0.0.1:1, {address}", SecuritySettings(), must_answer=True)
     start = f"no broker answers at 127.0.0.1:1 (Connection refused), {address} ("
@@ -109,10 +113,18 @@ def test_who_does_not_want_to_wait_hears_at_once_that_nobody_is_there(outage: st
     assert len(str(away.value)) > len(start) + 1
 
 
-def test_broker_that_is_slow_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_that_is_slow_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = threading.Event()
+
+    def slow(connection: socket.socket) -> None:
+        assert waited.wait(60)
+        speaks((_API_VERSIONS, _versions(3)))(connection)
+
+    threading.Timer(0.2, waited.set).start()
     monkeypatch.setattr(handshake, "_TIMEOUT_S", 0.05)
-    with broker(OUTAGES["silent"]) as address:
-        check_admitted(f"127.0.0.1:1,{address}", SecuritySettings(), must_answer=True)
+    monkeypatch.setattr(handshake, "_PATIENCE_S", 60)
+    with broker(slow) as address:
+        check_admitted(address, SecuritySettings(), must_answer=True)
 
 
 def test_not_every_address_of_many_is_asked_so_none_is_said_to_be_away() -> None:

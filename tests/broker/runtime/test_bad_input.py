@@ -15,6 +15,7 @@ from streams_protocol.types import TopicPartition
 from streams_py import KafkaStreams, State, StreamsBuilder, Topology, serdes
 from streams_py.adapters.kafka_python.membership import KafkaPythonMembership
 from streams_py.adapters.kafka_python.settings import membership_settings
+from streams_py.cli.connecting import connected
 from streams_py.errors import (
     DeserializationError,
     MissingSourceTopicError,
@@ -22,6 +23,8 @@ from streams_py.errors import (
     StreamsError,
     TaskAssignmentError,
 )
+from streams_py.inspection.gather import inspect_group
+from streams_py.inspection.reasons import explain_group
 from streams_py.ports import MemberAssignment, MemberSubscription, OffsetAndMetadata
 from streams_py.runtime.tasks.error_handling.handlers import Answer, DeadLetterQueue
 from streams_py.testing.broker import Broker
@@ -318,6 +321,8 @@ def test_member_with_garbage_gets_an_error_assignment_and_the_others_go_on(
             wait_until(lambda: stranger.received, "an answer to the stranger")
             seen = len(app.traces())
             app.until(lambda: len(app.traces()) > seen + 40, "records to flow")
+        with connected(app.broker.bootstrap, None, "test") as cluster:
+            view, reasons = inspect_group(cluster, app.id), explain_group(cluster, app.id)
     finally:
         membership.leave_and_close(leave_group=True, timeout_ms=5000)
     partitions, user_data = stranger.received[0]
@@ -325,6 +330,9 @@ def test_member_with_garbage_gets_an_error_assignment_and_the_others_go_on(
     assert decode_assignment_info(user_data).error_code == ErrorCode.ASSIGNMENT_ERROR
     assert a.state == b.state == "RUNNING"
     assert "stranger-consumer" in a.log_text + b.log_text
+    assert any("stranger-consumer: its subscription cannot be read" in problem for problem in view.problems)
+    assert all(task.owner for task in view.tasks)
+    assert reasons.tasks.keys() == {task.id for task in view.tasks}
     app.await_shared(a, b)
     app.await_caught_up()
     assert a.close() == b.close() == 0

@@ -21,7 +21,7 @@ class ChangelogEntries:
     """Records of a changelog, by columns: a column is worked on without a line of Python for each record, and without
     an object for each record that Python's collector would look at. Iterated over they are :data:`RestoreRecord`."""
 
-    __slots__ = ("_times_ms", "keys", "values")
+    __slots__ = ("_times_ms", "keys", "removes", "values")
 
     def __init__(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], times_ms: Callable[[], Iterable[int]]
@@ -29,6 +29,8 @@ class ChangelogEntries:
         self.keys = keys
         self.values = values
         self._times_ms = times_ms
+        self.removes = _has_null(values)
+        """Some of them remove their key."""
 
     @classmethod
     def of(cls, records: Iterable[RestoreRecord]) -> ChangelogEntries:
@@ -52,18 +54,23 @@ class ChangelogEntries:
     def with_keys(self) -> tuple[Sequence[bytes], ChangelogEntries]:
         """Those whose key is not null, and their keys."""
         entries = self
-        if None in self.keys:
+        if _has_null(self.keys):
             entries = ChangelogEntries.of([record for record in self if record[0] is not None])
         return cast("Sequence[bytes]", entries.keys), entries
 
     def stamped(self) -> Iterable[bytes | None]:
         """Each value with its timestamp in front, as timestamped stores keep it."""
-        if None not in self.values:
+        if not self.removes:
             return map(add, map(pack_timestamp, self._times_ms()), self.values)
         return [
             None if value is None else pack_timestamp(time_ms) + value
             for value, time_ms in zip(self.values, self._times_ms(), strict=True)
         ]
+
+
+def _has_null(column: Sequence[bytes | None]) -> bool:
+    """Most columns have nothing that counts as false, which is found out in a third of the time."""
+    return not all(column) and None in column
 
 
 def changelog_entries(records: Sequence[RawRecord]) -> ChangelogEntries:

@@ -179,7 +179,7 @@ class StoreOverBytes(KeyValueOperations[K, V, S]):
         entries = ChangelogEntries.of(records)
         keys, kept = entries.with_keys()
         datas = kept.stamped() if self._timestamps_in_front else kept.values
-        self.content.write_batch(keys, datas, removes=None in kept.values)
+        self.content.write_batch(keys, datas, removes=kept.removes)
         skipped = len(entries) - len(keys)
         if skipped:
             _logger.warning(

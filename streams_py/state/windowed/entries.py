@@ -238,7 +238,7 @@ class WindowedEntries(ABC, Generic[K, V, S]):
         """Apply changelog records: past log and cache, in order. Returns how many; null keys are skipped."""
         entries = ChangelogEntries.of(records)
         placed = entries.at(list(map(self._placed, entries.keys)))
-        if self.retention.keeps_duplicates and None in placed.values:  # there null deletes nothing,
+        if self.retention.keeps_duplicates and placed.removes:  # there null deletes nothing,
             for at, value, _ in placed:
                 if at is not None and value is None:
                     self._aging.observe(self._layout.time_of(at))  # but time has come so far

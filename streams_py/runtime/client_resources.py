@@ -26,6 +26,7 @@ from streams_py.member.member import Member
 from streams_py.member.settings import MemberSettings
 from streams_py.ports import Admin, Clients, Clock, GroupMetadata, Membership, TransactionalProducer
 from streams_py.runtime.event_loop import Background, EventLoop
+from streams_py.runtime.freed_memory import FreedMemory
 from streams_py.runtime.group_processes import GroupProcesses
 from streams_py.runtime.missing_topics import create_missing_topics, name_missing_sources, warn_of_missing_sinks
 from streams_py.runtime.open_transactions import OpenTransactions
@@ -109,6 +110,7 @@ class ClientResources:
         self.running_since_ms: int | None = None
         """Since when the client is RUNNING; None in other states. Set by the client."""
         self._cleaner: StateCleaner | None = None
+        self._freed_memory: FreedMemory | None = None
         self._open_transactions: OpenTransactions | None = None
         self._group_processes = GroupProcesses(clients.group_admin, config.application_id)
         self._snapshots: Snapshots | None = None
@@ -152,6 +154,7 @@ class ClientResources:
         self._cleaner = StateCleaner(
             self.directory, self._clock, self.config.state_cleanup_delay_ms, lambda: self.running_since_ms
         )
+        self._freed_memory = FreedMemory()
         if self.config.exactly_once:
             self._open_transactions = OpenTransactions(
                 self._clients.transaction_admin(),
@@ -184,6 +187,8 @@ class ClientResources:
             closing.callback(self._events.close)
             if self._cleaner is not None:
                 closing.callback(self._cleaner.stop)
+            if self._freed_memory is not None:
+                closing.callback(self._freed_memory.stop)
             closing.callback(self._group_processes.close)
             if self._open_transactions is not None:
                 closing.callback(self._open_transactions.close)

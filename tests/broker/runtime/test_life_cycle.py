@@ -14,7 +14,7 @@ pytestmark = pytest.mark.broker
 LONG_MS = 240_000
 """A session longer than anything is waited for here: what happens did not need its end."""
 
-OURS = ("StreamThread", "StateUpdater", "membership", "kafka-io", "state-cleaner", "task-assignor")
+OURS = ("StreamThread", "StateUpdater", "membership", "kafka-io", "state-cleaner", "freed-memory", "task-assignor")
 
 
 def own_threads(instance: Instance) -> list[str]:

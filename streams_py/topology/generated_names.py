@@ -43,7 +43,8 @@ def check_generated_names(topology: Topology, *, forbidden: bool) -> None:
     told = "; ".join(topic if line is None else f"{topic} ({line})" for topic, line in found.items())
     message = (
         "internal topics with generated names, which change when operators are added or removed above them, so that "
-        f"state and records in them are lost to a new version: {told}. Give name= or store= there"
+        f"state and records in them are lost to a new version: {told}. Give store= there, or name= where it has no "
+        "store="
     )
     if forbidden:
         raise TopologyError(f"{message}, or set ensure.explicit.internal.resource.naming to false")

@@ -89,10 +89,12 @@ def torture(
             exact=not at_least_once,
             seed=chosen,
         )
+        if isinstance(broker, LoginBroker) and not (result is not None and result.ok):
+            broker.copy_logs(folder)  # before it is gone
     if result is not None and result.ok:
         shutil.rmtree(folder, ignore_errors=True)
     else:
-        console.print(f"what was done when, and the logs of the instances, are in {folder}")
+        console.print(f"what was done when, and the logs of instances and broker, are in {folder}")
     if result is None:
         raise typer.Exit(FAILED)
     console.print(

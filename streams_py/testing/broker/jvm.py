@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import random
+import shutil
 import socket
 import subprocess
 import time
@@ -200,6 +201,11 @@ class NodesOnJvm:
 
     def start_node(self, node: int) -> None:
         self._cluster.start_node(node)
+
+    def copy_logs(self, folder: Path) -> None:
+        """What the nodes have logged, as ``node-1.log`` and so on."""
+        for node in self._cluster.nodes:
+            shutil.copy(node.log_file, folder)
 
 
 class JvmBroker(NodesOnJvm):

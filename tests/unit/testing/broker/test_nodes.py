@@ -9,7 +9,7 @@ import pytest
 from streams_py.testing.broker import container, jvm
 from streams_py.testing.broker.container import container_settings
 from streams_py.testing.broker.interface import NoBrokerError
-from streams_py.testing.broker.jvm import JvmCluster, consecutive_ports, free_ports
+from streams_py.testing.broker.jvm import JvmCluster, NodesOnJvm, consecutive_ports, free_ports
 from streams_py.testing.broker.jvm_node import JvmNode, Ports
 
 
@@ -30,6 +30,23 @@ def test_node_reads_its_ports_back_from_its_settings(tmp_path):
     assert node.ports == Ports(9001, 9004)
     assert node.address == "127.0.0.1:9001"
     assert JvmCluster(tmp_path).nodes == [node]
+
+
+def test_what_nodes_have_logged_can_be_kept(tmp_path):
+    folder, kept = tmp_path / "cluster", tmp_path / "kept"
+    for path in (folder, kept):
+        path.mkdir()
+    for number, ports in consecutive_ports(2, 9000).items():
+        node = JvmNode(folder, number)
+        node.write_settings({number: ports})
+        node.log_file.write_text(f"node {number} says\n")
+    nodes = NodesOnJvm()
+    nodes._cluster = JvmCluster(folder)
+    nodes.copy_logs(kept)
+    assert {path.name: path.read_text() for path in kept.iterdir()} == {
+        "node-1.log": "node 1 says\n",
+        "node-2.log": "node 2 says\n",
+    }
 
 
 def test_settings_of_three_nodes_survive_the_loss_of_one(tmp_path):

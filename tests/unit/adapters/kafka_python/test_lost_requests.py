@@ -1,0 +1,86 @@
+"""A coordinator that has lost a JoinGroup or SyncGroup never answers it: the member asks again (group_requests.py)."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+from kafka import errors as kafka_errors
+from kafka.future import Future
+from kafka.protocol.consumer import JoinGroupRequest, SyncGroupRequest
+
+from tests.unit.adapters.kafka_python.scripted_member import T0, UNKNOWN_MEMBER_ID
+
+SESSION_MS = 50
+
+
+class Losing:
+    """Loses the first requests of a kind, until their connection ends. ``late``: it answers the first one then."""
+
+    def __init__(self, member, kind, times=1, *, late=False):
+        self.lost = []
+        self.ended = 0
+        self._kind, self._times, self._late = kind, times, late
+        self._send = member.client._manager.send
+        member.client._manager.send = self.send
+        transport = SimpleNamespace(_write_buffer=[])
+        member.client._manager._conns = {"coordinator-1": SimpleNamespace(transport=transport, close=self.close)}
+        member.coordinator.config["session_timeout_ms"] = SESSION_MS
+        member.coordinator._session._timeout_s = SESSION_MS / 1000
+
+    def send(self, request, node_id=None, request_timeout_ms=None):
+        if isinstance(request, self._kind) and len(self.lost) < self._times:
+            self.lost.append((request, Future()))
+            return self.lost[-1][1]
+        return self._send(request, node_id, request_timeout_ms)
+
+    def close(self, error=None):
+        assert error is None, "the library would log it as one"
+        self.ended += 1
+        request, answer = self.lost[-1]
+        if answer.is_done:
+            return  # at the end of the test
+        if self._late:
+            self._send(request).add_both(answer.success)
+        else:
+            answer.failure(kafka_errors.Cancelled("closed"))
+
+
+@pytest.mark.parametrize("kind", [JoinGroupRequest, SyncGroupRequest])
+@pytest.mark.parametrize("times", [1, 3])
+def test_request_that_has_waited_for_a_session_is_sent_again_under_the_same_id(make, caplog, kind, times):
+    member = make().joined(T0, member_id="c-1")
+    losing = Losing(member, kind, times)
+    for _ in range(times + 1):
+        member.will_join(2, T0, member_id="c-1")
+    with caplog.at_level(logging.WARNING):
+        assert member.rejoin() is True
+    assert losing.ended == times
+    assert {request.member_id for request, _ in losing.lost} == {"c-1"}
+    assert member.coordinator.membership().member_id == "c-1"
+    assert [name for name, _ in member.calls if name.startswith("on_lost")] == []
+    said = [record.getMessage() for record in caplog.records if "group_requests" in record.name]
+    name = kind.__name__
+    assert said == times * [
+        f"group g: {name} is not answered for 0.05 s (session.timeout.ms); sent again, since it may be lost"
+    ]
+
+
+def test_member_whose_id_was_lost_with_its_join_gets_another_one(make):
+    member = make().joined(T0, member_id="c-1")
+    losing = Losing(member, JoinGroupRequest)
+    member.joins.append((UNKNOWN_MEMBER_ID, -1, "c-1"))
+    member.will_join(2, T0, member_id="c-2")
+    assert member.rejoin() is True
+    assert losing.ended == 1
+    assert member.coordinator.membership().member_id == "c-2"
+
+
+def test_answer_that_comes_at_the_last_moment_counts(make):
+    member = make().joined(T0, member_id="c-1")
+    losing = Losing(member, JoinGroupRequest, late=True)
+    member.will_join(2, T0, member_id="c-1")
+    assert member.rejoin() is True
+    assert losing.ended == 1
+    assert len([request for request in member.requests if isinstance(request, JoinGroupRequest)]) == 2

@@ -36,7 +36,7 @@ class Run:
         self.log = folder / "log"
         settings = {
             "application.id": "shout", "bootstrap.servers": broker.url, "state.dir": folder / "state",
-            "session.timeout.ms": 6000, "heartbeat.interval.ms": 500,
+            "session.timeout.ms": 2000, "heartbeat.interval.ms": 200,  # a rebalance takes half a session there
         }  # fmt: skip
         sets = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         with self.log.open("ab") as log:

@@ -69,6 +69,7 @@ class Workers:
             "scheduled.rebalance.max.delay.ms": str(self.delay_ms),
             "session.timeout.ms": "6000",
             "heartbeat.interval.ms": "500",
+            "consumer.session.timeout.ms": "6000",  # of a sink that is killed; by default everybody waits for 45 s
             "offset.flush.interval.ms": "1000",
             "offset.storage.partitions": "3",
             "status.storage.partitions": "3",

@@ -106,7 +106,10 @@ def test_a_process_that_is_killed_is_started_again_and_the_other_one_stays(run: 
     assert [one.restarts for one in running.supervisor.health().processes] == [0, 1]
 
 
-def test_one_that_dies_again_and_again_makes_the_whole_neither_live_nor_ready(run: Callable[[str], Run]) -> None:
+def test_one_that_dies_again_and_again_makes_the_whole_neither_live_nor_ready(
+    run: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_FIRST_DELAY_S", 0.01)
     running = run("dies")
     until(lambda: not running.supervisor.health().live, "it has died five times")
     health = running.supervisor.health()

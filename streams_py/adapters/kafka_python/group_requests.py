@@ -6,8 +6,8 @@ Whatever the broker answers as to a member confirms the session (:mod:`.session`
 
 A broker may also lose such a request, and then never answers: a coordinator of Kafka 4.3 that comes back on a loaded
 machine takes joins for a group that it then loads once more. All members wait, until ``max.poll.interval.ms`` is over,
-and nobody hears of it. So a request that waits for a session is given up with its connection, and sent again: to a
-broker that has it, that is the same member once more.
+and nobody hears of it. A member that is gone holds the others up for a session; so a request that waits longer is given
+up with its connection, and sent again: to a broker that has it, that is the same member once more.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__ = ["GroupRequests"]
 _log = logging.getLogger(__name__)
 
 _COORDINATOR_PREFIX: Final = "coordinator-"
+_SESSIONS_MAX: Final = 1.5
 
 
 class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafka-python has no type information
@@ -88,36 +89,38 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         return int(max(self.config["request_timeout_ms"], self.config["max_poll_interval_ms"] + 5_000))
 
     async def _send_and_stay(self, request: Any, timeout_ms: int | None = None) -> Any:
-        """Send a request that keeps this a member until it is answered; RequestTimedOutError when it has waited for a
-        session, and is to be sent again."""
+        """Send a request that keeps this a member until it is answered; the same one again when it waits for more than
+        a session."""
 
         async def send() -> Any:
             return await self._send_to_coordinator(request, timeout_ms)
 
-        answer = self._manager.call_soon(send)
-        until_s = time.monotonic() + self.config["session_timeout_ms"] / 1000
-        given_up = False
-        while not answer.is_done:
-            try:
-                await self._manager.wait_for(_outcome(answer), self._session.tick_interval_ms)
-            except kafka_errors.KafkaTimeoutError:
-                self._session.tick()
-                self._manager.call_soon(self._former_ids.leave, self, request.member_id)
-                if time.monotonic() > until_s and self._waits_for_group and not given_up:
-                    given_up = True
-                    self._give_up(request)
-        if given_up and answer.exception is not None:
-            raise kafka_errors.RequestTimedOutError(f"{request.name} was given up") from answer.exception
-        if answer.exception is not None:
-            raise answer.exception
-        return answer.value
+        patience_s = _SESSIONS_MAX * self.config["session_timeout_ms"] / 1000
+        while True:
+            answer = self._manager.call_soon(send)
+            until_s = time.monotonic() + patience_s
+            given_up = False
+            while not answer.is_done:
+                try:
+                    await self._manager.wait_for(_outcome(answer), self._session.tick_interval_ms)
+                except kafka_errors.KafkaTimeoutError:
+                    self._session.tick()
+                    self._manager.call_soon(self._former_ids.leave, self, request.member_id)
+                    if time.monotonic() > until_s and self._waits_for_group and not given_up:
+                        given_up = True
+                        self._give_up(request, patience_s)
+            if answer.exception is None:
+                return answer.value
+            # Not a new attempt: another JoinGroup would take the group back from where its leader assigns.
+            if not (given_up and isinstance(answer.exception, kafka_errors.Cancelled)) or self.is_closing:
+                raise answer.exception
 
-    def _give_up(self, request: Any) -> None:
+    def _give_up(self, request: Any, after_s: float) -> None:
         _log.warning(
-            "group %s: %s is not answered for %g s (session.timeout.ms); sent again, since it may be lost",
+            "group %s: %s is not answered for %g s, longer than session.timeout.ms; sent again, since it may be lost",
             self.group_id,
             request.name,
-            self.config["session_timeout_ms"] / 1000,
+            after_s,
         )
         self._give_up_connection()
 

@@ -52,18 +52,19 @@ class Losing:
 def test_request_that_has_waited_for_a_session_is_sent_again_under_the_same_id(make, caplog, kind, times):
     member = make().joined(T0, member_id="c-1")
     losing = Losing(member, kind, times)
-    for _ in range(times + 1):
-        member.will_join(2, T0, member_id="c-1")
+    member.will_join(2, T0, member_id="c-1")
     with caplog.at_level(logging.WARNING):
         assert member.rejoin() is True
     assert losing.ended == times
-    assert {request.member_id for request, _ in losing.lost} == {"c-1"}
+    sent = [request for request in member.requests if isinstance(request, kind)]
+    assert [request for request, _ in losing.lost] == [sent[-1]] * times, "the same one, and no other join"
+    assert member.calls.count(("JoinGroup", (T0,))) == 1
     assert member.coordinator.membership().member_id == "c-1"
     assert [name for name, _ in member.calls if name.startswith("on_lost")] == []
     said = [record.getMessage() for record in caplog.records if "group_requests" in record.name]
     name = kind.__name__
     assert said == times * [
-        f"group g: {name} is not answered for 0.05 s (session.timeout.ms); sent again, since it may be lost"
+        f"group g: {name} is not answered for 0.075 s, longer than session.timeout.ms; sent again, since it may be lost"
     ]
 
 
@@ -84,3 +85,20 @@ def test_answer_that_comes_at_the_last_moment_counts(make):
     assert member.rejoin() is True
     assert losing.ended == 1
     assert len([request for request in member.requests if isinstance(request, JoinGroupRequest)]) == 2
+
+
+def test_nothing_is_sent_again_by_who_is_leaving(make):
+    member = make().joined(T0, member_id="c-1")
+    losing = Losing(member, JoinGroupRequest)
+    close = losing.close
+
+    def leave_and_close(error=None):
+        member.coordinator.is_closing = True
+        close(error)
+
+    member.client._manager._conns["coordinator-1"].close = leave_and_close
+    member.listener.subscription_user_data = lambda topics: b""
+    member.coordinator.request_rejoin_because("because")
+    assert member.poll(500) is False
+    assert losing.ended == 1
+    assert len([request for request in member.requests if isinstance(request, JoinGroupRequest)]) == 1

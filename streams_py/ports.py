@@ -258,6 +258,7 @@ class PartitionInfo(NamedTuple):
     leader: int | None
     replicas: tuple[int, ...]
     racks: frozenset[str]
+    topic_id: str | None = None  # another one when a topic was deleted and created anew; None from old brokers
 
 
 class AdminErrorKind(Enum):

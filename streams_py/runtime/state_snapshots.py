@@ -8,7 +8,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.config import StreamsConfig
 from streams_py.ports import Admin
 from streams_py.state.directory import StateDirectory
-from streams_py.state.snapshots.snapshots import Snapshots
+from streams_py.state.snapshots.snapshots import ChangelogNow, Snapshots
 from streams_py.state.snapshots.storage import open_storage
 
 __all__ = ["open_snapshots"]
@@ -19,13 +19,14 @@ def open_snapshots(config: StreamsConfig, directory: StateDirectory, admin: Admi
     if not config.state_snapshot_store or not directory.is_persistent:
         return None
 
-    def offsets(changelogs: Collection[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
+    def offsets(changelogs: Collection[TopicPartition]) -> Mapping[TopicPartition, ChangelogNow]:
+        described = admin.describe_topics({changelog.topic for changelog in changelogs})
         first, end = admin.list_offsets(changelogs, earliest=True), admin.list_offsets(changelogs)
-        known: dict[TopicPartition, tuple[int, int]] = {}
+        known: dict[TopicPartition, ChangelogNow] = {}
         for changelog in changelogs:
-            begins, ends = first.get(changelog), end.get(changelog)
-            if isinstance(begins, int) and isinstance(ends, int):
-                known[changelog] = (begins, ends)
+            begins, ends, infos = first.get(changelog), end.get(changelog), described.get(changelog.topic)
+            if isinstance(begins, int) and isinstance(ends, int) and isinstance(infos, tuple):
+                known[changelog] = ChangelogNow(begins, ends, infos[0].topic_id)
         return known
 
     return Snapshots(

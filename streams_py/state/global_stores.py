@@ -55,6 +55,7 @@ class GlobalStores:
         self._stores: dict[str, Store] = {}
         self._database: TaskDatabase | None = None
         self._positions: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, str] = {}
         self._checkpointed: dict[TopicPartition, int] = {}
         self.is_open = False
 
@@ -83,6 +84,39 @@ class GlobalStores:
         if found is None:
             raise UnknownStateStoreError(f"there is no open global store {name!r}; declared: {sorted(self._declared)}")
         return found.store if isinstance(found, OwnStore) else found
+
+    def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
+        """They have no changelogs of their own: :meth:`use_topics`."""
+        return True
+
+    def use_topics(self, ids: Mapping[str, str | None]) -> None:
+        """The ids that the topics have now, before anything is read: a store that was filled from another topic of that
+        name, which was deleted since, is emptied. None, or a position from before ids were noted: it is believed."""
+        known = self._topic_ids
+        for topic, now in ids.items():
+            before = known.get(topic)
+            stale = [partition for partition in self._positions if partition.topic == topic]
+            if stale and before is not None and now is not None and now != before:
+                self._empty(topic, stale, before, now)
+        self._topic_ids = known | {topic: now for topic, now in ids.items() if now is not None}
+        if self._database is not None and self._topic_ids != known:
+            self._database.note_topic_ids(self._topic_ids)
+
+    def _empty(self, topic: str, stale: Collection[TopicPartition], before: str, now: str) -> None:
+        names = [name for name, (_, of) in self._declared.items() if of == topic]
+        _log.warning(
+            "topic %s was deleted and created anew since global store %s was filled from it (its id was %s and is %s): "
+            "the store is emptied and filled from what the topic has now",
+            topic,
+            ", ".join(names),
+            before,
+            now,
+        )
+        if self._database is not None:
+            self._database.forget(stale)
+        self._positions = {p: offset for p, offset in self._positions.items() if p.topic != topic}
+        for name in names:
+            self._stores[name].clear()
 
     def restore_position(self, changelog: TopicPartition) -> int:
         """The next offset of a topic, or BEGINNING."""
@@ -140,6 +174,7 @@ class GlobalStores:
                 lambda name: [partition for partition in database.positions() if partition.topic == topic_of[name]],
             )
             self._positions = self._checkpointed = self._known_positions(self._database)
+            self._topic_ids = self._database.topic_ids()
         for name, (declared, topic) in self._declared.items():
             store = self._stores[name] = open_store(
                 declared.builder,

@@ -2,7 +2,8 @@
 
 For each changelog partition the last offset contained in its store is known or not. It is in the database, beside the
 data, and is learnt from there when the task opens; it moves on while records are restored, and with what the producer
-got acknowledged when the task commits. What a task writes is in memory until then (:mod:`streams_py.state.disk`), so
+got acknowledged when the task commits. It is worth nothing in another topic of the same name, so the topic's id is kept
+with it. What a task writes is in memory until then (:mod:`streams_py.state.disk`), so
 whatever is on disk is a committed state, also after a crash. A store of which nothing is known is *emptied* before it
 is restored from the beginning: a compacted changelog may have lost the deletions that old files never saw. Stores in
 memory are never known at the start.
@@ -28,6 +29,7 @@ from streams_py.errors import LockError, StateError, StateStoreMigratedError, Un
 from streams_py.ports import BEGINNING, RawRecord
 from streams_py.state.caching.cache import RecordCache, flush_until_clean
 from streams_py.state.changelog_entries import changelog_entries
+from streams_py.state.changelog_topics import ChangelogTopics
 from streams_py.state.checkpoint import write_checkpoint
 from streams_py.state.custom.own_store import OwnStore, own_store
 from streams_py.state.directory import StateDirectory
@@ -100,6 +102,7 @@ class TaskState:
         """Of stores on disk: the positions that are in the database."""
         self._logged: dict[TopicPartition, int] = {}
         """Those that are there after a crash, at least, while what is restored goes past the write-ahead log."""
+        self._topics = ChangelogTopics(task_id)
         self._checkpointed: dict[TopicPartition, int] = {}
         self._next_checkpoint_s = 0.0
         self._restored = 0
@@ -245,6 +248,7 @@ class TaskState:
         self._offsets = {}
         database = self._database
         known = {} if database is None else database.positions()
+        self._topics.use(database)
         for changelog, name in self._store_by_changelog.items():
             store = self._stores[name]
             if database is None or not store.persistent:
@@ -313,11 +317,22 @@ class TaskState:
         self._stores = {}
         self._own = {}
         self._database = None
+        self._topics.use(None)
         self._offsets = {}
         self._committed = {}
         return errors
 
     # -- restoration -------------------------------------------------------------------------------------------
+
+    def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
+        """Called with the id that the topic has now, before anything is restored from it: False when the position is in
+        another topic of that name, which was deleted since. None, or a position from before ids were noted: it is
+        believed."""
+        store = self._store_by_changelog[changelog]
+        on_disk = self._database is not None and self._stores[store].persistent
+        return topic_id is None or self._topics.is_of(
+            changelog, topic_id, store=store, position_known=changelog in self._offsets, on_disk=on_disk
+        )
 
     def restore_position(self, changelog: TopicPartition) -> int:
         """Offset of the next record to restore, or BEGINNING."""
@@ -367,11 +382,21 @@ class TaskState:
     def update_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Newer last offsets of changelogs; those of other tasks are left out.
 
-        An older one is ignored: it is what this thread wrote before the task went away and came back.
+        An older one is ignored: it is what this thread wrote before the task went away and came back. When the ones
+        after it are older too, the changelog has begun anew under this task.
         """
         for changelog, offset in offsets.items():
-            if changelog in self._store_by_changelog:
-                self._offsets[changelog] = max(offset, self._offsets.get(changelog, offset))
+            store = self._store_by_changelog.get(changelog)
+            if store is None:
+                continue
+            at = self._offsets.get(changelog, offset)
+            if self._builders[store].source_topic is None and self._topics.begins_anew(
+                changelog, at, offset, store=store
+            ):
+                self._topics.forget(changelog)
+                self._offsets[changelog] = offset  # all that was written to it is in the store
+            else:
+                self._offsets[changelog] = max(offset, at)
 
     @property
     def uncommitted_bytes(self) -> int:
@@ -418,6 +443,8 @@ class TaskState:
             self._committed.pop(changelog, None)
         if self._database is not None:
             self._database.forget(changelogs)
+        for changelog in changelogs:
+            self._topics.forget(changelog)
         self.checkpoint(enforce=True)
 
     def checkpoint(self, *, enforce: bool) -> None:

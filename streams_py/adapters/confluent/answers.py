@@ -13,7 +13,10 @@ from typing import Any, Final
 
 from streams_py.ports import AdminError, AdminErrorKind, PartitionInfo
 
-__all__ = ["NO_ANSWER", "offset_of", "partitions_of", "time_offset_of", "topics_of", "whole_partitions"]
+__all__ = ["NO_ANSWER", "offset_of", "partitions_of", "time_offset_of", "topic_id_of", "topics_of", "whole_partitions"]
+
+_NO_TOPIC_ID: Final = "A" * 22
+"""As base64 all zeros, which Kafka's protocol has where there is no id."""
 
 NO_ANSWER: Final = AdminError(AdminErrorKind.TIMED_OUT, "the client library left this out of its answer")
 
@@ -57,9 +60,16 @@ def whole_partitions(topic: Any) -> int | None:
     return len(numbers)
 
 
+def topic_id_of(described: Any) -> str | None:
+    """The id in a TopicDescription; None from brokers that give none."""
+    found = getattr(described, "topic_id", None)
+    return None if found is None or str(found) == _NO_TOPIC_ID else str(found)
+
+
 def partitions_of(described: Any) -> tuple[PartitionInfo, ...] | AdminError:
     """A TopicDescription as the port's tuple, ascending by number; a topic without or with half of its partitions is
     no answer. A partition without a leader has None there."""
+    topic_id = topic_id_of(described)
     infos = tuple(
         PartitionInfo(
             described.name,
@@ -67,6 +77,7 @@ def partitions_of(described: Any) -> tuple[PartitionInfo, ...] | AdminError:
             partition.leader.id if partition.leader is not None and partition.leader.id >= 0 else None,
             tuple(node.id for node in partition.replicas),
             frozenset(node.rack for node in partition.replicas if node.rack),
+            topic_id,
         )
         for partition in sorted(getattr(described, "partitions", None) or (), key=lambda partition: int(partition.id))
     )

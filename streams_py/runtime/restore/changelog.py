@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from streams_protocol.types import TaskId, TopicPartition
+from streams_py.errors import TimeoutExceededError
 from streams_py.ports import RawRecord
 
 __all__ = ["ChangelogInWork", "RestorableTask"]
@@ -32,6 +33,9 @@ class RestorableTask(Protocol):
     def source_changelogs(self) -> frozenset[TopicPartition]:
         """Those changelogs that are source topics."""
 
+    def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
+        """False when the position in this changelog is one in another topic of that name."""
+
     def restore_position(self, changelog: TopicPartition) -> int:
         """Next offset to replay, or BEGINNING."""
 
@@ -52,6 +56,7 @@ class ChangelogInWork:
     position: int | None = None  # next offset; None until the start is known
     end: int | None = None  # active: where it is done; standby of a source changelog: where it must stop
     total: int = 0
+    is_identified: bool = False  # its topic is known to be that of the position
     registered: bool = False  # part of the restore consumer's assignment
     doubts: int = 0  # how often its end was below its position
     doubted_since_ms: int = 0
@@ -65,6 +70,11 @@ class ChangelogInWork:
         return self.end is None and (self.task.is_active or self.partition in self.task.source_changelogs)
 
     @property
+    def is_unknown(self) -> bool:
+        """True when the cluster has to be asked about it before it may be read."""
+        return not self.is_identified or self.needs_end
+
+    @property
     def is_done(self) -> bool:
         return self.end is not None and self.position is not None and self.position >= self.end
 
@@ -72,6 +82,24 @@ class ChangelogInWork:
     def remaining_records(self) -> int:
         """Records that an active still has to replay, as far as known."""
         return 0 if self.end is None or not self.task.is_active else max(0, self.end - max(0, self.position or 0))
+
+    def unanswered(self, reason: str, now_ms: int, timeout_ms: int) -> TimeoutExceededError | None:
+        """Nobody says what has to be known of it. An error when that has lasted for so long that its task fails; a copy
+        waits."""
+        if self.silent_since_ms is None:
+            self.silent_since_ms = now_ms
+            what = "its end" if self.needs_end else "its topic"
+            _log.warning(
+                "task %s waits for changelog %s: %s is not known: %s", self.task.id, self.partition, what, reason
+            )
+        silent_ms = now_ms - self.silent_since_ms
+        if silent_ms <= timeout_ms or not self.needs_end:
+            return None
+        return TimeoutExceededError(
+            f"task {self.task.id} cannot be restored: the end of changelog {self.partition} was not "
+            f"known for {silent_ms} ms (task.timeout.ms is {timeout_ms}): {reason}",
+            task_id=self.task.id,
+        )
 
     def doubts_end(self, end: int, position: int, now_ms: int) -> bool:
         """True while an end lies before the position of the task's state, and was not given often enough to be

@@ -12,6 +12,8 @@ Rules kept:
   compaction and transaction markers leave gaps;
 * while any active restores, standbys wait;
 * a changelog that is the source topic of a table is never read past the group's committed offset;
+* a position in another topic of the same name, which was deleted since, makes the task corrupted: its store is emptied,
+  and restored from the beginning;
 * a position below the log start makes the task corrupted: it starts again from the beginning;
 * an end below the checkpoint is asked for again, and makes the task corrupted only when it stays.
 """
@@ -24,18 +26,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from streams_protocol.types import TaskId, TopicPartition
-from streams_py.errors import (
-    BrokerUnavailableError,
-    OffsetOutOfRangeError,
-    StreamsError,
-    TaskCorruptedError,
-    TimeoutExceededError,
-)
+from streams_py.errors import BrokerUnavailableError, OffsetOutOfRangeError, StreamsError, TaskCorruptedError
 from streams_py.member.events import Progress
 from streams_py.ports import BEGINNING, Admin, Clock, RawRecord, RecordConsumer
 from streams_py.runtime.restore.batches import by_partition
 from streams_py.runtime.restore.changelog import ChangelogInWork, RestorableTask
-from streams_py.runtime.restore.ends import ask_ends
+from streams_py.runtime.restore.ends import ChangelogEnd, ask_ends
 from streams_py.runtime.restore.listener import RestoreListener, RestoreNews, StandbyUpdateListener
 from streams_py.runtime.restore.progress import RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.standby_lags import OnWarm, StandbyLags
@@ -55,6 +51,10 @@ _POSITIONS_MS = 50
 
 _POLL_MAX_MS = 20
 """Longest wait for records: a task that is added in the meantime waits as long."""
+
+_IDENTITY_MS = 300_000
+"""So often it is looked whether topics are still the same: one that was created anew and has grown past our position
+is read on in."""
 
 _BACKOFF_MAX_MS = 1_000
 """Longest pause between two attempts to reach the cluster."""
@@ -104,8 +104,8 @@ class StateUpdater:
         self._paused = False
         self._thread: threading.Thread | None = None
         self._next_checkpoint_ms = clock.monotonic_ms() + commit_interval_ms
-        self._next_limits_ms = 0
-        self._next_positions_ms = 0
+        self._next_identity_ms = clock.monotonic_ms() + _IDENTITY_MS
+        self._next_limits_ms = self._next_positions_ms = 0
 
     # -- called by the stream thread -------------------------------------------------------------------------------
 
@@ -316,56 +316,51 @@ class StateUpdater:
         self._clock.sleep_ms(pause_ms)
 
     def _learn_ends(self) -> None:
-        """End offsets of new actives, and the limits of source changelogs.
+        """What has to be known of new changelogs: whether their topics are those of the positions, and for actives the
+        end. And the limits of source changelogs.
 
-        A changelog whose end nobody can say holds up its own task only, for ``task.timeout.ms``.
-        """
+        One that nobody says this of holds up its own task only, an active one for ``task.timeout.ms``."""
         now = self._clock.monotonic_ms()
         with self._lock:
             source = {tp for c in self._changelogs.values() for tp in c.task.source_changelogs if tp == c.partition}
-            unknown = [c.partition for c in self._changelogs.values() if c.needs_end]
-            refresh = source if now >= self._next_limits_ms else source.intersection(unknown)
-        wanted = set(unknown) | refresh
+            unknown = {c.partition for c in self._changelogs.values() if c.is_unknown}
+            refresh = source if now >= self._next_limits_ms else source & unknown
+            with_end = refresh.union(c.partition for c in self._changelogs.values() if c.needs_end)
+            looked_at = set(self._changelogs) if now >= self._next_identity_ms else set()
+        wanted = with_end | unknown | looked_at
         if not wanted:
             return
-        self._next_limits_ms = now + min(self._commit_interval_ms, 300_000)
-        ends, silent = ask_ends(self._admin, self._group, wanted, refresh)
+        self._next_limits_ms = now + min(self._commit_interval_ms, _IDENTITY_MS)
+        if looked_at:
+            self._next_identity_ms = now + _IDENTITY_MS
+        ends, silent = ask_ends(self._admin, self._group, wanted, with_end, refresh)
         with self._lock:
-            for partition, end, limit in ends:
-                changelog = self._changelogs.get(partition)
+            for found in ends:
+                changelog = self._changelogs.get(found.partition)
                 if changelog is not None:
                     changelog.silent_since_ms = None
-                    self._take_end(changelog, end, limit, now)
+                    self._take_end(changelog, found, now)
             for partition, reason in silent.items():
                 changelog = self._changelogs.get(partition)
-                if changelog is not None and changelog.needs_end:
-                    self._note_silence(changelog, reason)
+                if changelog is not None and changelog.is_unknown:
+                    error = changelog.unanswered(reason, self._clock.monotonic_ms(), self._task_timeout_ms)
+                    if error is not None:
+                        self._fail(changelog.task, error)
 
-    def _take_end(self, changelog: ChangelogInWork, end: int, limit: int, now: int) -> None:
-        if changelog.end is not None and changelog.task.is_active:
+    def _take_end(self, changelog: ChangelogInWork, found: ChangelogEnd, now: int) -> None:
+        if not changelog.task.is_of(changelog.partition, found.topic_id):
+            self._corrupted([changelog.partition], "is another topic than that of")
             return
-        at = changelog.position
-        at = changelog.task.restore_position(changelog.partition) if at is None else at
-        if changelog.doubts_end(limit, at, now):
+        changelog.is_identified = True
+        if found.end is None or (changelog.end is not None and changelog.task.is_active):
             return
-        if end < at:
-            self._corrupted([changelog.partition], f"ends at {end}, before")
+        at = changelog.task.restore_position(changelog.partition) if changelog.position is None else changelog.position
+        if changelog.doubts_end(found.limit, at, now):
             return
-        changelog.end = limit
-
-    def _note_silence(self, changelog: ChangelogInWork, reason: str) -> None:
-        now = self._clock.monotonic_ms()
-        if changelog.silent_since_ms is None:
-            changelog.silent_since_ms = now
-            _log.warning("%s: end of changelog %s is not known: %s", self._name, changelog.partition, reason)
-        silent_ms = now - changelog.silent_since_ms
-        if silent_ms > self._task_timeout_ms:
-            error = TimeoutExceededError(
-                f"task {changelog.task.id} cannot be restored: the end of changelog {changelog.partition} was not "
-                f"known for {silent_ms} ms (task.timeout.ms is {self._task_timeout_ms}): {reason}",
-                task_id=changelog.task.id,
-            )
-            self._fail(changelog.task, error)
+        if found.end < at:
+            self._corrupted([changelog.partition], f"ends at {found.end}, before")
+            return
+        changelog.end = found.limit
 
     def _assign(self, consumer: RecordConsumer) -> list[RestorableTask]:
         """Let the consumer read what is needed now: restoring actives first, else standbys. The actives that turn out
@@ -374,7 +369,7 @@ class StateUpdater:
             actives = any(c.task.is_active and not c.is_done for c in self._changelogs.values())
             positions: dict[TopicPartition, int | None] = {}
             for changelog in self._changelogs.values():
-                if changelog.needs_end:
+                if changelog.is_unknown:
                     continue  # added a moment ago; the next round asks for it
                 if changelog.position is None:
                     self._start(changelog)

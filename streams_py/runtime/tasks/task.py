@@ -81,6 +81,9 @@ class TaskStores(Protocol):
     def store(self, name: str) -> Any:
         """An open store."""
 
+    def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
+        """False when the position in this changelog is one in another topic of that name."""
+
     def restore_position(self, changelog: TopicPartition) -> int: ...
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord], *, in_bulk: bool = False) -> None:
         """Apply records of a changelog, in offset order. ``in_bulk``: they need not be on the disk before
@@ -169,6 +172,10 @@ class Task:
         return sum(offset + 1 for offset in self.changelog_offsets.values())
 
     # -- restoration ------------------------------------------------------------------------------------
+
+    def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
+        """False when the position in this changelog is one in another topic of that name."""
+        return self.stores.is_of(changelog, topic_id)
 
     def restore_position(self, changelog: TopicPartition) -> int:
         """Next offset to replay, or BEGINNING."""

@@ -23,7 +23,16 @@ from streams_py.errors import (
     StreamsError,
     TimeoutExceededError,
 )
-from streams_py.ports import BEGINNING, Admin, AdminError, Clock, RawRecord, RecordConsumer, RecordProducer
+from streams_py.ports import (
+    BEGINNING,
+    Admin,
+    AdminError,
+    Clock,
+    PartitionInfo,
+    RawRecord,
+    RecordConsumer,
+    RecordProducer,
+)
 from streams_py.runtime.closing import place_of
 from streams_py.runtime.restore.batches import by_partition
 from streams_py.runtime.tasks.active_task import ActiveTask
@@ -159,9 +168,11 @@ class GlobalThread:
         consumer = self._make_consumer()
         wipe = False
         try:
-            partitions = self._retried(self._partitions)
+            described = self._retried(self._described)
+            partitions = [TopicPartition(topic, info.partition) for topic, infos in described for info in infos]
             task = self._task(consumer, partitions)
             self._retried(task.initialize)
+            self.stores.use_topics({topic: infos[0].topic_id for topic, infos in described})
             ends = self._retried(lambda: self._ends(partitions))
             self._fill(consumer, task, ends)
             self._ready.set()
@@ -207,19 +218,14 @@ class GlobalThread:
                 _log.warning("%s: %s; trying again", self.name, error)
                 self._clock.sleep_ms(self._retry_backoff_ms)
 
-    def _partitions(self) -> list[TopicPartition]:
+    def _described(self) -> list[tuple[str, tuple[PartitionInfo, ...]]]:
         described = self._admin.describe_topics(self._nodes.topics)
         missing = sorted(topic for topic in self._nodes.topics if isinstance(described.get(topic), AdminError | None))
         if missing:
             raise MissingSourceTopicError(
                 f"topic {', '.join(missing)} of a global store does not exist; create it before starting"
             )
-        return [
-            TopicPartition(topic, info.partition)
-            for topic, infos in sorted(described.items())
-            if not isinstance(infos, AdminError)
-            for info in infos
-        ]
+        return [(topic, infos) for topic, infos in sorted(described.items()) if not isinstance(infos, AdminError)]
 
     def _ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         ends = self._admin.list_offsets(partitions)

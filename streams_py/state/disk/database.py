@@ -35,6 +35,8 @@ _TOPICS: Final = b"\1"
 """Keys of positions begin here: what else the family has begins with a zero, as no topic does."""
 _LAYOUT: Final = b"\0layout "
 """Before the name of a store."""
+_TOPIC_ID: Final = b"\0topic "
+"""Before the name of a topic."""
 
 
 class TaskDatabase:
@@ -101,17 +103,35 @@ class TaskDatabase:
 
     def layouts(self) -> dict[str, str]:
         """How the files of each store are laid out (:mod:`.layouts`); those that nobody has noted are missing."""
-        entries = self._attempt(lambda: list(self._beginning_with(_LAYOUT)))
-        return {key[len(_LAYOUT) :].decode(): data.decode() for key, data in entries}
+        return self._texts(_LAYOUT)
+
+    def topic_ids(self) -> dict[str, str]:
+        """Of the topics that positions speak of: the ids that the cluster gave them, as far as they were noted."""
+        return self._texts(_TOPIC_ID)
+
+    def _texts(self, prefix: bytes) -> dict[str, str]:
+        entries = self._attempt(lambda: list(self._beginning_with(prefix)))
+        return {key[len(prefix) :].decode(): data.decode() for key, data in entries}
 
     def _beginning_with(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return takewhile(lambda entry: entry[0].startswith(prefix), self._positions.items(from_key=prefix))
 
     def note_layouts(self, layouts: Mapping[str, str]) -> None:
         """The files of these stores are laid out like this."""
+        self._note(_LAYOUT, layouts)
+
+    def note_topic_ids(self, ids: Mapping[str, str]) -> None:
+        """What positions in these topics are worth: nothing in another topic of that name."""
+        self._note(_TOPIC_ID, ids)
+
+    def forget_topic_id(self, topic: str) -> None:
+        """What positions in this topic are worth is not known any more."""
+        self._attempt(lambda: self._positions.delete(_TOPIC_ID + topic.encode()))
+
+    def _note(self, prefix: bytes, texts: Mapping[str, str]) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)
-        for name, layout in layouts.items():
-            batch.put(_LAYOUT + name.encode(), layout.encode(), self.handle(_POSITIONS))
+        for name, text in texts.items():
+            batch.put(prefix + name.encode(), text.encode(), self.handle(_POSITIONS))
         self._attempt(lambda: self._database.write(batch))
 
     def commit(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -226,10 +246,12 @@ class TaskDatabase:
             store.drop_layer()
 
     def forget(self, changelogs: Collection[TopicPartition]) -> None:
-        """Nothing is known of these any more; on disk, before anything else happens to their stores."""
+        """Nothing is known of these any more, nor of their topics; on disk, before anything else happens to their
+        stores."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for changelog in changelogs:
             batch.delete(_position_key(changelog), self.handle(_POSITIONS))
+            batch.delete(_TOPIC_ID + changelog.topic.encode(), self.handle(_POSITIONS))
         self._attempt(lambda: self._database.write(batch))
         self._attempt(lambda: self._database.flush_wal(True))
 
@@ -250,15 +272,16 @@ class TaskDatabase:
                 self._positions.close()
                 self._database.close()
 
-    def checkpoint(self, folder: str) -> dict[TopicPartition, int] | None:
+    def checkpoint(self, folder: str) -> tuple[dict[TopicPartition, int], dict[str, str]] | None:
         """Make a copy of the committed state in a new folder of the same file system, mostly of links, and say which
-        positions it is at, at least; None when the database is closed. Any thread may; :meth:`close` waits for it."""
+        positions it is at, at least, and in which topics; None when the database is closed. Any thread may;
+        :meth:`close` waits for it."""
         with self._closing:
             if self._is_closed:
                 return None
-            positions = self.positions()
+            positions, topic_ids = self.positions(), self.topic_ids()
             self._attempt(lambda: rocksdict.Checkpoint(self._database).create_checkpoint(folder))
-            return positions
+            return positions, topic_ids
 
     # -- for RocksBytes ----------------------------------------------------------------------------------------
 

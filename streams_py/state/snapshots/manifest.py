@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from streams_protocol.types import TopicPartition
@@ -44,11 +44,13 @@ class SnapshotFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One snapshot. ``positions``: offset of the last record that is in it, by changelog partition."""
+    """One snapshot. ``positions``: offset of the last record that is in it, by changelog partition; ``topic_ids``: of
+    the topics that these are positions in, as far as they have ids."""
 
     of: SnapshotOf
     positions: Mapping[TopicPartition, int]
     files: Mapping[str, SnapshotFile]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """As it is stored."""
@@ -59,6 +61,7 @@ class Manifest:
             "task": self.of.task,
             "layout": dict(sorted(self.of.layout.items())),
             "positions": [[topic, number, offset] for (topic, number), offset in sorted(self.positions.items())],
+            "topic_ids": dict(sorted(self.topic_ids.items())),
             "files": {name: [file.sha256, file.size] for name, file in sorted(self.files.items())},
         }
         return json.dumps({"sha256": _digest(content), "snapshot": content}).encode()
@@ -82,6 +85,7 @@ class Manifest:
                 SnapshotOf(content["application"], content["cluster"], content["task"], dict(content["layout"])),
                 {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in content["positions"]},
                 files,
+                dict(content.get("topic_ids", {})),
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise SnapshotError(f"its manifest cannot be read: {type(error).__name__}: {error}") from error

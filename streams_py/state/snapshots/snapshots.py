@@ -15,7 +15,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, LockError, SnapshotError
@@ -26,7 +26,7 @@ from streams_py.state.snapshots.storage import TaskSnapshots, hash_of
 if TYPE_CHECKING:
     from streams_py.state.disk.database import TaskDatabase
 
-__all__ = ["KnownOffsets", "Snapshots"]
+__all__ = ["ChangelogNow", "KnownOffsets", "Snapshots"]
 
 _log = logging.getLogger("streams_py")
 
@@ -35,8 +35,17 @@ _MAKE: Final = "snapshot-make"
 _QUICK_S: Final = 0.5
 """A fetch is waited for so long before the task has to come again: mostly there is nothing to fetch."""
 
-KnownOffsets = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, tuple[int, int]]]
-"""First and end offset of changelog partitions, as far as known."""
+
+class ChangelogNow(NamedTuple):
+    """First and end offset of a changelog partition, and its topic's id, where the cluster gives one."""
+
+    first: int
+    end: int
+    topic_id: str | None = None
+
+
+KnownOffsets = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, ChangelogNow]]
+"""Changelog partitions as far as known."""
 
 
 class _Fetch:
@@ -136,10 +145,10 @@ class Snapshots:
         folder = os.path.join(os.path.dirname(database.path), _MAKE)
         try:
             shutil.rmtree(folder, ignore_errors=True)
-            positions = database.checkpoint(folder)
-            if positions is None or positions == self._uploaded.get(task):
+            copied = database.checkpoint(folder)
+            if copied is None or copied[0] == self._uploaded.get(task):
                 return False
-            self._upload_folder(task, folder, positions, layout)
+            self._upload_folder(task, folder, *copied, layout)
         except Exception as error:
             _log.warning("task %s: no snapshot was made, trying again later: %s", task, error)
             return False
@@ -148,7 +157,12 @@ class Snapshots:
         return True
 
     def _upload_folder(
-        self, task: TaskId, folder: str, positions: Mapping[TopicPartition, int], layout: Mapping[str, str]
+        self,
+        task: TaskId,
+        folder: str,
+        positions: Mapping[TopicPartition, int],
+        topic_ids: Mapping[str, str],
+        layout: Mapping[str, str],
     ) -> None:
         place = TaskSnapshots(self._storage, self._application, str(task))
         files: dict[str, SnapshotFile] = {}
@@ -159,7 +173,7 @@ class Snapshots:
             if self._stop.is_set():
                 return
         of = SnapshotOf(self._application, self._cluster(), str(task), layout)
-        place.put_manifest(Manifest(of, positions, files))
+        place.put_manifest(Manifest(of, positions, files, topic_ids))
         self._uploaded[task] = positions
         place.prune(self._keep)
 
@@ -206,8 +220,10 @@ class Snapshots:
             known = self._offsets(manifest.positions.keys())
         except BrokerUnavailableError:
             return  # whoever replays the rest finds out
-        for changelog, (first, end) in known.items():
-            at = manifest.positions[changelog] + 1
+        for changelog, (first, end, topic_id) in known.items():
+            at, id_then = manifest.positions[changelog] + 1, manifest.topic_ids.get(changelog.topic)
+            if id_then is not None and topic_id is not None and id_then != topic_id:
+                raise SnapshotError(f"topic {changelog.topic} was deleted and created anew since")
             if at > end:
                 raise SnapshotError(f"it is at {at} of {changelog}, which ends at {end}: that is another changelog")
             if at < first:

@@ -136,3 +136,24 @@ def test_store_equals_its_changelog_when_the_process_was_killed_in_the_middle_of
     expected, found = true_counts(lines), app.counts()
     assert all(found[word] >= count for word, count in expected.items())
     assert stored(a) == found  # the output is what the store said last, so a store behind its changelog would differ
+
+
+def test_state_of_a_changelog_that_was_created_anew_meanwhile_is_not_gone_on_with(
+    application: Callable[..., Application],
+) -> None:
+    app = application(partitions=1, statestore_cache_max_bytes=0)
+    changelog = f"{app.id}-counts-changelog"
+    lines = text(1_000)
+    assert counted(app, lines[:10]).close() == 0
+    groups = app.clients.group_admin()
+    groups.delete_topics([changelog])
+    groups.close()
+    app.until(lambda: changelog not in app.admin.describe_topics(None), "the changelog to be gone")
+    b = counted(app, lines[10:], "b")  # and it has grown past the position of a
+    assert stored(b) == true_counts(lines[10:])
+    assert b.close() == 0
+    a = app.start("a")
+    app.await_shared(a)
+    assert stored(a) == app.counts(changelog) == true_counts(lines[10:])
+    assert f"topic {changelog} was deleted and created anew since store counts was filled from it" in a.log_text
+    assert a.close() == 0

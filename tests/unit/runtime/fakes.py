@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import OffsetOutOfRangeError
-from streams_py.ports import BEGINNING, AdminError, PartitionInfo, TopicSpec
+from streams_py.ports import BEGINNING, AdminError, AdminErrorKind, PartitionInfo, TopicSpec
 
 
 class FakeClock:
@@ -130,6 +130,9 @@ class FakeAdmin:
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     failures: int = 0
     leaderless: set[TopicPartition] = field(default_factory=set)
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    unknown_topics: set[str] = field(default_factory=set)
+    described: list[set[str]] = field(default_factory=list)
     asked: list[set[TopicPartition]] = field(default_factory=list)
 
     def list_offsets(
@@ -149,7 +152,12 @@ class FakeAdmin:
     def describe_topics(
         self, names: Collection[str] | None = None
     ) -> Mapping[str, tuple[PartitionInfo, ...] | AdminError]:
-        return {
+        self.described.append(set(names or ()))
+        led: dict[str, tuple[PartitionInfo, ...] | AdminError] = {
+            topic: (PartitionInfo(topic, 0, 1, (1,), frozenset(), id),) for topic, id in self.topic_ids.items()
+        }
+        led |= {topic: AdminError(AdminErrorKind.UNKNOWN_TOPIC, f"no {topic}") for topic in self.unknown_topics}
+        return led | {
             partition.topic: (PartitionInfo(partition.topic, partition.partition, None, (1,), frozenset()),)
             for partition in self.leaderless
         }
@@ -180,11 +188,15 @@ class FakeTask:
         self.changelog_partitions = frozenset(changelogs)
         self.source_changelogs = frozenset(source_changelogs)
         self.checkpointed = dict(checkpoint or {})
+        self.topic_ids: dict[str, str] = {}
         self.restored: list[tuple[TopicPartition, int]] = []
         self.checkpoints: list[bool] = []
         self.flushed_after: list[int] = []
         self.error: Exception | None = None
         self.flush_error: Exception | None = None
+
+    def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
+        return topic_id is None or self.topic_ids.setdefault(changelog.topic, topic_id) == topic_id
 
     def restore_position(self, changelog: TopicPartition) -> int:
         return self.checkpointed[changelog] + 1 if changelog in self.checkpointed else BEGINNING

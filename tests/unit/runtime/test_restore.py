@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import StateError, TaskCorruptedError, TimeoutExceededError
 from streams_py.member.events import Progress
@@ -425,3 +429,51 @@ def test_topics_that_others_write_are_not_among_those_that_only_a_former_owner_m
     assert updater.restoring() == {LOG}
     updater.turn(2)
     assert updater.restoring() == set()
+
+
+@pytest.mark.parametrize("kind", [active, standby])
+def test_task_is_corrupted_when_its_position_is_in_a_topic_that_was_created_anew_since(
+    kind: Callable[..., FakeTask], log: FakeLog
+) -> None:
+    log.write(LOG, 9)
+    updater, task = Stepped(log), kind(LOG, checkpoint={LOG: 4})
+    task.topic_ids, updater.admin.topic_ids = {LOG.topic: "before"}, {LOG.topic: "now"}
+    updater.add(task)
+    updater.turn(2)
+    [(failed, error)] = updater.drain_failed()
+    assert failed is task
+    assert isinstance(error, TaskCorruptedError)
+    assert error.tasks == {task.id: frozenset({LOG})}
+    assert "is another topic than that of the checkpoint" in str(error)
+    assert task.restored == []
+
+
+def test_copies_that_come_together_are_asked_about_once_and_not_again_before_long(log: FakeLog) -> None:
+    log.write(LOG, 2)
+    log.write(OTHER, 2)
+    updater, task = Stepped(log), standby(LOG, OTHER)
+    updater.admin.topic_ids = {LOG.topic: "a", OTHER.topic: "b"}
+    updater.add(task)
+    updater.turn(20)
+    assert sorted(task.restored) == [(LOG, 0), (LOG, 1), (OTHER, 0), (OTHER, 1)]
+    assert updater.admin.described == [{LOG.topic, OTHER.topic}]
+    assert updater.admin.asked == []  # where they end is nobody's business
+    updater.admin.topic_ids[LOG.topic] = "created anew under it, and grown past its position"
+    updater.clock.now += 300_000
+    updater.turn()
+    assert [failed for failed, _ in updater.drain_failed()] == [task]
+
+
+def test_copy_waits_for_ever_while_nobody_says_which_topic_its_changelog_is(log: FakeLog) -> None:
+    log.write(LOG, 1)
+    updater, task = Stepped(log), standby(LOG)
+    updater.admin.unknown_topics.add(LOG.topic)
+    updater.add(task)
+    updater.turn()
+    updater.clock.now += 100_000
+    updater.turn()
+    assert updater.drain_failed() == []
+    assert task.restored == []
+    updater.admin.unknown_topics.clear()
+    updater.turn()
+    assert task.restored == [(LOG, 0)]

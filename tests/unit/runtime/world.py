@@ -58,6 +58,7 @@ class World:
         self.consumers: dict[str, WorldConsumer] = {}
         self.producers: dict[str, MemoryProducer] = {}
         self.open_clients: set[object] = set()
+        self.topic_ids: dict[str, str] = {}
         self.log = MemoryProducer(_Counts(self.topics), clock=self.clock)
 
     def write(self, topic: str, *values: bytes, partition: int = 0, key: bytes = b"k") -> None:
@@ -310,7 +311,10 @@ class WorldAdmin:
         self._world.check_there()
         topics = self._world.topics
         return {
-            name: tuple(PartitionInfo(name, number, 1, (1,), frozenset()) for number in range(topics[name]))
+            name: tuple(
+                PartitionInfo(name, number, 1, (1,), frozenset(), self._world.topic_ids.get(name))
+                for number in range(topics[name])
+            )
             if name in topics
             else AdminError(AdminErrorKind.UNKNOWN_TOPIC, f"no topic {name}")
             for name in (topics if names is None else names)

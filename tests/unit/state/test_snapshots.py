@@ -23,7 +23,7 @@ from streams_py.errors import ConfigError, LockError, SnapshotError
 from streams_py.serdes import STRING
 from streams_py.state.directory import StateDirectory
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
-from streams_py.state.snapshots.snapshots import Snapshots
+from streams_py.state.snapshots.snapshots import ChangelogNow, Snapshots
 from streams_py.state.snapshots.storage import open_storage
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
@@ -43,7 +43,7 @@ class Machine:
     def __init__(self, folder: Path, *, cluster: str | None = "c", store: str = "names", end: int = 1 << 40) -> None:
         self.folder = folder
         self.place = folder.parent / "place"
-        self.bounds = {CHANGELOG: (0, end)}
+        self.bounds = {CHANGELOG: ChangelogNow(0, end)}
         self.snapshots = Snapshots(
             open_storage(self.place.as_uri()), "app", lambda: cluster, lambda _: self.bounds, interval_s=0
         )
@@ -202,10 +202,28 @@ def test_snapshot_from_before_the_changelogs_beginning_is_refused(
 ) -> None:
     machine().open().restore(0, 9).upload().close()
     two = machine()
-    two.bounds[CHANGELOG] = (11, 20)
+    two.bounds[CHANGELOG] = ChangelogNow(11, 20)
     assert two.open().position < 0
     assert "begins at 11 by now: it is too old" in caplog.text
     two.close()
+
+
+def test_snapshot_of_a_changelog_that_was_created_anew_is_refused(
+    machine: Callable[..., Machine], caplog: pytest.LogCaptureFixture
+) -> None:
+    one = machine().open()
+    assert one.state.is_of(CHANGELOG, "first")
+    one.restore(0, 9).upload().close()
+    two = machine()
+    two.bounds[CHANGELOG] = ChangelogNow(0, 50, "second")
+    assert two.open().position < 0
+    assert "topic app-names-changelog was deleted and created anew since" in caplog.text
+    two.close()
+    three = machine()
+    three.bounds[CHANGELOG] = ChangelogNow(0, 50, "first")
+    assert three.open().position == 10
+    assert not three.state.is_of(CHANGELOG, "second")  # what is in the files is known there, too
+    three.close()
 
 
 def test_manifest_of_somebody_else_cannot_name_files_outside(tmp_path: Path) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 import confluent_kafka
-from confluent_kafka import IsolationLevel, KafkaError, TopicCollection, Uuid
+from confluent_kafka import IsolationLevel, KafkaError, TopicCollection
 from confluent_kafka.admin import ConfigResource, OffsetSpec  # type: ignore[attr-defined]  # exports unmarked
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.admin import ConfluentAdmin
-from streams_py.adapters.confluent.answers import offset_of, time_of, time_offset_of, whole_partitions
+from streams_py.adapters.confluent.answers import offset_of, time_of, time_offset_of, topic_id_of, whole_partitions
 from streams_py.errors import BrokerUnavailableError, StreamsError
 from streams_py.ports import AdminError, AdminErrorKind
 
@@ -22,8 +22,6 @@ _PASSING: Final = (AdminErrorKind.LEADER_NOT_AVAILABLE, AdminErrorKind.TIMED_OUT
 _LEADER_PATIENCE_S: Final = 10.0
 """A new topic has no leaders for a moment, and a topic whose broker has just gone has none for a while."""
 _LEADER_RETRY_S: Final = 0.1
-_NO_IDS: Final = ("", str(Uuid(0, 0)))
-"""What stands where a cluster gives its topics no ids."""
 _NOT_THERE: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -62,10 +60,10 @@ class LogAdmin(ConfluentAdmin):
         found = self._ask(
             "describing topics",
             lambda client: client.describe_topics(TopicCollection(sorted(topics)), request_timeout=self._timeout_s),
-            lambda described: str(getattr(described, "topic_id", "")),
+            topic_id_of,
             sorted(topics),
         )
-        return {name: text for name, text in found.items() if isinstance(text, str) and text not in _NO_IDS}
+        return {name: text for name, text in found.items() if isinstance(text, str)}
 
     def log_starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """First offsets that are still there."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Uuid
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -186,6 +186,14 @@ def test_topic_with_half_of_its_partitions_is_no_answer(numbers: tuple[int, ...]
 def test_partition_without_leader_has_none(leader: int | None) -> None:
     [info] = lied_to(Library({"t": described(0, leader=leader)})).describe_topics(["t"])["t"]
     assert info.leader is None
+
+
+@pytest.mark.parametrize(("said", "found"), [(Uuid(0, 7), str(Uuid(0, 7))), (Uuid(0, 0), None), (None, None)])
+def test_topic_has_the_id_that_its_broker_gives_if_it_gives_one(said: Uuid | None, found: str | None) -> None:
+    topic: Any = described(0)
+    topic.topic_id = said
+    [info] = lied_to(Library({"t": topic})).describe_topics(["t"])["t"]
+    assert info.topic_id == found
 
 
 def test_topic_that_is_left_out_of_an_answer_is_neither_there_nor_created() -> None:

@@ -69,6 +69,9 @@ class FakeStores:
     def store(self, name: str) -> Any:
         return self.stores[name]
 
+    def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
+        return True
+
     def restore_position(self, changelog: TopicPartition) -> int:
         return self.changelog_offsets.get(changelog, BEGINNING)
 

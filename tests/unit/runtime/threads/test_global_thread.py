@@ -107,6 +107,28 @@ def test_global_store_on_disk_goes_on_from_where_it_was(world: World, tmp_path: 
         assert [view.get(key) for key in "abc"] == ["one", "two", "three"]
 
 
+@pytest.mark.parametrize(("topology", "found"), [(table, "four None"), (custom, "FOUR None")])
+def test_global_store_is_filled_anew_when_its_topic_was_created_anew(
+    world: World, tmp_path: Path, topology: Callable[[], Topology], found: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.topic_ids["g"] = "first"
+    with client(world, topology(), tmp_path):
+        pass
+    for number in (0, 1):
+        world.log.records[TopicPartition("g", number)].clear()
+    for number in (0, 0, 1, 1):  # past the positions of before
+        world.write("g", b"four", key=b"a", partition=number)
+    world.topic_ids["g"] = "second"
+    with client(world, topology(), tmp_path) as streams:
+        view = streams.store("names")
+        assert f"{view.get('a')} {view.get('b')}" == found
+    warned = "topic g was deleted and created anew since global store names was filled from it"
+    assert caplog.text.count(warned) == 1
+    with client(world, topology(), tmp_path):
+        pass
+    assert caplog.text.count(warned) == 1
+
+
 def test_record_that_waits_for_what_is_away_is_read_again_after_a_restart(
     world: World, tmp_path: Path, waiting: type[Waiting], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,86 @@
+"""Whether a task's positions are still positions in its changelogs: a topic that is deleted and created anew has the
+same name and begins at offset 0 again, so a position of before points into it, or beyond its end.
+
+The cluster says it when a store is about to be restored: the topic has another id (KIP-516). While a task runs nobody
+asks; then the offsets that its writes get say it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from streams_protocol.types import TaskId, TopicPartition
+
+if TYPE_CHECKING:
+    from streams_py.state.disk.database import TaskDatabase
+
+__all__ = ["ChangelogTopics"]
+
+_logger = logging.getLogger(__name__)
+
+
+class ChangelogTopics:
+    """What one task knows of the topics that its positions are in."""
+
+    def __init__(self, task_id: TaskId) -> None:
+        self._task_id = task_id
+        self._database: TaskDatabase | None = None
+        self._ids: dict[str, str] = {}
+        self._acked: dict[TopicPartition, int] = {}
+
+    def use(self, database: TaskDatabase | None) -> None:
+        """The task was opened, and this knows the ids, if there is a database; or it is closed."""
+        self._database = database
+        self._ids = {} if database is None else database.topic_ids()
+        self._acked = {}
+
+    def forget(self, changelog: TopicPartition) -> None:
+        """Its position is given up, or is one in whatever topic has the name now."""
+        self._ids.pop(changelog.topic, None)
+        if self._database is not None:
+            self._database.forget_topic_id(changelog.topic)
+
+    def is_of(
+        self, changelog: TopicPartition, topic_id: str, *, store: str, position_known: bool, on_disk: bool
+    ) -> bool:
+        """False when the position is in a topic with another id than this one."""
+        topic, known = changelog.topic, self._ids.get(changelog.topic)
+        if known == topic_id:
+            return True
+        if known is not None and position_known:
+            _logger.warning(
+                "task %s: topic %s was deleted and created anew since store %s was filled from it (its id was %s and "
+                "is %s): the store is emptied and restored from what the topic has now",
+                self._task_id,
+                topic,
+                store,
+                known,
+                topic_id,
+            )
+            return False
+        self._ids[topic] = topic_id
+        if on_disk and self._database is not None:  # before any position in it
+            self._database.note_topic_ids({topic: topic_id})
+        return True
+
+    def begins_anew(self, changelog: TopicPartition, position: int, acked: int, *, store: str) -> bool:
+        """Its last write got the offset ``acked``: True when that says that the log has begun anew under the task.
+
+        One offset below the position does not: it may be what this thread wrote before the task went away and came
+        back. Another one after that does."""
+        before = self._acked.get(changelog)
+        self._acked[changelog] = acked
+        if acked >= position or before is None or acked == before:
+            return False
+        _logger.error(
+            "task %s: changelog %s goes on at offset %d, and was at %d: it was deleted and created anew, or has lost "
+            "its end. Store %s is whole here, and wherever it is restored it has what is written from now on only: "
+            "reset the application (streams-py reset), or have all of its keys written again",
+            self._task_id,
+            changelog,
+            acked,
+            position,
+            store,
+        )
+        return True

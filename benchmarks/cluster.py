@@ -127,7 +127,7 @@ def wait_for_output(
                 if done > expected:
                     raise BenchmarkError(f"{done:,} records were worked off, but only {expected:,} are there")
                 since = time.monotonic()  # a pause in the middle
-            time.sleep(0.1)
+            time.sleep(0.3)  # what is asked here, the broker answers instead of working
         raise BenchmarkError(f"not done after {_TIMEOUT_S:.0f} s ({last:,} records written)")
     finally:
         watcher.close()

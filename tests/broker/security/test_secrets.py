@@ -1,4 +1,4 @@
-"""Passwords and keys are in nothing that leaves the process: output, logs at DEBUG, errors, events, plans, files.
+"""Passwords and keys are in nothing that leaves the process: output, logs at DEBUG, errors, events, files, answers.
 
 The application runs as somebody would run it who looks for a mistake: everything at DEBUG, both libraries included.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import base64
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import httpx
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
@@ -22,6 +23,8 @@ PROGRAM = """
 import json, logging, sys
 logging.basicConfig(level=logging.DEBUG)
 from streams_py import KafkaStreams, StreamsBuilder, StreamsConfig, serdes
+from streams_py.metrics.prometheus import MetricsServer
+from streams_py.query.service import QueryService
 given = json.loads(sys.argv[1])
 topics = json.loads(sys.argv[2])
 builder = StreamsBuilder()
@@ -34,9 +37,14 @@ config = StreamsConfig.of(given)
 print(repr(config), str(config), config)
 streams = KafkaStreams(builder.build(), config)
 print(repr(streams))
-with streams:
+with streams, QueryService(streams, port=0) as queries, MetricsServer(streams, port=0) as metrics:
+    print(f"http://127.0.0.1:{queries.port}", f"http://127.0.0.1:{metrics.port}", flush=True)
     sys.stdin.readline()
 """
+ADDRESSES = """
+stores stores/counts/keys/a stores/counts/keys/none stores/none/all stores/counts/keys/%ff?partition=x metadata
+metadata/counts metadata/counts/a lags nothing
+""".split()
 
 
 def _forms(secret: str) -> list[bytes]:
@@ -66,6 +74,11 @@ def _events(site: Site) -> bytes:
         reader.close()
 
 
+def _answers(url: str, addresses: Iterable[str]) -> dict[str, bytes]:
+    """Whatever the status says."""
+    return {one: httpx.get(f"{url}/{one}", timeout=60, trust_env=False).content for one in addresses}
+
+
 @pytest.mark.parametrize(
     "how", [pytest.param("SCRAM-SHA-512", id="scram"), pytest.param("PLAIN", id="plain", marks=pytest.mark.slow),
             pytest.param("certificate", id="certificate", marks=pytest.mark.slow)]
@@ -85,18 +98,33 @@ def test_secrets_of_an_application_are_found_nowhere(
         secrets += key.splitlines()[1:-1]
     made.grant("An application")
     made.write("a", "b", "a")
-    settings = made.settings(keys, **{"assignment.events.level": "tasks"})
+    settings = made.settings(keys, **{"assignment.events.level": "tasks", "application.server": "127.0.0.1:1"})
     program = [sys.executable, "-c", PROGRAM, json.dumps(settings), json.dumps([made.input, made.output])]
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    log = tmp_path / "log"
+    with (
+        log.open("wb") as stderr,
+        subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr) as process,
+    ):
         try:
             made.until_counted({"a": 2, "b": 1})
-            out, err = process.communicate(b"\n", timeout=120)
+            assert process.stdout is not None
+            said = []
+            while not (line := process.stdout.readline()).startswith(b"http://"):
+                assert line, "it has ended"
+                said.append(line)
+            queries, metrics = line.decode().split()
+            answers = _answers(queries, ADDRESSES) | _answers(metrics, ["metrics"])
+            out, _ = process.communicate(b"\n", timeout=120)
         finally:
             process.kill()
+    err = log.read_bytes()
     assert process.returncode == 0, err[-2000:]
     assert b"DEBUG" in err
     files = {str(path): path.read_bytes() for path in (tmp_path / "state").rglob("*") if path.is_file()}
     assert files
     events = _events(made)
     assert events
-    assert _search({"stdout": out, "stderr": err, "events": events, **files}, secrets) == []
+    assert b"counts" in answers["stores"]
+    assert b"absent" in answers["stores/counts/keys/none"]
+    assert b"streams" in answers["metrics"]
+    assert _search({"stdout": b"".join(said) + out, "stderr": err, "events": events, **answers, **files}, secrets) == []

@@ -33,6 +33,28 @@ def test_group_settles_in_one_round_when_the_leader_takes_longer_than_a_request(
     assert follower_thread.joins <= 3
 
 
+@pytest.mark.slow
+def test_group_settles_in_one_round_when_the_leader_takes_longer_than_a_session(group, until):
+    """A follower whose SyncGroup waits for so long asks again, but does not join again."""
+    leader_thread = FakeThread(group.partitions)
+    waited = threading.Event()
+    assigned = []
+
+    def take_long():
+        assigned.append(1)
+        if len(assigned) > 1:  # the follower is there too
+            waited.wait(20)
+
+    leader_thread.before_assign = take_long
+    leader, _ = group.join(leader_thread, session_timeout_ms=6_000)
+    group.wait_settled(leader_thread)
+    before = leader.group_metadata().generation
+    _, follower_thread = group.join(name="f", session_timeout_ms=6_000)
+    group.wait_settled(leader_thread, follower_thread)
+    assert leader.group_metadata().generation <= before + 2
+    assert follower_thread.joins <= 3
+
+
 @pytest.fixture
 def slow_first(group, gate):
     """A member that owns all, and takes its time when it is asked to join again: (its thread, when it was asked)."""

@@ -4,9 +4,9 @@ A broker keeps JoinGroup and SyncGroup until the whole group has come that far: 
 the member stays one without heartbeats. A leader that still assigns has no request with the broker, so it heartbeats.
 Whatever the broker answers as to a member confirms the session (:mod:`.session`).
 
-A broker may also lose such a request, and then never answers: a coordinator of Kafka 4.3 that comes back on a loaded
-machine takes joins for a group that it then loads once more. All members wait, until ``max.poll.interval.ms`` is over,
-and nobody hears of it. A member that is gone holds the others up for a session; so a request that waits longer is given
+A broker may also lose such a request, and then never answers: a coordinator of Kafka 4.3 that comes back may take joins
+for a group that it is still loading (:mod:`.ghosts`). All members wait, until ``max.poll.interval.ms`` is over, and
+nobody hears of it. A member that is gone holds the others up for a session; so a request that waits longer is given
 up with its connection, and sent again: to a broker that has it, that is the same member once more.
 """
 
@@ -24,6 +24,7 @@ from kafka.protocol.consumer import UNKNOWN_MEMBER_ID
 
 from streams_py.adapters.kafka_python.callbacks import CallbackInbox
 from streams_py.adapters.kafka_python.former_ids import FormerIds
+from streams_py.adapters.kafka_python.ghosts import Ghosts
 from streams_py.adapters.kafka_python.leaving import Leaving
 from streams_py.adapters.kafka_python.session import Session
 
@@ -44,6 +45,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         """What ended this membership for good; read by the polling thread."""
         self._waits_for_group = False  # JoinGroup or SyncGroup is under way
         self._former_ids = FormerIds()
+        self._ghosts = Ghosts()
         # Brokers call a member by its client id and something random; the mock cluster by an address, used again later.
         self._own_prefix = f"{client._manager.config['client_id']}-"
         super().__init__(client, subscription, **settings)
@@ -95,6 +97,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
         async def send() -> Any:
             return await self._send_to_coordinator(request, timeout_ms)
 
+        self._ghosts.note(self._generation.generation_id)
         patience_s = _SESSIONS_MAX * self.config["session_timeout_ms"] / 1000
         while True:
             answer = self._manager.call_soon(send)
@@ -109,6 +112,7 @@ class GroupRequests(Leaving, ConsumerCoordinator):  # type: ignore[misc]  # kafk
                     if time.monotonic() > until_s and self._waits_for_group and not given_up:
                         given_up = True
                         self._give_up(request, patience_s)
+                        self._manager.call_soon(self._ghosts.start_sessions, self, request.member_id)
             if answer.exception is None:
                 return answer.value
             # Not a new attempt: another JoinGroup would take the group back from where its leader assigns.

@@ -1,0 +1,118 @@
+"""A group that counts members who are nobody: who waits for them starts their sessions (ghosts.py)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from kafka import errors as kafka_errors
+from kafka.future import Future
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer import HeartbeatRequest, HeartbeatResponse, JoinGroupRequest
+
+from tests.unit.adapters.kafka_python.scripted_member import (
+    ILLEGAL_GENERATION,
+    REBALANCE_IN_PROGRESS,
+    T0,
+    UNKNOWN_MEMBER_ID,
+)
+
+SESSION_MS = 50
+
+
+class Haunted:
+    """A coordinator whose group counts ``ghosts`` (id -> group.instance.id), of a generation, without a session.
+
+    It answers JoinGroup when all of them are gone, which they are when their session was started.
+    """
+
+    def __init__(self, member, *, generation, ghosts, failures=0):
+        self.member = member
+        self.generation = generation
+        self.ghosts = dict(ghosts)
+        self.failures = failures
+        self.heartbeats = []
+        self.nodes = set()
+        self._send = member.client._manager.send
+        self._joining = None
+        member.client._manager.send = self.send
+        transport = SimpleNamespace(_write_buffer=[])
+        member.client._manager._conns = {"coordinator-1": SimpleNamespace(transport=transport, close=self.close)}
+        member.client.cluster.broker_metadata = lambda node_id: object()
+        member.coordinator.config["session_timeout_ms"] = SESSION_MS
+        member.coordinator._session._timeout_s = SESSION_MS / 1000
+
+    def send(self, request, node_id=None, request_timeout_ms=None):
+        if isinstance(request, JoinGroupRequest) and self.ghosts:
+            self._joining = Future()
+            return self._joining
+        if isinstance(request, DescribeGroupsRequest):
+            self.nodes.add(node_id)
+            if self.failures:
+                self.failures -= 1
+                return Future().failure(kafka_errors.KafkaConnectionError("cut"))
+            counted = {**self.ghosts, "c-1": None}
+            members = [SimpleNamespace(member_id=name, group_instance_id=one) for name, one in counted.items()]
+            group = SimpleNamespace(group_id="g", error_code=0, members=members)
+            return Future().success(SimpleNamespace(groups=[group]))
+        if isinstance(request, HeartbeatRequest) and self._joining is not None:
+            self.nodes.add(node_id)
+            self.heartbeats.append((request.member_id, request.group_instance_id, request.generation_id))
+            error = UNKNOWN_MEMBER_ID
+            if request.member_id in self.ghosts:
+                error = REBALANCE_IN_PROGRESS if request.generation_id == self.generation else ILLEGAL_GENERATION
+            if error == REBALANCE_IN_PROGRESS:
+                del self.ghosts[request.member_id]
+            return Future().success(HeartbeatResponse(version=4, throttle_time_ms=0, error_code=error))
+        return self._send(request, node_id, request_timeout_ms)
+
+    def close(self, error=None):
+        if self._joining is not None and not self._joining.is_done:
+            self._joining.failure(kafka_errors.Cancelled("closed"))
+
+
+@pytest.mark.parametrize("failures", [0, 1])
+def test_member_that_waits_for_too_long_starts_the_sessions_of_all_others(make, failures):
+    member = make().joined(T0, member_id="c-1")
+    group = Haunted(member, generation=1, ghosts={"dead": None, "static": "i"}, failures=failures)
+    member.will_join(2, T0, member_id="c-1")
+    assert member.rejoin() is True
+    assert sorted(group.heartbeats, key=str) == [("dead", None, 1), ("static", "i", 1)], "and not its own"
+    assert group.nodes == {1}, "the coordinator's connection is JoinGroup's"
+
+
+def test_sessions_are_started_with_the_generation_that_the_group_is_in_of_those_that_were_seen(make):
+    """The broker may have lost the newest one: it keeps a generation when it is complete."""
+    member = make().joined(T0, member_id="c-1")
+    member.will_join(2, T0, member_id="c-1")
+    assert member.rejoin() is True
+    group = Haunted(member, generation=1, ghosts={"dead": None})
+    member.coordinator.reset_generation()
+    member.will_join(3, T0, member_id="c-1")
+    assert member.poll() is True
+    assert [beat for beat in group.heartbeats if beat[0] == "dead"] == [("dead", None, 2), ("dead", None, 1)]
+
+
+def test_member_that_has_seen_no_generation_asks_for_nothing(make):
+    member = make()
+    group = Haunted(member, generation=1, ghosts={"dead": None})
+    assert member.poll(300) is False
+    assert group.heartbeats == []
+    assert group.nodes == set()
+
+
+def test_in_a_large_group_each_member_takes_some(make):
+    member = make().joined(T0, member_id="c-1")
+    group = Haunted(member, generation=9, ghosts={f"m-{number}": None for number in range(100)})
+    member.coordinator.request_rejoin_because("because")
+    assert member.poll(110) is False
+    asked = {name for name, _, _ in group.heartbeats}
+    assert 0 < len(asked) < 50
+
+
+def test_nobody_is_asked_for_while_a_join_is_answered_in_time(make):
+    member = make().joined(T0, member_id="c-1")
+    group = Haunted(member, generation=1, ghosts={})
+    member.will_join(2, T0, member_id="c-1")
+    assert member.rejoin() is True
+    assert group.heartbeats == []

@@ -16,7 +16,8 @@ A position that librdkafka calls invalid is looked at again before anybody reset
 or a look-up that failed, must not cost records.
 
 A client that delivers nothing, although the log goes on, is replaced by a new one at the same positions; so is one that
-gets no answer to its own questions. A broker that has lost its controller may list no brokers at all; librdkafka 2.16
+gets no answer to its own questions. A partition that delivers nothing while others do, although its log goes on, is put
+in again first. A broker that has lost its controller may list no brokers at all; librdkafka 2.16
 forgets those that it has then, and may never connect again, without an error (its issue 5301).
 """
 
@@ -36,7 +37,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent.broker_log import BrokerLog
 from streams_py.adapters.confluent.failures import error_of
 from streams_py.adapters.confluent.settings import Settings, rejected_setting
-from streams_py.adapters.confluent.silence import Doubt, Silence
+from streams_py.adapters.confluent.silence import Doubt, Remedy, Silence, Stalls
 from streams_py.errors import ConfigError, IllegalStateError, OffsetOutOfRangeError, StreamsError
 from streams_py.ports import BEGINNING, END, RawRecord
 from streams_py.rights import TOPIC, missing_right
@@ -82,7 +83,7 @@ class ConfluentConsumer:
         self._looks: dict[TopicPartition, int] = {}  # how often an invalid one was looked at without a clear result
         self._next_look_s = 0.0
         self._known_topics: set[str] = set()
-        self._silence = Silence()
+        self._silence, self._stalls = Silence(), Stalls()
         self._next_in_doubt = 0
 
     def _open(self) -> None:
@@ -135,6 +136,8 @@ class ConfluentConsumer:
         self._add(fresh)
         if running := wanted - fresh.keys():
             self._consumer.pause(_native(running))
+        for partition in wanted:
+            self._stalls.begins(partition)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Undo :meth:`pause`."""
@@ -147,6 +150,8 @@ class ConfluentConsumer:
             self._consumer.resume(_native(running))
         if wanted:
             self._silence.begins()
+        for partition in wanted:
+            self._stalls.begins(partition)
 
     def _remove(self, partitions: Iterable[TopicPartition]) -> None:
         gone = set(partitions)
@@ -157,6 +162,7 @@ class ConfluentConsumer:
             self._consumer.incremental_unassign(_native(in_library))
         self._kept_out -= gone
         for partition in gone:
+            self._stalls.begins(partition)
             del self._starts[partition]
             self._ends.pop(partition, None)
             self._invalid.discard(partition)
@@ -203,10 +209,13 @@ class ConfluentConsumer:
                     batch += self._consume(max_records - 1, 0)
         except KafkaException as failed:
             raise StreamsError(f"{self._client_id}: reading failed: {failed}") from failed
+        all_taken = len(batch) < max_records
         if any(map(_error_of_message, batch)):
             batch = self._without_events(batch)
         if batch:
             self._silence.over()
+            if all_taken and self._stalls.is_due(self._silence.asked_since_s):
+                self._look_at_stalls()
         else:
             self._broker_log.check()
             if self._silence.is_due(timeout_ms / 1000):
@@ -290,9 +299,7 @@ class ConfluentConsumer:
             log = self._look_at_log(partition, _SILENCE_LOOK_TIMEOUT_S)
             if log is not None:
                 is_answered = True
-                position = self.position(partition)
-                if position is None and self._starts[partition] == BEGINNING:
-                    position = log[0]
+                position = self._position_in(partition, log)
                 if position is not None and position < log[1]:
                     doubt, reason = Doubt.GOES_ON, f"{partition} goes on from {position} to {log[1]}"
                     break  # the next look begins with this one
@@ -302,10 +309,38 @@ class ConfluentConsumer:
         if not is_answered:
             doubt, reason = Doubt.UNANSWERED, f"no broker says where {waiting[first]} ends"
         if self._silence.looked(doubt):
-            self._renew(reason)
+            self._renew(f"nothing has arrived for {self._silence.lasts_s:.0f} s, but {reason}")
+
+    def _look_at_stalls(self) -> None:
+        """Others deliver. Put partitions in again that have not for long, although their logs go on; go on with a new
+        client when that has not helped. Only a few are asked for each time, and none after one that nobody knows."""
+        waiting = self._starts.keys() - self._paused - self._invalid
+        positions = {partition: self.position(partition) for partition in waiting}
+        for partition in self._stalls.suspects(positions):
+            log = self._look_at_log(partition)
+            position = None if log is None else self._position_in(partition, log)
+            if log is None or position is None or position >= log[1]:
+                self._stalls.answered(partition)
+                if log is None:
+                    return
+                continue
+            remedy = self._stalls.goes_on(partition, positions[partition])
+            reason = f"{partition} goes on from {position} to {log[1]}, and nothing of it has arrived for long"
+            if remedy is Remedy.NEW_CLIENT:
+                self._renew(reason)
+                return
+            if remedy is Remedy.PUT_IN_AGAIN:
+                _log.warning("%s: %s, but of others; reading it again from there", self._client_id, reason)
+                start = self._starts[partition] if positions[partition] is None else position
+                self._remove([partition])
+                self._add({partition: start})
+
+    def _position_in(self, partition: TopicPartition, log: tuple[int, int]) -> int | None:
+        position = self.position(partition)
+        return log[0] if position is None and self._starts[partition] == BEGINNING else position
 
     def _renew(self, reason: str) -> None:
-        silent, lasted_s = self._consumer, self._silence.lasts_s
+        silent = self._consumer
         positions = {
             partition: start if (at := self.position(partition)) is None else at
             for partition, start in self._starts.items()
@@ -314,16 +349,9 @@ class ConfluentConsumer:
         try:
             self._open()
         except ConfigError as refused:  # these settings were taken before: there is no room for its threads or files
-            _log.warning(
-                "%s: nothing has arrived, but %s, and no new client can be made: %s", self._client_id, reason, refused
-            )
+            _log.warning("%s: %s, and no new client can be made: %s", self._client_id, reason, refused)
             return
-        _log.warning(
-            "%s: nothing has arrived for %.0f s, but %s; reading on with a new client",
-            self._client_id,
-            lasted_s,
-            reason,
-        )
+        _log.warning("%s: %s; reading on with a new client", self._client_id, reason)
         self._kept_out.clear()
         self._ends.clear()
         self._looks.clear()

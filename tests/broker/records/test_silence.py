@@ -13,6 +13,7 @@ from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import ConfluentClients, silence
 from streams_py.ports import BEGINNING
 from streams_py.testing.broker import Broker
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -70,6 +71,25 @@ def test_reader_that_waits_behind_what_nobody_sees_is_not_in_doubt(
         found += len(reader.poll(100, 50))
     assert found == (6 if isolation == "read_committed" else 13)
     assert reader._consumer is first
+
+    flowing = TopicPartition(f"{topic}-flows", 0)  # and no more so while another partition delivers
+    kafka_broker.create_topic(flowing.topic, 1)
+    quiet = (committed, aborted, left_open, deleted)
+    reader.assign({**dict.fromkeys(quiet), flowing: BEGINNING})
+    answered: list[TopicPartition] = []
+    in_doubt: list[TopicPartition] = []
+    monkeypatch.setattr(reader._stalls, "answered", answered.append)
+    monkeypatch.setattr(reader._stalls, "goes_on", lambda partition, _: in_doubt.append(partition))
+    steady = Producer({"bootstrap.servers": kafka_broker.bootstrap, "linger.ms": 0})
+
+    def looked_at_all() -> bool:
+        steady.produce(flowing.topic, b"value")
+        steady.flush(10)
+        reader.poll(100, 50)
+        return all(answered.count(partition) >= 3 for partition in quiet)
+
+    until(looked_at_all, "looks at the quiet partitions")
+    assert in_doubt == []
     reader.close()
     admin.close()
     other.abort_transaction()

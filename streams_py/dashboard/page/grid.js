@@ -1,6 +1,7 @@
 // The grid of tasks and members. Everything that comes from the group goes in as text, never as markup.
 
-const ROWS = 200;
+// A page of tasks: what a browser draws in a blink, for groups of a hundred members, too.
+const ROWS_MIN = 25, ROWS_MAX = 200, CELLS = 6000;
 const number = new Intl.NumberFormat();
 
 export function element(tag, text, name) {
@@ -18,6 +19,7 @@ export class Grid {
     this.body = table.tBodies[0];
     this.ask = ask;
     this.first = 0;
+    this.rows = ROWS_MAX;
     this.wanted = "";
     this.was = new Map(); // cell -> what stood in it, to mark what is new
     this.current = null; // the cell that Tab leads to
@@ -35,15 +37,16 @@ export class Grid {
   }
 
   turn(by) {
-    this.first = Math.max(0, this.first + by * ROWS);
+    this.first = Math.max(0, this.first + by * this.rows);
   }
 
   // group, lags, restores: as they come from the server. Returns [first, last, all] of the rows shown.
   draw(group, lags, restores) {
     const focused = this.body.contains(document.activeElement) ? document.activeElement.dataset.at : null;
     const rows = group.tasks.filter((task) => this.#fits(task, group));
+    this.rows = Math.max(ROWS_MIN, Math.min(ROWS_MAX, Math.floor(CELLS / Math.max(1, group.members.length))));
     if (this.first >= rows.length) this.first = 0;
-    const shown = rows.slice(this.first, this.first + ROWS);
+    const shown = rows.slice(this.first, this.first + this.rows);
     this.#drawHead(group);
     const restored = new Map(restores.map((each) => [`${each.task} ${each.member}`, each]));
     let before = null;

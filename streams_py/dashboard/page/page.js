@@ -7,6 +7,7 @@ const shown = { group: null, lags: {}, history: { restores: [], rebalances: [], 
 const clock = (ms) => new Date(ms).toLocaleTimeString();
 const grid = new Grid(at("grid"), ask);
 let asked = null;
+let frame = null;
 
 function fill(table, rows) {
   at(table).tBodies[0].replaceChildren(
@@ -22,7 +23,12 @@ function fill(table, rows) {
   );
 }
 
+// Once for all parts that come together: a large group has twenty thousand cells.
 function drawGrid() {
+  if (frame === null) frame = requestAnimationFrame(() => ((frame = null), drawNow()));
+}
+
+function drawNow() {
   if (!shown.group) return;
   const [first, last, all] = grid.draw(shown.group, shown.lags, shown.history.restores);
   at("range").textContent = ` ${count(first)}\u2013${count(last)} of ${count(all)} `;
@@ -163,10 +169,10 @@ at("close").addEventListener("click", () => {
 at("why").addEventListener("keydown", (event) => event.key === "Escape" && at("close").click());
 at("filter").addEventListener("input", (event) => {
   grid.filter(event.target.value);
-  drawGrid();
+  drawNow();
 });
-at("before").addEventListener("click", () => (grid.turn(-1), drawGrid()));
-at("after").addEventListener("click", () => (grid.turn(1), drawGrid()));
+at("before").addEventListener("click", () => (grid.turn(-1), drawNow()));
+at("after").addEventListener("click", () => (grid.turn(1), drawNow()));
 addEventListener("resize", () => drawLine(shown.history.rebalances));
 
 const updates = new EventSource("updates");

@@ -32,4 +32,4 @@ def compiled(source: str, folder: Path) -> list[str]:
     )  # fmt: skip
     if done.returncode:
         raise BenchmarkError(f"javac refused {source}: {done.stderr[-500:]}")
-    return [java, "-cp", f"{jars}/*:{folder}"]
+    return [java, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{jars}/*:{folder}"]

@@ -22,6 +22,15 @@ __all__ = ["HOST", "JvmNode", "Ports"]
 
 HOST = "127.0.0.1"
 _STOP_S, _KILL_S = 20.0, 10.0
+_LOGS = tuple(
+    f"-Dorg.slf4j.simpleLogger.{key}={value}"
+    for key, value in {
+        "defaultLogLevel": "warn",
+        "log.org.apache.kafka.coordinator": "info",  # what becomes of groups and transactions
+        "showDateTime": "true",
+        "dateTimeFormat": "yyyy-MM-dd HH:mm:ss.SSS",
+    }.items()
+)
 _LISTS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 
 
@@ -100,7 +109,7 @@ class JvmNode:
     def format_command(self, java: str, classpath: str, cluster_id: str) -> list[str]:
         """Command that prepares the data folder (KRaft needs that once)."""
         return [
-            java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath,
+            java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", _LOGS[0], "-cp", classpath,
             "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self.settings_file),
         ]  # fmt: skip
 
@@ -112,7 +121,10 @@ class JvmNode:
         """Start the process; it survives this one, unlike a Ctrl-C in this terminal would let it."""
         with self.log_file.open("ab") as log:
             process = subprocess.Popen(
-                [java, f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", classpath, "kafka.Kafka", str(self.settings_file)],
+                [
+                    java, f"-Xmx{heap}", "-XX:+UseSerialGC", *_LOGS, "-cp", classpath,
+                    "kafka.Kafka", str(self.settings_file),
+                ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=self.folder,
             )  # fmt: skip
         self._pid_file.write_text(str(process.pid))

@@ -48,4 +48,5 @@ def java() -> tuple[str, ...]:
     if shutil.which("javac") is None:
         pytest.skip("a Java member is compiled from source: install a JDK, not only a JRE")
     source = Path(__file__).with_name("JavaWorker.java")
-    return (runtime, "-Xmx256m", "-XX:+UseSerialGC", "-cp", f"{jars}/*", str(source))
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
+    return (runtime, "-Xmx256m", "-XX:+UseSerialGC", quiet, "-cp", f"{jars}/*", str(source))

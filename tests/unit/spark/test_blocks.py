@@ -23,6 +23,13 @@ def test_large_records_are_blocks_of_their_own(monkeypatch: pytest.MonkeyPatch) 
     assert made["seq"].to_pylist() == list(range(10))
 
 
+def test_blocks_are_compressed() -> None:
+    same = pa.array([b"x" * 100] * 1_000, pa.binary())
+    records = records_batch(np.arange(1_000), np.full(1_000, 7), same, same, None)
+    made = Blocks(RECORD, "t", 3).by_offset(np.zeros(1_000, np.int32), records)
+    assert made.nbytes < records.nbytes / 10
+
+
 def test_place_is_the_largest_timestamp_of_the_partition_so_far() -> None:
     blocks = Blocks(RECORD, "t", 3)
     nothing = pa.nulls(4, pa.binary())

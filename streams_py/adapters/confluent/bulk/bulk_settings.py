@@ -21,6 +21,10 @@ _GROUP: Final = "streams-kafka-reader"
 """librdkafka wants a group id. Nothing ever joins it, nothing is committed to it."""
 
 _CONSUMER_DEFAULTS: Final[Settings] = {
+    # librdkafka's default of 1 s stalls reading for that long whenever the prefetch queue was full once.
+    "fetch.queue.backoff.ms": 1,
+    # Prefetch of a reader, which has one partition: beyond the first, more is only memory.
+    "queued.min.messages": 20_000,
     "queued.max.messages.kbytes": 32_768,
     "fetch.wait.max.ms": 100,
     "check.crcs": True,

@@ -8,6 +8,7 @@ import confluent_kafka
 import pytest
 
 from streams_py.adapters.confluent import ConfluentClients
+from streams_py.adapters.confluent.bulk.bulk_settings import bulk_consumer_settings
 from streams_py.adapters.confluent.settings import (
     CONSUMER_PREFIXES,
     RESTORE_CONSUMER_PREFIXES,
@@ -85,6 +86,12 @@ def test_defaults_are_those_of_kafka_streams() -> None:
     assert consumer["isolation.level"] == "read_uncommitted"
     assert consumer["fetch.queue.backoff.ms"] == 1
     assert consumer["group.id"] == "app"
+
+
+def test_no_reader_rests_for_a_second_because_its_queue_was_full() -> None:
+    bulk = bulk_consumer_settings({"bootstrap.servers": "localhost:1"}, client_id="r", read_committed=True)
+    for settings in (of_consumer({}), bulk):
+        assert settings["fetch.queue.backoff.ms"] == 1
 
 
 def test_forced_setting_wins_and_warns_when_the_user_contradicts(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,9 +1,9 @@
 """Reading a topic in Spark beside a bare loop, on a real broker.
 
-Both count records by key. The loop is one confluent-kafka consumer in one process; Spark has ``local[2]`` and reads
-through ``streams-kafka``. The loop has librdkafka's defaults, with which it rests for a second whenever its queue was
-full (``fetch.queue.backoff.ms``); the data source has not. The first read of a session pays for workers and compilation, so there is one, of a tenth of
-the topic, before the first that counts. Then both take turns.
+Both count records by key. The loop is one confluent-kafka consumer in one process, with the client's defaults: it rests
+for a second whenever its queue was full (``fetch.queue.backoff.ms``), which the data source does not. Spark has
+``local[2]`` and reads through ``streams-kafka``. The first read of a session pays for workers and compilation, so there
+is one, of a tenth of the topic, before the first that counts. Then both take turns.
 
 Spark runs in a process of its own, which prints one line per turn:
 

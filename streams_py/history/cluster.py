@@ -78,6 +78,11 @@ class HistoryCluster:
         """First offset whose record is not older; -1 where all are."""
         return self._admin.first_at(partitions, timestamp_ms)
 
+    def bytes_of(self, partitions: Collection[TopicPartition]) -> int | None:
+        """How much of a disk one replica of each takes; None when the user may not know."""
+        sizes = self._groups.log_bytes({at.topic for at in partitions}) if partitions else {}
+        return sum(sizes[at] for at in partitions) if sizes.keys() >= set(partitions) else None
+
     def retention_ms(self, topics: Collection[str]) -> dict[str, int]:
         """How long topics keep records, of those that delete old ones and may be asked."""
         return self._admin.retention_ms(topics)

@@ -43,6 +43,19 @@ def test_group_is_forgotten_with_what_it_has_committed(cluster: Cluster, asked: 
     assert asked.committed(group, [at]) == {}
 
 
+def test_size_of_a_topic_is_asked_of_the_cluster(cluster: Cluster, asked: HistoryCluster) -> None:
+    topic = cluster.topic(2)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    producer.produce(topic, b"x" * 10_000, partition=1)
+    assert producer.flush(30) == 0
+    first, second, third = (TopicPartition(topic, number) for number in range(3))
+    assert asked.bytes_of([first]) == 0
+    size = asked.bytes_of([first, second])
+    assert size is not None
+    assert 10_000 < size < 11_000
+    assert asked.bytes_of([second, third]) is None, "nobody knows of the third"
+
+
 def test_newest_timestamp_is_asked_of_the_cluster(cluster: Cluster) -> None:
     topic = cluster.topic(2)
     options = {"kafka.bootstrap.servers": cluster.bootstrap}

@@ -154,6 +154,19 @@ class KafkaPythonGroupAdmin:
                     why = missing_right("DELETE", TOPIC, [one["name"]])
                 raise StreamsError(f"topic {one['name']} cannot be deleted: {why}")
 
+    def log_bytes(self, topics: Collection[str]) -> dict[TopicPartition, int]:
+        """How large a replica is on disk. Partitions of which no broker says so are missing: it takes the right
+        DESCRIBE on the cluster."""
+        doing = f"the sizes of {', '.join(sorted(topics))} cannot be listed"
+        answers = self._patiently(doing, lambda: self._admin.describe_log_dirs(sorted(topics)))
+        sizes: dict[TopicPartition, int] = {}
+        folders = (folder for answer in answers for folder in answer["log_dirs"])
+        for topic in (topic for folder in folders for topic in folder["topics"]):
+            for replica in topic["partitions"]:
+                at = TopicPartition(topic["name"], replica["partition_index"])
+                sizes[at] = max(sizes.get(at, 0), replica["partition_size"])
+        return sizes
+
     def close(self) -> None:
         self._admin.close()
 

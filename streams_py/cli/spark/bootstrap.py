@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from rich.filesize import decimal
 
+from streams_protocol.types import TopicPartition
 from streams_py.cli.options import BOOTSTRAP
 from streams_py.cli.spark.history_bar import progress
 from streams_py.cli.spark.history_options import (
@@ -33,6 +35,7 @@ from streams_py.cli.spark.history_options import (
 from streams_py.cli.spark.outcome import console, explained
 from streams_py.cli.usage import pairs_of
 from streams_py.errors import ConfigError
+from streams_py.rights import CLUSTER, missing_right
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,8 +91,15 @@ def plan(
             records = sum(end - start for _, _, start, end in made.ranges)
             out = console()
             out.print(f"{len(made.ranges)} partitions with up to {records:,} records:")
+            is_any_untold = False
             for topic in sorted({topic for topic, *_ in made.ranges}):
-                out.print(f"  {topic}: {sum(end - start for name, _, start, end in made.ranges if name == topic):,}")
+                ranges = [(partition, end - start) for name, partition, start, end in made.ranges if name == topic]
+                size = cluster.bytes_of([TopicPartition(topic, partition) for partition, _ in ranges])
+                on_disk = "" if size is None else f", {decimal(size)} on disk"
+                is_any_untold = is_any_untold or size is None
+                out.print(f"  {topic}: {sum(count for _, count in ranges):,} records{on_disk}")
+            if is_any_untold:
+                out.print(f"how large they are is not told: {missing_right('DESCRIBE', CLUSTER)}", soft_wrap=True)
             out.print("stages: " + ", ".join(f"{stage.id} ({stage.tasks} tasks)" for stage in stages.stages))
             for name, count, _ in made.topics:
                 out.print(f"internal topic {name}, {count} partitions")

@@ -8,12 +8,14 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from streams_py.cli.commands import app
+from streams_py.testing.broker import Right
 
 from .conftest import Site
 from .rights import lines_of
@@ -114,6 +116,30 @@ def test_application_is_reset_with_the_rights_of_the_page(desk: Desk) -> None:
     done = desk.do("reset", "-a", made.id, "--yes")
     assert done.exit_code == 0, done.output
     assert f"{made.id} is reset" in done.stdout
+
+
+def test_warm_start_is_planned_with_the_rights_to_look_and_says_what_it_may_not_know(
+    site: Callable[[], Site], tmp_path: Path
+) -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    made = site()
+    made.write("a")
+    file, program = str(made.properties(made.login("SCRAM-SHA-512"))), tmp_path / "app.py"
+    program.write_text(
+        "from streams_py import StreamsBuilder, serdes\n"
+        "builder = StreamsBuilder(key=serdes.STRING, value=serdes.STRING)\n"
+        f"builder.stream({made.input!r}).group_by(lambda _, word: word).count(store='counts')\n"
+        "topology = builder.build()\n"
+    )
+    made.allow(lines_of(LOOKING))
+    plan = ["bootstrap", "plan", f"{program}:topology", "--config", file, "--plan", str(tmp_path / "plan.json")]
+    said = CliRunner().invoke(app, plan).output
+    assert f"{made.input}: 1 records\n" in said
+    assert "no right DESCRIBE on cluster" in said
+    made.broker.allow(made.user, {Right("DESCRIBE", "CLUSTER", "kafka-cluster", prefixed=False)})
+    again = CliRunner().invoke(app, plan).output
+    assert f"{made.input}: 1 records, " in again
+    assert "no right" not in again
 
 
 def test_store_is_queried_by_the_application_without_another_right(site: Callable[[], Site]) -> None:

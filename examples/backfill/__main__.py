@@ -102,7 +102,7 @@ def _bar(console: Console, what: str, total: int | None) -> Iterator[Callable[[i
 
 def bootstrap(console: Console, step: str, *arguments: str) -> None:
     """``streams-py bootstrap STEP ...``, as you would type it."""
-    console.print(f"[bold]streams-py bootstrap {step} {' '.join(arguments)}[/bold]")
+    console.print(f"[bold]streams-py bootstrap {step} {' '.join(arguments)}[/bold]", soft_wrap=True)
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "streams_py", "bootstrap", step, *arguments], check=False)
     if done.returncode:

@@ -49,6 +49,9 @@ _BROKEN_OFF: Final = "failed: Local: "
 _CLOSED: Final = "in state UP"
 """A connection that was in use has ended, which happens every day: what follows says whether that is trouble."""
 
+_LOADING: Final = "Coordinator load in progress"
+"""What the first producer of a new cluster, or after a broker's start, always hears; it is asked again."""
+
 _VARYING: Final = re.compile(r"\d+ms|\d+ identical|\b\d{3,}\b")
 
 
@@ -87,7 +90,7 @@ class BrokerLog:
             self.refused_topics.add(refused[1])
         if parts and parts[0] == "FAIL" and text.startswith(_COORDINATOR):
             self.coordinators_lost += 1
-        if level >= logging.WARNING and _CLOSED not in text:
+        if level >= logging.WARNING and _CLOSED not in text and _LOADING not in text:
             self._limited(text, text)
         else:
             _log.debug("%s: %s", self._client_id, text)

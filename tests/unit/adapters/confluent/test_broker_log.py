@@ -61,6 +61,12 @@ def test_connection_life_is_no_warning(log: BrokerLog, caplog: pytest.LogCapture
     assert warnings(caplog) == []
 
 
+def test_coordinator_that_still_loads_is_no_warning(log: BrokerLog, caplog: pytest.LogCaptureFixture) -> None:
+    said = "Failed to acquire idempotence PID from broker b:1/1: Broker: Coordinator load in progress: retrying"
+    log.log(logging.WARNING, "%s [%s] %s", "GETPID", "n", f"[thrd:main]: {said}")
+    assert warnings(caplog) == []
+
+
 def test_all_brokers_down_names_the_address(log: BrokerLog, caplog: pytest.LogCaptureFixture) -> None:
     log.on_error(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     log.check()

@@ -35,6 +35,10 @@ class ChangelogTopics:
         self._ids = {} if database is None else database.topic_ids()
         self._acked = {}
 
+    def change_writer(self) -> None:
+        """Somebody else writes from now on, or nobody: what was acknowledged before says nothing of what comes."""
+        self._acked.clear()
+
     def forget(self, changelog: TopicPartition) -> None:
         """Its position is given up, or is one in whatever topic has the name now."""
         self._ids.pop(changelog.topic, None)

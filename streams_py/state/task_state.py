@@ -270,6 +270,7 @@ class TaskState:
 
     def attach(self, record: RecordContext, changelog_writer: Callable[[str, int], ChangeLog] | None) -> None:
         """From now on stores log with this context through these writers; None: nobody writes (standby)."""
+        self._topics.change_writer()
         for name, store in self._stores.items():
             builder = self._builders[name]
             log = None

@@ -12,6 +12,7 @@ from streams_py.serdes import INT64, STRING
 from streams_py.state.directory import StateDirectory
 from streams_py.state.task_state import TaskState
 from streams_py.testing.memory_clients import MemoryRecord
+from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
 DISK, SOURCE = TopicPartition("app-disk-changelog", 3), TopicPartition("orders", 3)
@@ -97,3 +98,20 @@ def test_changelog_that_begins_anew_under_its_task_is_named_and_the_store_on_dis
     assert again.is_of(DISK, "second")
     assert again.store("disk").get("a") == (1, 5)
     again.close()
+
+
+def test_what_a_task_wrote_before_it_was_a_copy_for_a_while_says_nothing_of_its_changelog(
+    directory: StateDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = opened(directory)
+    state.update_offsets({DISK: 100})
+    state.attach(RecordContext(), None)
+    state.restore(DISK, [record(DISK, 200)])  # by the task's owner in the meantime
+    state.attach(RecordContext(), lambda topic, partition: lambda *_: None)
+    state.update_offsets({DISK: 105})  # acknowledged after the commit that was its last one
+    state.update_offsets({DISK: 105})
+    assert state.changelog_offsets == {DISK: 200}
+    state.update_offsets({DISK: 201})
+    assert state.changelog_offsets == {DISK: 201}
+    assert not caplog.records
+    state.close()

@@ -11,8 +11,15 @@ from tests.broker.adapters.conftest import FakeThread
 pytestmark = pytest.mark.broker
 
 
-def test_group_settles_in_one_round_when_the_leader_takes_longer_than_a_request(group, until):
-    """A follower that gave up waiting would join again, and the leader would start anew, for ever."""
+@pytest.mark.parametrize(
+    ("settings", "takes_s"),
+    [
+        pytest.param({"session_timeout_ms": 60_000, "request_timeout_ms": 1500}, 5, id="than a request"),
+        pytest.param({"session_timeout_ms": 6_000}, 20, id="than a session", marks=pytest.mark.slow),
+    ],
+)
+def test_group_settles_in_one_round_when_the_leader_takes_longer(group, settings, takes_s):
+    """A follower that gave up waiting and joined again would make the leader start anew, for ever."""
     leader_thread = FakeThread(group.partitions)
     waited = threading.Event()
     assigned = []
@@ -20,37 +27,15 @@ def test_group_settles_in_one_round_when_the_leader_takes_longer_than_a_request(
     def take_long():
         assigned.append(1)
         if len(assigned) > 1:  # the follower is there too
-            waited.wait(5)
+            waited.wait(takes_s)
 
     leader_thread.before_assign = take_long
-    leader, _ = group.join(leader_thread, session_timeout_ms=60_000, request_timeout_ms=1500)
+    leader, _ = group.join(leader_thread, **settings)
     group.wait_settled(leader_thread)
     before = leader.group_metadata().generation
-    _, follower_thread = group.join(name="f", session_timeout_ms=60_000, request_timeout_ms=1500)
+    _, follower_thread = group.join(name="f", **settings)
     group.wait_settled(leader_thread, follower_thread)
-    # One round to join, one for what the leader gives up; each of them took longer than a request may.
-    assert leader.group_metadata().generation <= before + 2
-    assert follower_thread.joins <= 3
-
-
-@pytest.mark.slow
-def test_group_settles_in_one_round_when_the_leader_takes_longer_than_a_session(group, until):
-    """A follower whose SyncGroup waits for so long asks again, but does not join again."""
-    leader_thread = FakeThread(group.partitions)
-    waited = threading.Event()
-    assigned = []
-
-    def take_long():
-        assigned.append(1)
-        if len(assigned) > 1:  # the follower is there too
-            waited.wait(20)
-
-    leader_thread.before_assign = take_long
-    leader, _ = group.join(leader_thread, session_timeout_ms=6_000)
-    group.wait_settled(leader_thread)
-    before = leader.group_metadata().generation
-    _, follower_thread = group.join(name="f", session_timeout_ms=6_000)
-    group.wait_settled(leader_thread, follower_thread)
+    # One round to join, one for what the leader gives up; each of them took longer.
     assert leader.group_metadata().generation <= before + 2
     assert follower_thread.joins <= 3
 

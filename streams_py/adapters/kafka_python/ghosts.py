@@ -8,15 +8,15 @@ minutes), however often the others join.
 
 A heartbeat under the name of a member starts its session. Whoever waits for too long therefore sends one for each of
 the others. Who lives goes on with heartbeats of its own, and notices nothing; who does not is dropped a session later.
-A heartbeat must name the group's generation, which is the last one that was complete before the broker went: those who
-were there know it.
+A heartbeat must name the group's generation: one of the last before the broker went, not always the very last. So they
+are tried, from the newest that this member has seen.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from kafka import errors as kafka_errors
@@ -27,9 +27,11 @@ __all__ = ["Ghosts"]
 
 _log = logging.getLogger(__name__)
 
-_GENERATIONS_MAX: Final = 4
+_GENERATIONS_MAX: Final = 200
 _MEMBERS_MAX: Final = 16
 """In one look: each member of a large group takes others."""
+_NONE: Final = -1
+_RIGHT: Final = (kafka_errors.NoError.errno, kafka_errors.RebalanceInProgressError.errno)
 
 
 class _Member(NamedTuple):
@@ -41,36 +43,44 @@ class Ghosts:
     """Starts the sessions of the others in a member's group, by what this member has seen of it."""
 
     def __init__(self) -> None:
-        self._generations: deque[int] = deque(maxlen=_GENERATIONS_MAX)
+        self._newest = -1
 
     def note(self, generation: int) -> None:
         """The group has had this generation; -1 is none."""
-        if generation >= 0 and generation not in self._generations:
-            self._generations.append(generation)
+        self._newest = max(self._newest, generation)
 
     async def start_sessions(self, coordinator: Any, joining_as: str) -> None:
         """Of all but ``joining_as``, over another connection than JoinGroup's. Never raises Kafka's errors: it is tried
         again for as long as JoinGroup waits."""
-        if not self._generations:
+        if self._newest < 0:
             return
         try:
             others = [member for member in await _members(coordinator) if member.member_id != joining_as]
+            generations: Sequence[int] = range(self._newest, max(-1, self._newest - _GENERATIONS_MAX), -1)
             for member in random.sample(others, min(_MEMBERS_MAX, len(others))):
-                await self._start_session(coordinator, member)
+                found = await _start_session(coordinator, member, generations)
+                if found == _NONE:
+                    return
+                generations = generations if found is None else [found]  # it is the whole group's
         except kafka_errors.KafkaError as error:
             _log.debug("members of group %s: %s", coordinator.group_id, error)
 
-    async def _start_session(self, coordinator: Any, member: _Member) -> None:
-        for generation in reversed(self._generations):
-            request = HeartbeatRequest(
-                group_id=coordinator.group_id,
-                generation_id=generation,
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-            )
-            response = await coordinator._manager.send(request, node_id=coordinator.other_connection())
-            if response.error_code != kafka_errors.IllegalGenerationError.errno:
-                return
+
+async def _start_session(coordinator: Any, member: _Member, generations: Sequence[int]) -> int | None:
+    """The generation that was right, or that none was; None when the member is unknown by now."""
+    for generation in generations:
+        request = HeartbeatRequest(
+            group_id=coordinator.group_id,
+            generation_id=generation,
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+        )
+        response = await coordinator._manager.send(request, node_id=coordinator.other_connection())
+        if response.error_code in _RIGHT:
+            return generation
+        if response.error_code != kafka_errors.IllegalGenerationError.errno:
+            return None
+    return _NONE
 
 
 async def _members(coordinator: Any) -> list[_Member]:

@@ -236,3 +236,38 @@ def test_client_ends_in_error_when_the_global_thread_fails(world: World, tmp_pat
         world.log.produce("g", None, b"k", 0, None, 1, None)  # None has no upper()
         assert streams.wait_until(State.ERROR, PATIENCE_S)
         assert isinstance(streams.error, StreamsError)
+
+
+def test_global_store_whose_place_in_the_topic_is_gone_is_deleted_and_filled_from_the_beginning_next_time(
+    world: World, tmp_path: Path
+) -> None:
+    with client(world, table(), tmp_path):
+        pass
+    partition = TopicPartition("g", 0)
+    world.write("g", b"three", b"four", key=b"c")
+    world.starts[partition] = 2  # what came after the store's place is deleted, and what the store has of it, too
+    streams = client(world, table(), tmp_path)
+    with pytest.raises(StreamsError, match=r"g-0 does not reach back to where its global store ends"):
+        streams.start()
+    assert streams.close()
+    with client(world, table(), tmp_path) as streams:
+        view = streams.store("names")
+        assert [view.get(key) for key in "abc"] == [None, "two", "four"]
+
+
+@pytest.mark.parametrize(("topology", "found"), [(table, "one two"), (custom, "ONE TWO")])
+def test_records_without_key_are_in_no_global_table_and_poison_is_the_handlers_at_start_and_later(
+    world: World, tmp_path: Path, topology: Callable[[], Topology], found: str
+) -> None:
+    poison = b"\xff"
+    config = {"deserialization.exception.handler": "log_and_continue"}
+    world.log.produce("g", poison, b"p", 0, None, 1, None)
+    if topology is table:
+        world.log.produce("g", b"x", None, 0, None, 1, None)
+    with client(world, topology(), tmp_path, **config) as streams:
+        world.log.produce("g", poison, b"q", 0, None, 1, None)
+        world.write("g", b"last", key=b"z")
+        view = streams.store("names")
+        until(lambda: view.get("z"), "the record behind the poison")
+        assert f"{view.get('a')} {view.get('b')}" == found
+        assert view.get("q") is None

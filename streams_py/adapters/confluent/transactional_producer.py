@@ -124,6 +124,8 @@ class ConfluentTransactionalProducer(ConfluentProducer):
                 return self._missing_right(error) or error.str()
 
     def _begin(self) -> None:
+        if self._lost_before_commit is not None:
+            self.poll(0)  # the coordinator may have been lost while nobody did: then this client writes no more
         self._check_barriers()
         self.initialize(self._max_block_ms)
         try:

@@ -290,6 +290,19 @@ def test_client_is_dropped_at_once_when_the_coordinator_is_lost_after_a_commit(
     producer.check()
 
 
+@pytest.mark.parametrize("call", ["produce", "commit"])
+def test_no_transaction_begins_after_the_coordinator_was_lost_while_nobody_polled(producer: Any, call: str) -> None:
+    """User code was busy meanwhile: a record could be acknowledged before the next poll, and would count as written."""
+    producer.produce("out", b"1", None)
+    commit(producer)
+    first = producer._client(None)
+    calls = len(first.calls)
+    lose_coordinator(producer)
+    with pytest.raises(TaskCorruptedError, match="the coordinator of transactions was lost"):
+        _ = producer.produce("out", b"2", None) if call == "produce" else commit(producer)
+    assert not {"begin", "produce", "commit"} & {made[0] for made in first.calls[calls:]}
+
+
 def test_coordinator_that_is_lost_while_it_commits_is_asked_by_a_new_client(
     producer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

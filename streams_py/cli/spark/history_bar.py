@@ -81,10 +81,12 @@ class _Lines:
     def __init__(self, out: Console, text: ProgressText) -> None:
         self._out, self._text = out, text
         self._next_s = 0.0
+        self._said: HistoryProgress | None = None
 
     def tell(self, at: HistoryProgress) -> None:
-        """Say it, if it is time."""
+        """Say it, if it is new and time."""
         name, figures = self._text.of(at)
-        if not at.records or at.records == at.total or time.monotonic() >= self._next_s:
+        is_new, self._said = at != self._said, at
+        if is_new and (not at.records or at.records == at.total or time.monotonic() >= self._next_s):
             self._next_s = time.monotonic() + _LINE_EVERY_S
             self._out.print(f"{name}: {figures}")

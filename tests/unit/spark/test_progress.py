@@ -109,6 +109,6 @@ def test_rate_and_time_left_are_said_once_they_are_known() -> None:
 def test_where_there_is_no_terminal_a_stage_has_a_line_when_it_begins_and_one_when_it_ends() -> None:
     out = io.StringIO()
     with progress(Console(file=out, width=100)) as tick:
-        for records in (0, 10, 20, 30):
+        for records in (0, 10, 20, 30, 30):  # the last task says so, then the driver
             tick(HistoryProgress(0, 1, records, 30, is_processed=records > 0, run="old"))
     assert out.getvalue().splitlines() == ["old, stage 1 of 1: up to 30 records", "old, stage 1 of 1: 30 of 30 records"]

@@ -40,8 +40,8 @@ join-growth: the windowed join over four times as many records: time for each, a
 reading: reads of a store from another thread while records are counted. snapshots: an empty disk filled from a
 snapshot, beside the same records replayed. No broker.
 
-inspect: a group of 100 members and 5,000 tasks looked at by the command, and by the page in a real Chromium (skipped
-without one). No broker.
+inspect: a group of 100 members and 5,000 tasks looked at by the command, and by the page in a real Chromium, of which
+members end one after the other (skipped without one). No broker.
 
 async: map_values_async with look-ups of 10 ms, 64 at a time. chain: ten map and filter operators beside ten calls.
 

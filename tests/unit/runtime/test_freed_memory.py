@@ -19,9 +19,10 @@ def test_memory_is_given_back_again_and_again_until_it_is_stopped() -> None:
         if len(calls) == 2:
             twice.set()
 
+    before = set(threading.enumerate())
     freed = FreedMemory(trim, interval_s=0.001)
     assert twice.wait(10)
-    (thread,) = [one for one in threading.enumerate() if one.name == "freed-memory"]
+    (thread,) = [one for one in threading.enumerate() if one.name == "freed-memory" and one not in before]
     freed.stop()
     thread.join(10)
     assert not thread.is_alive()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streams_protocol.types import TaskId, TopicPartition
@@ -131,7 +131,7 @@ class InProcessTasks:
             TaskId(unit, partitions[0]),
             nodes,
             [TopicPartition(topic, partition) for topic in topics for partition in partitions],
-            self._surroundings,
+            replace(self._surroundings, cache=None) if nodes.is_global else self._surroundings,
             global_stores=global_stores,
         )
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from streams_py.errors import StateError
 from streams_py.ports import Headers
 
-__all__ = ["CachedContent", "FlushedStore", "RecordCache", "flush_until_clean", "headers_size"]
+__all__ = ["CachedContent", "FlushedStore", "RecordCache", "encoded_length", "flush_until_clean", "headers_size"]
 
 _ROUNDS_MAX = 100
 """Stores of one task may fill each other's caches while they are flushed. Beyond so many rounds it is a circle."""
@@ -81,6 +81,11 @@ class RecordCache:
             if self.used_bytes <= max_bytes:
                 return
             store.evict()
+
+
+def encoded_length(plain: str | bytes) -> int:
+    """Bytes of a text or of bytes."""
+    return len(plain) if plain.isascii() or isinstance(plain, bytes) else len(plain.encode())
 
 
 def headers_size(headers: Headers) -> int:

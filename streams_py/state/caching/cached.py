@@ -5,32 +5,40 @@ is written to the store below, which logs it, and the flush listener forwards it
 a commit interval only the last one reaches changelog and downstream (KIP-63).
 
 * Flushing goes in the order of the last write of each key. Flushed entries stay, clean, for reading.
-* Evicting a dirty entry flushes all dirty entries of the store; the least recently used entry goes first. (Reads count
-  as use only once something had to be evicted: before that, nobody needs the order.)
+* The least recently used entry is evicted first, dirty or not. A dirty one is flushed, and after it all other dirty
+  entries of its store, so that changelog and downstream get them in one order whatever the budget. Every write and
+  every read is a use.
 * While an entry is flushed the task's record context is that of the entry.
-* An entry is clean when the listener has returned. One whose flush failed on the way (the broker did not answer) stays
-  dirty and is flushed again; the value that was below it then is remembered in ``_owed``, because that is the one that
-  the nodes below know.
+* What is flushed is no longer dirty from the beginning on, as far as eviction goes. An entry whose flush failed on the
+  way (the broker did not answer), and those behind it, are dirty again and are flushed again; the value that was below
+  it then is remembered in ``_owed``, because that is the one that the nodes below know.
+
+Who only counts never pays for knowing the order of use: until a read is no part of a write, or something is evicted,
+clean entries are in the order of their use, and dirty ones, whose order ``_dirty`` has, were all used after them. From
+then on ``_uses`` has the order.
 
 For speed an entry holds Python objects where the serdes promise that this makes no difference (``Serde.plain_type``);
 then encoding happens once per flush instead of once per write. Otherwise it holds bytes, so that nobody can change a
 cached value from outside, and a value that does not fit is refused when it is put.
 
 The cache is written by the thread that owns the task. ``peek`` and ranges may be called from any thread: they first
-copy the dirty entries, then take the snapshot below; a flush in between writes below before it forgets, and the key
-that is just being rewritten is remembered in ``_last``.
+copy the dirty entries and those that are being flushed, then take the snapshot below; a flush in between writes below
+before it forgets, and the key that is just being rewritten is remembered in ``_last``.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from itertools import filterfalse
 from operator import itemgetter
+from threading import get_ident
 from typing import Any, TypeVar
 
 from streams_py.ports import Headers
 from streams_py.state.bytes_store import overlaid
-from streams_py.state.caching.cache import RecordCache, headers_size
+from streams_py.state.caching.cache import RecordCache, encoded_length, headers_size
 from streams_py.state.changelog_entries import RestoreRecord
 from streams_py.state.custom.supplied_bytes import SuppliedBytes
 from streams_py.state.key_value import ChangeLog, StoreOverBytes
@@ -44,9 +52,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 S = TypeVar("S")
 
-ENTRY_BYTES = 65
-"""Counted per entry besides key, value and headers: 25 for Kafka's bookkeeping (LRUNode and dirty flag), 20 for offset,
-timestamp and partition, 20 for a topic name of usual length."""
+ENTRY_BYTES = 45
+"""Counted per entry besides key, value, headers and the topic's name: 25 for Kafka's bookkeeping (LRUNode and dirty
+flag), 20 for offset, timestamp and partition."""
 
 _KEY_TYPES = (str, bytes, int)
 """Plain types whose hashing and comparing is quick and runs no Python code."""
@@ -77,7 +85,15 @@ class CachedStore(KeyValueOperations[K, V, S]):
 
     is_cached = True
 
-    def __init__(self, below: StoreOverBytes[K, V, S], context: RecordContext, cache: RecordCache) -> None:
+    def __init__(
+        self,
+        below: StoreOverBytes[K, V, S],
+        context: RecordContext,
+        cache: RecordCache,
+        *,
+        keeps_what_is_read: bool = True,
+    ) -> None:
+        """``keeps_what_is_read``: also what a read finds below becomes an entry, clean."""
         codec = below.codec
         self.codec = codec
         self._below = below
@@ -87,13 +103,14 @@ class CachedStore(KeyValueOperations[K, V, S]):
         self._send_old_values = False
         self._flushing = False
         self._outlives = isinstance(below.content, SuppliedBytes)  # an entry here, what is dropped below
-        # Clean entries are in the order of their last use; dirty ones stay where they are until flushed, or until
-        # eviction meets them. The order that flushing needs is that of the dirty keys.
+        self._keeps_what_is_read = keeps_what_is_read
+        self._thread = get_ident()
         self._entries: dict[Any, Entry] = {}
         self._dirty: dict[Any, None] = {}
+        self._uses: OrderedDict[Any, None] | None = None
+        self._flushed: dict[Any, Entry] = {}  # taken to be flushed, and not written yet
         self._owed: dict[Any, bytes | None] = {}
         self._last: Any = None
-        self._evicts = False
         # Entries are found by the key itself where that is safe, else by its bytes.
         self._finds_by_key = codec.key_serde.plain_type in _KEY_TYPES
         self._key_type: type[Any] | None = codec.key_serde.plain_type if self._finds_by_key else _Nothing
@@ -101,6 +118,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         self._holds_objects = codec.value_serde.plain_type is not None
         self._value_type: type[Any] | None = codec.value_serde.plain_type or _Nothing
         self._value_size = codec.value_serde.fixed_size
+        self._is_number = self._holds_objects and self._value_size is not None
         cache.register(self)
 
     @property
@@ -129,25 +147,24 @@ class CachedStore(KeyValueOperations[K, V, S]):
         at: Any = key if key.__class__ is self._key_type else self._place_of(key)
         entry = self._entries.get(at)
         if entry is None:
-            return self._load(at)
-        if self._evicts:
-            self._use(at)
+            return self._load(at, is_written_next=False)
+        self.note_use(at)
         return self._stored(entry[0])
 
     def peek(self, key: K) -> S | None:
         """As :meth:`get`, for other threads: does not count as use of the entry, and caches nothing."""
-        at = self._place_of(key)
-        entry = self._entries.get(at)
-        while entry is None and at in self._dirty:  # caught while it was moved
-            entry = self._entries.get(at)
+        entry = self._find(self._place_of(key))
         if entry is None:
             return self._below.peek(key)
         self._below.check_open()
         return self._stored(entry[0])
 
-    def _use(self, at: Any) -> None:
-        if at not in self._dirty:
-            self._entries[at] = self._entries.pop(at)
+    def _find(self, at: Any) -> Entry | None:
+        """The newest entry, for any thread."""
+        entry = self._entries.get(at)
+        while entry is None and at in self._dirty:  # caught while it was moved
+            entry = self._entries.get(at)
+        return self._flushed.get(at) if entry is None else entry
 
     def scan(self, first: bytes | None, end: bytes | None, *, reverse: bool) -> Iterator[tuple[bytes, S]]:
         """Snapshot of the entries by serialized key, from ``first`` on and below ``end``, unflushed ones included."""
@@ -155,16 +172,24 @@ class CachedStore(KeyValueOperations[K, V, S]):
         above.sort(key=itemgetter(0), reverse=reverse)
         return overlaid(above, self._below.scan(first, end, reverse=reverse), reverse=reverse)
 
+    def _with_keys(self, entries: Iterator[tuple[bytes, S]]) -> Iterator[tuple[K, S]]:
+        rows = super()._with_keys(entries)
+        return self._using(rows) if get_ident() == self._thread else rows
+
+    def _using(self, rows: Iterator[tuple[K, S]]) -> Iterator[tuple[K, S]]:
+        for key, stored in rows:
+            self.note_use(self._place_of(key))
+            yield key, stored
+
     def _held_between(self, first: bytes | None, end: bytes | None) -> list[tuple[bytes, S | None]]:
         found: list[tuple[bytes, S | None]] = []
         last = self._last
         held = dict.fromkeys(list(self._entries if self._outlives else self._dirty))
+        held.update(dict.fromkeys(list(self._flushed)))
         if last is not None:
             held[last] = None
         for at in held:
-            entry = self._entries.get(at)
-            while entry is None and at in self._dirty:  # caught while it was moved
-                entry = self._entries.get(at)
+            entry = self._find(at)
             if entry is None:
                 continue  # evicted meanwhile, so it is below
             key = self._bytes_of(at)
@@ -186,14 +211,27 @@ class CachedStore(KeyValueOperations[K, V, S]):
 
         Only for stores whose keys are bytes. For any thread.
         """
-        found: list[tuple[Any, S | None]] = []
-        for at in list(self._entries) if places is None else places:
-            entry = self._entries.get(at)
-            while entry is None and at in self._dirty:  # caught while it was moved
-                entry = self._entries.get(at)
-            if entry is not None:
-                found.append((at, self._stored(entry[0])))
-        return found
+        if places is None:
+            places = dict.fromkeys([*self._entries, *self._flushed])
+        found = ((at, self._find(at)) for at in places)
+        return [(at, self._stored(entry[0])) for at, entry in found if entry is not None]
+
+    def counting_uses(self, rows: list[tuple[Any, S]], held: list[tuple[Any, S | None]]) -> Iterator[tuple[Any, S]]:
+        """``rows``; those that are also ``held`` here, in the same order, count as used when Kafka Streams' merged
+        iterator looks at them: that is one ahead, also past deleted ones. By another thread than ours, none do."""
+        if get_ident() != self._thread:
+            yield from rows
+            return
+        ahead, seen = iter(held), None
+        for at, stored in rows:
+            while seen is None and (next_held := next(ahead, None)) is not None:
+                self.note_use(next_held[0])
+                seen = next_held[0] if next_held[1] is not None else None
+            yield at, stored
+            if at == seen:
+                seen = None
+        for at, _ in ahead:
+            self.note_use(at)
 
     def approximate_num_entries(self) -> int:
         """As of the last flush; on disk an estimate."""
@@ -212,14 +250,44 @@ class CachedStore(KeyValueOperations[K, V, S]):
             return found
         return self.key_bytes(at)
 
-    def _load(self, at: Any) -> S | None:
+    def _load(self, at: Any, *, is_written_next: bool) -> S | None:
         """Read from below, and keep it as a clean entry."""
-        data = self._below.read_data(self._bytes_of(at))
+        flushed = self._flushed.get(at)
+        if flushed is None:
+            data = self._below.read_data(self._bytes_of(at))
+        else:  # not below yet
+            data = None if flushed[0] is None else self._data_of(flushed[0])
         if data is None:
             return None
         stored = self._below.decode_data(data)
-        self._keep(at, self._held(stored) if self._holds_objects else data, len(data), ())
+        if self._keeps_what_is_read:
+            size = self._size(at, len(data), None, ())
+            entry = (self._held(stored) if self._holds_objects else data, size, None, -1, -1, -1, ())
+            cache = self._cache
+            cache.used_bytes += size
+            if self._uses is None and (cache.used_bytes > cache.max_bytes or (self._dirty and not is_written_next)):
+                self._keep_order()
+            self._entries[at] = entry
+            if self._uses is not None:
+                self._uses[at] = None
+            if cache.used_bytes > cache.max_bytes:
+                self.evict()
         return stored
+
+    # -- order of use ------------------------------------------------------------------------------------------
+
+    def note_use(self, at: Any) -> None:
+        """An entry, if there is one, was read."""
+        if at in self._entries:
+            uses = self._keep_order() if self._uses is None else self._uses
+            uses.move_to_end(at)
+
+    def _keep_order(self) -> OrderedDict[Any, None]:
+        """From now on."""
+        dirty = self._dirty
+        self._uses = uses = OrderedDict.fromkeys(filterfalse(dirty.__contains__, self._entries))
+        uses.update(dirty)
+        return uses
 
     # -- writing -----------------------------------------------------------------------------------------------
 
@@ -240,43 +308,56 @@ class CachedStore(KeyValueOperations[K, V, S]):
         """Of the record that forwards it."""
 
     def _put_held(self, at: Any, held: Any, value_bytes: int) -> None:
+        context, cache, entries = self._context, self._cache, self._entries
+        topic, headers = context.topic, context.headers
+        size = self._size(at, value_bytes, topic, headers)
+        replaced = entries.get(at)
         self._last = at
-        self._dirty.pop(at, None)
+        self._dirty.pop(at, None)  # refuses when the store is closed
         self._dirty[at] = None
-        self._keep(at, held, value_bytes, self._context.headers)
-
-    def _keep(self, at: Any, held: Any, value_bytes: int, headers: Headers) -> None:
-        context = self._context
-        key_bytes = self._key_size
-        size = ENTRY_BYTES + (len(at) if key_bytes is None else key_bytes) + value_bytes
-        if headers:
-            size += headers_size(headers)
-        replaced = self._entries.get(at)
-        self._entries[at] = (held, size, context.topic, context.partition, context.offset, context.timestamp, headers)
-        cache = self._cache
+        if self._uses is not None:
+            self._uses[at] = None
+            self._uses.move_to_end(at)
+        entries[at] = (held, size, topic, context.partition, context.offset, context.timestamp, headers)
         cache.used_bytes += size if replaced is None else size - replaced[1]
         if cache.used_bytes > cache.max_bytes:
             self.evict()
 
+    def _size(self, at: Any, value_bytes: int, topic: str | None, headers: Headers) -> int:
+        size = ENTRY_BYTES + value_bytes + (encoded_length(at) if self._key_size is None else self._key_size)
+        if topic is not None:
+            size += len(topic)
+        return size + headers_size(headers) if headers else size
+
     def evict(self) -> None:
-        """Evict least recently used entries until the budget is kept; flushes first when only dirty ones are left."""
-        self._evicts = True
-        cache, entries, dirty = self._cache, self._entries, self._dirty
-        while cache.used_bytes > cache.max_bytes and entries and not self._flushing:
-            if len(dirty) == len(entries):
-                self.flush_cache()
-                if len(dirty) == len(entries):
-                    return  # all written again by their own flush: over budget rather than losing them
-            oldest = next(iter(entries))
-            if oldest in dirty:  # used since it got here
-                entries[oldest] = entries.pop(oldest)
-            else:
+        """Let go of least recently used entries until the budget is kept or none is left.
+
+        A dirty one is flushed, with all others of the store. Over budget rather than in a circle: when the nodes below
+        have put into this store meanwhile, the rest waits for the next write.
+        """
+        cache, entries = self._cache, self._entries
+        has_flushed = self._flushing
+        while cache.used_bytes > cache.max_bytes and entries:
+            uses = self._keep_order() if self._uses is None else self._uses
+            oldest = next(iter(uses))
+            if oldest not in self._dirty:
                 self._forget(oldest)
+            elif has_flushed:
+                return
+            else:
+                has_flushed = True
+                size = entries[oldest][1]
+                try:
+                    self._flush(oldest)
+                finally:
+                    cache.used_bytes -= size  # only now, as there: the nodes below have met the old figure
 
     def _forget(self, at: Any) -> None:
         entry = self._entries.pop(at, None)
         if entry is not None:
             self._cache.used_bytes -= entry[1]
+            if self._uses is not None:
+                del self._uses[at]
 
     def set_flush_listener(self, listener: FlushListener, *, send_old_values: bool) -> None:
         """Who forwards flushed entries; the old value is read only when ``send_old_values``."""
@@ -289,20 +370,54 @@ class CachedStore(KeyValueOperations[K, V, S]):
         What the nodes below put into this store meanwhile is dirty afterwards; see ``flush_until_clean``. After an
         error the entries that were not forwarded are still dirty.
         """
-        if self._flushing or not self._dirty:
-            return 0
-        context = self._context
+        return 0 if self._flushing or not self._dirty else self._flush()
+
+    def _flush(self, evicted: Any = None) -> int:
+        """Flush ``evicted``, which is no entry any more from then on, and what is dirty."""
+        context, entries = self._context, self._entries
         saved = (context.topic, context.partition, context.offset, context.timestamp, context.headers)
-        self._flushing = True
-        flushed = 0
+        order = list(self._dirty)
+        flushed: dict[Any, Entry] = {} if evicted is None else {evicted: entries[evicted]}
+        if self._uses is None:  # clean from now on, and in the order of their use
+            flushed.update([(at, entries.pop(at)) for at in order])
+            entries.update(flushed)
+        else:
+            flushed.update([(at, entries[at]) for at in order])
+        self._flushing, self._flushed = True, flushed
+        if evicted is not None:
+            del entries[evicted]
+            if self._uses is not None:
+                del self._uses[evicted]
+        self._dirty.clear()
+        deleted: list[tuple[Any, Entry]] = []
         try:
-            for at in list(self._dirty):
-                self._flush_entry(at, self._entries[at])
-                flushed += 1
+            for at, entry in list(flushed.items()):
+                self._flush_entry(at, entry)
+                del flushed[at]
+                if entry[0] is None:
+                    deleted.append((at, entry))
+        except BaseException:
+            self._take_back(flushed)
+            raise
         finally:
             self._flushing = False
+            self._flushed = {}
             context.topic, context.partition, context.offset, context.timestamp, context.headers = saved
-        return flushed
+            for at, entry in deleted:  # nothing to read again
+                if entries.get(at) is entry:
+                    self._forget(at)
+        return len(order)
+
+    def _take_back(self, flushed: dict[Any, Entry]) -> None:
+        """What could not be flushed is dirty as before, and comes before what was put meanwhile."""
+        entries, uses, dirty = self._entries, self._uses, self._dirty
+        for at, entry in flushed.items():
+            if at not in entries:  # evicted
+                entries[at] = entry
+                self._cache.used_bytes += entry[1]
+                if uses is not None:
+                    uses[at] = None
+        self._dirty = {**{at: None for at in flushed if at not in dirty}, **dirty}
 
     def _flush_entry(self, at: Any, entry: Entry) -> None:
         held, _, topic, partition, offset, timestamp, headers = entry
@@ -315,7 +430,6 @@ class CachedStore(KeyValueOperations[K, V, S]):
         elif listener is not None and (data is None or self._send_old_values):
             old = below.read_data(key)
             if data is None and old is None:
-                self._flushed(at, entry)
                 return
         context.topic = topic
         context.partition = partition
@@ -335,19 +449,8 @@ class CachedStore(KeyValueOperations[K, V, S]):
         except BaseException:
             self._owed[at] = old
             raise
-        self._flushed(at, entry)
-
-    def _flushed(self, at: Any, entry: Entry) -> None:
-        """An entry is written and forwarded. It is clean, unless a node below has put another one meanwhile."""
         if self._owed:
             self._owed.pop(at, None)
-        if self._entries.get(at) is not entry:
-            return
-        if entry[0] is None:
-            self._forget(at)  # nothing to read again
-        else:
-            self._entries[at] = self._entries.pop(at)
-        self._dirty.pop(at, None)
 
     # -- life --------------------------------------------------------------------------------------------------
 
@@ -360,6 +463,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         """Forget all entries, unwritten ones too: the task was committed, or failed."""
         self._dirty.clear()
         self._owed.clear()
+        self._uses = None
         self._cache.used_bytes -= sum(entry[1] for entry in self._entries.values())
         self._entries.clear()
 
@@ -379,6 +483,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
     def rebind(self, *, log: ChangeLog | None, context: RecordContext) -> None:
         """Belong to another task object from now on."""
         self._context = context
+        self._thread = get_ident()
         self._below.rebind(log=log, context=context)
 
     def __repr__(self) -> str:

@@ -18,8 +18,10 @@ V = TypeVar("V")
 class CachedPlainStore(CachedStore[K, V, V]):
     """:class:`PlainStore` with a record cache."""
 
-    def __init__(self, below: PlainStore[K, V], context: RecordContext, cache: RecordCache) -> None:
-        super().__init__(below, context, cache)
+    def __init__(
+        self, below: PlainStore[K, V], context: RecordContext, cache: RecordCache, *, keeps_what_is_read: bool = True
+    ) -> None:
+        super().__init__(below, context, cache, keeps_what_is_read=keeps_what_is_read)
         self._plain = below
 
     def put(self, key: K, value: V | None) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from streams_py.state.caching.cache import RecordCache, headers_size
-from streams_py.state.caching.cached import ENTRY_BYTES, CachedStore, Entry
+from streams_py.state.caching.cache import RecordCache, encoded_length
+from streams_py.state.caching.cached import CachedStore, Entry
 from streams_py.state.codec import TIMESTAMP_BYTES, timestamp_of
 from streams_py.state.key_value import TimestampedStore
 from streams_py.topology.nodes import RecordContext
@@ -27,8 +27,15 @@ _new_tuple = tuple.__new__
 class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
     """:class:`TimestampedStore` with a record cache."""
 
-    def __init__(self, below: TimestampedStore[K, V], context: RecordContext, cache: RecordCache) -> None:
-        super().__init__(below, context, cache)
+    def __init__(
+        self,
+        below: TimestampedStore[K, V],
+        context: RecordContext,
+        cache: RecordCache,
+        *,
+        keeps_what_is_read: bool = True,
+    ) -> None:
+        super().__init__(below, context, cache, keeps_what_is_read=keeps_what_is_read)
         self._timestamped = below
 
     def get_parts(self, key: K) -> tuple[V, int] | None:
@@ -36,9 +43,8 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         at: Any = key if key.__class__ is self._key_type else self._place_of(key)
         entry = self._entries.get(at)
         if entry is None:
-            return self._load(at)
-        if self._evicts:
-            self._use(at)
+            return self._load(at, is_written_next=False)
+        self.note_use(at)
         held: Any = entry[0]
         return held if self._holds_objects or held is None else self._timestamped.decode_parts(held)
 
@@ -57,39 +63,53 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
             return
         # As _put_held, without the calls: this is the path of every record of a cached aggregation.
         entries, dirty, context = self._entries, self._dirty, self._context
+        replaced = entries.get(at)
+        topic, headers = context.topic, context.headers
+        if replaced is not None and self._is_number and replaced[2] is topic and replaced[6] is headers:
+            counted = replaced[1]
+        else:
+            counted = self._count(at, value, replaced)
         self._last = at
         dirty.pop(at, None)  # refuses when the store is closed
         dirty[at] = None
-        replaced = entries.get(at)
-        if replaced is not None and self._value_size is not None:
-            counted = replaced[1]  # of a number; headers that differ are not worth counting
-        else:
-            counted = self._count(at, value, replaced)
+        if self._uses is not None:
+            self._uses[at] = None
+            self._uses.move_to_end(at)
         entries[at] = (
             (value, timestamp_ms),
             counted,
-            context.topic,
+            topic,
             context.partition,
             context.offset,
             context.timestamp,
-            context.headers,
+            headers,
         )
         if self._cache.used_bytes > self._cache.max_bytes:
             self.evict()
 
+    def meet(self, key: K) -> None:
+        """Read ``key``, if that could make a difference, before it is written: Kafka Streams' table source looks at the
+        old row first, and what it reads may push other entries out."""
+        at: Any = key if key.__class__ is self._key_type else self._place_of(key)
+        if at not in self._entries and self._cache.used_bytes * 2 > self._cache.max_bytes:
+            self._load(at, is_written_next=True)
+
     def updater(self, initializer: Callable[[], V] | None, aggregator: Callable[[K, Any, V], V | None]) -> Updater:
         """Reading, aggregating and writing of one record as one function; see ``TimestampedKeyValueStore``."""
         entries, cache, key_type, value_type = self._entries, self._cache, self._key_type, self._value_type
-        holds_objects, is_number = self._holds_objects, self._value_size is not None
+        holds_objects, is_number, decode = self._holds_objects, self._is_number, self._timestamped.decode_parts
 
         def update(key: K, value: Any, timestamp_ms: int) -> tuple[Any, Any, int]:
             at: Any = key if key.__class__ is key_type else self._place_of(key)
             replaced = entries.get(at)
-            if replaced is not None and holds_objects and not self._evicts:
-                parts: tuple[V, int] | None = replaced[0]
-            else:
-                parts = self.get_parts(key)
+            parts: tuple[V, int] | None
+            if replaced is None:
+                parts = self._load(at, is_written_next=True)
                 replaced = entries.get(at)
+            else:  # the write below counts as the use
+                parts = replaced[0]
+                if parts is not None and not holds_objects:
+                    parts = decode(replaced[0])
             old: V | None = None
             new: V | None
             if parts is None:
@@ -107,17 +127,25 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
                 self._put_other(at, new, timestamp_ms)
                 return new, old, timestamp_ms
             dirty, context = self._dirty, self._context
+            topic, headers = context.topic, context.headers
+            if replaced is not None and is_number and replaced[2] is topic and replaced[6] is headers:
+                counted = replaced[1]
+            else:
+                counted = self._count(at, new, replaced)
             self._last = at
             dirty.pop(at, None)  # refuses when the store is closed
             dirty[at] = None
+            if self._uses is not None:
+                self._uses[at] = None
+                self._uses.move_to_end(at)
             entries[at] = (
                 (new, timestamp_ms),
-                replaced[1] if replaced is not None and is_number else self._count(at, new, replaced),
-                context.topic,
+                counted,
+                topic,
                 context.partition,
                 context.offset,
                 context.timestamp,
-                context.headers,
+                headers,
             )
             if cache.used_bytes > cache.max_bytes:
                 self.evict()
@@ -135,9 +163,10 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
 
     def _count(self, at: Any, value: Any, replaced: Entry | None) -> int:
         """Bytes of an entry, added to what the cache uses."""
-        headers = self._context.headers
-        size = ENTRY_BYTES + TIMESTAMP_BYTES + (len(value) if self._value_size is None else self._value_size)
-        size += (len(at) if self._key_size is None else self._key_size) + (headers_size(headers) if headers else 0)
+        self._timestamped.check_open()
+        context = self._context
+        value_bytes = TIMESTAMP_BYTES + (encoded_length(value) if self._value_size is None else self._value_size)
+        size = self._size(at, value_bytes, context.topic, context.headers)
         self._cache.used_bytes += size if replaced is None else size - replaced[1]
         return size
 
@@ -174,11 +203,8 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         except BaseException:
             self._owed[at] = old
             raise
-        if self._owed or self._entries.get(at) is not entry:
-            self._flushed(at, entry)
-            return
-        self._entries[at] = self._entries.pop(at)
-        self._dirty.pop(at, None)
+        if self._owed:
+            self._owed.pop(at, None)
 
     def _held(self, stored: ValueAndTimestamp[V]) -> Any:
         return stored[0], stored[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from streams_py.errors import InvalidStateStoreError
@@ -31,6 +32,7 @@ S = TypeVar("S")
 AnyEntries: TypeAlias = "StoreOverBytes[bytes, Any, Any] | CachedStore[bytes, Any, Any]"
 
 _LATEST = 2**63 - 1
+_SEGMENT_MS_MIN = 60_000  # of Kafka Streams
 _logger = logging.getLogger(__name__)
 
 
@@ -64,6 +66,8 @@ class WindowedEntries(ABC, Generic[K, V, S]):
         self._context = context
         self._encode_key = codec.encode_key
         self._segment_ms = retention.segment_ms
+        # Backwards, Kafka Streams' iterator looks at what is left of its first segment, too: that counts as use.
+        self._their_segment_ms = max(retention.retention_ms // 2, _SEGMENT_MS_MIN)
         self._latest_ms = aging.stream_time_ms
         # Places of each key that may be in the record cache: it is searched by key with every record.
         self._places: dict[bytes, dict[bytes, None]] = {}
@@ -145,7 +149,9 @@ class WindowedEntries(ABC, Generic[K, V, S]):
 
     # -- finding -----------------------------------------------------------------------------------------------
 
-    def _entries_of(self, key: bytes, first_ms: int, last_ms: int, low: bytes, high: bytes) -> list[tuple[bytes, S]]:
+    def _entries_of(
+        self, key: bytes, first_ms: int, last_ms: int, low: bytes, high: bytes, *, reverse: bool = False
+    ) -> Iterator[tuple[bytes, S]]:
         """Entries of a key from ``first_ms`` to ``last_ms``, by time; ``low`` to ``high`` may follow the key."""
         first_ms, last_ms = max(first_ms, 0), min(last_ms, max(self._latest_ms, self._aging.stream_time_ms))
         length = SEGMENT_BYTES + len(key) + self._layout.suffix_bytes
@@ -155,19 +161,23 @@ class WindowedEntries(ABC, Generic[K, V, S]):
             prefix = segment_prefix(segment) + key
             entries = self._aging.collect(prefix + low, prefix + high + b"\0")
             found += [(at, decode(data)) for at, data in entries if len(at) == length]
-        if self._cached is None:
-            return found
-        time_of = self._layout.time_of
-        places = [at for at in list(self._places.get(key, ())) if low <= at[-self._layout.suffix_bytes :] <= high]
-        if not places:
-            return found
+        cached = self._cached
+        places = None if cached is None else self._places.get(key)
+        if cached is None or not places:
+            return reversed(found) if reverse else iter(found)
+        time_of, suffix_bytes = self._layout.time_of, self._layout.suffix_bytes
+        seen_from_ms = first_ms - (first_ms % self._their_segment_ms if reverse else 0)
         merged = dict(found)
-        for at, stored in self._cached.held_entries(places):
-            if stored is None:
-                merged.pop(at, None)
-            elif first_ms <= time_of(at) <= last_ms:
+        held: list[tuple[bytes, Any]] = []
+        for at, stored in cached.held_entries([at for at in list(places) if at[-suffix_bytes:] <= high]):
+            is_wanted = low <= at[-suffix_bytes:] and first_ms <= time_of(at) <= last_ms
+            if is_wanted:
                 merged[at] = stored
-        return sorted(merged.items())
+            if seen_from_ms <= time_of(at) <= last_ms:
+                held.append((at, stored if is_wanted else None))
+        held.sort(key=itemgetter(0), reverse=reverse)
+        rows = [row for row in sorted(merged.items(), key=itemgetter(0), reverse=reverse) if row[1] is not None]
+        return cached.counting_uses(rows, held)
 
     def _scan_time(
         self, first_ms: int, last_ms: int, wanted: Callable[[bytes], bool] | None, *, reverse: bool

@@ -52,7 +52,9 @@ def open_windowed(
     entries: AnyEntries
     if builder.kind is StoreKind.TIMESTAMPED_WINDOW:
         timestamped = TimestampedStore(builder.name, aging, places, context, persistent=on_disk, log=own_log)
-        entries = timestamped if cache is None else CachedTimestampedStore(timestamped, context, cache)
+        entries = timestamped
+        if cache is not None:
+            entries = CachedTimestampedStore(timestamped, context, cache, keeps_what_is_read=False)
         return TimestampedWindowStore(codec, entries, aging, layout, retention, context)
     if retention.keeps_duplicates:
         plain = PlainStore(builder.name, aging, places, context, persistent=on_disk, log=None)
@@ -60,7 +62,7 @@ def open_windowed(
         store.rebind(log=log, context=context)
         return store
     plain = PlainStore(builder.name, aging, places, context, persistent=on_disk, log=own_log)
-    entries = plain if cache is None else CachedPlainStore(plain, context, cache)
+    entries = plain if cache is None else CachedPlainStore(plain, context, cache, keeps_what_is_read=False)
     if builder.kind is StoreKind.SESSION:
         return SessionStoreOverEntries(codec, entries, aging, layout, retention, context)
     return PlainWindowStore(codec, entries, aging, layout, retention, context)

@@ -51,9 +51,9 @@ class WindowStoreOverEntries(WindowedEntries[K, V, S]):
         """(start, stored) of a key's windows that start from ``first`` to ``last``, ascending unless ``reverse``."""
         self.check_open()
         time_of = self._layout.time_of
-        found = self._entries_of(self.key_bytes(key), first, last, _suffix(max(first, 0)), _last_suffix(max(last, 0)))
-        entries = reversed(found) if reverse else iter(found)
-        return ((time_of(at), stored) for at, stored in entries)
+        low, high = _suffix(max(first, 0)), _last_suffix(max(last, 0))
+        found = self._entries_of(self.key_bytes(key), first, last, low, high, reverse=reverse)
+        return ((time_of(at), stored) for at, stored in found)
 
     def fetch_keys(
         self, first_key: K | None, last_key: K | None, first: int, last: int, *, reverse: bool = False

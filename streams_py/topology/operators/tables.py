@@ -134,7 +134,7 @@ class TableSource(TableOperator):
         store, forward, failed, context = self.own_store(node), node.forward, node.failed, node.record
         forwards = forward_flushed(node, store, send_old_values=self.sends_old_values)
         reads_old = self.sends_old_values and forwards
-        get, put = store.get, store.put_value
+        get, put, meet = store.get, store.put_value, getattr(store, "meet", None)
 
         def process(key: Any, value: Any, timestamp_ms: int) -> None:
             if key is None:
@@ -147,6 +147,8 @@ class TableSource(TableOperator):
                     stored = get(key)
                     if stored is not None:
                         old = stored[0]
+                elif meet is not None:
+                    meet(key)
                 put(key, value, timestamp_ms)
             except Exception as error:
                 failed(error, key, value, timestamp_ms)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from streams_py.errors import BrokerUnavailableError, ProcessingError, StateError
-from streams_py.serdes import INT64, JSON, STRING, list_of
-from streams_py.state.caching.cache import RecordCache, flush_until_clean
+from streams_py.serdes import STRING
+from streams_py.state.caching.cache import flush_until_clean
 from streams_py.state.caching.cached_plain import CachedPlainStore
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
-from streams_py.state.open import open_store
-from streams_py.topology.nodes import RecordContext
-from streams_py.topology.stores import StoreBuilder, StoreKind
+from streams_py.topology.stores import StoreKind
 from tests.contract.stores.store_kit import SHAPES, Kit, Logged, Shape
-from tests.waiting import PATIENCE_S
 
 CACHED = [shape for shape in SHAPES if shape.caching and shape.logging]
 TIMESTAMPED = Shape(StoreKind.TIMESTAMPED_KEY_VALUE, persistent=False, caching=True)
@@ -163,158 +159,6 @@ def test_plain_and_timestamped_stores_flush_without_a_listener(shape: Shape, mak
     kit.put("b", None, 20)
     kit.store.flush_cache()
     assert kit.logged == [Logged(b"a", (1).to_bytes(8, "big"), 10), Logged(b"b", None, 20)]
-
-
-# -- budget ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", CACHED, ids=str)
-def test_eviction_of_a_dirty_entry_flushes_all_dirty_entries_of_the_store(
-    shape: Shape, make_kit: Callable[..., Kit]
-) -> None:
-    kit = make_kit(shape, cache_bytes=250)  # three entries
-    forwarded = listen(kit)
-    for key in "abc":
-        kit.put(key, 1)
-    assert forwarded == []
-    kit.put("d", 1)
-    assert [change[0] for change in forwarded] == ["a", "b", "c", "d"]
-    assert 0 < kit.cache.used_bytes <= 250
-    kit.put("e", 1)  # evicts a clean one
-    assert len(forwarded) == 4
-    for key in "abcde":
-        assert kit.bare(kit.store.get(key)) == 1
-
-
-def test_eviction_takes_the_least_recently_used_first(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED, cache_bytes=250)
-    assert isinstance(kit.store, CachedTimestampedStore)
-    for key in "abcd":
-        kit.put(key, 1)
-    assert list(kit.store._entries) == ["b", "c", "d"]
-    kit.store.get("b")
-    kit.put("e", 1)
-    assert list(kit.store._entries) == ["d", "b", "e"]
-
-
-class Moving(dict[Any, Any]):
-    """Entries of a cache; whoever looks for ``key`` while it is moved to the end does so before it is there again."""
-
-    def __init__(self, entries: dict[Any, Any], key: str, look: Callable[[], None]) -> None:
-        super().__init__(entries)
-        self.key, self.looked = key, threading.Event()
-        self.reader = threading.Thread(target=look, daemon=True)
-
-    def pop(self, key: Any, *default: Any) -> Any:
-        found = super().pop(key, *default)
-        if key == self.key and self.reader.ident is None:
-            self.reader.start()
-            assert self.looked.wait(PATIENCE_S)
-        return found
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        if key == self.key and key not in self:
-            self.looked.set()
-        return super().get(key, default)
-
-
-def test_range_read_by_another_thread_has_every_key_while_an_eviction_moves_one(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED, cache_bytes=10_000)
-    kit.put("a", 1)
-    kit.put("b", 2)
-    kit.store.flush_cache()
-    kit.put("a", 3)  # dirty, and the oldest
-    seen: list[Any] = []
-    kit.store._entries = moving = Moving(kit.store._entries, "a", lambda: seen.extend(kit.store.all()))
-    kit.store._cache.max_bytes = kit.store._cache.used_bytes - 1
-    kit.store.evict()
-    moving.reader.join(PATIENCE_S)
-    assert {key: value.value for key, value in seen} == {"a": 3, "b": 2}
-
-
-def test_eviction_passes_over_an_entry_that_was_written_since_it_was_clean(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED, cache_bytes=250)
-    forwarded = listen(kit)
-    for key in "abc":
-        kit.put(key, 1)
-    kit.store.flush_cache()
-    kit.put("a", 2)
-    kit.put("d", 1)
-    assert len(forwarded) == 3
-    assert isinstance(kit.store, CachedTimestampedStore)
-    assert set(kit.store._entries) == {"a", "c", "d"}
-
-
-@pytest.mark.parametrize("shape", CACHED, ids=str)
-def test_read_entries_count_and_are_evicted_without_a_flush(shape: Shape, make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(shape, cache_bytes=250)
-    kit.store.restore((f"{i}".encode(), i.to_bytes(8, "big"), i) for i in range(10))
-    for i in range(10):
-        assert kit.bare(kit.store.get(f"{i}")) == i
-    assert 0 < kit.cache.used_bytes <= 250
-    assert kit.logged == []
-
-
-def test_stores_share_the_budget_and_the_one_that_is_written_evicts() -> None:
-    cache, context = RecordCache(250), RecordContext()
-    logged: list[tuple[str, bytes]] = []
-
-    def store(name: str) -> Any:
-        builder = StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=False, caching=True)
-        return open_store(
-            builder,
-            application_id="app",
-            context=context,
-            cache=cache,
-            log=lambda key, value, timestamp: logged.append((name, key)),
-        )
-
-    one, two = store("one"), store("two")
-    one.put_value("a", 1, 1)
-    one.put_value("b", 1, 1)
-    two.put_value("c", 1, 1)
-    two.put_value("d", 1, 1)
-    assert logged == [("two", b"c"), ("two", b"d")]
-    one.close()
-    two.close()
-    assert cache.used_bytes == 0
-
-
-def test_resize_evicts_down_to_the_new_budget(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED, cache_bytes=10_000)
-    for i in range(50):
-        kit.put(str(i), i)
-    kit.cache.resize(500)
-    assert kit.cache.used_bytes <= 500
-    assert len(kit.logged) == 50
-
-
-@pytest.mark.parametrize("serde", [STRING, JSON, list_of(STRING)], ids=lambda serde: serde.name)
-def test_growing_values_are_counted(serde: Any, make_kit: Callable[..., Kit]) -> None:
-    for shape in CACHED:
-        kit = make_kit(shape, value_serde=serde)
-        kit.put("a", "x" if serde is not None and "list" not in serde.name else ["x"])
-        small = kit.cache.used_bytes
-        kit.put("a", "x" * 500 if "list" not in serde.name else ["x" * 500])
-        assert kit.cache.used_bytes >= small + 499
-        kit.store.clear_cache()
-        assert kit.cache.used_bytes == 0
-
-
-def test_headers_are_counted(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED)
-    kit.context.headers = [("name", b"x" * 100), ("null", None)]
-    kit.put("a", 1)
-    with_headers = kit.cache.used_bytes
-    kit.context.headers = ()
-    kit.put("b", 1)
-    assert with_headers - (kit.cache.used_bytes - with_headers) == 108
-
-
-def test_no_cache_is_made_when_the_budget_is_zero() -> None:
-    builder = StoreBuilder("s", StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=False, caching=True)
-    store = open_store(builder, application_id="app", context=RecordContext(), cache=RecordCache(0))
-    assert not store.is_cached
 
 
 # -- circles -----------------------------------------------------------------------------------------------------

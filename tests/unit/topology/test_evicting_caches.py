@@ -1,0 +1,36 @@
+"""Programs with record caches that are much too small, each run by Kafka Streams: the same records in one order.
+
+What is evicted when decides the order of everything, across all topics: bytes are counted alike, each read and write
+makes an entry younger, and a dirty entry takes all others of its store along.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .drawn_programs import build
+from .recorded_runs import feed
+
+PROGRAMS: list[dict[str, Any]] = [
+    json.loads(line)
+    for line in gzip.decompress(
+        Path(__file__).with_name("recorded").joinpath("evicting.jsonl.gz").read_bytes()
+    ).splitlines()
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program["id"])
+def test_what_small_caches_let_go_comes_in_the_order_of_kafka_streams(program: dict[str, Any]) -> None:
+    for run in program["runs"]:
+        rows, _ = feed(build(program), run)
+        assert in_order(rows) == in_order(run["rows"])
+
+
+def in_order(rows: Any) -> list[list[Any]]:
+    """Without the changes of suppress buffers, which have no timestamp, and no order within a commit."""
+    return [row for row in rows if row[4] is not None]

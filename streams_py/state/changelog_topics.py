@@ -40,10 +40,8 @@ class ChangelogTopics:
         self._acked.clear()
 
     def forget(self, changelog: TopicPartition) -> None:
-        """Its position is given up, or is one in whatever topic has the name now."""
+        """Its position is given up, and forgotten on disk with what is known of its topic."""
         self._ids.pop(changelog.topic, None)
-        if self._database is not None:
-            self._database.forget_topic_id(changelog.topic)
 
     def is_of(
         self, changelog: TopicPartition, topic_id: str, *, store: str, position_known: bool, on_disk: bool
@@ -69,7 +67,8 @@ class ChangelogTopics:
         return True
 
     def begins_anew(self, changelog: TopicPartition, position: int, acked: int, *, store: str) -> bool:
-        """Its last write got the offset ``acked``: True when that says that the log has begun anew under the task.
+        """Its last write got the offset ``acked``: True when that says that the log has begun anew under the task;
+        then the position is one in whatever topic has the name now.
 
         One offset below the position does not: it may be what this thread wrote before the task went away and came
         back. Another one after that does."""
@@ -87,4 +86,7 @@ class ChangelogTopics:
             position,
             store,
         )
+        self._ids.pop(changelog.topic, None)
+        if self._database is not None:
+            self._database.forget_topic_id(changelog.topic)
         return True

@@ -394,7 +394,6 @@ class TaskState:
             if self._builders[store].source_topic is None and self._topics.begins_anew(
                 changelog, at, offset, store=store
             ):
-                self._topics.forget(changelog)
                 self._offsets[changelog] = offset  # all that was written to it is in the store
             else:
                 self._offsets[changelog] = max(offset, at)

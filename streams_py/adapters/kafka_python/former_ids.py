@@ -1,10 +1,9 @@
 """Member ids that this member once had: a group that still counts one of them waits for somebody who never comes.
 
 A member that is told ``UNKNOWN_MEMBER_ID`` joins again under a new id, and usually the old one is gone. Not always: a
-coordinator of Kafka 4.3 that comes back on a loaded machine may serve the group while it still loads it, forget its
-members, and then load them after all, without session timers. Nobody sends heartbeats under these ids and nobody drops
-them, so the next rebalance ends with ``max.poll.interval.ms`` (5 minutes) only. A member that waits for its JoinGroup
-therefore lets its former ids leave: they were its own alone, and a group that does not know them says so.
+coordinator of Kafka 4.3 that comes back may serve the group before it has loaded its members, without sessions
+(:mod:`.ghosts`). A member that waits for its JoinGroup therefore lets its former ids leave, without waiting for a
+session: they were its own alone, and a group that does not know them says so.
 """
 
 from __future__ import annotations

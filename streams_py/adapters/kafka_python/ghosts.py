@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 _GENERATIONS_MAX: Final = 200
 _MEMBERS_MAX: Final = 16
 """In one look: each member of a large group takes others."""
-_NONE: Final = -1
 _RIGHT: Final = (kafka_errors.NoError.errno, kafka_errors.RebalanceInProgressError.errno)
 
 
@@ -59,15 +58,13 @@ class Ghosts:
             generations: Sequence[int] = range(self._newest, max(-1, self._newest - _GENERATIONS_MAX), -1)
             for member in random.sample(others, min(_MEMBERS_MAX, len(others))):
                 found = await _start_session(coordinator, member, generations)
-                if found == _NONE:
-                    return
                 generations = generations if found is None else [found]  # it is the whole group's
         except kafka_errors.KafkaError as error:
             _log.debug("members of group %s: %s", coordinator.group_id, error)
 
 
 async def _start_session(coordinator: Any, member: _Member, generations: Sequence[int]) -> int | None:
-    """The generation that was right, or that none was; None when the member is unknown by now."""
+    """The generation that was right; None when the member is unknown by now, IllegalGenerationError when none was."""
     for generation in generations:
         request = HeartbeatRequest(
             group_id=coordinator.group_id,
@@ -80,7 +77,7 @@ async def _start_session(coordinator: Any, member: _Member, generations: Sequenc
             return generation
         if response.error_code != kafka_errors.IllegalGenerationError.errno:
             return None
-    return _NONE
+    raise kafka_errors.IllegalGenerationError(f"it is in none from {generations[-1]} to {generations[0]}")
 
 
 async def _members(coordinator: Any) -> list[_Member]:

@@ -109,7 +109,7 @@ class JvmNode:
     def format_command(self, java: str, classpath: str, cluster_id: str) -> list[str]:
         """Command that prepares the data folder (KRaft needs that once)."""
         return [
-            java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", _LOGS[0], "-cp", classpath,
+            java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *_LOGS, "-cp", classpath,
             "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self.settings_file),
         ]  # fmt: skip
 

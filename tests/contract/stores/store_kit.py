@@ -53,6 +53,8 @@ SHAPES = [
     for logging in (True, False)
 ]
 LOGGED_SHAPES = [shape for shape in SHAPES if shape.logging]
+CACHED_SHAPES = [shape for shape in LOGGED_SHAPES if shape.caching]
+CACHED_TIMESTAMPED = Shape(StoreKind.TIMESTAMPED_KEY_VALUE, persistent=False, caching=True)
 
 
 @dataclass
@@ -129,6 +131,13 @@ class Kit:
 
     def pairs(self, entries: Iterator[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
         return [(key, self.bare(stored)) for key, stored in entries]
+
+
+def listen(kit: Kit, *, send_old_values: bool = True) -> list[tuple[Any, Any, Any, int]]:
+    """Everything that is forwarded from now on."""
+    forwarded: list[tuple[Any, Any, Any, int]] = []
+    kit.store.set_flush_listener(lambda *change: forwarded.append(change), send_old_values=send_old_values)
+    return forwarded
 
 
 @pytest.fixture

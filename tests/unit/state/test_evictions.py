@@ -17,21 +17,11 @@ from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
 from streams_py.state.open import open_store
 from streams_py.topology.nodes import RecordContext
 from streams_py.topology.stores import StoreBuilder, StoreKind
-from tests.contract.stores.store_kit import SHAPES, Kit, Shape
+from tests.contract.stores.store_kit import CACHED_SHAPES, CACHED_TIMESTAMPED, Kit, Shape, listen
 from tests.waiting import PATIENCE_S
 
-CACHED = [shape for shape in SHAPES if shape.caching and shape.logging]
-TIMESTAMPED = Shape(StoreKind.TIMESTAMPED_KEY_VALUE, persistent=False, caching=True)
 
-
-def listen(kit: Kit, *, send_old_values: bool = True) -> list[tuple[Any, Any, Any, int]]:
-    """Everything that is forwarded from now on."""
-    forwarded: list[tuple[Any, Any, Any, int]] = []
-    kit.store.set_flush_listener(lambda *change: forwarded.append(change), send_old_values=send_old_values)
-    return forwarded
-
-
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 def test_eviction_of_a_dirty_entry_flushes_all_dirty_entries_of_the_store(
     shape: Shape, make_kit: Callable[..., Kit]
 ) -> None:
@@ -52,7 +42,7 @@ def test_eviction_of_a_dirty_entry_flushes_all_dirty_entries_of_the_store(
 def test_dirty_entry_that_is_evicted_is_flushed_before_those_that_were_written_earlier(
     make_kit: Callable[..., Kit],
 ) -> None:
-    kit = make_kit(TIMESTAMPED, cache_bytes=210)
+    kit = make_kit(CACHED_TIMESTAMPED, cache_bytes=210)
     forwarded = listen(kit)
     for key in "abc":
         kit.put(key, 1)
@@ -62,7 +52,7 @@ def test_dirty_entry_that_is_evicted_is_flushed_before_those_that_were_written_e
 
 
 def test_eviction_takes_the_least_recently_used_first(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED, cache_bytes=210)
+    kit = make_kit(CACHED_TIMESTAMPED, cache_bytes=210)
     assert isinstance(kit.store, CachedTimestampedStore)
     for key in "abcd":
         kit.put(key, 1)
@@ -76,7 +66,7 @@ def test_eviction_takes_the_least_recently_used_first(make_kit: Callable[..., Ki
 
 
 def test_entry_counts_as_many_bytes_as_in_kafka_streams(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED, value_serde=STRING)
+    kit = make_kit(CACHED_TIMESTAMPED, value_serde=STRING)
     kit.context.topic = "topic"
     kit.put("\u00e9", "x\u00e9")  # 24 of a node, 1 flag, 20 of the context; 5, 2 and 8 + 3 bytes
     assert kit.cache.used_bytes == 63
@@ -109,7 +99,7 @@ class Moving(dict[Any, Any]):
 
 
 def test_range_read_by_another_thread_has_every_key_while_one_is_moved(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED, cache_bytes=10_000)
+    kit = make_kit(CACHED_TIMESTAMPED, cache_bytes=10_000)
     kit.put("a", 1)
     kit.put("b", 2)
     kit.store.flush_cache()
@@ -122,7 +112,7 @@ def test_range_read_by_another_thread_has_every_key_while_one_is_moved(make_kit:
 
 
 def test_entry_is_read_by_other_threads_while_its_eviction_flushes_it(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED, cache_bytes=10_000)
+    kit = make_kit(CACHED_TIMESTAMPED, cache_bytes=10_000)
     seen: list[Any] = []
 
     def look(*_: object) -> None:
@@ -142,7 +132,7 @@ def test_entry_is_read_by_other_threads_while_its_eviction_flushes_it(make_kit: 
 
 
 def test_eviction_passes_over_an_entry_that_was_written_since_it_was_clean(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED, cache_bytes=210)
+    kit = make_kit(CACHED_TIMESTAMPED, cache_bytes=210)
     forwarded = listen(kit)
     for key in "abc":
         kit.put(key, 1)
@@ -154,7 +144,7 @@ def test_eviction_passes_over_an_entry_that_was_written_since_it_was_clean(make_
     assert set(kit.store._entries) == {"a", "c", "d"}
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 def test_read_entries_count_and_are_evicted_without_a_flush(shape: Shape, make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(shape, cache_bytes=250)
     kit.store.restore((f"{i}".encode(), i.to_bytes(8, "big"), i) for i in range(10))
@@ -190,7 +180,7 @@ def test_stores_share_the_budget_and_the_one_that_is_written_evicts() -> None:
 
 
 def test_resize_evicts_down_to_the_new_budget(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED, cache_bytes=10_000)
+    kit = make_kit(CACHED_TIMESTAMPED, cache_bytes=10_000)
     for i in range(50):
         kit.put(str(i), i)
     kit.cache.resize(500)
@@ -200,7 +190,7 @@ def test_resize_evicts_down_to_the_new_budget(make_kit: Callable[..., Kit]) -> N
 
 @pytest.mark.parametrize("serde", [STRING, JSON, list_of(STRING)], ids=lambda serde: serde.name)
 def test_growing_values_are_counted(serde: Any, make_kit: Callable[..., Kit]) -> None:
-    for shape in CACHED:
+    for shape in CACHED_SHAPES:
         kit = make_kit(shape, value_serde=serde)
         kit.put("a", "x" if serde is not None and "list" not in serde.name else ["x"])
         small = kit.cache.used_bytes
@@ -211,7 +201,7 @@ def test_growing_values_are_counted(serde: Any, make_kit: Callable[..., Kit]) ->
 
 
 def test_headers_are_counted(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED)
+    kit = make_kit(CACHED_TIMESTAMPED)
     kit.context.headers = [("name", b"x" * 100), ("null", None)]
     kit.put("a", 1)
     with_headers = kit.cache.used_bytes

@@ -12,21 +12,10 @@ from streams_py.serdes import STRING
 from streams_py.state.caching.cache import flush_until_clean
 from streams_py.state.caching.cached_plain import CachedPlainStore
 from streams_py.state.caching.cached_timestamped import CachedTimestampedStore
-from streams_py.topology.stores import StoreKind
-from tests.contract.stores.store_kit import SHAPES, Kit, Logged, Shape
-
-CACHED = [shape for shape in SHAPES if shape.caching and shape.logging]
-TIMESTAMPED = Shape(StoreKind.TIMESTAMPED_KEY_VALUE, persistent=False, caching=True)
+from tests.contract.stores.store_kit import CACHED_SHAPES, CACHED_TIMESTAMPED, Kit, Logged, Shape, listen
 
 
-def listen(kit: Kit, *, send_old_values: bool = True) -> list[tuple[Any, Any, Any, int]]:
-    """Everything that is forwarded from now on."""
-    forwarded: list[tuple[Any, Any, Any, int]] = []
-    kit.store.set_flush_listener(lambda *change: forwarded.append(change), send_old_values=send_old_values)
-    return forwarded
-
-
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 def test_only_the_last_update_of_a_key_leaves_the_cache(shape: Shape, make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(shape)
     forwarded = listen(kit)
@@ -43,7 +32,7 @@ def test_only_the_last_update_of_a_key_leaves_the_cache(shape: Shape, make_kit: 
     assert len(forwarded) == 2
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 def test_flush_goes_in_the_order_of_the_last_write(shape: Shape, make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(shape)
     forwarded = listen(kit)
@@ -55,7 +44,7 @@ def test_flush_goes_in_the_order_of_the_last_write(shape: Shape, make_kit: Calla
     assert [record.key for record in kit.logged] == [b"c", b"a", b"d", b"b"]
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 def test_old_value_is_that_of_the_last_flush(shape: Shape, make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(shape)
     forwarded = listen(kit)
@@ -70,7 +59,7 @@ def test_old_value_is_that_of_the_last_flush(shape: Shape, make_kit: Callable[..
     assert forwarded == [("a", 3, None, 10), ("a", 5, 3, 30), ("a", None, 5, 40)]
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 def test_old_value_is_absent_when_nobody_wants_it(shape: Shape, make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(shape)
     forwarded = listen(kit, send_old_values=False)
@@ -83,7 +72,7 @@ def test_old_value_is_absent_when_nobody_wants_it(shape: Shape, make_kit: Callab
     assert [change[1:3] for change in forwarded] == [(1, None), (2, None), (None, None)]
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 @pytest.mark.parametrize("send_old_values", [False, True])
 def test_deletion_of_what_was_never_flushed_leaves_no_trace(
     shape: Shape, send_old_values: bool, make_kit: Callable[..., Kit]
@@ -99,7 +88,7 @@ def test_deletion_of_what_was_never_flushed_leaves_no_trace(
 
 
 def test_value_keeps_its_timestamp_and_a_deletion_has_that_of_its_record(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED)
+    kit = make_kit(CACHED_TIMESTAMPED)
     forwarded = listen(kit)
     kit.at(10)
     kit.store.put("a", kit.stored(1, 99))
@@ -112,7 +101,7 @@ def test_value_keeps_its_timestamp_and_a_deletion_has_that_of_its_record(make_ki
     assert [record.timestamp_ms for record in kit.logged] == [99, 50]
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 def test_context_is_that_of_the_entry_while_it_is_flushed_and_restored_afterwards(
     shape: Shape, make_kit: Callable[..., Kit]
 ) -> None:
@@ -137,7 +126,7 @@ def test_context_is_that_of_the_entry_while_it_is_flushed_and_restored_afterward
     assert where() == third
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 def test_context_is_restored_when_forwarding_fails(shape: Shape, make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(shape)
 
@@ -152,7 +141,7 @@ def test_context_is_restored_when_forwarding_fails(shape: Shape, make_kit: Calla
     assert kit.context.timestamp == 77
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 def test_plain_and_timestamped_stores_flush_without_a_listener(shape: Shape, make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(shape)
     kit.put("a", 1, 10)
@@ -165,7 +154,7 @@ def test_plain_and_timestamped_stores_flush_without_a_listener(shape: Shape, mak
 
 
 def test_write_during_the_flush_is_flushed_too(make_kit: Callable[..., Kit]) -> None:
-    for shape in CACHED:
+    for shape in CACHED_SHAPES:
         kit = make_kit(shape)
         forwarded: list[Any] = []
 
@@ -183,7 +172,7 @@ def test_write_during_the_flush_is_flushed_too(make_kit: Callable[..., Kit]) -> 
 
 
 def test_earlier_store_that_a_later_one_fills_is_flushed_before_the_commit(make_kit: Callable[..., Kit]) -> None:
-    first, second = make_kit(TIMESTAMPED), make_kit(TIMESTAMPED)
+    first, second = make_kit(CACHED_TIMESTAMPED), make_kit(CACHED_TIMESTAMPED)
     first.store.set_flush_listener(lambda *_: None, send_old_values=False)
     second.store.set_flush_listener(lambda key, new, *_: first.put(f"back-{key}", new), send_old_values=False)
     second.put("a", 1)
@@ -196,7 +185,7 @@ def test_earlier_store_that_a_later_one_fills_is_flushed_before_the_commit(make_
 def test_caches_that_fill_each_other_without_end_are_refused_by_name(
     make_kit: Callable[..., Kit], cache_bytes: int
 ) -> None:
-    kit = make_kit(TIMESTAMPED, cache_bytes=cache_bytes)
+    kit = make_kit(CACHED_TIMESTAMPED, cache_bytes=cache_bytes)
     store: Any = kit.store
     store.set_flush_listener(lambda key, new, *_: store.put_value(key, new + 1, 1), send_old_values=False)
     kit.put("a", 1)
@@ -223,7 +212,7 @@ class Flaky:
         self.got.append((key, new, old, timestamp_ms))
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 def test_entry_whose_forwarding_failed_is_forwarded_by_the_next_flush(
     shape: Shape, make_kit: Callable[..., Kit]
 ) -> None:
@@ -241,7 +230,7 @@ def test_entry_whose_forwarding_failed_is_forwarded_by_the_next_flush(
     assert kit.store.flush_cache() == 0
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 @pytest.mark.parametrize("newer", [2, 3, None])
 def test_old_value_of_a_repeated_flush_is_the_one_that_was_forwarded_last(
     shape: Shape, newer: int | None, make_kit: Callable[..., Kit]
@@ -261,7 +250,7 @@ def test_old_value_of_a_repeated_flush_is_the_one_that_was_forwarded_last(
     assert listener.got == [("a", 1, None, 10), ("a", newer, 1, 30), ("a", 9, newer, 40)]
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 @pytest.mark.parametrize("fails", ["listener", "log"])
 def test_deletion_is_logged_and_forwarded_although_its_first_flush_failed(
     shape: Shape, fails: str, make_kit: Callable[..., Kit]
@@ -285,7 +274,7 @@ def test_deletion_is_logged_and_forwarded_although_its_first_flush_failed(
     assert kit.store.get("a") is None
 
 
-@pytest.mark.parametrize("shape", CACHED, ids=str)
+@pytest.mark.parametrize("shape", CACHED_SHAPES, ids=str)
 def test_value_that_was_perhaps_forwarded_is_taken_back_when_it_is_deleted_before_the_next_flush(
     shape: Shape, make_kit: Callable[..., Kit]
 ) -> None:
@@ -302,7 +291,7 @@ def test_value_that_was_perhaps_forwarded_is_taken_back_when_it_is_deleted_befor
 
 
 def test_clear_cache_forgets_what_was_not_flushed(make_kit: Callable[..., Kit]) -> None:
-    kit = make_kit(TIMESTAMPED)
+    kit = make_kit(CACHED_TIMESTAMPED)
     kit.put("a", 1)
     kit.store.flush_cache()
     kit.put("a", 2)
@@ -317,7 +306,7 @@ def test_subclasses_of_the_plain_type_are_kept_as_the_plain_type(make_kit: Calla
     class Text(str):
         __slots__ = ()
 
-    for shape in CACHED:
+    for shape in CACHED_SHAPES:
         kit = make_kit(shape, value_serde=STRING)
         kit.put(Text("k"), Text("v"))
         assert type(kit.bare(kit.store.get("k"))) is str

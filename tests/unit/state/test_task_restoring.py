@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from streams_protocol.types import TaskId, TopicPartition
@@ -20,14 +17,6 @@ from streams_py.topology.stores import StoreBuilder, StoreKind
 
 TASK = TaskId(0, 3)
 DISK = TopicPartition("app-disk-changelog", 3)
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[StateDirectory]:
-    directory = StateDirectory(str(tmp_path), "app")
-    directory.open()
-    yield directory
-    directory.close()
 
 
 def opened(directory: StateDirectory) -> TaskState:

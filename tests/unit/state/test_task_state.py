@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,14 +67,6 @@ class Record:
 
     def headers(self) -> list[tuple[str, bytes | None]] | None:
         return None
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[StateDirectory]:
-    directory = StateDirectory(str(tmp_path), "app")
-    directory.open()
-    yield directory
-    directory.close()
 
 
 def task_state(

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from streams_protocol.types import TopicPartition
-from streams_py.adapters.confluent import ConfluentClients
+from streams_py.adapters.confluent import ConfluentClients, silence
+from streams_py.adapters.confluent import consumer as consumer_module
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.adapters.confluent.embedded.mock_library import MockCluster
 from streams_py.adapters.confluent.producer import ConfluentProducer
@@ -17,6 +18,24 @@ from streams_py.ports import BEGINNING, RawRecord
 from tests.waiting import until
 
 _numbers = itertools.count()
+
+
+class Clock:
+    """A clock that stands still, for consumers alone."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(consumer_module, "time", made)
+    monkeypatch.setattr(silence, "time", made)
+    return made
 
 
 @pytest.fixture(scope="session")

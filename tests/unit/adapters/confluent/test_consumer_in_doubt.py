@@ -10,10 +10,10 @@ from confluent_kafka import KafkaError, KafkaException
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import consumer as module
-from streams_py.adapters.confluent import silence
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.errors import OffsetOutOfRangeError
 from streams_py.ports import BEGINNING
+from tests.unit.adapters.confluent.conftest import Clock
 
 PARTITION = TopicPartition("t", 0)
 
@@ -159,24 +159,6 @@ def test_event_of_a_partition_that_was_taken_away_changes_nothing(consumer: Conf
 
 
 # -- silence: a client that delivers nothing, without an error
-
-
-class Clock:
-    """A clock that stands still, for the module alone."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(module, "time", made)
-    monkeypatch.setattr(silence, "time", made)
-    return made
 
 
 @pytest.fixture

@@ -10,20 +10,11 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.adapters.confluent import consumer as module
-from streams_py.adapters.confluent import silence
 from streams_py.adapters.confluent.consumer import ConfluentConsumer
 from streams_py.ports import BEGINNING
+from tests.unit.adapters.confluent.conftest import Clock
 
 FLOWS, STILL = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-class Clock:
-    """A clock that stands still, for the module alone."""
-
-    now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
 
 
 class Library:
@@ -58,14 +49,6 @@ class Library:
     def pause(self, _: object) -> None: ...
     def resume(self, _: object) -> None: ...
     def close(self) -> None: ...
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(module, "time", made)
-    monkeypatch.setattr(silence, "time", made)
-    return made
 
 
 @pytest.fixture

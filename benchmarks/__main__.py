@@ -29,6 +29,7 @@ once), beside a bare confluent-kafka loop, Java Kafka Streams (compiled with jav
 (installed on first use into .venv-bench, because it pins other versions of the clients). One thread, 4 partitions.
 
 processes: the map in four processes of one group, started by one command, beside one process, over twice the input.
+processes-work: the same with a map whose function works for some 25 us on each record.
 
 exactly-once: the count with commits every 100 ms, exactly once beside at least once.
 

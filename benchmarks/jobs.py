@@ -3,7 +3,8 @@
     python -m benchmarks.jobs ours|bare JOB BOOTSTRAP APPLICATION_ID INPUT OUTPUT CACHE_BYTES COMMIT_MS STATE_DIR
 
 INPUT is one topic, or two with a comma between them.
-JOB is map, map-processes, count, window, table-join, stream-join or async; the bare loops do map and count.
+JOB is map, clean (a map that works), one of them with -processes behind it, count, window, table-join, stream-join or
+async; the bare loops do map and count.
 
 It works until its standard input ends. With PROFILE=FILE in the environment, `ours` profiles its stream thread there.
 """
@@ -22,6 +23,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from benchmarks.cleaning import clean
+
 __all__ = ["Order", "increment"]
 
 
@@ -29,8 +32,8 @@ WINDOW_MS = 10_000
 JOIN_MS = 100
 EXACTLY_ONCE = "count-exactly-once"
 """The job ``count``, with the other guarantee."""
-PROCESSES = "map-processes"
-"""The job ``map`` in several processes."""
+IN_PROCESSES = "-processes"
+"""After the name of a map: in several processes."""
 _PROCESSES = 4
 CALLS_PER_TASK = 16
 """With four partitions, 64 at a time in the one thread."""
@@ -55,13 +58,17 @@ def increment(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+_MAPS = {"map": increment, "clean": clean}
+
+
 def ours(order: Order) -> None:
     """The job as an application of this library, one thread."""
     from streams_py import KafkaStreams, StreamsBuilder, serdes
 
     builder = StreamsBuilder()
-    if order.job in ("map", PROCESSES):
-        builder.stream(order.source, key=serdes.STRING, value=serdes.JSON).map_values(increment).to(
+    change = _MAPS.get(order.job.removesuffix(IN_PROCESSES))
+    if change is not None:
+        builder.stream(order.source, key=serdes.STRING, value=serdes.JSON).map_values(change).to(
             order.sink, key=serdes.STRING, value=serdes.JSON
         )
     else:
@@ -77,7 +84,7 @@ def ours(order: Order) -> None:
     profile = os.environ.get("PROFILE")
     written = _profile_stream_thread(profile) if profile else None
     streams = KafkaStreams(builder.build(), config)
-    if order.job == PROCESSES:
+    if order.job.endswith(IN_PROCESSES):
         _run_processes(streams)
         return
     with streams:
@@ -101,8 +108,8 @@ def _run_processes(streams: Any) -> None:
 
 
 def one_process(order: Order) -> None:
-    """The job ``map`` beside several processes of it."""
-    ours(order._replace(job="map"))
+    """A map beside several processes of it."""
+    ours(order._replace(job=order.job.removesuffix(IN_PROCESSES)))
 
 
 def at_least_once(order: Order) -> None:

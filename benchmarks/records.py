@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cluster import BenchmarkError, Output, delete_topics, fill, make_topic, wait_for_output
-from benchmarks.jobs import EXACTLY_ONCE, PROCESSES, Order
+from benchmarks.jobs import EXACTLY_ONCE, IN_PROCESSES, Order
 from benchmarks.local import Tick
 from benchmarks.peers import AT_LEAST_ONCE, BARE, JAVA, ONE_PROCESS, OURS, QUIX, Peer, Running, command_of
 from benchmarks.table import NO_GOAL, Goal, Row
@@ -85,13 +85,22 @@ JOBS = {
         ),
         Job(
             "processes",
-            PROCESSES,
+            f"map{IN_PROCESSES}",
             "map with run(processes=4)",
             0,
             _COMMIT_MS,
-            {ONE_PROCESS.name: Goal(">= 1.6", ratio_min=1.6)},
+            # One process, its client's threads and the broker keep 1.3 of two cores busy already: 1.5 is the most.
+            {ONE_PROCESS.name: Goal(">= 1.4", ratio_min=1.4)},
             ("twice",),
             lambda records: 2 * records,
+        ),
+        Job(
+            "processes-work",
+            f"clean{IN_PROCESSES}",
+            "map of 25 us (pydantic, regular expressions) with run(processes=4)",
+            0,
+            _COMMIT_MS,
+            {ONE_PROCESS.name: Goal(">= 1.6", ratio_min=1.6)},
         ),
         Job(
             "count",

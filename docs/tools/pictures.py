@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from streams_py import TopicSpec, create_topics
 
-__all__ = ["RUN", "drawn", "record"]
+__all__ = ["RUN", "Worker", "drawn", "record", "rest"]
 
 _PAGES: Final = Path(__file__).resolve().parents[1] / "assignment"
 RUN: Final = _PAGES / "run.json"
@@ -28,7 +28,7 @@ _COLOURS: Final = {"A": "#3f51b5", "B": "#e08a00", "C": "#2e8b57"}
 _PATIENCE_S: Final = 300
 
 
-class _Process:
+class Worker:
     """A worker, and everything it has said."""
 
     def __init__(
@@ -82,28 +82,28 @@ def record(bootstrap: str) -> dict[str, Any]:
         done.append({"second": round(time.monotonic() - begin, 1), "what": text})
 
     with tempfile.TemporaryDirectory() as folder:
-        group: dict[str, _Process] = {}
+        group: dict[str, Worker] = {}
 
         def start(name: str) -> None:
             note(f"{name} starts")
-            group[name] = _Process(name, settings, folder, begin, said)
-            _rest(group)
+            group[name] = Worker(name, settings, folder, begin, said)
+            rest(group)
 
         start("A")
         start("B")
         note("A is killed")
         group.pop("A").end(kill=True)
-        _rest(group)
+        rest(group)
         start("C")
         note("B is stopped")
         group.pop("B").end(kill=False)
-        _rest(group)
+        rest(group)
         end = round(time.monotonic() - begin, 1)
         group.pop("C").end(kill=False)
     return {"end": end, "done": done, "said": [entry for entry in said if entry["second"] <= end]}
 
 
-def _rest(group: dict[str, _Process]) -> None:
+def rest(group: dict[str, Worker]) -> None:
     """Wait until every task runs once, has its standby where there is another process, and stays so for a while."""
     limit, since = time.monotonic() + _PATIENCE_S, time.monotonic()
     before: Any = None

@@ -47,9 +47,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 topology_app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", cls=_DescribeByDefault)
-app.add_typer(topology_app, name="topology", help="Look at a topology.")
+app.add_typer(topology_app, name="topology", help="Look at a topology: streams-py topology app.py prints it.")
 new_typer = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-app.add_typer(new_typer, name="new", help="Begin something.")
+app.add_typer(new_typer, name="new", help="Make a project to begin with.")
 app.command("run")(run_command)
 app.add_typer(connect_app, name="connect", help="A group of workers that run connectors.")
 # Neither imports Spark before it is needed: without the extra, they say so when they are used.

@@ -37,8 +37,11 @@ class ByPanel(typer.core.TyperGroup):
             sys.exit(FAILED)
         except _UsageError as wrong:
             message = wrong.format_message()  # empty: it has shown the help that was missing
-            help_ = f"; see {wrong.ctx.command_path} --help" if wrong.ctx else ""
-            sys.exit(refuse(message.rstrip(".") + help_) if message else wrong.exit_code)
+            if not message:
+                sys.exit(wrong.exit_code)
+            see = " See" if message.endswith("?") else "; see"  # did you mean ...?
+            help_ = f"{see} {wrong.ctx.command_path} --help" if wrong.ctx else ""
+            sys.exit(refuse(message.rstrip(".") + help_))
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for names in PANELS.values() for name in names]

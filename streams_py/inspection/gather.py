@@ -28,7 +28,16 @@ from streams_py.ports import (
     RecordConsumer,
 )
 
-__all__ = ["Cluster", "Reading", "describe", "find_election", "inspect_group", "read_group", "with_lags"]
+__all__ = [
+    "Cluster",
+    "Reading",
+    "check_is_streams",
+    "describe",
+    "find_election",
+    "inspect_group",
+    "read_group",
+    "with_lags",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +84,7 @@ def read_group(cluster: Cluster, group: str, *, election: bool = True) -> Readin
         reads = (topic for sub in described.subtopologies for topic in (*sub.source_topics, *sub.repartition_topics))
         _check_may_be_seen(cluster.admin, set(reads) - topics.keys())
         return Reading(described, view_streams_group(described, counts), topics, frozenset(_groups(cluster)))
-    _check_is_streams(described)
+    check_is_streams(described)
     is_rebalancing = described.state not in _AT_REST
     members = [decode_member(member, is_rebalancing=is_rebalancing) for member in described.members]
     _check_may_be_seen(cluster.admin, {topic for member in members for topic in member.topics} - topics.keys())
@@ -105,7 +114,8 @@ def inspect_group(cluster: Cluster, group: str, *, election: bool = True) -> Gro
     return with_lags(cluster.admin, read_group(cluster, group, election=election))
 
 
-def _check_is_streams(described: DescribedGroup) -> None:
+def check_is_streams(described: DescribedGroup) -> None:
+    """StreamsError when the group has members, and they are no Kafka Streams applications."""
     if described.members and (described.protocol_type, described.protocol) not in (
         (PROTOCOL_TYPE, PROTOCOL_NAME),
         (PROTOCOL_TYPE, ""),  # while the group is rebalancing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -81,14 +80,11 @@ def test_the_grid_shows_who_runs_what_and_copies_with_their_lag(page: Chromium) 
 
 def test_a_member_that_is_gone_is_seen_with_one_of_the_next_refreshes(page: Chromium, cluster: FakeCluster) -> None:
     left = cluster.described.members[:1]
-    began = time.monotonic()
     cluster.described = DescribedGroup("app", "PreparingRebalance", "consumer", "", left)
     page.until(f"{OWNERS.replace('return', 'const owners =', 1)}; return owners['0_1'] === null", "nobody at 0_1")
-    took = time.monotonic() - began
     assert page.run(OWNERS) == {"0_0": "A1", "0_1": None, "1_0": "A1", "1_1": None}
     assert "2 of 4 tasks run nowhere now" in page.text()
     assert "The group is rebalancing" in page.text()
-    assert took < 20, "some refreshes, one a second: a machine that computes is no failure"
 
 
 def test_everything_can_be_reached_with_the_keyboard(page: Chromium) -> None:

@@ -14,9 +14,9 @@ from typing import Final
 from streams_protocol.types import TopicPartition
 from streams_py.cli.connecting import Connection, connected
 from streams_py.cli.usage import FAILED, refuse
-from streams_py.described_groups import DescribedStreamsMember
+from streams_py.described_groups import DescribedStreamsGroup, DescribedStreamsMember
 from streams_py.errors import BrokerUnavailableError, StreamsError
-from streams_py.inspection.gather import describe
+from streams_py.inspection.gather import check_is_streams, describe
 from streams_py.inspection.members import printable
 from streams_py.ports import AdminError, DescribedMember
 from streams_py.state.directory import StateDirectory
@@ -102,7 +102,10 @@ def _plan(cluster: Connection, application_id: str, inputs: Collection[str], tar
     groups = cluster.groups.list_groups()
     members: tuple[DescribedMember | DescribedStreamsMember, ...] = ()
     if application_id in groups:
-        members = describe(cluster, application_id).members
+        described = describe(cluster, application_id)
+        if not isinstance(described, DescribedStreamsGroup):
+            check_is_streams(described)  # not even with --force: somebody else's members are no remains of ours
+        members = described.members
     removed = [member for member in members if isinstance(member, DescribedMember)]
     if len(removed) < len(members) or (members and not force):
         clients = ", ".join(sorted({f"{member.client_id} at {member.client_host}" for member in members})[:5])

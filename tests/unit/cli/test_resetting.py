@@ -15,7 +15,7 @@ from streams_py.cli.groups import resetting
 from streams_py.cli.groups.resetting import Target, reset_application
 from streams_py.described_groups import DescribedStreamsGroup
 from streams_py.errors import StreamsError
-from streams_py.ports import DescribedMember, PartitionInfo
+from streams_py.ports import DescribedGroup, DescribedMember, PartitionInfo
 from streams_py.state.directory import StateDirectory
 
 
@@ -118,6 +118,17 @@ def test_a_dry_run_and_a_no_change_nothing(cluster: FakeCluster) -> None:
     assert not cluster.done
 
 
+@pytest.mark.parametrize("force", [False, True])
+def test_group_whose_members_are_no_streams_application_is_refused(
+    cluster: FakeCluster, capsys: pytest.CaptureFixture[str], force: bool
+) -> None:
+    member = DescribedMember("m1", None, "c", "h", b"", b"")
+    cluster.groups.describe_group = lambda group: DescribedGroup(group, "Stable", "consumer", "range", (member,))
+    assert reset(force=force) == 2
+    assert "app is no Kafka Streams group: its members speak range of type consumer" in capsys.readouterr().err
+    assert not cluster.done
+
+
 @pytest.mark.parametrize(
     ("visible", "said"),
     [(("app-x-changelog",), "no committed offsets are visible"), (("in",), "no internal topics are visible")],
@@ -170,7 +181,7 @@ def test_names_that_others_chose_give_a_terminal_no_orders(
     cluster.admin.describe_topics = lambda names: {**topics, f"{evil}-x-changelog": topics["in"]}
     member = DescribedMember("m", None, evil, "h\x1b[2J", b"", b"")
     cluster.groups.list_groups = lambda: {"app": "classic", evil: "classic"}
-    cluster.groups.describe_group = lambda group: SimpleNamespace(members=(member,))
+    cluster.groups.describe_group = lambda group: DescribedGroup(group, "Stable", "consumer", "stream", (member,))
     assert reset(dry_run=True, force=True) == 0
     assert reset() == 2
     said = capsys.readouterr()

@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import filterfalse
 from operator import itemgetter
 from threading import get_ident
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from streams_py.ports import Headers
 from streams_py.state.bytes_store import overlaid
@@ -282,6 +282,12 @@ class CachedStore(KeyValueOperations[K, V, S]):
             uses = self._keep_order() if self._uses is None else self._uses
             uses.move_to_end(at)
 
+    def _note_write(self, at: Any) -> None:
+        """While ``_uses`` has the order."""
+        uses = cast("OrderedDict[Any, None]", self._uses)
+        uses[at] = None
+        uses.move_to_end(at)
+
     def _keep_order(self) -> OrderedDict[Any, None]:
         """From now on."""
         dirty = self._dirty
@@ -316,15 +322,18 @@ class CachedStore(KeyValueOperations[K, V, S]):
         self._dirty.pop(at, None)  # refuses when the store is closed
         self._dirty[at] = None
         if self._uses is not None:
-            self._uses[at] = None
-            self._uses.move_to_end(at)
+            self._note_write(at)
         entries[at] = (held, size, topic, context.partition, context.offset, context.timestamp, headers)
         cache.used_bytes += size if replaced is None else size - replaced[1]
         if cache.used_bytes > cache.max_bytes:
             self.evict()
 
     def _size(self, at: Any, value_bytes: int, topic: str | None, headers: Headers) -> int:
-        size = ENTRY_BYTES + value_bytes + (encoded_length(at) if self._key_size is None else self._key_size)
+        size: int = ENTRY_BYTES + value_bytes
+        if self._key_size is not None:
+            size += self._key_size
+        else:
+            size += len(at) if not self._finds_by_key or at.isascii() else encoded_length(at)
         if topic is not None:
             size += len(topic)
         return size + headers_size(headers) if headers else size

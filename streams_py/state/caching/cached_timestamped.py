@@ -73,8 +73,7 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         dirty.pop(at, None)  # refuses when the store is closed
         dirty[at] = None
         if self._uses is not None:
-            self._uses[at] = None
-            self._uses.move_to_end(at)
+            self._note_write(at)
         entries[at] = (
             (value, timestamp_ms),
             counted,
@@ -98,18 +97,19 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         """Reading, aggregating and writing of one record as one function; see ``TimestampedKeyValueStore``."""
         entries, cache, key_type, value_type = self._entries, self._cache, self._key_type, self._value_type
         holds_objects, is_number, decode = self._holds_objects, self._is_number, self._timestamped.decode_parts
+        count, find = self._count, entries.get
 
         def update(key: K, value: Any, timestamp_ms: int) -> tuple[Any, Any, int]:
             at: Any = key if key.__class__ is key_type else self._place_of(key)
-            replaced = entries.get(at)
+            replaced = find(at)
             parts: tuple[V, int] | None
             if replaced is None:
                 parts = self._load(at, is_written_next=True)
-                replaced = entries.get(at)
-            else:  # the write below counts as the use
+                replaced = find(at)
+            elif holds_objects:  # the write below counts as the use
                 parts = replaced[0]
-                if parts is not None and not holds_objects:
-                    parts = decode(replaced[0])
+            else:
+                parts = None if replaced[0] is None else decode(replaced[0])
             old: V | None = None
             new: V | None
             if parts is None:
@@ -126,18 +126,17 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
             if new.__class__ is not value_type:
                 self._put_other(at, new, timestamp_ms)
                 return new, old, timestamp_ms
-            dirty, context = self._dirty, self._context
+            context, dirty = self._context, self._dirty
             topic, headers = context.topic, context.headers
-            if replaced is not None and is_number and replaced[2] is topic and replaced[6] is headers:
+            if is_number and replaced is not None and replaced[2] is topic and replaced[6] is headers:
                 counted = replaced[1]
             else:
-                counted = self._count(at, new, replaced)
+                counted = count(at, new, replaced)
             self._last = at
             dirty.pop(at, None)  # refuses when the store is closed
             dirty[at] = None
             if self._uses is not None:
-                self._uses[at] = None
-                self._uses.move_to_end(at)
+                self._note_write(at)
             entries[at] = (
                 (new, timestamp_ms),
                 counted,
@@ -165,8 +164,10 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         """Bytes of an entry, added to what the cache uses."""
         self._timestamped.check_open()
         context = self._context
-        value_bytes = TIMESTAMP_BYTES + (encoded_length(value) if self._value_size is None else self._value_size)
-        size = self._size(at, value_bytes, context.topic, context.headers)
+        value_bytes: int | None = self._value_size
+        if value_bytes is None:
+            value_bytes = len(value) if value.isascii() else encoded_length(value)
+        size = self._size(at, TIMESTAMP_BYTES + value_bytes, context.topic, context.headers)
         self._cache.used_bytes += size if replaced is None else size - replaced[1]
         return size
 

@@ -139,6 +139,7 @@ def _bind_grouped_table(
     old_values = operator.sends_old_values
     forwards = forward_flushed(node, store, send_old_values=old_values)
     get, put = store.get, store.put_value
+    versioned = operator.store_history_ms is not None
     if old_values and forwards:
         combine = on_copies(combine, store)
 
@@ -155,7 +156,8 @@ def _bind_grouped_table(
                 if stored_ms > timestamp_ms and (change.new is not None or change.old is not None):
                     result_ms = stored_ms
             new = combine(key, change, old)
-            put(key, new, timestamp_ms if new is None else result_ms)
+            # A deletion is logged as of the change, except where it is a version of the row like others.
+            put(key, new, result_ms if new is not None or versioned else timestamp_ms)
         except Exception as error:
             failed(error, key, change, timestamp_ms)
             return

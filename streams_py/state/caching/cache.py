@@ -49,8 +49,8 @@ def flush_until_clean(stores: Sequence[FlushedStore]) -> None:
 class CachedContent(Protocol):
     """What the budget asks of a cached store."""
 
-    def evict(self) -> None:
-        """Evict entries of this store until the budget is kept or the store has no entry left."""
+    def evict(self, entries_max: int | None = None) -> None:
+        """Evict entries of this store until the budget is kept or the store has no entry left, or so many are gone."""
 
 
 class RecordCache:
@@ -75,12 +75,17 @@ class RecordCache:
         self._stores = [kept for kept in self._stores if kept is not store]
 
     def resize(self, max_bytes: int) -> None:
-        """Change the budget (threads were added or removed); call it on the thread that owns the cache."""
+        """Change the budget (threads were added or removed); call it on the thread that owns the cache.
+
+        Stores give up an entry each in turn, as in Kafka Streams, so that none pays for all.
+        """
         self.max_bytes = max_bytes
-        for store in list(self._stores):
-            if self.used_bytes <= max_bytes:
-                return
-            store.evict()
+        while self.used_bytes > max_bytes:
+            before = self.used_bytes
+            for store in list(self._stores):
+                store.evict(1)  # none, when the budget is kept
+            if self.used_bytes == before:
+                return  # the nodes below have put into what they were flushed from: it waits for the next write
 
 
 def encoded_length(plain: str | bytes) -> int:

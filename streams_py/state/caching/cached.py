@@ -31,7 +31,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from itertools import filterfalse
+from itertools import filterfalse, repeat
 from operator import itemgetter
 from threading import get_ident
 from typing import Any, TypeVar, cast
@@ -338,15 +338,16 @@ class CachedStore(KeyValueOperations[K, V, S]):
             size += len(topic)
         return size + headers_size(headers) if headers else size
 
-    def evict(self) -> None:
-        """Let go of least recently used entries until the budget is kept or none is left.
-
+    def evict(self, entries_max: int | None = None) -> None:
+        """Let go of least recently used entries until the budget is kept, none is left, or so many are gone.
         A dirty one is flushed, with all others of the store. Over budget rather than in a circle: when the nodes below
         have put into this store meanwhile, the rest waits for the next write.
         """
         cache, entries = self._cache, self._entries
         has_flushed = self._flushing
-        while cache.used_bytes > cache.max_bytes and entries:
+        for _ in repeat(None) if entries_max is None else repeat(None, entries_max):
+            if cache.used_bytes <= cache.max_bytes or not entries:
+                return
             uses = self._keep_order() if self._uses is None else self._uses
             oldest = next(iter(uses))
             if oldest not in self._dirty:

@@ -179,6 +179,38 @@ def test_stores_share_the_budget_and_the_one_that_is_written_evicts() -> None:
     assert cache.used_bytes == 0
 
 
+def test_resize_takes_an_entry_of_each_store_in_turn() -> None:
+    cache, context = RecordCache(10_000), RecordContext()
+    logged: list[tuple[str, bytes]] = []
+
+    def store(name: str) -> Any:
+        builder = StoreBuilder(name, StoreKind.TIMESTAMPED_KEY_VALUE, STRING, INT64, persistent=False, caching=True)
+        return open_store(
+            builder,
+            application_id="app",
+            context=context,
+            cache=cache,
+            log=lambda key, value, timestamp: logged.append((name, key)),
+        )
+
+    one, two = store("one"), store("two")
+    for key in "abcd":
+        one.put_value(key, 1, 1)
+    for key in "wxyz":
+        two.put_value(key, 1, 1)
+    assert cache.used_bytes == 8 * 62
+    one.get("a")
+    cache.resize(5 * 62)
+    assert logged == [
+        ("one", b"b"),
+        ("one", b"a"),
+        ("one", b"c"),
+        ("one", b"d"),
+        *(("two", key.encode()) for key in "wxyz"),
+    ]
+    assert (set(one._entries), len(two._entries)) == ({"a", "d"}, 3)
+
+
 def test_resize_evicts_down_to_the_new_budget(make_kit: Callable[..., Kit]) -> None:
     kit = make_kit(CACHED_TIMESTAMPED, cache_bytes=10_000)
     for i in range(50):

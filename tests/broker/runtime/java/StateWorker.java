@@ -25,6 +25,7 @@ import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Named;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.SessionWindows;
 import org.apache.kafka.streams.kstream.SlidingWindows;
 import org.apache.kafka.streams.kstream.StreamJoined;
@@ -220,6 +221,25 @@ public final class StateWorker {
                 return builder.stream(left, texts).leftJoin(builder.table(right, texts, kept()), StateWorker::pair);
             case "read-only":
                 return builder.stream(left, texts).process(Looking::new, Named.as("looking"));
+            case "several partitions":
+                final KStream<String, String> spread = builder.stream(left, texts)
+                    .selectKey((key, value) -> value.substring(0, 1))
+                    .repartition(Repartitioned.with(TEXT, TEXT).withName("spread").withNumberOfPartitions(4));
+                final KStream<String, String> pairs = spread.join(
+                    builder.stream(right, texts), StateWorker::pair,
+                    JoinWindows.ofTimeDifferenceAndGrace(ms(10), ms(200)),
+                    StreamJoined.with(TEXT, TEXT, TEXT).withStoreName("pairs"));
+                final KStream<String, String> finals = spread.groupByKey()
+                    .windowedBy(TimeWindows.ofSizeAndGrace(ms(10), ms(200)).advanceBy(ms(5)))
+                    .emitStrategy(EmitStrategy.onWindowClose())
+                    .reduce(StateWorker::join, Materialized.<String, String, WindowStore<Bytes, byte[]>>as("finals")
+                        .withRetention(ms(60_000)))
+                    .toStream((key, value) -> show(key));
+                final KStream<String, String> grouped = spread
+                    .toTable(Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as("rows"))
+                    .groupBy((key, value) -> KeyValue.pair(key + key, value), Grouped.with("groups", TEXT, TEXT))
+                    .reduce(StateWorker::join, (before, value) -> join(before, "-"), kept()).toStream();
+                return pairs.merge(finals).merge(grouped);
             case "grouped table":
                 return builder.table(left, texts, Materialized.<String, String, KeyValueStore<Bytes, byte[]>>as("rows"))
                     .groupBy((key, value) -> KeyValue.pair(value.substring(0, 1), value), Grouped.with(TEXT, TEXT))

@@ -27,8 +27,7 @@ equals Kafka Streams' (``tests/vectors/topology``).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -45,17 +44,6 @@ BY_CLOCK = {"outer join", "inner join", "join in memory", "final", "final sessio
 LAST_ONLY = {"foreign key"}
 QUICK = {"window", "versioned"}
 NOT_BACK = {"join buffer"}
-
-
-@pytest.fixture(scope="module")
-def jvm(java: tuple[str, ...], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Instance]:
-    """One JVM for all tests; it runs applications on command."""
-    folder = tmp_path_factory.mktemp("jvm")
-    command = (*java[:-1], str(Path(__file__).with_name("StateWorker.java")))
-    instance = Instance("java", {}, folder / "java.log", command)
-    yield instance
-    instance.close()
-    instance.process.stdout.close()  # type: ignore[union-attr]  # it is a pipe
 
 
 class Output(NamedTuple):

@@ -22,7 +22,7 @@ from tests.browser.chromium import Chromium
 __all__ = ["take"]
 
 _DOCS: Final = Path(__file__).resolve().parents[1]
-_SIZE: Final = (1280, 860)
+_SIZE: Final = (1280, 1100)
 _GRID: Final = "return document.querySelectorAll('#grid button.active').length === 8"
 _NOBODY: Final = "return document.querySelectorAll('#grid .nobody').length > 0"
 _ALL_AGAIN: Final = (

@@ -245,10 +245,7 @@ class CachedStore(KeyValueOperations[K, V, S]):
         return self.codec.decode_key(key_bytes) if self._finds_by_key else key_bytes
 
     def _bytes_of(self, at: Any) -> bytes:
-        if not self._finds_by_key:
-            found: bytes = at
-            return found
-        return self.key_bytes(at)
+        return self.key_bytes(at) if self._finds_by_key else cast("bytes", at)
 
     def _load(self, at: Any, *, is_written_next: bool) -> S | None:
         """Read from below, and keep it as a clean entry."""
@@ -290,9 +287,8 @@ class CachedStore(KeyValueOperations[K, V, S]):
 
     def _keep_order(self) -> OrderedDict[Any, None]:
         """From now on."""
-        dirty = self._dirty
-        self._uses = uses = OrderedDict.fromkeys(filterfalse(dirty.__contains__, self._entries))
-        uses.update(dirty)
+        self._uses = uses = OrderedDict.fromkeys(filterfalse(self._dirty.__contains__, self._entries))
+        uses.update(self._dirty)
         return uses
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -427,7 +423,11 @@ class CachedStore(KeyValueOperations[K, V, S]):
                 self._cache.used_bytes += entry[1]
                 if uses is not None:
                     uses[at] = None
-        self._dirty = {**{at: None for at in flushed if at not in dirty}, **dirty}
+        later = list(dirty)
+        dirty.update(dict.fromkeys(flushed))
+        for at in later:
+            self._last = at
+            dirty[at] = dirty.pop(at)
 
     def _flush_entry(self, at: Any, entry: Entry) -> None:
         held, _, topic, partition, offset, timestamp, headers = entry

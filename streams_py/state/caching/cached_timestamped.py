@@ -65,7 +65,13 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         entries, dirty, context = self._entries, self._dirty, self._context
         replaced = entries.get(at)
         topic, headers = context.topic, context.headers
-        if replaced is not None and self._is_number and replaced[2] is topic and replaced[6] is headers:
+        if (
+            replaced is not None
+            and self._is_number
+            and replaced[2] is topic
+            and replaced[6] is headers
+            and replaced[0] is not None
+        ):
             counted = replaced[1]
         else:
             counted = self._count(at, value, replaced)
@@ -98,6 +104,7 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
         entries, cache, key_type, value_type = self._entries, self._cache, self._key_type, self._value_type
         holds_objects, is_number, decode = self._holds_objects, self._is_number, self._timestamped.decode_parts
         count, find = self._count, entries.get
+        dirty, undirty = self._dirty, self._dirty.pop
 
         def update(key: K, value: Any, timestamp_ms: int) -> tuple[Any, Any, int]:
             at: Any = key if key.__class__ is key_type else self._place_of(key)
@@ -110,8 +117,8 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
                 parts = replaced[0]
             else:
                 parts = None if replaced[0] is None else decode(replaced[0])
-            old: V | None = None
-            new: V | None
+            old: Any = None
+            new: Any
             if parts is None:
                 if initializer is None:
                     new = value
@@ -126,14 +133,22 @@ class CachedTimestampedStore(CachedStore[K, V, "ValueAndTimestamp[V]"]):
             if new.__class__ is not value_type:
                 self._put_other(at, new, timestamp_ms)
                 return new, old, timestamp_ms
-            context, dirty = self._context, self._dirty
+            context = self._context
             topic, headers = context.topic, context.headers
-            if is_number and replaced is not None and replaced[2] is topic and replaced[6] is headers:
-                counted = replaced[1]
-            else:
+            if parts is None or replaced is None or replaced[2] is not topic or replaced[6] is not headers:
                 counted = count(at, new, replaced)
+            elif is_number:
+                counted = replaced[1]
+            else:  # as many bytes more or less as the value has
+                more = (
+                    len(new) - len(old)
+                    if new.isascii() and old.isascii()
+                    else encoded_length(new) - encoded_length(old)
+                )
+                counted = replaced[1] + more
+                cache.used_bytes += more
             self._last = at
-            dirty.pop(at, None)  # refuses when the store is closed
+            undirty(at, None)
             dirty[at] = None
             if self._uses is not None:
                 self._note_write(at)

@@ -77,6 +77,33 @@ def test_entry_counts_as_many_bytes_as_in_kafka_streams(make_kit: Callable[..., 
     assert kit.cache.used_bytes == 58
 
 
+@pytest.mark.parametrize("serde", [INT64, STRING], ids=lambda serde: serde.name)
+def test_entry_counts_its_value_again_when_it_is_put_after_a_deletion(serde: Any, make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(CACHED_TIMESTAMPED, value_serde=serde)
+    value = 1 if serde is INT64 else "12345678"
+    kit.put("a", value)
+    counted = kit.cache.used_bytes
+    kit.put("a", None)
+    assert kit.cache.used_bytes == counted - 16
+    kit.put("a", value)
+    assert kit.cache.used_bytes == counted
+    assert isinstance(kit.store, CachedTimestampedStore)
+    update = kit.store.updater(lambda: value, lambda _key, given, _value: given)
+    for given, difference in ((value, 0), (None, -16), (value, 0)):
+        update("a", given, 1)
+        assert kit.cache.used_bytes == counted + difference
+
+
+def test_growing_texts_are_counted_while_they_are_aggregated(make_kit: Callable[..., Kit]) -> None:
+    kit = make_kit(CACHED_TIMESTAMPED, value_serde=STRING)
+    kit.context.topic = "topic"
+    assert isinstance(kit.store, CachedTimestampedStore)
+    update = kit.store.updater(lambda: "", lambda _key, given, _value: given)
+    for text in ("abc", "a", "\u00e9\u00e9", "\u00e9", "abcdef", ""):
+        update("k", text, 1)
+        assert kit.cache.used_bytes == 24 + 1 + 20 + 5 + 1 + 8 + len(text.encode()), text
+
+
 class Moving(dict[Any, Any]):
     """Entries of a cache; whoever looks for ``key`` while it is moved to the end does so before it is there again."""
 

@@ -37,6 +37,7 @@ from streams_py.runtime.restore.updater import StateUpdater
 from streams_py.runtime.state_cleaner import StateCleaner
 from streams_py.runtime.state_snapshots import open_snapshots
 from streams_py.runtime.states import ThreadState
+from streams_py.runtime.tasks.known_commits import KnownCommits
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.tasks.task_factory import ThreadTasks, offset_sums
 from streams_py.runtime.tasks.task_settings import TaskSettings
@@ -112,6 +113,7 @@ class ClientResources:
         self._cleaner: StateCleaner | None = None
         self._freed_memory: FreedMemory | None = None
         self._open_transactions: OpenTransactions | None = None
+        self._known_commits = KnownCommits()
         self._group_processes = GroupProcesses(clients.group_admin, config.application_id)
         self._snapshots: Snapshots | None = None
         self._events = InstanceObserver()
@@ -380,6 +382,7 @@ class ClientResources:
             updater=updater,
             table=table,
             start_positions=self._start_positions(),
+            known_commits=self._known_commits,
             repartition_topics=frozenset(
                 topic for sub in self._metadata.subtopologies.values() for topic in sub.repartition_sources
             ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from streams_protocol.types import TopicPartition
@@ -205,7 +206,12 @@ class GlobalStores:
         self._positions = {**self._positions, **positions}
         self.commit()
 
-    def commit(self) -> None:
+    @property
+    def input_offsets(self) -> Mapping[TopicPartition, int]:
+        """Nothing: no group reads them."""
+        return {}
+
+    def commit(self, inputs: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
         """Write what waits, and the positions, to disk."""
         if self._database is not None:
             persistent = {topic for name, (_, topic) in self._declared.items() if self._stores[name].persistent}

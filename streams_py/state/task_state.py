@@ -21,6 +21,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from streams_protocol import OFFSET_UNKNOWN
@@ -103,6 +104,7 @@ class TaskState:
         self._logged: dict[TopicPartition, int] = {}
         """Those that are there after a crash, at least, while what is restored goes past the write-ahead log."""
         self._topics = ChangelogTopics(task_id)
+        self._inputs: dict[TopicPartition, int] = {}
         self._checkpointed: dict[TopicPartition, int] = {}
         self._next_checkpoint_s = 0.0
         self._restored = 0
@@ -249,6 +251,7 @@ class TaskState:
         database = self._database
         known = {} if database is None else database.positions()
         self._topics.use(database)
+        self._inputs = {} if database is None else database.input_offsets()
         for changelog, name in self._store_by_changelog.items():
             store = self._stores[name]
             if database is None or not store.persistent:
@@ -321,6 +324,7 @@ class TaskState:
         self._topics.use(None)
         self._offsets = {}
         self._committed = {}
+        self._inputs = {}
         return errors
 
     # -- restoration -------------------------------------------------------------------------------------------
@@ -403,9 +407,14 @@ class TaskState:
         """What the stores on disk hold in memory for the next commit, about."""
         return 0 if self._database is None else self._database.uncommitted_bytes
 
-    def commit(self) -> None:
+    @property
+    def input_offsets(self) -> Mapping[TopicPartition, int]:
+        """What the group had committed for input partitions when what is on disk was; nothing without such stores."""
+        return self._inputs
+
+    def commit(self, inputs: Mapping[TopicPartition, int] = MappingProxyType({})) -> None:
         """What was written, and the offsets, are the committed state from now on, also after a crash. To be called
-        when the group has the offsets, or the transaction is committed."""
+        when the group has the offsets, those of ``inputs`` among them, or the transaction is committed."""
         self._commit_own()
         if self._database is None:
             return
@@ -414,7 +423,10 @@ class TaskState:
             for changelog in self._persistent_changelogs()
             if (offset := self._offsets.get(changelog)) is not None and offset != self._committed.get(changelog)
         }
-        self._database.commit(moved)
+        if self._database.commit(
+            moved, {at: offset for at, offset in inputs.items() if self._inputs.get(at) != offset}
+        ):
+            self._inputs.update(inputs)
         self._committed.update(moved)
 
     def _commit_own(self) -> None:
@@ -441,6 +453,7 @@ class TaskState:
         for changelog in changelogs:
             self._offsets.pop(changelog, None)
             self._committed.pop(changelog, None)
+        self._inputs.clear()
         if self._database is not None:
             self._database.forget(changelogs)
         for changelog in changelogs:

@@ -60,7 +60,8 @@ is reported."""
 _PARTITIONS_LOOKED_AT: Final = 20
 _SILENCE_LOOK_TIMEOUT_S: Final = 1.0
 _SILENCE_LOOKS_S: Final = 2.5
-"""How long a look at silence goes on asking. The thread does nothing else meanwhile, and may be in a transaction."""
+"""How long a look at silence, or at invalid positions, goes on asking. The thread does nothing else meanwhile, and may
+be in a transaction."""
 
 _error_of_message: Final = cast("Callable[[Message], KafkaError | None]", Message.error)
 
@@ -82,6 +83,7 @@ class ConfluentConsumer:
         self._invalid: set[TopicPartition] = set()  # reported by librdkafka, not raised yet
         self._looks: dict[TopicPartition, int] = {}  # how often an invalid one was looked at without a clear result
         self._next_look_s = 0.0
+        self._first_invalid = TopicPartition("", 0)  # the next look at invalid ones begins here
         self._known_topics: set[str] = set()
         self._silence, self._stalls = Silence(), Stalls()
         self._next_in_doubt = 0
@@ -254,11 +256,17 @@ class ConfluentConsumer:
 
     def _look_at_invalid(self) -> None:
         """Raise for positions that the log does not have; put in again those that it has. Nothing happens while no
-        broker says where the log begins and ends."""
+        broker says where the log begins and ends; of many, those that there is no time for are looked at next."""
         now_s = time.monotonic()
         if now_s < self._next_look_s:
             return
-        gone = {partition for partition in sorted(self._invalid) if self._is_gone(partition)}
+        gone: set[TopicPartition] = set()
+        for partition in sorted(self._invalid, key=lambda partition: (partition < self._first_invalid, partition)):
+            self._first_invalid = partition
+            if time.monotonic() - now_s >= _SILENCE_LOOKS_S:
+                break
+            if self._is_gone(partition):
+                gone.add(partition)
         self._next_look_s = time.monotonic() + _LOOK_INTERVAL_S if self._invalid - gone else 0.0
         if gone:
             self._invalid -= gone

@@ -39,6 +39,9 @@ class RestorableTask(Protocol):
     def restore_position(self, changelog: TopicPartition) -> int:
         """Next offset to replay, or BEGINNING."""
 
+    def note_limit(self, changelog: TopicPartition, committed: int) -> None:
+        """A source topic is read no further than to what the group has committed, and that was this."""
+
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None: ...
     def store_of(self, changelog: TopicPartition) -> str: ...
     def flush_restored(self) -> None:

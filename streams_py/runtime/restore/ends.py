@@ -23,6 +23,8 @@ class ChangelogEnd(NamedTuple):
     topic_id: str | None
     end: int | None = None
     limit: int = 0
+    committed: int | None = None
+    """What the group has committed, where that limits it."""
 
 
 def ask_ends(
@@ -76,5 +78,6 @@ def ask_ends(
         elif held_up:
             silent[partition] = held_up
         else:
-            known.append(ChangelogEnd(partition, topic_id, end, min(end, committed.get(partition) or 0)))
+            offset = committed.get(partition) or 0
+            known.append(ChangelogEnd(partition, topic_id, end, min(end, offset), offset))
     return known, silent

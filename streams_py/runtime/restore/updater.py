@@ -361,6 +361,8 @@ class StateUpdater:
             self._corrupted([changelog.partition], f"ends at {found.end}, before")
             return
         changelog.end = found.limit
+        if found.committed is not None:
+            changelog.task.note_limit(changelog.partition, found.committed)
 
     def _assign(self, consumer: RecordConsumer) -> list[RestorableTask]:
         """Let the consumer read what is needed now: restoring actives first, else standbys. The actives that turn out

@@ -424,7 +424,7 @@ class ActiveTask(Task):
         progress = {partition: acked[partition] for partition in own if partition in acked}
         progress |= self.positions.source_progress(self.stores.source_changelogs, under_way=self.has_calls)
         self.stores.update_offsets(progress)
-        self.stores.commit()
+        self.stores.commit(self.positions.committed)
         self.stores.checkpoint(enforce=enforce_checkpoint)
 
     def committed_positions(self) -> Mapping[TopicPartition, int]:

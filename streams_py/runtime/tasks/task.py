@@ -107,8 +107,13 @@ class TaskStores(Protocol):
     def store_figures(self, seconds: float) -> Iterable[tuple[str, str, Mapping[str, float]]]:
         """Kafka's tag, name and figures of each open store. Thread-safe."""
 
-    def commit(self) -> None:
-        """What was written, and the offsets, are the committed state from now on."""
+    @property
+    def input_offsets(self) -> Mapping[TopicPartition, int]:
+        """What the group had committed for input partitions when what is on disk was, as far as known."""
+
+    def commit(self, inputs: Mapping[TopicPartition, int]) -> None:
+        """What was written, and the offsets, are the committed state from now on; and so are these of input
+        partitions, to the group."""
 
     def roll_back(self) -> None:
         """Drop what was written since the last commit."""
@@ -136,6 +141,7 @@ class Task:
         self.input_partitions = frozenset(input_partitions)
         self.stores = stores
         self._phase = TaskPhase.CREATED
+        self._limits: dict[TopicPartition, int] = {}
 
     # -- what others ask --------------------------------------------------------------------------------
 
@@ -171,11 +177,30 @@ class Task:
             return None
         return sum(offset + 1 for offset in self.changelog_offsets.values())
 
+    def committed_at_least(self) -> dict[TopicPartition, int]:
+        """Offsets of input partitions below which the group cannot have committed, by what the open stores contain."""
+        read = {partition: self.restore_position(partition) for partition in self.source_changelogs}
+        told = self.stores.input_offsets
+        return {at: max(read.get(at, 0), told.get(at, 0)) for at in read.keys() | told.keys()}
+
+    @property
+    def has_state(self) -> bool:
+        """True when its open stores contain something."""
+        return any(offset >= 0 for offset in self.changelog_offsets.values())
+
     # -- restoration ------------------------------------------------------------------------------------
 
     def is_of(self, changelog: TopicPartition, topic_id: str | None) -> bool:
         """False when the position in this changelog is one in another topic of that name."""
         return self.stores.is_of(changelog, topic_id)
+
+    def note_limit(self, changelog: TopicPartition, committed: int) -> None:
+        """A source topic is read no further than to what the group has committed, and that was this."""
+        self._limits[changelog] = committed
+
+    def is_behind(self, partition: TopicPartition, committed: int) -> bool:
+        """True when a source topic was not read as far as the group has committed, so that its table has a gap."""
+        return committed > self._limits.get(partition, committed)
 
     def restore_position(self, changelog: TopicPartition) -> int:
         """Next offset to replay, or BEGINNING."""

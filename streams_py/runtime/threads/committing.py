@@ -25,6 +25,7 @@ from streams_py.errors import (
     TimeoutExceededError,
 )
 from streams_py.ports import Clock, Membership, OffsetAndMetadata, RecordProducer, TransactionalProducer
+from streams_py.runtime.tasks.known_commits import KnownCommits
 
 __all__ = ["IN_DOUBT", "WAITS", "Committable", "Committer"]
 
@@ -70,6 +71,7 @@ class Committable(Protocol):
     def flush_caches(self) -> None: ...
     def committable_offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]: ...
     def post_commit(self, *, enforce_checkpoint: bool, acked: Mapping[TopicPartition, int]) -> None: ...
+    def committed_positions(self) -> Mapping[TopicPartition, int]: ...
 
 
 class Committer:
@@ -78,7 +80,7 @@ class Committer:
     ``gives_up`` says that a shutdown's time is over; ``check_sends`` raises what became of refused records, after
     asking the production exception handler; True when that had records written instead. No rebalance begins within
     ``before_rebalance``, which raises BrokerUnavailableError when one has begun. A transaction waits for asynchronous
-    calls for ``calls_max_ms``.
+    calls for ``calls_max_ms``. What is committed goes to ``known_commits``.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Committer:
         before_rebalance: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
         transactions: TransactionalProducer | None = None,
         calls_max_ms: int = 0,
+        known_commits: KnownCommits | None = None,
     ) -> None:
         self._producer = producer
         self._transactions = transactions
@@ -104,6 +107,7 @@ class Committer:
         self._before_rebalance = before_rebalance
         self._failing_since_ms: int | None = None
         self._calls_max_ms = calls_max_ms
+        self._known_commits = known_commits or KnownCommits()
         self._waiting_since_ms = 0  # for asynchronous calls, if at all
 
     def prepare(self, tasks: Collection[Committable], *, calls_ms: int = 0) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -259,6 +263,7 @@ class Committer:
         acked = self._producer.acked_offsets()
         for task in tasks:
             task.post_commit(enforce_checkpoint=enforce_checkpoint, acked=acked)
+            self._known_commits.note(task.committed_positions())
 
     def _note_failure(self, error: BrokerUnavailableError) -> None:
         now = self._clock.monotonic_ms()

@@ -11,8 +11,10 @@ from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import BrokerUnavailableError, TimeoutExceededError
 from streams_py.ports import Clock, CommittedOffsets, Membership, OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.known_commits import KnownCommits
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.tasks.task import TaskPhase
+from streams_py.runtime.threads.offset_doubts import OffsetDoubts
 from streams_py.runtime.threads.task_table import Partitions, TaskTable
 
 __all__ = ["TaskStarter"]
@@ -26,6 +28,7 @@ _FETCH_TIMEOUT_MS = 10_000
 _GRACE_MS = 5_000
 """How much longer an answer may take before it is asked for again."""
 _BACKOFF_MS = 100
+_DOUBT_PAUSE_MS = 500
 
 
 class TaskStarter:
@@ -36,6 +39,7 @@ class TaskStarter:
         table: TaskTable,
         membership: Membership,
         start_positions: StartPositions,
+        known_commits: KnownCommits,
         clock: Clock,
         *,
         task_timeout_ms: int,
@@ -43,6 +47,7 @@ class TaskStarter:
         self._table = table
         self._membership = membership
         self._start_positions = start_positions
+        self._doubts = OffsetDoubts(known_commits, clock)
         self._clock = clock
         self._task_timeout_ms = task_timeout_ms
         self._waiting_since_ms: dict[TaskId, int] = {}
@@ -82,6 +87,7 @@ class TaskStarter:
         """Tasks were taken away: what was asked before may be outdated when they come back."""
         self._asked = None
         self._known.clear()
+        self._doubts.forget()
         self._waiting_since_ms.clear()
 
     def _ask(self, waiting: Sequence[_Waiting]) -> None:
@@ -97,9 +103,14 @@ class TaskStarter:
         if asked.done():
             self._asked = None
             try:
-                self._known.update(asked.result())
+                answer = asked.result()
             except BrokerUnavailableError as error:
                 self._note_silence(waiting, error)
+            else:
+                if self._doubts.believes(answer, waiting):
+                    self._known.update(answer)
+                else:
+                    self._not_before_ms = now + _DOUBT_PAUSE_MS
         elif now - self._asked_at_ms > _FETCH_TIMEOUT_MS + _GRACE_MS:
             self._asked = None
             self._note_silence(waiting, BrokerUnavailableError(f"no answer within {now - self._asked_at_ms} ms"))
@@ -110,7 +121,7 @@ class TaskStarter:
         committed = {partition: self._known[partition] for partition in partitions}
         if task.state is TaskPhase.RUNNING:
             self._table.grow(task)
-        elif not task.may_start:
+        elif self._is_behind(task, committed) or not task.may_start:
             return False
         else:
             try:
@@ -120,6 +131,22 @@ class TaskStarter:
         for partition, at in committed.items():
             del self._known[partition]
             self._positions[partition] = self._start_positions.after_reset(partition) if at is None else at.offset
+        return True
+
+    def _is_behind(self, task: ActiveTask, committed: CommittedOffsets) -> bool:
+        """True when the task goes back to the state updater: the coordinator had not read all of its log yet when that
+        asked it how far to read the topics of tables, and what was committed after it would be in no table."""
+        behind = [(at, of.offset) for at, of in committed.items() if of is not None and task.is_behind(at, of.offset)]
+        if not behind:
+            return False
+        _log.warning(
+            "task %s: the group has committed %s, further than its tables were read; reading on before it starts",
+            task.id,
+            ", ".join(f"offset {offset} of {partition}" for partition, offset in behind),
+        )
+        for partition in committed:
+            del self._known[partition]
+        self._table.restore_again(task)
         return True
 
     def _note_silence(self, waiting: Sequence[_Waiting], error: BrokerUnavailableError) -> None:

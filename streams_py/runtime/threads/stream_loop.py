@@ -79,6 +79,7 @@ class StreamLoop:
             before_rebalance=parts.rebalance.held_up,
             transactions=parts.transactions,
             calls_max_ms=settings.calls_max_ms,
+            known_commits=parts.known_commits,
         )
         self.moves = TaskMoves(name, parts, self._committer, control, task_timeout_ms=settings.task_timeout_ms)
         self._pace = BatchSize(settings.max_poll_interval_ms)

@@ -42,7 +42,12 @@ class TaskMoves:
         self._committer = committer
         self._control = control
         self._starter = TaskStarter(
-            parts.table, parts.membership, parts.start_positions, parts.clock, task_timeout_ms=task_timeout_ms
+            parts.table,
+            parts.membership,
+            parts.start_positions,
+            parts.known_commits,
+            parts.clock,
+            task_timeout_ms=task_timeout_ms,
         )
         self.deferred = DeferredErrors()
         """What went wrong in a rebalance; the loop raises it."""

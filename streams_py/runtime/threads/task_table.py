@@ -257,6 +257,12 @@ class TaskTable:
                     self._restored[task.id] = task
             return [task for _, task in sorted(self._restored.items())]
 
+    def restore_again(self, task: ActiveTask) -> None:
+        """A restored active has to read on before it may run."""
+        with self._lock:
+            del self._restored[task.id]
+            self._updater.add(task)
+
     def raise_failed(self) -> None:
         """Raise what went wrong in the updater: TaskCorruptedError for all corrupted tasks, or the first other error.
 

@@ -12,6 +12,7 @@ from streams_py.events.observers import TaskObserver
 from streams_py.ports import Admin, Clock, Membership, RecordConsumer, RecordProducer, TransactionalProducer
 from streams_py.runtime.event_loop import Background
 from streams_py.runtime.restore.updater import StateUpdater
+from streams_py.runtime.tasks.known_commits import KnownCommits
 from streams_py.runtime.tasks.start_positions import StartPositions
 from streams_py.runtime.threads.rebalance import Rebalance
 from streams_py.runtime.threads.task_table import TaskTable
@@ -82,6 +83,8 @@ class ThreadParts:
     updater: StateUpdater
     table: TaskTable
     start_positions: StartPositions
+    known_commits: KnownCommits
+    """Shared by all threads of the client."""
     repartition_topics: frozenset[str]
     admin: Admin
     """Shared by all threads of the client; not closed here."""

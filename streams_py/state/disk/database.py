@@ -15,6 +15,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import takewhile
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, Final
 
 import rocksdict
@@ -37,6 +38,8 @@ _LAYOUT: Final = b"\0layout "
 """Before the name of a store."""
 _TOPIC_ID: Final = b"\0topic "
 """Before the name of a topic."""
+_INPUT: Final = b"\0input "
+"""Before a partition that the task reads."""
 
 
 class TaskDatabase:
@@ -97,9 +100,13 @@ class TaskDatabase:
         """The offsets that were committed with what they stand for; those of which nothing is known are missing."""
         found: dict[TopicPartition, int] = {}
         for key, data in self._attempt(lambda: list(self._positions.items(from_key=_TOPICS))):
-            topic, partition = key.decode().split(" ")
-            (found[TopicPartition(topic, int(partition))],) = _OFFSET.unpack(data)
+            (found[_partition_in(key)],) = _OFFSET.unpack(data)
         return found
+
+    def input_offsets(self) -> dict[TopicPartition, int]:
+        """What was committed to the group, of the task's input, when what is here was committed, at least."""
+        entries = self._attempt(lambda: list(self._beginning_with(_INPUT)))
+        return {_partition_in(key[len(_INPUT) :]): _OFFSET.unpack(data)[0] for key, data in entries}
 
     def layouts(self) -> dict[str, str]:
         """How the files of each store are laid out (:mod:`.layouts`); those that nobody has noted are missing."""
@@ -134,11 +141,19 @@ class TaskDatabase:
             batch.put(prefix + name.encode(), text.encode(), self.handle(_POSITIONS))
         self._attempt(lambda: self._database.write(batch))
 
-    def commit(self, positions: Mapping[TopicPartition, int]) -> None:
+    def commit(
+        self, positions: Mapping[TopicPartition, int], inputs: Mapping[TopicPartition, int] = MappingProxyType({})
+    ) -> bool:
         """Write what waits in all stores, and the positions, as one batch: after a crash all of it is there, or
-        nothing. After an error everything still waits."""
-        if positions or any(not store.layer.is_empty for store in self._stores.values()):
-            self._write(rocksdict.WriteBatch(raw_mode=True), positions)
+        nothing. After an error everything still waits. ``inputs``, which the group has, go along; False when there was
+        nothing that they could go along with."""
+        if not positions and all(store.layer.is_empty for store in self._stores.values()):
+            return False
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for partition, offset in inputs.items():
+            batch.put(_INPUT + _key_of(partition), _OFFSET.pack(offset), self.handle(_POSITIONS))
+        self._write(batch, positions)
+        return True
 
     def restore(
         self, load: Callable[[], object], positions: Mapping[TopicPartition, int], *, unlogged: bool = False
@@ -200,7 +215,7 @@ class TaskDatabase:
             else:
                 self._write_out(batch, store, beside)
         for changelog, offset in positions.items():
-            batch.put(_position_key(changelog), _OFFSET.pack(offset), beside)
+            batch.put(_key_of(changelog), _OFFSET.pack(offset), beside)
 
     def _write_out(self, batch: Any, store: RocksBytes, beside: Any, *, layer: bool = True) -> None:
         family = self.handle(store.name)
@@ -246,11 +261,13 @@ class TaskDatabase:
             store.drop_layer()
 
     def forget(self, changelogs: Collection[TopicPartition]) -> None:
-        """Nothing is known of these any more, nor of their topics; on disk, before anything else happens to their
-        stores."""
+        """Nothing is known of these any more, nor of their topics, nor of what was read; on disk, before anything else
+        happens to their stores."""
         batch = rocksdict.WriteBatch(raw_mode=True)
+        for partition in self.input_offsets():
+            batch.delete(_INPUT + _key_of(partition), self.handle(_POSITIONS))
         for changelog in changelogs:
-            batch.delete(_position_key(changelog), self.handle(_POSITIONS))
+            batch.delete(_key_of(changelog), self.handle(_POSITIONS))
             batch.delete(_TOPIC_ID + changelog.topic.encode(), self.handle(_POSITIONS))
         self._attempt(lambda: self._database.write(batch))
         self._attempt(lambda: self._database.flush_wal(True))
@@ -302,5 +319,10 @@ class TaskDatabase:
         return self.family(name)
 
 
-def _position_key(changelog: TopicPartition) -> bytes:
-    return f"{changelog.topic} {changelog.partition}".encode()
+def _key_of(partition: TopicPartition) -> bytes:
+    return f"{partition.topic} {partition.partition}".encode()
+
+
+def _partition_in(key: bytes) -> TopicPartition:
+    topic, partition = key.decode().split(" ")
+    return TopicPartition(topic, int(partition))

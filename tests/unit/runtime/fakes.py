@@ -192,6 +192,7 @@ class FakeTask:
         self.restored: list[tuple[TopicPartition, int]] = []
         self.checkpoints: list[bool] = []
         self.flushed_after: list[int] = []
+        self.limits: dict[TopicPartition, int] = {}
         self.error: Exception | None = None
         self.flush_error: Exception | None = None
 
@@ -200,6 +201,9 @@ class FakeTask:
 
     def restore_position(self, changelog: TopicPartition) -> int:
         return self.checkpointed[changelog] + 1 if changelog in self.checkpointed else BEGINNING
+
+    def note_limit(self, changelog: TopicPartition, committed: int) -> None:
+        self.limits[changelog] = committed
 
     def restore(self, changelog: TopicPartition, records: Sequence[FakeRecord]) -> None:
         if self.error is not None:

@@ -122,6 +122,38 @@ def test_end_before_the_position_is_believed_when_it_stays(consumer: ConfluentCo
         consumer.poll(10, 0)
 
 
+def test_thread_is_not_held_up_by_many_partitions_that_no_broker_answers_for(
+    consumer: ConfluentConsumer, clock: Clock
+) -> None:
+    """Each question takes half a second. One broker is away, the other one says that a position is gone."""
+    asked: list[int] = []
+
+    def look(native: Any, **options: object) -> tuple[int, int] | None:
+        asked.append(native.partition)
+        if native.partition == 39:
+            return (50, 60)
+        clock.now_s += 0.5
+        return None
+
+    consumer._watermarks = look  # type: ignore[assignment]
+    partitions = [TopicPartition("t", number) for number in range(40)]
+    consumer.assign(dict.fromkeys(partitions, 7))
+    consumer._invalid = set(partitions)
+    turns: list[float] = []
+    told: set[TopicPartition] = set()
+    while not told:
+        began_s = clock.now_s
+        try:
+            assert consumer.poll(10, 0) == []
+        except OffsetOutOfRangeError as error:
+            told |= error.partitions
+        turns.append(clock.now_s - began_s)
+    assert told == {partitions[39]}
+    assert max(turns) <= 3
+    assert sorted(set(asked)) == list(range(40))
+    assert len(asked) <= 60
+
+
 def test_start_that_nobody_can_look_up_is_left_to_the_caller(consumer: ConfluentConsumer) -> None:
     invalid_at(consumer, BEGINNING, (0, 3))
     with pytest.raises(OffsetOutOfRangeError):

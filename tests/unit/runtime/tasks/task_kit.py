@@ -50,6 +50,7 @@ class FakeStores:
         self.source_changelogs: frozenset[TopicPartition] = frozenset()
         self.open_error: Exception | None = None
         self.in_bulk: bool | None = None
+        self.input_offsets: dict[TopicPartition, int] = {}
 
     @property
     def changelog_partitions(self) -> frozenset[TopicPartition]:
@@ -105,7 +106,8 @@ class FakeStores:
     def store_figures(self, seconds: float) -> Sequence[tuple[str, str, Mapping[str, float]]]:
         return []
 
-    def commit(self) -> None:
+    def commit(self, inputs: Mapping[TopicPartition, int]) -> None:
+        self.input_offsets = dict(inputs)
         self.calls.append("commit")
 
     def roll_back(self) -> None:

@@ -85,6 +85,9 @@ class FakeTask:
         assert acked == {TopicPartition("log", 0): 7}
         self._diary.entries.append(f"{self.name}: checkpoint{' enforced' if enforce_checkpoint else ''}")
 
+    def committed_positions(self) -> Mapping[TopicPartition, int]:
+        return self._offsets
+
 
 @pytest.fixture
 def diary() -> Diary:

@@ -1,0 +1,99 @@
+"""Doubts about committed offsets that the group's coordinator has told.
+
+A coordinator that comes back reads all that its groups have committed, from the beginning of its log, before it
+answers. One of Kafka 4.3 may answer while it still reads: when its partition is elected twice in a row, the end of the
+first, abandoned load makes the second one active. Until that has ended, a partition has an older offset, or none; a
+task would process again what it has processed, or start where its reset policy says and leave out what comes before.
+
+Committed offsets do not go back while a group has members: a reset is refused then. So an answer below what this
+client knows cannot be true, nor one of nothing for a task whose stores were filled from the group's work. Such an
+answer is asked for again, for some seconds: somebody may have reset the offsets while no member was there, and an
+application that was killed before its first commit has filled changelogs, too. What is still the answer then is
+believed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from streams_protocol.types import TaskId, TopicPartition
+from streams_py.ports import Clock, CommittedOffsets
+from streams_py.runtime.tasks.active_task import ActiveTask
+from streams_py.runtime.tasks.known_commits import KnownCommits
+from streams_py.runtime.tasks.task import TaskPhase
+
+__all__ = ["OffsetDoubts"]
+
+_log = logging.getLogger(__name__)
+
+_DOUBTS, _DOUBT_MS = 5, 10_000
+"""So often, for so long, an answer must be given that contradicts what is known."""
+
+
+class OffsetDoubts:
+    """Of one stream thread; on that thread only."""
+
+    def __init__(self, known: KnownCommits, clock: Clock) -> None:
+        self._known = known
+        self._clock = clock
+        self._times = 0
+        self._since_ms = 0
+
+    def forget(self) -> None:
+        """What was asked for is not wanted any more."""
+        self._times = 0
+
+    def believes(
+        self, answer: CommittedOffsets, asking: Sequence[tuple[ActiveTask, frozenset[TopicPartition]]]
+    ) -> bool:
+        """False: ask again later for all of it, since who is wrong about one partition may be about others. What is
+        believed is known from now on."""
+        wrong = self._contradiction(answer, asking)
+        now_ms = self._clock.monotonic_ms()
+        if wrong is not None:
+            if not self._times:
+                self._since_ms = now_ms
+                _log.warning(
+                    "%s; its coordinator may not have read all of its log yet: asking again, for up to %d s",
+                    wrong,
+                    _DOUBT_MS // 1000,
+                )
+            self._times += 1
+            if self._times <= _DOUBTS or now_ms - self._since_ms < _DOUBT_MS:
+                return False
+            _log.warning("%s; it is still said after %d s, and believed", wrong, (now_ms - self._since_ms) // 1000)
+        self._times = 0
+        for partition, at in answer.items():
+            if at is None:
+                self._known.forget(partition)
+            else:
+                self._known.note({partition: at.offset})
+        return True
+
+    def _contradiction(
+        self, answer: CommittedOffsets, asking: Sequence[tuple[ActiveTask, frozenset[TopicPartition]]]
+    ) -> str | None:
+        for task, partitions in asking:
+            asked = sorted(partitions & answer.keys())
+            starts = task.state is not TaskPhase.RUNNING
+            least = task.committed_at_least() if starts else {}
+            told = {partition: -1 if (at := answer[partition]) is None else at.offset for partition in asked}
+            for partition, offset in told.items():
+                known = max(least.get(partition, 0), self._known.at_least(partition))
+                if known and offset < known:
+                    return _below(task.id, partition, offset, known)
+            if starts and told and not any(offset >= 0 for offset in told.values()) and task.has_state:
+                return (
+                    f"the group is said to have committed nothing for the partitions of task {task.id} "
+                    f"({', '.join(map(str, asked))}), whose stores are not empty"
+                )
+        return None
+
+
+def _below(task: TaskId, partition: TopicPartition, offset: int, known: int) -> str:
+    said = "nothing" if offset < 0 else f"offset {offset}"
+    return (
+        f"the group is said to have committed {said} for {partition} of task {task}, and offset {known} was committed "
+        "before"
+    )

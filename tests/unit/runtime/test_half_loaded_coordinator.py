@@ -1,0 +1,213 @@
+"""Committed offsets of a coordinator that has not read all of its log: older ones, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streams_py import Materialized, StreamsBuilder, serdes
+from streams_py.ports import BEGINNING, OffsetAndMetadata
+from streams_py.runtime.states import ThreadState
+from tests.unit.runtime.world import Steps, World, copying, counting, task, tp
+
+A, B = task("0_0"), task("0_1")
+ONE = {A: [tp("in-0")]}
+TOLD = "its coordinator may not have read all of its log yet: asking again, for up to 10 s"
+
+
+@pytest.fixture
+def world() -> World:
+    return World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
+
+
+@pytest.fixture(params=["at_least_once", "exactly_once_v2"])
+def counter(request: pytest.FixtureRequest, world: World, tmp_path: Path) -> Callable[..., Steps]:
+    def start(**options: Any) -> Steps:
+        return Steps(world, counting(), tmp_path, processing_guarantee=request.param, **options)
+
+    return start
+
+
+def count(steps: Steps, times: int) -> None:
+    steps.world.write("in", *[b"x"] * times)
+    for _ in range(4):
+        steps.world.clock.sleep_ms(30_001)
+        steps.turn()
+
+
+def ask_again(steps: Steps, *, until_s: int) -> None:
+    for _ in range(until_s):
+        steps.world.clock.sleep_ms(1_000)
+        steps.turn(2)
+
+
+def counts(world: World) -> list[int]:
+    return [int.from_bytes(record.value() or b"", "big") for record in world.records(tp("out-0"))]
+
+
+@pytest.mark.parametrize("told", [OffsetAndMetadata(2), None], ids=["older", "none"])
+def test_answer_below_what_this_process_has_committed_is_asked_for_again(
+    counter: Callable[..., Steps], world: World, caplog: pytest.LogCaptureFixture, told: OffsetAndMetadata | None
+) -> None:
+    steps = counter(dsl_store_suppliers_class="in_memory")
+    steps.run(ONE)
+    count(steps, 5)
+    steps.membership.round({})
+    committed = world.committed[tp("in-0")]
+    assert committed.offset == 5
+    if told is None:
+        del world.committed[tp("in-0")]
+    else:
+        world.committed[tp("in-0")] = told
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=3)
+    assert steps.tasks == {"0_0": "RESTORING"}
+    said = "nothing" if told is None else "offset 2"
+    assert (
+        f"said to have committed {said} for in-0 of task 0_0, and offset 5 was committed before; {TOLD}" in caplog.text
+    )
+    world.committed[tp("in-0")] = committed
+    ask_again(steps, until_s=1)
+    assert steps.consumer.assigned[-1] == {tp("in-0"): 5}
+    count(steps, 1)
+    assert counts(world)[-1] == 6
+
+
+def test_answer_below_what_the_state_on_disk_was_made_of_is_asked_for_again_by_another_process(
+    counter: Callable[..., Steps], world: World
+) -> None:
+    steps = counter(dsl_store_suppliers_class="rocksdb")
+    steps.run(ONE)
+    count(steps, 5)
+    steps.close()
+    steps.instance.directory.close()
+    world.committed[tp("in-0")], committed = OffsetAndMetadata(2), world.committed[tp("in-0")]
+    steps = counter(dsl_store_suppliers_class="rocksdb")
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=3)
+    assert steps.tasks == {"0_0": "RESTORING"}
+    world.committed[tp("in-0")] = committed
+    ask_again(steps, until_s=1)
+    assert steps.consumer.assigned[-1] == {tp("in-0"): 5}
+    steps.close()
+    steps.instance.directory.close()
+
+
+def test_nothing_committed_for_a_task_whose_changelog_is_not_empty_is_asked_for_again(
+    counter: Callable[..., Steps], world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.write("app-counts-changelog", (7).to_bytes(8, "big"), key=b"k")
+    world.write("in", *[b"x"] * 9)
+    steps = counter(dsl_store_suppliers_class="in_memory")
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=3)
+    assert steps.tasks == {"0_0": "RESTORING"}
+    assert (
+        "the group is said to have committed nothing for the partitions of task 0_0 (in-0), whose stores are not empty"
+        in caplog.text
+    )
+    world.committed[tp("in-0")] = OffsetAndMetadata(7)
+    ask_again(steps, until_s=1)
+    assert steps.consumer.assigned[-1] == {tp("in-0"): 7}
+
+
+def test_answer_that_stays_is_believed_since_somebody_may_have_reset_the_offsets(
+    counter: Callable[..., Steps], world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = counter(dsl_store_suppliers_class="in_memory")
+    steps.run(ONE)
+    count(steps, 5)
+    steps.membership.round({})
+    del world.committed[tp("in-0")]
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=9)
+    assert steps.tasks == {"0_0": "RESTORING"}
+    ask_again(steps, until_s=3)
+    assert steps.tasks == {"0_0": "RUNNING"}
+    assert steps.consumer.assigned[-1] == {tp("in-0"): BEGINNING}
+    assert "it is still said after 10 s, and believed" in caplog.text
+    caplog.clear()
+    count(steps, 0)
+    steps.membership.round({})
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=2)
+    assert steps.thread.state is ThreadState.RUNNING
+    assert TOLD not in caplog.text
+
+
+def test_first_task_of_an_application_is_not_doubted(
+    counter: Callable[..., Steps], caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = counter()
+    steps.run(ONE)
+    assert steps.thread.state is ThreadState.RUNNING
+    assert TOLD not in caplog.text
+
+
+def test_other_partitions_of_a_doubted_answer_wait_as_well(world: World, tmp_path: Path) -> None:
+    """What one of them has is from before the end of the coordinator's log; so may be what the others have."""
+    steps = Steps(world, copying(), tmp_path)
+    steps.run(ONE)
+    count(steps, 5)
+    world.committed[tp("in-1")] = OffsetAndMetadata(3)
+    steps.membership.round({})
+    world.committed[tp("in-0")], committed = OffsetAndMetadata(2), world.committed[tp("in-0")]
+    steps.membership.round({A: [tp("in-0")], B: [tp("in-1")]})
+    ask_again(steps, until_s=3)
+    assert steps.tasks == {"0_0": "RESTORING", "0_1": "RESTORING"}
+    world.committed[tp("in-0")] = committed
+    world.committed[tp("in-1")] = OffsetAndMetadata(8)
+    ask_again(steps, until_s=1)
+    assert steps.consumer.assigned[-1] == {tp("in-0"): 5, tp("in-1"): 8}
+
+
+def test_state_that_is_restored_from_the_beginning_says_nothing_of_what_was_committed(
+    counter: Callable[..., Steps], world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever resets the application deletes its changelogs, and need not know of the directories of all members."""
+    world.topic_ids["app-counts-changelog"] = "first"
+    steps = counter(dsl_store_suppliers_class="rocksdb")
+    steps.run(ONE)
+    count(steps, 5)
+    steps.close()
+    steps.instance.directory.close()
+    world.records(tp("app-counts-changelog-0")).clear()
+    world.topic_ids["app-counts-changelog"] = "second"
+    world.committed.clear()
+    steps = counter(dsl_store_suppliers_class="rocksdb")
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=2)
+    assert steps.tasks == {"0_0": "RUNNING"}
+    assert TOLD not in caplog.text
+    steps.close()
+    steps.instance.directory.close()
+
+
+def test_table_is_read_on_when_the_group_has_committed_more_than_it_was_said_to_have(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic is the changelog of its own table, and is read for it as far as the group has committed."""
+    builder = StreamsBuilder()
+    table = builder.table("in", key=serdes.BYTES, value=serdes.BYTES, materialized=Materialized("copy"))
+    table.to_stream().to("out", key=serdes.BYTES, value=serdes.BYTES)
+    for key in (b"a", b"b", b"c", b"d"):
+        world.write("in", key, key=key)
+    topology = builder.build({"topology.optimization": "all"})
+    steps = Steps(world, topology, tmp_path, topology_optimization="all", statestore_cache_max_bytes=0)
+    world.committed[tp("in-0")] = OffsetAndMetadata(1)
+    steps.membership.answers = False
+    steps.membership.round(ONE)
+    ask_again(steps, until_s=1)
+    world.committed[tp("in-0")] = OffsetAndMetadata(3)
+    steps.membership.answers = True
+    steps.membership.answer()
+    ask_again(steps, until_s=2)
+    assert steps.tasks == {"0_0": "RUNNING"}
+    assert "offset 3 of in-0, further than its tables were read; reading on before it starts" in caplog.text
+    (task_,) = steps.parts.table.running()
+    copy = task_.store("copy")
+    assert all(copy.get(key) is not None for key in (b"a", b"b", b"c", b"d"))
+    assert [record.key() for record in world.records(tp("out-0"))] == [b"d"]

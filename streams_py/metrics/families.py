@@ -15,6 +15,9 @@ from streams_py.state.store_figures import OPERATIONS, PROPERTIES
 __all__ = ["FAMILIES", "Family", "family_name", "family_of", "label"]
 
 
+_GO_DOWN: Final = ("restore-remaining-records-total", "cache-size-bytes-total")
+
+
 class Family(NamedTuple):
     """One figure. ``is_total``: only grows. ``help``: one sentence."""
 
@@ -25,7 +28,7 @@ class Family(NamedTuple):
     @property
     def is_total(self) -> bool:
         """True for counters."""
-        return self.name.endswith("-total") and self.name != "restore-remaining-records-total"
+        return self.name.endswith("-total") and self.name not in _GO_DOWN
 
 
 def _timed(group: str, name: str, what: str) -> tuple[Family, ...]:
@@ -45,6 +48,7 @@ _STATE: Final = "stream-state-metrics"
 _TASK: Final = "stream-task-metrics"
 _TOPIC: Final = "stream-topic-metrics"
 _NODE: Final = "stream-processor-node-metrics"
+_CACHE: Final = "stream-record-cache-metrics"
 
 
 def _used(operation: str) -> tuple[Family, ...]:
@@ -81,16 +85,36 @@ _ALL: Final = (
     Family(_UPDATER, "restore-remaining-records-total", "Records that restoring tasks still have to replay."),
     Family(_UPDATER, "restore-records-total", "Records replayed into stores of active tasks."),
     Family(_UPDATER, "restore-records-rate", "Records replayed per second, while something is restored."),
+    Family(_UPDATER, "restore-call-total", "Batches replayed into stores of active tasks."),
+    Family(_UPDATER, "restore-call-rate", "Batches replayed per second since the updater started."),
+    Family(_UPDATER, "idle-ratio", "Share of the state updater's time without anything to replay."),
+    Family(_UPDATER, "active-restore-ratio", "Share of the state updater's time that active tasks took."),
+    Family(_UPDATER, "standby-update-ratio", "Share of the state updater's time that standby tasks took."),
+    Family(_UPDATER, "checkpoint-ratio", "Share of the state updater's time that it took to bring state to the disk."),
     Family(_TASK, "restore-remaining-records-total", "Records that the task still has to replay."),
     Family(_TASK, "dropped-records-total", "Records that were dropped."),
     Family(_TASK, "dropped-records-rate", "Records dropped per second since the thread started."),
     Family(_TASK, "active-buffer-count", "Records that wait in the queues of the task."),
     Family(_TASK, "process-total", "Records that the task has processed (level DEBUG)."),
     Family(_TASK, "process-rate", "Records processed per second (level DEBUG)."),
+    Family(_TASK, "process-latency-avg", "Average time of a record in ms (level DEBUG)."),
+    Family(_TASK, "process-latency-max", "Longest time of a record in ms (level DEBUG)."),
+    Family(_TASK, "process-ratio", "Share of the thread's life that the task's records took (level DEBUG)."),
+    Family(_TASK, "active-process-ratio", "Share of the task in the time that the thread's records took."),
+    Family(_TASK, "restore-total", "Records replayed into the stores of the active task (level DEBUG)."),
+    Family(_TASK, "restore-rate", "Records replayed per second since the thread started (level DEBUG)."),
+    Family(_TASK, "update-total", "Records replayed into the stores of the standby task (level DEBUG)."),
+    Family(_TASK, "update-rate", "Records replayed per second since the thread started (level DEBUG)."),
+    Family(_TASK, "cache-size-bytes-total", "Bytes in the record caches of the task (level DEBUG)."),
+    Family(_CACHE, "hit-ratio-avg", "Share of the reads of a store that its record cache answered (level DEBUG)."),
     Family(_TOPIC, "records-consumed-total", "Records that came from a topic."),
     *(family for operation in OPERATIONS for family in _used(operation)),
     *(Family(_STATE, name, of) for name, of in PROPERTIES.items()),
     Family(_STATE, "num-open-iterators", "Scans of a store on disk that are open."),
+    Family(_STATE, "suppression-buffer-size-avg", "Bytes in a buffer of suppress, on average (level DEBUG)."),
+    Family(_STATE, "suppression-buffer-size-max", "Bytes in a buffer of suppress, at most (level DEBUG)."),
+    Family(_STATE, "suppression-buffer-count-avg", "Keys in a buffer of suppress, on average (level DEBUG)."),
+    Family(_STATE, "suppression-buffer-count-max", "Keys in a buffer of suppress, at most (level DEBUG)."),
     Family(_NODE, "process-total", "Records that a node got (level DEBUG)."),
     Family(_NODE, "process-rate", "Records that a node got per second (level DEBUG)."),
 )

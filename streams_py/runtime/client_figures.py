@@ -45,7 +45,7 @@ class ClientFigures(ClientQueries):
     def metrics(self) -> dict[str, dict[str, float | str]]:
         """Current figures by group (with tags) and name, those of Kafka Streams. For exporters see
         :mod:`streams_py.metrics`."""
-        return client_metrics(self._figures())
+        return client_metrics(self._figures(), topology=self._instance.topology_description)
 
     def measure(self) -> list[Measured]:
         """The same, one by one: group, tags, name and value."""

@@ -12,6 +12,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from streams_protocol.types import ProcessId
 from streams_py.assignment.assignors.registry import choose_assignor
@@ -122,6 +123,11 @@ class ClientResources:
         self._global_thread: GlobalThread | None = None
         self._event_loop = EventLoop(f"{config.client_id or config.application_id}-AsyncCalls")
         self._leader_executors: weakref.WeakKeyDictionary[StreamThread, LeaderExecutor] = weakref.WeakKeyDictionary()
+
+    @cached_property
+    def topology_description(self) -> str:
+        """``topology.describe()``, made when somebody asks for the first time."""
+        return self._topology.describe()
 
     # -- life ------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from streams_py.runtime.threads.stream_thread import StreamThread
 __all__ = ["Measured", "Metrics", "ThreadFigures", "client_metrics", "measure", "task_metrics"]
 
 Metrics = dict[str, dict[str, float | str]]
+_CLIENT: Final = "stream-metrics"
 _DISTRIBUTION: Final = "kafka-streams-py"
 
 
@@ -44,9 +45,12 @@ class ThreadFigures(NamedTuple):
     is_debug: bool
 
 
-def client_metrics(figures: ThreadFigures) -> Metrics:
-    """Everything there is to say about a client now: group with its tags in braces -> name -> figure."""
-    return _by_group(measure(figures))
+def client_metrics(figures: ThreadFigures, *, topology: str) -> Metrics:
+    """Everything there is to say about a client now: group with its tags in braces -> name -> figure; with the
+    description of its topology, which is too long for the labels of exporters."""
+    metrics = _by_group(measure(figures))
+    metrics[f"{_CLIENT}{{client-id={figures.client_id}}}"]["topology-description"] = topology
+    return metrics
 
 
 def task_metrics(thread: str, tasks: Iterable[Task], seconds: float) -> Metrics:
@@ -70,7 +74,7 @@ def measure(figures: ThreadFigures) -> Iterator[Measured]:
     """The same, one by one. Takes no lock that a restore or a rebalance holds for long."""
     alive = [thread for thread in figures.threads if thread.state is not ThreadState.DEAD]
     yield from _each(
-        "stream-metrics",
+        _CLIENT,
         {"client-id": figures.client_id},
         {
             "version": _version(),
@@ -88,12 +92,17 @@ def measure(figures: ThreadFigures) -> Iterator[Measured]:
             continue
         yield from _each("stream-state-updater-metrics", tags, _of_updater(thread))
         remaining = thread.loop.parts.updater.remaining_records()
+        active_ms = sum(task.process_latency.total_ms for task in thread.shown_tasks)
         for task in thread.shown_tasks:
             of_task = {**tags, "task-id": str(task.id)}
             yield from _of_task(task, of_task, seconds, is_debug=figures.is_debug)
             if task.is_active:
-                left = {"restore-remaining-records-total": remaining.get(task.id, 0)}
-                yield from _each("stream-task-metrics", of_task, left)
+                share = task.process_latency.total_ms / active_ms if active_ms else 0.0
+                of_active = {
+                    "restore-remaining-records-total": remaining.get(task.id, 0),
+                    "active-process-ratio": share,
+                }
+                yield from _each("stream-task-metrics", of_task, of_active)
 
 
 def _of_thread(thread: StreamThread, seconds: float) -> Mapping[str, float]:
@@ -129,14 +138,17 @@ def _of_updater(thread: StreamThread) -> Mapping[str, float]:
         "active-paused-tasks": actives if paused else 0,
         "standby-paused-tasks": standbys if paused else 0,
         "restore-remaining-records-total": sum(updater.remaining_records().values()),
-        "restore-records-total": updater.restored_total,
-        "restore-records-rate": updater.progress().rate,
+        **updater.figures,
     }
 
 
 def _of_task(task: Task, tags: Mapping[str, str], seconds: float, *, is_debug: bool) -> Iterator[Measured]:
     for tag, store, of_store in task.stores.store_figures(seconds):
         yield from _each("stream-state-metrics", {**tags, tag: store}, of_store)
+    if is_debug:
+        replayed = "restore" if task.is_active else "update"
+        count = task.replayed_records
+        yield from _each("stream-task-metrics", tags, {f"{replayed}-total": count, f"{replayed}-rate": count / seconds})
     if not isinstance(task, ActiveTask):
         return
     figures: dict[str, float] = {
@@ -147,6 +159,14 @@ def _of_task(task: Task, tags: Mapping[str, str], seconds: float, *, is_debug: b
     if is_debug:
         figures["process-total"] = task.processed_records
         figures["process-rate"] = task.processed_records / seconds
+        figures["process-latency-avg"] = task.process_latency.average_ms
+        figures["process-latency-max"] = task.process_latency.max_ms
+        figures["process-ratio"] = task.process_latency.total_ms / 1000 / seconds
+        caches = list(task.stores.cache_figures())
+        figures["cache-size-bytes-total"] = sum(size for _, size, _ in caches)
+        for cached, _, ratio in caches:
+            of_cache = {**tags, "record-cache-id": cached}
+            yield from _each("stream-record-cache-metrics", of_cache, {"hit-ratio-avg": ratio})
     yield from _each("stream-task-metrics", tags, figures)
     for (node, topic), count in task.consumed_by_topic.items():
         of_topic = {**tags, "processor-node-id": node, "topic-name": topic}

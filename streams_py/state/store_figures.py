@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from streams_py.state.caching.cached import CachedStore
+from streams_py.state.suppression.buffer import SuppressionBuffer
 from streams_py.topology.stores import StoreBuilder, StoreKind
 
 __all__ = ["OPERATIONS", "PROPERTIES", "StoreFigures", "StoreUse", "state_tag"]
@@ -48,6 +50,9 @@ _METHODS: Final[Mapping[str, str]] = {
 
 OPERATIONS: Final = tuple(dict.fromkeys(_METHODS.values()))
 
+_READS: Final = ("get", "get_parts")
+"""Methods that count for the hit ratio of a cache; so does an aggregation, which reads before it writes."""
+
 PROPERTIES: Final[Mapping[str, str]] = {
     "num-entries-active-mem-table": "Entries in the memtable that is written.",
     "num-deletes-active-mem-table": "Deletions in the memtable that is written.",
@@ -76,11 +81,15 @@ PROPERTIES: Final[Mapping[str, str]] = {
 
 
 class StoreUse(NamedTuple):
-    """Of one kind of operation: how many, and how long they took together and at most, in ns."""
+    """Of one kind of operation: how many, and how long they took together and at most, in ns; or the same of a size."""
 
     calls: int = 0
-    total_ns: int = 0
-    longest_ns: int = 0
+    total: int = 0
+    longest: int = 0
+
+    def with_one(self, more: int) -> StoreUse:
+        """And one more."""
+        return StoreUse(self.calls + 1, self.total + more, max(self.longest, more))
 
 
 class StoreFigures:
@@ -90,16 +99,21 @@ class StoreFigures:
         self._lock = threading.Lock()
         self._inside = threading.local()
         self._uses: dict[str, StoreUse] = {}
+        self._reads = self._missed = 0
+        self._buffered: dict[str, StoreUse] = {}
 
     def watch(self, store: Any) -> None:
         """From now on take the time of what is called on this store."""
         for method, operation in _METHODS.items():
             call = getattr(store, method, None)
             if call is not None:
+                call = self._counting(store, call) if method in _READS else call
                 setattr(store, method, self._timed(call, operation))
         updater = getattr(store, "updater", None)
         if updater is not None:
-            store.updater = lambda *arguments: self._timed(updater(*arguments), "put")
+            store.updater = lambda *arguments: self._timed(self._counting(store, updater(*arguments)), "put")
+        if isinstance(store, SuppressionBuffer):
+            store.put = self._measuring(store, store.put)  # type: ignore[method-assign]
 
     def _timed(self, call: Callable[..., Any], operation: str) -> Callable[..., Any]:
         inside, now_ns = self._inside, time.perf_counter_ns
@@ -119,8 +133,35 @@ class StoreFigures:
 
     def _add(self, operation: str, took_ns: int) -> None:
         with self._lock:
-            calls, total_ns, longest_ns = self._uses.get(operation, StoreUse())
-            self._uses[operation] = StoreUse(calls + 1, total_ns + took_ns, max(longest_ns, took_ns))
+            self._uses[operation] = self._uses.get(operation, StoreUse()).with_one(took_ns)
+
+    def _counting(self, store: Any, read: Callable[..., Any]) -> Callable[..., Any]:
+        if not isinstance(store, CachedStore):
+            return read
+
+        def counted(*arguments: Any) -> Any:
+            misses = store.misses
+            try:
+                return read(*arguments)
+            finally:
+                self._reads += 1
+                self._missed += store.misses > misses
+
+        return counted
+
+    def _measuring(self, buffer: SuppressionBuffer[Any, Any], put: Callable[..., None]) -> Callable[..., None]:
+        def measured(*arguments: Any) -> None:
+            put(*arguments)
+            for what, now in (("size", buffer.size_bytes), ("count", len(buffer))):
+                self._buffered[what] = self._buffered.get(what, StoreUse()).with_one(now)
+
+        return measured
+
+    @property
+    def hit_ratio(self) -> float | None:
+        """Share of what was read that the store's cache had; None when nothing was read through one."""
+        reads = self._reads
+        return 1 - self._missed / reads if reads else None
 
     def figures(self, seconds: float) -> Iterator[tuple[str, float]]:
         """Rate and latencies of each operation that was used, over so many seconds."""
@@ -130,8 +171,11 @@ class StoreFigures:
             use = uses.get(operation)
             if use is not None:
                 yield f"{operation}-rate", use.calls / seconds
-                yield f"{operation}-latency-avg", use.total_ns / use.calls
-                yield f"{operation}-latency-max", use.longest_ns
+                yield f"{operation}-latency-avg", use.total / use.calls
+                yield f"{operation}-latency-max", use.longest
+        for what, buffered in list(self._buffered.items()):
+            yield f"suppression-buffer-{what}-avg", buffered.total / buffered.calls
+            yield f"suppression-buffer-{what}-max", buffered.longest
 
 
 def state_tag(builder: StoreBuilder, *, persistent: bool) -> str:

@@ -11,9 +11,12 @@ from typing import Final
 from streams_protocol.types import TaskId
 from streams_py.ports import RawRecord
 
-__all__ = ["RestoreMeter", "RestoreProgress"]
+__all__ = ["ACTIVITIES", "RestoreMeter", "RestoreProgress"]
 
 _log = logging.getLogger(__name__)
+
+ACTIVITIES: Final = ("idle", "active-restore", "standby-update", "checkpoint")
+"""What a state updater does; pauses after a broker's silence are idle."""
 
 _LOG_INTERVAL_MS: Final = 10_000
 _RATE_WINDOW_MS: Final = 5_000
@@ -65,8 +68,9 @@ class RestoreMeter:
         self._next_log_ms = 0
         self._records = self._bytes = 0
         self._marks: deque[tuple[int, int]] = deque()  # (ms, records until then)
-        self.records_total = 0
-        """Records restored since the thread began."""
+        self._records_total = self._calls = 0
+        self._spent_ms = dict.fromkeys(ACTIVITIES, 0)
+        self._spent_until_ms: int | None = None
 
     def count(self, records: Sequence[RawRecord], now_ms: int) -> None:
         """These were restored."""
@@ -75,7 +79,8 @@ class RestoreMeter:
         weighed = records[::_WEIGHED]
         weight = sum(len(record.key() or b"") + len(record.value() or b"") for record in weighed)
         self._records += len(records)
-        self.records_total += len(records)
+        self._records_total += len(records)
+        self._calls += 1
         self._bytes += weight * len(records) // len(weighed)
         self._marks.append((now_ms, self._records))
         while len(self._marks) > 2 and self._marks[1][0] <= now_ms - _RATE_WINDOW_MS:
@@ -100,6 +105,26 @@ class RestoreMeter:
         self._began_ms = None
         self._records = self._bytes = 0
         self._marks = deque()
+
+    def spent(self, activity: str, now_ms: int) -> None:
+        """The time since the last call went into this one of :data:`ACTIVITIES`."""
+        if self._spent_until_ms is not None:
+            self._spent_ms[activity] += now_ms - self._spent_until_ms
+        self._spent_until_ms = now_ms
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """What there was to restore since the thread began, and what it spent its time on; under Kafka's names.
+        Thread-safe."""
+        spent_ms = dict(self._spent_ms)
+        all_ms = max(1, sum(spent_ms.values()))
+        return {
+            "restore-records-total": self._records_total,
+            "restore-records-rate": self.progress().rate,
+            "restore-call-total": self._calls,
+            "restore-call-rate": self._calls * 1000 / all_ms,
+            **{f"{activity}-ratio": of_ms / all_ms for activity, of_ms in spent_ms.items()},
+        }
 
     def progress(self) -> RestoreProgress:
         """As of the last batch. Thread-safe."""

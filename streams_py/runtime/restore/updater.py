@@ -185,9 +185,9 @@ class StateUpdater:
         return self._meter.progress()
 
     @property
-    def restored_total(self) -> int:
-        """Records restored into actives since the thread began."""
-        return self._meter.records_total
+    def figures(self) -> Mapping[str, float]:
+        """For metrics (:attr:`RestoreMeter.figures`)."""
+        return self._meter.figures
 
     @property
     def standbys(self) -> Mapping[TaskId, Progress]:
@@ -231,6 +231,7 @@ class StateUpdater:
         consumer: RecordConsumer | None = None
         try:
             while self._wait_for_work():
+                self._meter.spent("idle", self._clock.monotonic_ms())
                 self._news.tell()
                 if self._has_work():
                     consumer = consumer or self._make_consumer()
@@ -274,6 +275,8 @@ class StateUpdater:
             for _ in range(_POLLS_MAX):
                 if not self._poll(consumer):
                     break
+            activity = "active-restore" if self.has_restoring_actives() else "standby-update"
+            self._meter.spent(activity, self._clock.monotonic_ms())
         except BrokerUnavailableError as error:
             self._back_off(error)
             return
@@ -286,6 +289,7 @@ class StateUpdater:
             self._standby_lags.measure_if_due(self._changelogs.values(), consumer.lag, self._clock.monotonic_ms())
             self._checkpoint_if_due()
         self._hand_over(restored)
+        self._meter.spent("checkpoint", self._clock.monotonic_ms())
 
     def _poll(self, consumer: RecordConsumer) -> bool:
         """Replay what is there; True when there may be more. A call each time: records that a variable of the loop

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from streams_protocol.types import TopicPartition
 
-__all__ = ["KnownCommits"]
+__all__ = ["NOTHING", "KnownCommits"]
+
+NOTHING: Final = -1
+"""Instead of an offset: none is committed."""
 
 
 class KnownCommits:
@@ -17,13 +21,10 @@ class KnownCommits:
         self._offsets: dict[TopicPartition, int] = {}
 
     def note(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The group has committed these."""
+        """The group has committed these; :data:`NOTHING` is possible."""
         self._offsets.update(offsets)
 
-    def forget(self, partition: TopicPartition) -> None:
-        """It is believed that nothing is committed there."""
-        self._offsets.pop(partition, None)
-
-    def at_least(self, partition: TopicPartition) -> int:
-        """The group's committed offset is not below this one, unless somebody has reset it; 0: nothing is known."""
-        return self._offsets.get(partition, 0)
+    def at_least(self, partition: TopicPartition) -> int | None:
+        """The group's committed offset is not below this one, unless somebody has reset it. :data:`NOTHING` when there
+        was none the last time that somebody knew; None when nothing is known."""
+        return self._offsets.get(partition)

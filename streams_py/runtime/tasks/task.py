@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Protocol
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import IllegalStateError
 from streams_py.ports import RawRecord
+from streams_py.runtime.latency import Latency
 from streams_py.runtime.tasks.binding import Node
 from streams_py.runtime.tasks.collector import ChangelogWriter
 from streams_py.topology.nodes import RecordContext
@@ -107,6 +108,10 @@ class TaskStores(Protocol):
     def store_figures(self, seconds: float) -> Iterable[tuple[str, str, Mapping[str, float]]]:
         """Kafka's tag, name and figures of each open store. Thread-safe."""
 
+    def cache_figures(self) -> Iterable[tuple[str, float, float]]:
+        """Of each cached store that is measured: its name, the bytes in its cache, and the share of reads that it
+        answered. Thread-safe."""
+
     @property
     def input_offsets(self) -> Mapping[TopicPartition, int]:
         """What the group had committed for input partitions when what is on disk was, as far as known."""
@@ -142,6 +147,9 @@ class Task:
         self.stores = stores
         self._phase = TaskPhase.CREATED
         self._limits: dict[TopicPartition, int] = {}
+        self.process_latency = Latency()
+        self.replayed_records = 0
+        """From changelogs, as this kind of task."""
 
     # -- what others ask --------------------------------------------------------------------------------
 
@@ -209,6 +217,7 @@ class Task:
     def restore(self, changelog: TopicPartition, records: Sequence[RawRecord]) -> None:
         """Apply records of a changelog, in offset order."""
         self.stores.restore(changelog, records, in_bulk=self.is_active)
+        self.replayed_records += len(records)
 
     def flush_restored(self) -> None:
         """Bring to the disk what was restored. Any thread may."""

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.ports import Clock, CommittedOffsets
 from streams_py.runtime.tasks.active_task import ActiveTask
-from streams_py.runtime.tasks.known_commits import KnownCommits
+from streams_py.runtime.tasks.known_commits import NOTHING, KnownCommits
 from streams_py.runtime.tasks.task import TaskPhase
 
 __all__ = ["OffsetDoubts"]
@@ -64,31 +64,33 @@ class OffsetDoubts:
                 return False
             _log.warning("%s; it is still said after %d s, and believed", wrong, (now_ms - self._since_ms) // 1000)
         self._times = 0
-        for partition, at in answer.items():
-            if at is None:
-                self._known.forget(partition)
-            else:
-                self._known.note({partition: at.offset})
+        self._known.note(_offsets(answer))
         return True
 
     def _contradiction(
         self, answer: CommittedOffsets, asking: Sequence[tuple[ActiveTask, frozenset[TopicPartition]]]
     ) -> str | None:
+        told = _offsets(answer)
         for task, partitions in asking:
-            asked = sorted(partitions & answer.keys())
+            asked = sorted(partitions & told.keys())
             starts = task.state is not TaskPhase.RUNNING
             least = task.committed_at_least() if starts else {}
-            told = {partition: -1 if (at := answer[partition]) is None else at.offset for partition in asked}
-            for partition, offset in told.items():
-                known = max(least.get(partition, 0), self._known.at_least(partition))
-                if known and offset < known:
-                    return _below(task.id, partition, offset, known)
-            if starts and told and not any(offset >= 0 for offset in told.values()) and task.has_state:
+            known = {at: self._known.at_least(at) for at in asked}
+            for partition in asked:
+                before = max(least.get(partition, 0), known[partition] or 0)
+                if before and told[partition] < before:
+                    return _below(task.id, partition, told[partition], before)
+            is_news = any(offset is None for offset in known.values())
+            if starts and is_news and task.has_state and all(told[at] == NOTHING for at in asked):
                 return (
                     f"the group is said to have committed nothing for the partitions of task {task.id} "
                     f"({', '.join(map(str, asked))}), whose stores are not empty"
                 )
         return None
+
+
+def _offsets(answer: CommittedOffsets) -> dict[TopicPartition, int]:
+    return {partition: NOTHING if at is None else at.offset for partition, at in answer.items()}
 
 
 def _below(task: TaskId, partition: TopicPartition, offset: int, known: int) -> str:

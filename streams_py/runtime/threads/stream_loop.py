@@ -226,7 +226,9 @@ class StreamLoop:
             wanted = min(records_max - processed, slice_.size)
             began_ms = clock.monotonic_ms()
             taken = events.process(task, wanted)
-            slice_.adapt(taken=taken, took_ms=clock.monotonic_ms() - began_ms)
+            took_ms = clock.monotonic_ms() - began_ms
+            slice_.adapt(taken=taken, took_ms=took_ms)
+            task.process_latency.add(took_ms, taken)
             processed += taken
             if taken < wanted:
                 break

@@ -28,6 +28,10 @@ from streams_py.metrics.families import FAMILIES, family_name  # noqa: E402
 from streams_py.runtime.metrics import Measured, ThreadFigures, client_metrics, measure  # noqa: E402
 from streams_py.runtime.states import State  # noqa: E402
 from streams_py.runtime.threads.rebalance_timeline import RebalanceTimeline  # noqa: E402
+from streams_py.serdes import INT64, STRING  # noqa: E402
+from streams_py.state.codec import StoreCodec  # noqa: E402
+from streams_py.state.suppression.buffer import SuppressionBuffer  # noqa: E402
+from streams_py.topology.nodes import RecordContext  # noqa: E402
 from streams_py.topology.stores import ValueAndTimestamp  # noqa: E402
 from tests.unit.runtime.world import Steps, World, counting, task, tp  # noqa: E402
 from tests.waiting import until  # noqa: E402
@@ -68,7 +72,7 @@ def client(tmp_path: Path) -> Any:
 
 
 def test_figures_say_what_was_done(client: Client) -> None:
-    figures = client_metrics(client.figures())
+    figures = client_metrics(client.figures(), topology="Topologies:")
     name = client.steps.thread.name
     assert figures["stream-metrics{client-id=me}"]["state"] == "RUNNING"
     thread = figures[f"stream-thread-metrics{{thread-id={name}}}"]
@@ -83,13 +87,13 @@ def test_figures_say_what_was_done(client: Client) -> None:
     topics = [group for group in figures if group.startswith("stream-topic-metrics") and "topic-name=in}" in group]
     assert [figures[group]["records-consumed-total"] for group in topics] == [3]
     client.steps.run({})
-    again = client_metrics(client.figures())[f"stream-thread-metrics{{thread-id={name}}}"]
+    again = client_metrics(client.figures(), topology="Topologies:")[f"stream-thread-metrics{{thread-id={name}}}"]
     assert (again["task-created-total"], again["task-closed-total"]) == (2, 2)
 
 
 def test_tasks_of_a_paused_thread_are_counted_as_paused(client: Client) -> None:
     def updater() -> dict[str, float | str]:
-        figures = client_metrics(client.figures())[
+        figures = client_metrics(client.figures(), topology="Topologies:")[
             f"stream-state-updater-metrics{{thread-id={client.steps.thread.name}}}"
         ]
         return {name: value for name, value in figures.items() if name.endswith("-tasks")}
@@ -157,6 +161,11 @@ def use_every_operation(client: Client) -> None:
     of_task.stores._measured["counts"].watch(other)  # type: ignore[attr-defined]
     for use in (other.remove, other.fetch, other.restore):
         use()
+    codec: StoreCodec[str, int] = StoreCodec("t", STRING, INT64)
+    buffer: SuppressionBuffer[str, int] = SuppressionBuffer("s", codec, RecordContext(), log=None)
+    of_task.stores._measured["counts"].watch(buffer)  # type: ignore[attr-defined]
+    for key in ("a", "bb", "a"):
+        buffer.put(key, 1, None, 0)
 
 
 def test_every_figure_is_known_to_the_exporters_and_every_known_one_exists(client: Client) -> None:
@@ -167,7 +176,7 @@ def test_every_figure_is_known_to_the_exporters_and_every_known_one_exists(clien
 def test_stores_say_how_they_are_used_with_debug_only(client: Client, tmp_path: Path) -> None:
     use_every_operation(client)
     name = f"stream-state-metrics{{thread-id={client.steps.thread.name},task-id=0_0,rocksdb-state-id=counts}}"
-    used = {figure: float(of) for figure, of in client_metrics(client.figures())[name].items()}
+    used = {figure: float(of) for figure, of in client_metrics(client.figures(), topology="Topologies:")[name].items()}
     assert used["put-rate"] == 1.5  # three records in two seconds: reading and writing in one step
     assert used["get-rate"] == used["delete-rate"] == used["all-rate"] == 0.5
     assert 0 < used["get-latency-avg"] <= used["get-latency-max"] < 60e9
@@ -178,6 +187,61 @@ def test_stores_say_how_they_are_used_with_debug_only(client: Client, tmp_path: 
     names = {m.name for m in quiet.measure() if m.group == "stream-state-metrics"}
     assert "num-open-iterators" in names
     assert not any(name.endswith("-latency-avg") for name in names)
+
+
+def test_buffers_of_suppress_say_how_large_they_are_with_debug(client: Client) -> None:
+    use_every_operation(client)
+    name = f"stream-state-metrics{{thread-id={client.steps.thread.name},task-id=0_0,rocksdb-state-id=counts}}"
+    found = client_metrics(client.figures(), topology="")[name]
+    assert found["suppression-buffer-count-avg"] == pytest.approx(5 / 3)
+    assert found["suppression-buffer-count-max"] == 2
+    assert 0 < float(found["suppression-buffer-size-avg"]) < float(found["suppression-buffer-size-max"])
+
+
+def test_caches_say_how_much_of_what_is_read_they_have_with_debug_only(client: Client, tmp_path: Path) -> None:
+    def figures(of: Client) -> dict[str, float]:
+        names = ("hit-ratio-avg", "cache-size-bytes-total")
+        return {m.name: float(m.value) for m in of.measure() if m.name in names and ("task-id", "0_0") in m.tags}
+
+    found = figures(client)
+    assert found["hit-ratio-avg"] == pytest.approx(2 / 3)  # the first record of a key was not there
+    cache = client.steps.parts.table.running()[0].stores.store("counts")._cache
+    assert found["cache-size-bytes-total"] == cache.used_bytes > 0
+    client.world.clock.advance(1001)
+    client.steps.turn()
+    client.steps.membership.round({})
+    assert figures(client) == {}
+    quiet = Client(tmp_path / "quiet")
+    quiet.work()
+    assert figures(quiet) == {}
+
+
+def test_tasks_say_what_they_took_of_the_thread(client: Client) -> None:
+    figures = client_metrics(client.figures(), topology="Topologies:")
+    name = client.steps.thread.name
+    client.steps.parts.table.running()[0].process_latency.add(12, 3)
+    active = client_metrics(client.figures(), topology="")[f"stream-task-metrics{{thread-id={name},task-id=0_0}}"]
+    assert active["active-process-ratio"] == 1
+    assert (active["process-latency-max"], active["process-latency-avg"]) == (4, 2)
+    assert active["process-ratio"] == pytest.approx(0.006)
+    assert (active["restore-total"], active["restore-rate"]) == (0, 0)
+    assert figures["stream-metrics{client-id=me}"]["topology-description"] == "Topologies:"
+
+
+def test_tasks_say_how_much_was_replayed_into_their_stores(client: Client) -> None:
+    for partition in (0, 1):
+        for _ in range(3 + partition):
+            client.world.log.produce("app-counts-changelog", bytes(8), b"k", partition, None, 1, None)
+    client.steps.turn(2)
+    (copy,) = [m.value for m in client.measure() if m.name == "update-total"]
+    assert copy == 4
+    updater = {m.name: m.value for m in client.measure() if m.group == "stream-state-updater-metrics"}
+    assert {name for name in updater if name.endswith("-ratio")} == {
+        "idle-ratio",
+        "active-restore-ratio",
+        "standby-update-ratio",
+        "checkpoint-ratio",
+    }
 
 
 def test_standbys_and_closed_stores_are_measured_too(client: Client) -> None:
@@ -331,5 +395,5 @@ def test_page_calls_missing_only_what_there_is_not(client: Client) -> None:
         for group, names in re.findall(r"^\| of `(stream-[\w-]+)` \| ([^|]+) \|", PAGE, re.MULTILINE)
         for name in re.findall(r"`([\w-]+)`", names)
     }
-    assert len(missing) > 40
+    assert len(missing) > 20
     assert not missing & {(m.group, m.name) for m in client.measure()}

@@ -84,9 +84,9 @@ def failing_store(error: BaseException, *, after: bool, monkeypatch: pytest.Monk
     """Store commits that fail before or after they have happened."""
     real = TaskDatabase.commit
 
-    def broken(self: TaskDatabase, positions: Any) -> None:
+    def broken(self: TaskDatabase, positions: Any, inputs: Any) -> None:
         if after:
-            real(self, positions)
+            real(self, positions, inputs)
         raise error
 
     with monkeypatch.context() as patch:

@@ -8,9 +8,9 @@ import pytest
 
 from streams_protocol.types import TopicPartition
 from streams_py.runtime.restore.listener import RestoreListener, SuspendReason
-from streams_py.runtime.restore.progress import RestoreProgress
+from streams_py.runtime.restore.progress import ACTIVITIES, RestoreMeter, RestoreProgress
 from streams_py.runtime.restore.updater import StateUpdater
-from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog
+from tests.unit.runtime.fakes import FakeAdmin, FakeClock, FakeConsumer, FakeLog, FakeRecord
 from tests.unit.runtime.stepped_updater import LOG, OTHER, Listener, StandbyListener, Stepped, active, standby
 from tests.waiting import PATIENCE_S, until
 
@@ -47,6 +47,36 @@ def test_progress_says_what_is_done_and_left_at_which_rate(log: FakeLog, caplog:
     assert updater.progress().seconds_left == 0
     assert "restored 100 records (0.0 MB) in 11.0 s, 9 records/s" in caplog.text
     assert updater.restored_total == 100
+
+
+def test_updater_says_what_it_spends_its_time_on() -> None:
+    meter = RestoreMeter("updater", dict)
+    meter.spent("idle", 1_000)  # nobody knows since when
+    for activity, now_ms in (
+        ("active-restore", 1_300),
+        ("checkpoint", 1_400),
+        ("idle", 1_900),
+        ("standby-update", 2_000),
+    ):
+        meter.spent(activity, now_ms)
+    meter.count([FakeRecord(LOG, offset) for offset in range(5)], 2_000)
+    figures = meter.figures
+    assert {name: of for name, of in figures.items() if name.endswith("-ratio")} == {
+        "idle-ratio": 0.5,
+        "active-restore-ratio": 0.3,
+        "standby-update-ratio": 0.1,
+        "checkpoint-ratio": 0.1,
+    }
+    assert (figures["restore-records-total"], figures["restore-call-total"], figures["restore-call-rate"]) == (5, 1, 1)
+
+
+def test_rounds_of_the_updater_are_counted_for_what_they_are(log: FakeLog) -> None:
+    log.write(LOG, 3)
+    updater = Stepped(log)
+    updater.add(active(LOG))
+    updater.turn(3)
+    assert updater.figures["restore-call-total"] == 1
+    assert set(updater.figures) >= {f"{activity}-ratio" for activity in ACTIVITIES}
 
 
 def test_progress_begins_anew_when_the_task_was_taken_away(log: FakeLog) -> None:

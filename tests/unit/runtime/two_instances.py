@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -25,6 +25,7 @@ from tests.unit.runtime.world import Steps, World, tp
 
 __all__ = ["TwoInstances"]
 
+_Positions: TypeAlias = Mapping[TopicPartition, int]
 _TASKS = 3
 _BOTH = (0, 1)
 _TICKS = b"ticks"
@@ -88,12 +89,12 @@ class TwoInstances:
     def _patch_disk(self, monkeypatch: pytest.MonkeyPatch) -> None:
         commit = TaskDatabase.commit
 
-        def commit_or_fail(database: TaskDatabase, positions: Mapping[TopicPartition, int]) -> None:
+        def commit_or_fail(database: TaskDatabase, positions: _Positions, inputs: _Positions) -> bool:
             self._full_in -= self._full_in > 0
             if self._full_in == 1:
                 self._full_in = 0
                 raise StateError("no space left on device")
-            commit(database, positions)
+            return commit(database, positions, inputs)
 
         monkeypatch.setattr(TaskDatabase, "commit", commit_or_fail)
 

@@ -20,6 +20,7 @@ pytest.importorskip("fsspec")
 
 from streams_protocol.types import TaskId, TopicPartition
 from streams_py.errors import ConfigError, LockError, SnapshotError
+from streams_py.ports import OffsetAndMetadata
 from streams_py.serdes import STRING
 from streams_py.state.directory import StateDirectory
 from streams_py.state.snapshots.manifest import Manifest, SnapshotFile, SnapshotOf
@@ -339,6 +340,7 @@ def test_client_with_an_empty_disk_starts_from_what_another_one_uploaded(tmp_pat
             count = (number + 1).to_bytes(8, "big")
             world.log.produce("app-counts-changelog", count, b"old-%d" % partition, partition, None, 1, None)
     both = {task("0_0"): [tp("in-0")], task("0_1"): [tp("in-1")]}
+    world.committed[tp("in-0")] = world.committed[tp("in-1")] = OffsetAndMetadata(0)
     one = Steps(world, counting(), tmp_path / "one", **settings)
     one.run(both)
     snapshots: Any = one.instance._snapshots

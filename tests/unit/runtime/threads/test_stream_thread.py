@@ -149,6 +149,7 @@ def test_partition_whose_log_was_replaced_by_a_shorter_one_is_read_from_its_begi
 def test_task_runs_while_another_one_restores(world: World, steps: Steps) -> None:
     steps.run({A: [tp("in-0")]})
     world.log.produce("app-counts-changelog", bytes(8), b"k", 1, None, 1, None)
+    world.committed[tp("in-1")] = OffsetAndMetadata(0)
     steps.membership.round(BOTH)
     world.write("in", b"a")
     steps.loop.iterate()  # without the updater: the other one cannot get ready

@@ -9,6 +9,7 @@ import pytest
 
 from streams_protocol.types import TaskId
 from streams_py.errors import LockError, StateError, TaskCorruptedError, TaskMigratedError
+from streams_py.ports import OffsetAndMetadata
 from streams_py.runtime.tasks.active_task import ActiveTask
 from streams_py.runtime.threads.task_table import StreamTask, TaskTable
 from tests.unit.runtime.world import Steps, World, counting, task, tp
@@ -22,6 +23,7 @@ PARTS = frozenset({INPUT})
 def world() -> World:
     made = World(**{"in": 2, "out": 2, "app-counts-changelog": 2})
     made.write("app-counts-changelog", (1).to_bytes(8, "big"))
+    made.committed[tp("in-0")] = made.committed[tp("in-1")] = OffsetAndMetadata(0)
     return made
 
 
